@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 
 from analysis.stats import Estimate, Z, exact, middle, quotient, t_quantile, visit_medians
-from workloads import ROOT
+from workloads import REPORTS
 from workloads.records import Loaded, Machine, Measurement, Samples
 
-REPORTS = ROOT / "reports"
 FILE = "noise.json"
 CPU, GPU, CALLS, MODELS = "CPU", "GPU device clock", "GPU calls", "whole models"
 QUANTILE = 0.95

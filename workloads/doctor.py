@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from analysis import table, units
-from workloads import ROOT, options, terminal
+from workloads import REPORTS, options, terminal
 from workloads.machine import health, load
 from workloads.machine.health import Finding
 
@@ -267,9 +267,12 @@ def _sweep(folder: Path, i: int, here) -> None:
     part = folder / f"{i + 1:02}.part"
     shutil.rmtree(part, ignore_errors=True)
     threads = [str(t) for t in sorted({1, here.cores})]
-    place = str(part.relative_to(ROOT))  # it is stored with the rows, which say nothing of where the project lies
+    place = str(
+        part.relative_to(REPORTS.parent)
+    )  # it is stored with the rows, which say nothing of where the project lies
     command = [*NOISE_SWEEP, "cublas" if here.gpus else "operator", "--threads", *threads, "-o", place]
-    ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=ROOT)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=REPORTS.parent)
     if ended.returncode != options.OK:
         raise options.Stop(f"a sweep ended with exit code {ended.returncode}", f"python -m {' '.join(command)}")
     part.rename(part.with_suffix(""))
@@ -291,7 +294,7 @@ def _keep(folder: Path, here, format_: str) -> None:
             here,
             loaded[-1].runs[0].started_at,
             max(begun) - min(begun),
-            tuple(str(p.relative_to(ROOT)) for p in swept),
+            tuple(str(p.relative_to(REPORTS.parent)) for p in swept),
             shares,
         )
         place = noise.REPORTS / "local" / here.key / noise.FILE

@@ -26,7 +26,7 @@ from analysis.text import explanation as words
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads import ROOT, options, records, terminal
+from workloads import REPORTS, options, records, terminal
 from workloads.corrections import closest
 from workloads.machine import facts, load
 from workloads.records import model_files, published_cases, settings
@@ -324,7 +324,7 @@ def sources(runs: Sequence[str], gpu_profile: str | None = None, stored_too: boo
 
 
 def _local_folder() -> pathlib.Path:
-    return ROOT / "reports/local" / facts.describe().key
+    return REPORTS / "local" / facts.describe().key
 
 
 def _local() -> Profile:

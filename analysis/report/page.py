@@ -11,11 +11,11 @@ from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
 from analysis.table import Table, headed
-from workloads import ROOT
+from workloads import REPORTS
 from workloads.records import files_of, read_files
 
 INSTALL = "python -m pip install matplotlib"
-LOCAL = ROOT / "reports" / "local"
+LOCAL = REPORTS / "local"
 
 
 def has_matplotlib() -> bool:

@@ -144,7 +144,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
 
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
@@ -159,7 +159,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
 
 def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # the real predictor
-    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")  # so no stored GPU is taken
     code, _, err = said(capsys, "--model", "fashion-mlp")
     assert code == options.MISSING and len(err) == 2
@@ -170,7 +170,7 @@ def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkey
 def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
-    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
     assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert out.splitlines()[-1].startswith("Measure it here, about ")
@@ -262,7 +262,7 @@ def test_the_estimate_is_of_what_was_just_timed():
 
 
 def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
 
     def stopped(parts, folder, budget, say):

@@ -213,7 +213,7 @@ def test_a_child_answers_fails_and_runs_out_of_time(monkeypatch):
 
 
 def test_disk_and_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(health, "ROOT", tmp_path)
+    monkeypatch.setattr(health, "REPORTS", tmp_path)
     usage = types.SimpleNamespace(free=1 << 40)
     monkeypatch.setattr(health.shutil, "disk_usage", lambda folder: usage)
     assert only(health.disk()).level == "ok"
@@ -326,7 +326,7 @@ def swept(tmp_path, monkeypatch):
                 writer.append(row("matmul/numpy/blas", square(n), 2e-3 * 1.01 ** (len(begun) % 2), threads=1))
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(doctor, "ROOT", tmp_path)
+    monkeypatch.setattr(doctor, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "reports" / "local")
     monkeypatch.setattr(noise, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(subprocess, "run", child)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads import ROOT, options, records, shared_flags
+from workloads import REPORTS, options, records, shared_flags
 from workloads.harness import announce, plan, resuming, rounds
 from workloads.harness.progress import InOrder, progress
 from workloads.harness.timing import Limits
@@ -21,7 +21,7 @@ from workloads.machine import clock, facts
 from workloads.records import Measurement, Row, Run, row_flags, settings
 from workloads.records.visits import PROCESS, merged
 
-LOCAL = ROOT / "reports" / "local"
+LOCAL = REPORTS / "local"
 _LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
 _ROOM = 8  # times a problem's own arrays
 _LONGEST_CALL_S = 10.0  # a call predicted to take longer is skipped

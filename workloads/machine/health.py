@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from workloads import ROOT
+from workloads import REPORTS, ROOT
 
 OLDEST_PYTHON = (3, 11)
 # import name -> distribution, as in pyproject.toml
@@ -190,7 +190,7 @@ def _ending(code: int | None, err: str) -> str:
 
 
 def disk() -> Iterator[Finding]:
-    folder = ROOT / "reports"
+    folder = REPORTS
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free

@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import ROOT
+from workloads import REPORTS
 from workloads.options import Usage
 
-FOLDER = ROOT / "reports" / "local" / "saved"
+FOLDER = REPORTS / "local" / "saved"
 
 
 def folder(name: str) -> Path:
