@@ -176,8 +176,12 @@ def _main(args: Namespace) -> int:
         none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
         gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
         terminal.note(f"{here.cpu}, {here.cores} cores; {gpus}")
-    one = Announced(parts, args, run).one if _is_brief(args) else _one
-    codes = _each(parts, args, run, folder, one)
+    if _is_brief(args):
+        steps = Announced(parts, args, run)
+        codes = _each(parts, args, run, folder, steps.one)
+        steps.end()
+    else:
+        codes = _each(parts, args, run, folder, _one)
     if codes[-1] in options.SIGNALED.values():
         return codes[-1]
     _report(args, folder)
@@ -221,8 +225,9 @@ class Announced:
         for name, flags in parts:
             part = arguments(args, name, flags, folder=Path(), left=None)
             self._planned.append(_seconds(name, part, run.machine))
+        self._quiet = args.quiet
         self._begin, self._begun = 0.0, 0
-        if not args.quiet:
+        if not self._quiet:
             terminal.note(f"measure  {len(parts)} steps, about {_minutes(sum(self._planned))}")
 
     def one(self, name: str, args: Namespace, run) -> int:
@@ -242,6 +247,11 @@ class Announced:
         lines = terminal.redraws(sys.stderr) or not args.fast  # a fast step in a log is over before its first line
         outcome = _command(name).WORKLOAD.measure(Namespace(**vars(args) | {"quiet": args.quiet or not lines}), run)
         return session.sum_up(outcome, Namespace(**vars(args) | {"quiet": True}))
+
+    def end(self) -> None:
+        """Says how long all took. What follows can then show what it does: the last bar's line has ended."""
+        if not self._quiet:
+            terminal.note(f"         done in {_minutes(time.monotonic() - self._begin)}")
 
 
 def _seconds(name: str, args: Namespace, here) -> float:

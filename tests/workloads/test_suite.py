@@ -75,7 +75,7 @@ def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     for 160 s."""
     planned = {"matmul": 30.0, "training": 20.0, "conv": 40.0}
     parts = [("matmul", {}), ("training", {}), ("conv", {"model": "cifar10-cnn"})]
-    now = iter([0.0, 60.0, 200.0])
+    now = iter([0.0, 60.0, 200.0, 360.0])
     measured = SimpleNamespace(measure=lambda args, run: args.quiet)
     monkeypatch.setattr(suite, "_seconds", lambda name, args, here: planned[name])
     monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: next(now)))
@@ -83,11 +83,13 @@ def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     monkeypatch.setattr(session, "sum_up", lambda outcome, args: outcome)
     steps = suite.Announced(parts, parsed(), SimpleNamespace(machine=GPU_MACHINE))
     assert [steps.one(name, parsed(), None) for name, _ in parts] == [False] * 3
+    steps.end()
     assert capsys.readouterr().err.splitlines() == [
         "measure  3 steps, about 2 minutes",
         "         1/3  matrix products                          about 2 minutes left",
         "         2/3  a training of the CIFAR-10 CNN           about 2 minutes left",
         "         3/3  convolutions of the CIFAR-10 CNN         about 3 minutes left",
+        "         done in 6 minutes",
     ]
     now = iter([0.0])
     steps = suite.Announced(parts, parsed("-q"), SimpleNamespace(machine=GPU_MACHINE))
