@@ -119,6 +119,7 @@ other-load | other processes used more than 10 % of the CPUs at times | \
     they take time and cache from what is measured | top
 oversubscribed | more threads than CPUs that it may use | \
     threads that wait for each other's CPU measure the scheduler | {command} --threads 1
+long-visit | | something held this machine up meanwhile, and the interval reaches that far | {command} --rigorous
 slow-governor | the frequency governor saves power | \
     the clock lags behind the work: short kernels look slow | sudo cpupower frequency-set -g performance
 few-threads | the library took fewer threads than the row says | \
@@ -135,6 +136,7 @@ _SEEN: dict[str, Callable[[Measurement, Context], str]] = {
     "above-roof": lambda m, context: "" if _lent(m, context) else _above(m, context),
     "lent-more": lambda m, context: _above(m, context) if _lent(m, context) else "",
     "not-cold": _not_cold,
+    "long-visit": lambda m, context: row_flags.long_visit(m),
     "other-losses": lambda m, context: (
         data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
     ),

@@ -23,7 +23,12 @@ def scaled(estimate, units: float = 1.0) -> str:
 
 def timed(seconds, units: float) -> tuple[str, str]:
     """An Estimate in so many units a second, and its interval's half-width in percent."""
-    return scaled(seconds, units), number(100 * seconds.noise, 2)
+    return scaled(seconds, units), half_width(seconds)
+
+
+def half_width(seconds) -> str:
+    """Half an Estimate's interval in percent; above 999 % the number says nothing more."""
+    return number(100 * seconds.noise, 2) if seconds.noise < 10 else ">999"
 
 
 def where(m) -> str:
@@ -59,7 +64,7 @@ class Lines:
         head, seconds = [m.label, problem, where(m)], stats.seconds_of(m)
         if seconds is None:
             return [*head, m.status, "", "", m.reason]
-        told = units.seconds(seconds.value), number(100 * seconds.noise, 2), units.rate(p, seconds.value)
+        told = units.seconds(seconds.value), half_width(seconds), units.rate(p, seconds.value)
         return [*head, *told, " ".join([*m.settings.switches.values(), *m.flags])]
 
     def finish(self) -> None:

@@ -32,7 +32,7 @@ def width(stream: TextIO | None = None) -> int:
     told = os.environ.get("COLUMNS", "")
     if told.isdigit() and int(told):
         return max(LEAST, int(told))
-    if not stream.isatty():
+    if stream is None or not stream.isatty():  # None: closed
         return 0
     with contextlib.suppress(OSError, ValueError):
         if columns := os.get_terminal_size(stream.fileno()).columns:

@@ -3,8 +3,6 @@
 Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
 
-import pathlib
-
 import msgspec
 
 from analysis.predict.calibration import calibration
@@ -18,8 +16,9 @@ from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
-from workloads.records import Settings
+from workloads.records import Settings, regular_files
 
+LONGEST_S = 1e9  # of a time in a result file too
 MAKES = "python -m analysis.predict --model cifar10-cnn --profile nvidia-h200 --save predicted.ndjson"
 
 
@@ -83,17 +82,31 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         return whole_training(self.cost, self.training.epochs, self.training.steps)
 
 
+def impossible(prediction: Prediction) -> str:
+    """The first time in a prediction that no training takes, in words; "" without one."""
+    named = [(name, getattr(prediction, name)) for name in prediction.__struct_fields__]
+    times = [(name, value) for name, value in named if isinstance(value, Estimate)]
+    for name, time in [*times, *prediction.parts.items()]:
+        if not -LONGEST_S < time.low <= time.high < LONGEST_S:
+            return f"{name} of {time.low:.3g} to {time.high:.3g} s"
+    return ""
+
+
 def load(path: str) -> list[Prediction]:
     """The predictions of a file that `python -m analysis.predict --save` wrote.
 
     Raises: options.Usage for a file that is not there, is empty or holds something else, with a command that makes one.
     """
     try:
-        found = [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
-    except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
+        found = [msgspec.json.decode(line, type=Prediction) for line in regular_files.lines(path)]
+    except (options.Usage, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
     if not found:
         raise options.Usage(f"{path} holds no predictions: it is empty", MAKES)
+    for number, prediction in enumerate(found, 1):
+        wrong = impossible(prediction)
+        if wrong:
+            raise options.Usage(f"{path} holds no predictions: line {number}: {wrong}", MAKES)
     return found
 
 

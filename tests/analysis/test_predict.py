@@ -437,3 +437,20 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
         Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
     ):
         put("reports/there")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "shown"),
+    [
+        ("step_s", {"value": 1e308, "low": -1e308, "high": 1e308}, "step_s of -1e+308 to 1e+308 s"),
+        ("fit_s", {"value": 1.0, "low": 2.0, "high": 0.5}, "fit_s of 2 to 0.5 s"),
+        ("parts", {"matmul": {"value": 1e9, "low": 0.0, "high": 1e9}}, "matmul of 0 to 1e+09 s"),
+    ],
+)
+def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, shown):
+    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    first, second, *_ = stored.read_text().splitlines()
+    path = tmp_path / "predictions.ndjson"
+    path.write_text(f"{first}\n{json.dumps({**json.loads(second), place: value})}\n")
+    with pytest.raises(Usage, match=re.escape(f"{path} holds no predictions: line 2: {shown}")):
+        prediction.load(str(path))

@@ -65,6 +65,7 @@ CASES = {
     "above-roof": ((ROOFED[1], ROOFED, CPU_MACHINE), (ROOFED[1], ROOFED, VIRTUAL)),
     "lent-more": ((ROOFED[1], ROOFED, VIRTUAL), (ROOFED[1], ROOFED, CPU_MACHINE)),
     "not-cold": ((stream(1e-3, "cold"), [WARM], CPU_MACHINE), (stream(2e-3, "cold"), [WARM], CPU_MACHINE)),
+    "long-visit": ((first(1e-5, 1e-5, 1.01e-4), [], None), (first(1e-5, 1e-5, 0.99e-4), [], None)),
     "ran-on-cpu": ((LOST, [], GPU_MACHINE), (OTHER, [], None)),
     "other-losses": ((spread(2, 1.03), [spread(1, 1.0)], None), (spread(2, 1.0009), [spread(1, 1.0)], None)),
 }

@@ -1,10 +1,14 @@
 """Every command answers --help quickly because it imports nothing heavy, and refuses nonsense in one line."""
 
 import importlib
+import os
+import shlex
 import subprocess
 import sys
 
+import msgspec
 import pytest
+from fake_measurements import gpu_run
 
 from workloads import ROOT, help_screen, options
 
@@ -20,6 +24,12 @@ sys.argv = ["x", "--help"]
 try: runpy.run_module(sys.modules["__main__"].COMMAND, run_name="__main__")
 except SystemExit: pass
 print(*[m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"""
+
+
+def with_main(command: str):
+    """The module that starts a command."""
+    module = importlib.import_module(command)
+    return module if hasattr(module, "main") else importlib.import_module(f"{command}.__main__")
 
 
 def heavy(command: str) -> list[str]:
@@ -46,8 +56,7 @@ def test_every_command_is_listed_by_the_question_it_answers(capsys):
 @pytest.mark.parametrize("command", sorted(help_screen.commands()))
 def test_h_is_one_screen(command, columns, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
-    module = importlib.import_module(command)
-    module = module if hasattr(module, "main") else importlib.import_module(f"{command}.__main__")
+    module = with_main(command)
     for flag, most in (("-h", 24), ("--help", 1000)):
         with pytest.raises(SystemExit):
             module.main([flag])
@@ -144,3 +153,80 @@ def test_bad_words_are_one_error_line_and_a_command_that_works(command, line, ca
     if command in ("workloads.matmul", "workloads.conv", "workloads.training") and flags[0] != "-h":
         quick = [] if command == "workloads.training" else ["--backends", "numpy"]
         assert importlib.import_module(shown).main([*flags, *quick, *dry]) == options.OK
+
+
+def to_full_disk(*words: str) -> subprocess.CompletedProcess:
+    with open("/dev/full", "w") as full:
+        return subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+
+
+RUN_OF_ROOFS = "reports/nvidia-h200/roofs"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"{command} --help" for command in help_screen.commands()),
+        "crossover",
+        "analysis",
+        f"analysis.export {RUN_OF_ROOFS} --to csv",
+        f"analysis.compare {RUN_OF_ROOFS} {RUN_OF_ROOFS} --format csv",
+        f"workloads.doctor {RUN_OF_ROOFS}",
+        f"analysis.fleet {RUN_OF_ROOFS} -v",
+        "workloads.stream --sizes 64KiB --dry-run --format json",
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line(words):
+    done = to_full_disk(*words.split())
+    assert done.returncode == options.USAGE
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert errors == ["error: cannot write the output: No space left on device; send it to another place"]
+
+
+def test_a_full_stderr_loses_lines_and_a_closed_stdout_is_none():
+    words = [sys.executable, "-m", "workloads.doctor", RUN_OF_ROOFS]
+    with open("/dev/full", "w") as full:
+        whole = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert whole.returncode == options.OK and b"rows of nvidia-h200" in whole.stdout
+    closed = f"exec {shlex.join(words)} >&-"
+    done = subprocess.run(["sh", "-c", closed], cwd=ROOT, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (options.OK, b"")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "analysis.compare RUN RUN",
+        "analysis.export RUN --to csv",
+        "analysis.explain --model lenet RUN",
+        "analysis.fleet RUN",
+        "analysis.predict --leave-one-out RUN",
+        "analysis.report RUN",
+        "analysis.roofline RUN",
+        "workloads.doctor RUN",
+    ],
+)
+def test_a_run_without_a_row_is_one_line(tmp_path, capsys, words):
+    """Killed before its first visit: its file has the line of the run, and the beginning of a row."""
+    (tmp_path / "matmul.jsonl").write_bytes(msgspec.json.encode(gpu_run(sizes=(64,)).runs[0]) + b'\n{"type":"mea')
+    command, *rest = [str(tmp_path) if word == "RUN" else word for word in words.split()]
+    assert with_main(command).main(rest) == options.USAGE
+    said = capsys.readouterr()
+    (line,) = [line for line in said.err.splitlines() if line.startswith("error:")]
+    assert line == f"error: no rows in {tmp_path}: 1 line of its files cannot be read" and said.out == ""
+
+
+@pytest.mark.parametrize("words", ["workloads.doctor RUN", "analysis.export RUN --to csv", "analysis.report RUN"])
+def test_a_file_of_another_schema_is_one_line(tmp_path, capsys, words):
+    loaded = gpu_run(sizes=(64,))
+    run = msgspec.structs.replace(loaded.runs[0], schema=99)
+    lines = [msgspec.json.encode(line) for line in (run, *loaded.measurements)]
+    (tmp_path / "matmul.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    command, *rest = [str(tmp_path) if word == "RUN" else word for word in words.split()]
+    assert with_main(command).main(rest) == options.USAGE
+    error = capsys.readouterr().err.splitlines()[0]
+    assert error == f"error: {tmp_path / 'matmul.jsonl'} has schema 99, newer than the 1 that this program reads"

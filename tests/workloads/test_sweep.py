@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -380,3 +381,29 @@ def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
         runner = sweep._Runner(facts.describe(), sweep.Limits(), argparse.Namespace(rigorous=False, seed=1), {})
         ended.clear()
         assert [runner.ask(row, 0).status for row in rows] == ["ok"] * len(rows) and ended == left
+
+
+def test_a_limit_on_address_space_skips_rows_at_once_and_is_named(tmp_path):
+    """In a worker of its own, whose libraries take more than is left."""
+    wanted = Row("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1))
+    script = (
+        "import resource, sys\n"
+        "from workloads.harness import one_row\n"
+        "from workloads.harness.worker import Order\n"
+        "from workloads.records import Row\n"
+        "import msgspec\n"
+        "order = Order('visit', msgspec.json.decode(sys.argv[1], type=Row), visit=1)\n"
+        "assert one_row.address_space_left() == float('inf')\n"
+        "assert one_row.obey(order).status == 'ok'\n"
+        "mapped = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (mapped + (300 << 20), -1))\n"
+        "print(one_row.obey(order).reason)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, wanted.key], capture_output=True, text=True, check=True, cwd=worker.ROOT
+    )
+    assert re.fullmatch(
+        r"`ulimit -v` leaves (29\d|300) MiB of address space, and libraries take up to 384 MiB: "
+        r"raise it with `ulimit -v unlimited`\n",
+        done.stdout,
+    )

@@ -2,7 +2,9 @@
 those that cannot be are refused."""
 
 import functools
+import os
 import sys
+import zipfile
 from types import SimpleNamespace
 
 import msgspec
@@ -233,6 +235,15 @@ def test_a_file_says_why_it_has_no_such_model_and_which_it_has(name, expected, t
         assert model_files.unusable(why, name).right == right
 
 
-def test_what_a_keras_file_holds_is_asked_in_a_worker(folder):
-    (folder / "some.keras").write_bytes(b"")
+def test_a_keras_file_is_the_zip_file_that_keras_saves_and_what_it_holds_is_asked_in_a_worker(folder):
+    (folder / "some.keras").write_bytes(b"garbage")
+    no_zip = "some.keras is no Keras model: it is not the zip file that model.save() writes"
+    assert model_files.missing("some.keras") == no_zip
+    with zipfile.ZipFile("some.keras", "w") as parts:
+        parts.writestr("weights", "")
+    assert model_files.missing("some.keras") == "some.keras is no Keras model: there is no config.json in it"
+    with zipfile.ZipFile("some.keras", "w") as parts:
+        parts.writestr("config.json", "not JSON")
     assert model_files.missing("some.keras") == ""
+    os.mkfifo("pipe.keras")
+    assert model_files.missing("pipe.keras") == "cannot read pipe.keras: it is a pipe, not a file"

@@ -13,6 +13,7 @@ import numpy as np
 from analysis import units
 from workloads.frameworks.data import LEVELS
 from workloads.harness.dispatch import Broken, described
+from workloads.records import model_files
 from workloads.records.settings import FOLDER
 
 _LAMBDA = (
@@ -54,8 +55,8 @@ def _from_file(name: str):
     import keras
 
     path = Path(os.environ.get(FOLDER, "")) / name
-    if not path.is_file():
-        raise Broken(f"there is no file {path}")
+    if lost := model_files.missing(str(path)):
+        raise Broken(lost)
     try:
         return keras.saving.load_model(path, safe_mode=True)
     except Exception as error:

@@ -8,6 +8,7 @@ import resource
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,6 +32,8 @@ from workloads.records.visits import together
 _HOST_COPIES = 3
 # A copy also has its own array on the host, and its check the bytes once more from the device and as a whole.
 _HOST_COPIES_OF = {"transfer": 6}
+# What Numba with its compiler and threads maps after NumPy: with 254 MiB left they never returned, with 352 MiB they did.
+_MAPPED_BYTES = 3 << 27
 _STICKY = (
     "cudaErrorIllegalAddress",
     "cudaErrorLaunchFailure",
@@ -50,6 +53,7 @@ def obey(order) -> Measurement:
     asked = order.row, order.limits, order.seed
 
     def work() -> Measurement:
+        require_address_space()
         if order.verb == "visit":
             return visit(*asked, order.visit, order.handicap)
         return measure(*asked) if order.verb == "measure" else _by_framework(order.verb, *asked)
@@ -109,6 +113,26 @@ def lock_limit() -> int | None:
     """Bytes that this process may lock in memory (RLIMIT_MEMLOCK); None without a limit."""
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def require_address_space() -> None:
+    """Raises DoesNotFit where `ulimit -v` leaves this process too little for what libraries map, as some wait for it forever."""
+    left = address_space_left()
+    if left < _MAPPED_BYTES:
+        raise DoesNotFit(
+            f"`ulimit -v` leaves {units.size(max(0, int(left)))} of address space, and libraries take up to "
+            f"{units.size(_MAPPED_BYTES)}: raise it with `ulimit -v unlimited`"
+        )
+
+
+def address_space_left() -> float:
+    """Bytes that this process may still map (RLIMIT_AS); infinite without a limit, and where the system does not tell."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    statm = Path("/proc/self/statm")
+    if limit == resource.RLIM_INFINITY or not statm.exists():
+        return math.inf
+    pages = int(statm.read_text(encoding="utf-8").split()[0])
+    return limit - pages * resource.getpagesize()
 
 
 def _prepared(kernel, row: Row, inputs: Arrays) -> copy_modes.Prepared:

@@ -4,11 +4,13 @@ import ast
 import importlib.util
 import os
 import re
+import zipfile
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from workloads import options
 from workloads.corrections import closest, similar_path
+from workloads.records import regular_files
 
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # What a module may make names or submodules with that its source does not spell.
@@ -36,7 +38,7 @@ def unusable(why: str, name: str) -> options.Usage:
 def missing(name: str) -> str:
     """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
     if name.endswith(".keras"):
-        return "" if os.path.isfile(name) else f"there is no file {name}"
+        return _missing_in_keras_file(name)
     module, _, function = name.partition(":")
     if module.endswith(".py") and os.path.isfile(Path(module).expanduser()):
         return _missing_in_file(module, function)
@@ -48,6 +50,23 @@ def missing(name: str) -> str:
     if module.endswith(".py"):
         return f"there is no file {module}"
     return _missing_in_module(module, function)
+
+
+def _missing_in_keras_file(path: str) -> str:
+    """Why Keras cannot load a file; "" where it is of the form that model.save() writes."""
+    if not os.path.lexists(path):
+        return f"there is no file {path}"
+    try:
+        regular_files.require_regular(path)
+        with zipfile.ZipFile(path) as parts:
+            names = parts.namelist()
+    except regular_files.Unreadable as error:
+        return str(error)
+    except OSError as error:
+        return f"cannot read {path}: {regular_files.reason(path, error)}"
+    except zipfile.BadZipFile:
+        return f"{path} is no Keras model: it is not the zip file that model.save() writes"
+    return "" if "config.json" in names else f"{path} is no Keras model: there is no config.json in it"
 
 
 def _missing_in_file(path: str, function: str) -> str:

@@ -1,5 +1,7 @@
 """Flags that a row's own numbers raise when it is measured."""
 
+import statistics
+
 from msgspec.structs import replace
 
 from analysis import stats
@@ -7,6 +9,7 @@ from workloads.records import Measurement
 
 # Cooling or heating between two clocks moves them apart by some percent; a missing wait moves them by far more.
 _APART = 0.8
+_MANY = 10.0  # no visit of a stored row takes as many times its row's median
 _FIRST = 2.0  # times the others that a first sample must take to be suspected of holding the first call
 
 
@@ -33,6 +36,19 @@ def first_call(m: Measurement) -> str:
         extra, cold = (longest - middle) * samples.calls, first - middle
         if longest > _FIRST * middle and longest == max(samples.seconds) and 0.5 * cold <= extra <= 2 * cold:
             return f"the first sample is {longest / middle:.3g} times the others, as the first call was"
+    return ""
+
+
+def long_visit(m: Measurement) -> str:
+    """A visit that took many times as long as the others, in words; "" without one."""
+    for samples in m.samples:
+        medians = sorted(samples.medians.values())
+        if len(medians) < 3:
+            continue
+        longest, median = medians[-1], statistics.median(medians)
+        if longest > _MANY * median:
+            times = f"{longest / median:,.0f}"
+            return f"one of {len(medians)} visits took {times} times as long as their median ({samples.clock})"
     return ""
 
 
