@@ -255,13 +255,13 @@ class Announced:
 
 
 def _seconds(name: str, args: Namespace, here) -> float:
-    """Seconds that a workload takes at most, as planned; 0 for one that is not installed."""
+    """Seconds that a workload takes at most, as planned; 0 for one that cannot run here."""
     from workloads.harness.plan import seconds_at_most
 
     try:
         rows = itertools.chain.from_iterable(rows for _, rows in _rows(name, args, here))
         return seconds_at_most(list(rows), args)
-    except options.Missing:
+    except options.Stop:
         return 0.0
 
 

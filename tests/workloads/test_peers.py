@@ -156,7 +156,7 @@ def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeyp
     monkeypatch.setattr(facts, "describe", lambda: host(1))
     monkeypatch.setattr(suite, "_one", lambda name, *_: seen.append(name) or 0)
     monkeypatch.setattr(suite, "_report", lambda *_: None)
-    assert suite.main(["--device", "all", "--quick", "-o", str(tmp_path)]) == 0
+    assert suite.main(["--device", "all", "--quick", "-v", "-o", str(tmp_path)]) == 0
     assert seen[:2] == ["matmul", "training"] and "peers" not in seen
 
 
