@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from analysis import noise, stats
+from analysis import noise
 from kernels.problems import Matmul
 from workloads.harness import rounds, timing
 from workloads.harness.timing import Limits
@@ -67,6 +67,21 @@ def wandering(tau_s: float):
     return made
 
 
+def switching(dwell_s: float):
+    """Two levels, 3 % above and 3 % below, each of which lasts `dwell_s` on average."""
+
+    def made(dice) -> Level:
+        level, values = 0.03 * dice.choice([-1, 1]), np.empty(60_000)
+        begin = 0
+        while begin < len(values):
+            end = begin + max(1, round(dice.exponential(dwell_s) / _STEP_S))
+            values[begin:end] = level
+            begin, level = end, -level
+        return _held(dice, np.exp(values), _STEP_S)
+
+    return made
+
+
 def drift(dice) -> Level:
     return lambda at: 1 + 0.025 * at
 
@@ -83,42 +98,64 @@ NOISES: dict[str, tuple[Callable, float | None]] = {
 }
 
 
+#: Noise as slow as a run and slower, all of 3 %; the level of all runs is 1.
+SLOW: dict[str, Callable] = {
+    **{f"OU, tau {s:g} s": wandering(s) for s in (1, 5, 20, 60)},
+    **{f"two modes of {s:g} s": switching(s) for s in (2, 10)},
+}
+
+
 def plan(rows: int) -> list[Row]:
     ways = [(variant, threads) for variant in ("blas", "operator") for threads in (1, 2)][: max(1, min(4, rows))]
     sizes = range(8, 8 + math.ceil(rows / len(ways)))
     return [Row(f"matmul/numpy/{v}", Matmul(n, n, n), Settings(threads=t)) for n in sizes for v, t in ways][:rows]
 
 
-def sweep(rows: int, name: str, limits: Limits, seed: int) -> tuple[list[Measurement], float]:
-    """(the rows as they are in the end, the seconds that a call truly takes) of one sweep."""
-    made, factor = NOISES[name]
-    dice, now = np.random.default_rng(seed), [0.0]
-    level = made(dice)
-
-    def take(calls: int) -> float:
-        seconds = CALL_S * level(now[0]) * (1 + dice.normal(0, _WHITE))
-        now[0] += calls * CALL_S
-        return calls * seconds
-
-    around = rounds.Rounds(plan(rows), limits, seed, {})
+def visited(rows: list[Row], levels: dict[str, Level], limits: Limits, dice) -> list[Measurement]:
+    """The rows after all of their visits, each sample multiplied by its device's level at that moment."""
+    now = [0.0]
+    around = rounds.Rounds(rows, limits, int(dice.integers(1 << 30)), {})
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     for row, number in around.visits(lambda done: [], lambda: now[0], sleep):
+        level = levels[row.device]
+
+        def take(calls: int, level: Level = level) -> float:
+            seconds = CALL_S * level(now[0]) * (1 + dice.normal(0, _WHITE))
+            now[0] += calls * CALL_S
+            return calls * seconds
+
         now[0] += BESIDE_S + FIRST_S * (number == 1)
         samples = timing.visit(take, limits, "host-latency", CALL_S)
         around.add(row.result("ok", samples=(samples,), series={"visit_at_s": (now[0],)}, visit=number))
-    mean = 1 + 0.025 * now[0] / 2
-    return around.measurements, CALL_S * (mean if factor is None else factor)
+    return around.measurements
 
 
-def share(name: str, limits: Limits, seed: int) -> float:
-    """What doctor --noise would store of a machine with this noise: from ten sweeps of ten rows, far apart."""
-    sweeps = [(300.0 * i, SimpleNamespace(measurements=sweep(10, name, limits, seed + i)[0])) for i in range(10)]
-    return noise.shares(sweeps)[0].share
+def sweep(rows: int, name: str, limits: Limits, seed: int) -> tuple[list[Measurement], float]:
+    """(the rows as they are in the end, the seconds that a call truly takes) of one sweep."""
+    made, factor = NOISES[name]
+    dice = np.random.default_rng(seed)
+    measured = visited(plan(rows), {"cpu": made(dice)}, limits, dice)
+    if factor is None:
+        end = max(m.series["visit_at_s"][-1] for m in measured)
+        factor = 1 + 0.025 * end / 2
+    return measured, CALL_S * factor
 
 
-def widened(m: Measurement, share: float) -> stats.Estimate:
-    """The row's interval with the stored number added, as of_one_run adds it."""
-    return stats.quotient(stats.seconds_of(m), stats.exact(1.0), math.log1p(share) / math.sqrt(2))
+def slow_sweep(rows: list[Row], name: str, limits: Limits, seed: int) -> tuple[list[Measurement], dict[str, Level]]:
+    """(the rows of one sweep, the level of each device) under a noise of SLOW. Devices have levels of their own."""
+    dice = np.random.default_rng(seed)
+    devices = dict.fromkeys(row.device for row in rows)
+    levels = {device: SLOW[name](dice) for device in devices}
+    return visited(rows, levels, limits, dice), levels
+
+
+def shares(name: str, limits: Limits, seed: int, runs: int) -> noise.Share:
+    """What doctor --noise stores of a machine with this noise of SLOW: from so many runs of ten rows, far apart."""
+    sweeps = []
+    for i in range(runs):
+        measured, _ = slow_sweep(plan(10), name, limits, seed + i)
+        sweeps.append((300.0 * i, SimpleNamespace(measurements=measured)))
+    return noise.shares(sweeps)[0]
