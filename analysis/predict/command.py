@@ -126,8 +126,7 @@ def left_out(args: argparse.Namespace) -> int:
     told = prediction_errors.lines(of)
     print(*table.shown(told), sep="\n")
     if args.readme:
-        files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
-        saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}
+        saved = prediction.saved_sets(pathlib.Path(args.leave_one_out[0]))
         run, readme = args.leave_one_out[0], pathlib.Path(args.readme)
         command = f"analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name}"
         told = prediction_errors.brief(of, held_out.leave_one_out(of), saved)

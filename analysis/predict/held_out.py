@@ -234,6 +234,71 @@ def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:
     return Saved(len(found) - len(since), group_by(since, lambda pair: pair[0].settings.device))
 
 
+class SavedSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Predictions of a device that were saved before their steps were measured, beside a straight line fitted on the other
+    models' trainings, those measured later too. Errors are relative."""
+
+    device: str
+    #: Predicted steps that were measured since.
+    steps: int
+    #: Median error of the predictions.
+    median: float
+    #: Mean error of the predictions.
+    mean: float
+    #: Share of the measured steps that lie in the predicted interval.
+    covered: float
+    #: What the line has terms for: LINE or BYTES, whichever has the smaller median error. "" where too few trainings fit one.
+    line: str = ""
+    #: Median error of the line.
+    line_median: float = 0.0
+    #: Mean error of the line.
+    line_mean: float = 0.0
+    #: Steps of which the prediction is nearer than the line.
+    nearer: int = 0
+
+
+def saved_summaries(sets: Iterable[list[Prediction]], profile: "Profile") -> list[SavedSummary]:
+    """A summary for each device, of all sets of saved predictions together."""
+    pairs: dict[str, list[tuple[Prediction, Seen]]] = {}
+    for predictions in sets:
+        for device, since in saved_set(predictions, profile).since.items():
+            pairs.setdefault(device, []).extend(since)
+    steps = [s for s in calibration.steps_seen(profile) if s.told]
+    return [_saved_summary(device, pairs[device], steps) for device in sorted(pairs)]
+
+
+def _saved_summary(device: str, pairs: "list[tuple[Prediction, Seen]]", steps: "list[Seen]") -> SavedSummary:
+    errors = [saved_error(p, step) for p, step in pairs]
+    inside = 0
+    line_errors: dict[str, list[float]] = {LINE: [], BYTES: []}
+    for p, step in pairs:
+        interval = step.as_told(p.cost)
+        inside += interval.low <= step.step.value <= interval.high
+        model = step.row.problem.model
+        lines = baselines(step, [s for s in steps if s.way == step.way and s.row.problem.model != model])
+        for name, values in line_errors.items():
+            if name in lines:
+                values.append(off(lines[name], step.step.value))
+    summary = SavedSummary(
+        device=device,
+        steps=len(pairs),
+        median=statistics.median(errors),
+        mean=statistics.fmean(errors),
+        covered=inside / len(pairs),
+    )
+    fitted = {name: values for name, values in line_errors.items() if len(values) == len(pairs)}
+    if not fitted:
+        return summary
+    line = min(fitted, key=lambda name: statistics.median(fitted[name]))
+    return replace(
+        summary,
+        line=line,
+        line_median=statistics.median(fitted[line]),
+        line_mean=statistics.fmean(fitted[line]),
+        nearer=sum(error < other for error, other in zip(errors, fitted[line], strict=True)),
+    )
+
+
 def saved_error(p: Prediction, seen: "Seen") -> float:
     """The relative error of a saved prediction."""
     return off(seen.as_told(p.cost).value, seen.step.value)

@@ -3,6 +3,8 @@
 Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
 
+import pathlib
+
 import msgspec
 
 from analysis.predict.calibration import calibration
@@ -108,6 +110,12 @@ def load(path: str) -> list[Prediction]:
         if wrong:
             raise options.Usage(f"{path} holds no predictions: line {number}: {wrong}", MAKES)
     return found
+
+
+def saved_sets(folder: pathlib.Path) -> dict[str, list[Prediction]]:
+    """Name -> the predictions of each `predictions-NAME.ndjson` in a folder, by name."""
+    files = sorted(folder.glob("predictions-*.ndjson"), key=lambda file: file.stem)
+    return {file.stem.removeprefix("predictions-"): load(str(file)) for file in files}
 
 
 def predict(

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from analysis.crossover.crossover import Answer, crossovers
-from analysis.predict import held_out
+from analysis.noise import REPORTS
+from analysis.predict import held_out, prediction
 from analysis.predict import profile as profiles
 from analysis.predict.budget import Budget, budgets
+from analysis.predict.held_out import SavedSummary
 from analysis.predict.profile import Profile
 from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
@@ -103,7 +105,15 @@ class Material:
     @property
     def findings(self) -> list[str]:
         """The findings of these rows for README, a line each."""
-        return summary.findings(self.answers, self.trainings, self.profile, self.predicted)
+        return summary.findings(self.answers, self.trainings, self.profile, cases=self.predicted, saved=self.saved)
+
+    @functools.cached_property
+    def saved(self) -> list[SavedSummary]:
+        """The predictions that were saved for this machine before they were measured, a summary a device."""
+        if self.machine is None:
+            return []
+        known = profiles.Profile(self.rows, self.machine, self.loaded.replaced)
+        return held_out.saved_summaries(prediction.saved_sets(REPORTS / self.machine.key).values(), known)
 
     @functools.cached_property
     def small(self) -> list[tuple[break_even.Setup, tuple[break_even.Pair, ...]]]:

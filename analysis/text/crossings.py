@@ -72,11 +72,15 @@ def verdict_words(a: Answer) -> str:
 
 
 def copies_sentence(answers: list[Answer]) -> str:
-    """How the way of copying moves the crossover."""
-    names = form_name(answers[0].form), *(way_name(a.form) for a in answers[1:])
-    return " ".join(
-        f"{sentences.capital(name)}: {sentences.crossing(a)}." for name, a in zip(names, answers, strict=True)
-    )
+    """How the way of copying moves the crossover. After the first only the size is named where the GPU wins from one too."""
+    first, *others = answers
+    parts = [f"{sentences.capital(form_name(first.form))}: {sentences.crossing(first)}."]
+    for answer in others:
+        words = sentences.crossing(answer)
+        if first.kind == answer.kind == "gpu-from" and not answer.crossings[0].wide:
+            words = f"from {sentences.crossing_size(answer.crossings[0], answer.family.size_name, answer.predicted)}"
+        parts.append(f"{sentences.capital(way_name(answer.form))}: {words}.")
+    return " ".join(parts)
 
 
 def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[str]:

@@ -27,7 +27,10 @@ SAID = {
     "unseen": "{device}, first measured after trainings last shaped a rule ({since}): "
     "median error {median:share}, mean {mean:share} of {count}.",
     "all seen": "No training was first measured since trainings last shaped a rule ({since}).",
-    "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count}.",
+    "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count}. "
+    "{covered:share} of these steps lie in the predicted interval.",
+    "line": "A straight line ({line}): median error {median:share}, mean {mean:share}; the prediction is nearer for {nearer} of "
+    "{count}.",
     "before": "{count} that had been measured before do not count.",
     "checked": "{device}: median error {median:share}, mean {mean:share} of {count}.",
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy:share} and fit nothing. "
@@ -160,9 +163,17 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str | Ta
 
 
 def saved_lines(sets: dict[str, list[Prediction]], of: Profile) -> list[str]:
-    """The errors of all predictions that were saved before they were measured, a sentence a device; nothing where none was."""
-    found = [held_out.saved_set(predictions, of) for predictions in sets.values()]
-    since = ((d, held_out.saved_error(*pair)) for one in found for d, pairs in one.since.items() for pair in pairs)
-    said = _said("saved", since)
-    before = sum(one.before for one in found)
-    return said + [say(SAID["before"], count=before)] * bool(before and said)
+    """The errors of all predictions that were saved before they were measured, those of a straight line beside them, device by
+    device; nothing where none was."""
+    lines = []
+    for summary in held_out.saved_summaries(sets.values(), of):
+        steps = count(summary.steps, "step")
+        errors = {"median": summary.median, "mean": summary.mean, "covered": summary.covered}
+        lines.append(say(SAID["saved"], device=NAMES[summary.device], count=steps, **errors))
+        if summary.line:
+            errors = {"median": summary.line_median, "mean": summary.line_mean, "nearer": summary.nearer}
+            lines.append(say(SAID["line"], line=summary.line, count=steps, **errors))
+    before = sum(held_out.saved_set(predictions, of).before for predictions in sets.values())
+    if before and lines:
+        lines.append(say(SAID["before"], count=before))
+    return lines

@@ -8,7 +8,7 @@ from analysis.crossover.families import rows_of
 from analysis.crossover.time_split import why
 from analysis.explain.explanation import Request, settings_of
 from analysis.predict import held_out
-from analysis.predict.held_out import Case
+from analysis.predict.held_out import Case, SavedSummary
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.roofline.roofs import Roof, Roofs, roofs
@@ -29,9 +29,10 @@ FOUND = """
 **Bare products.** {product}
 **Copies.** {copies}
 **Batches.** {batches}
-**How far to believe it.** Steps of models left out of the fit: median error {gpu:share} on the GPU, {cpu:share} on the \
-CPU. [Predictions saved beforehand](docs/results.md) are further off. Where intervals overlap, the answer is: \
-can't tell, or probably."""
+**How far to believe it.** Median errors of models outside the fit: GPU {gpu:share}, CPU {cpu:share}. \
+[Predicted beforehand](docs/results.md): {saved_gpu.median:share}, {saved_cpu.median:share}. \
+A straight line: {saved_gpu.line_median:share}, {saved_cpu.line_median:share}. \
+Intervals held {saved_gpu.covered:share}, {saved_cpu.covered:share}. Brackets: where it can't be told."""
 
 
 def answer(
@@ -94,12 +95,27 @@ def _reason(rows: Measurements, a: Answer) -> list[str]:
 # ---------------------------------------------------------------- findings, for README
 
 
-def findings(answers: tuple[Answer, ...], trainings: list[Answer], of: Profile, cases: list[Case]) -> list[str]:
-    """The findings of rows: `answers` of products, `trainings` along a size, the profile, predictions left out in turn."""
+def findings(
+    answers: tuple[Answer, ...],
+    trainings: list[Answer],
+    of: Profile,
+    cases: list[Case],
+    saved: Iterable[SavedSummary] = (),
+) -> list[str]:
+    """The findings of rows: `answers` of products, `trainings` along a size, the profile, predictions left out in turn and those
+    saved beforehand."""
     resident, copied = _forms(answers)
     small = next((training.answer_sentence(a) for a in trainings if _is_small(a)), None)
     errors = {s.device: s.median for s in held_out.summaries(cases) if s.bound == "all"}
-    words = {"small": small, "model": _FIRST, "parts": _parts(of), "cpu": errors.get("cpu"), "gpu": errors.get("gpu:0")}
+    words: dict[str, object] = {
+        "small": small,
+        "model": _FIRST,
+        "parts": _parts(of),
+        "cpu": errors.get("cpu"),
+        "gpu": errors.get("gpu:0"),
+    }
+    by_device = {s.device: s for s in saved if s.line}
+    words |= {"saved_cpu": by_device.get("cpu"), "saved_gpu": by_device.get("gpu:0")}
     words |= {"product": next(map(crossing_sentence, resident), None)}
     words |= {"copies": copies_sentence(copied) if copied else None}
     words |= {"batches": " ".join(feeding.sentences(of.measurements)[:2]) or None}

@@ -264,7 +264,10 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
     of = profile.Profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_lines({"first": [saved, replace(saved, execution="compiled")]}, of)
-    assert told == ["CPU, saved before they were measured: median error 75 %, mean 75 % of 1 step."]
+    assert told == [
+        "CPU, saved before they were measured: median error 75 %, mean 75 % of 1 step. "
+        "0 % of these steps lie in the predicted interval."
+    ]
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
     found = held_out.saved_set([late, saved], of)
     assert (found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (1, {"cpu": 1})
@@ -277,3 +280,20 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     assert prediction_errors.check_lines([saved], profile.Profile(rows, GPU_MACHINE))[-1] == (
         "None of them was measured here. Give the whole folder of their machine, such as reports/nvidia-h200."
     )
+
+
+def test_saved_predictions_stand_beside_the_better_of_two_lines(monkeypatch):
+    """0.25 ms [0.2, 0.3] against 1 ms and 0.25 ms measured; lines of 0.5 and 0.9 ms: the second is nearer to 1 ms."""
+    lines = {held_out.LINE: 0.5e-3, held_out.BYTES: 0.9e-3}
+    monkeypatch.setattr(held_out, "baselines", lambda step, others: lines)
+    base = profile.Profile(made_profile.everything(), GPU_MACHINE)
+    made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
+    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
+    summaries = []
+    for measured in (1e-3, 0.25e-3):
+        rows = [*made_profile.everything(), made_profile.training("fashion-mlp", 32, measured)]
+        summaries += held_out.saved_summaries([[saved]], profile.Profile(rows, GPU_MACHINE))
+    far, near = summaries
+    assert (far.device, far.steps, far.covered, far.median) == ("cpu", 1, 0.0, pytest.approx(0.75))
+    assert (far.line, far.line_median, far.nearer) == (held_out.BYTES, pytest.approx(0.1), 0)
+    assert (near.covered, near.line, near.nearer) == (1.0, held_out.LINE, 1)

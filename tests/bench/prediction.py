@@ -9,7 +9,7 @@ import time
 
 import msgspec
 import numpy as np
-from must_reach import REPORTS, Figure, exactly, table
+from must_reach import REPORTS, Figure, exactly, printed, table
 
 from analysis.explain import __main__, evidence, published
 from analysis.predict import budget, calibration, held_out, predicted_crossover, prediction, profile, what_if
@@ -98,6 +98,21 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
             models = [p.training.model for p, _ in pairs]
             found += both(errors, models, f"of these as they were saved, {device} ({len(pairs)})")
     return found
+
+
+def saved_beside_a_line(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
+    """Of all saved predictions together: how many of their intervals held, and their errors beside a straight line's."""
+    figures = []
+    for s in held_out.saved_summaries(prediction.saved_sets(folder).values(), of):
+        all_of_them = f"all saved predictions, {s.device} ({s.steps})"
+        figures.append(printed(f"{all_of_them}: measured steps in the predicted interval", 100 * s.covered, "%"))
+        figures.append(printed(f"{all_of_them}: median error", 100 * s.median, "%"))
+        figures.append(printed(f"{all_of_them}: mean error", 100 * s.mean, "%"))
+        if s.line:
+            figures.append(printed(f"a straight line ({s.line}), {s.device}: median error", 100 * s.line_median, "%"))
+            figures.append(printed(f"a straight line ({s.line}), {s.device}: mean error", 100 * s.line_mean, "%"))
+            figures.append(printed(f"{all_of_them}: nearer than the line", s.nearer))
+    return figures
 
 
 def remainders(of: profile.Profile) -> list[Figure]:
@@ -251,7 +266,8 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
-    figures = errors(every) + strict(every, of) + saved(of, run) + remainders(of) + crossovers(of)
+    figures = errors(every) + strict(every, of) + saved(of, run) + saved_beside_a_line(of, run)
+    figures += remainders(of) + crossovers(of)
     figures += [*verdicts_, *changes, *whole, explaining(run)]
     none = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [

@@ -178,6 +178,7 @@ def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
     assert quoted("README.md", "trainings: python -m analysis.report reports/nvidia-h200 ") == of.table_of_trainings
     block = quoted("README.md", "findings: python -m analysis.report reports/nvidia-h200 ")
     assert block[:-1] == summary.findings(of.answers, of.trainings, of.profile, []) and len(block) == 6
+    assert block[-1] == of.findings[-1]
 
 
 @pytest.mark.parametrize("page", ["docs/guides.md", "docs/reference.md"])
