@@ -30,6 +30,18 @@ def test_a_folder_that_a_sweep_goes_on_in(lines):
     fuzzing.resumed(lines)
 
 
+@few(60)
+@given(fuzzing.RESUMED_RUNS)
+def test_runs_that_go_on_with_a_file_by_other_methods(runs):
+    fuzzing.methods(runs)
+
+
+@few(60)
+@given(fuzzing.FOLDERS)
+def test_files_of_any_kind(case):
+    fuzzing.special(case)
+
+
 @few(8)
 @given(fuzzing.PAGES)
 def test_what_a_report_is_made_from(lines):

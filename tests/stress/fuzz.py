@@ -17,7 +17,7 @@ from must_reach import Figure, added, exactly, table
 
 from workloads import ROOT
 
-COUNTS = {"sizes": 50_000, "reader": 30_000, "resumed": 15_000, "page": 5_000}
+COUNTS = {"sizes": 40_000, "reader": 25_000, "resumed": 15_000, "methods": 10_000, "special": 5_000, "page": 5_000}
 
 
 def run(name: str, count: int, number: int) -> Counter:

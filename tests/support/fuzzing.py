@@ -8,7 +8,9 @@ import copy
 import functools
 import io
 import json
+import os
 import pathlib
+import socket
 import tempfile
 from html.parser import HTMLParser
 
@@ -18,12 +20,17 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from analysis import checks, export
+from analysis.compare import command as compare
 from analysis.compare import comparison
+from analysis.predict import prediction
 from analysis.report import html, html_page, material
 from analysis.report import page as report_page
 from analysis.roofline.frame import frame
+from kernels.problems import Matmul
 from workloads import options, records
-from workloads.harness import plan
+from workloads.harness import plan, resuming
+from workloads.records import model_files
+from workloads.records.files import by_row
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
@@ -171,6 +178,111 @@ def resumed(lines: list[bytes]) -> None:
         assert after[-1] == row[1][0] and {m.key for m in before} <= {m.key for m in after}
 
 
+# How the runs of a file may differ, beside the command: each part of a method in turn.
+_FAST = records.Method(process_per_visit=False, limits={"visit_s": 0.025})
+METHODS = (
+    {"method": _FAST},
+    {"method": records.Method(process_per_visit=True, limits={"visit_s": 0.025})},
+    {"method": records.Method(process_per_visit=False, limits={"visit_s": 0.075})},
+    {
+        "method": records.Method(
+            process_per_visit=False, limits={"visit_s": 0.025}, thread_variables={"OMP_NUM_THREADS": "1"}
+        )
+    },
+    {"method": _FAST, "seed": 2},
+    {"method": _FAST, "software": {"numpy": "2.5.0"}},
+    {"method": None},
+)
+ENDS = (b"", b"precious", b'{"type":"measurement","kern', b"\xff\xfe", b"{", b"\r\n", b"[]\n")
+# Runs one after the other: its method, the row of each visit that it makes, and what stands behind its last line.
+RESUMED_RUNS = st.lists(
+    st.tuples(st.integers(0, len(METHODS) - 1), st.lists(st.integers(0, 2), max_size=6), st.sampled_from(ENDS)),
+    min_size=1,
+    max_size=6,
+)
+
+
+def methods(runs: list[tuple[int, list[int], bytes]]) -> None:
+    """A file that several runs go on with: every row has visits of one method, and nothing of the file is cut but torn lines."""
+    begun, _, sound = (records.decode([line]) for line in LINES[:3])
+    rows = [msgspec.structs.replace(sound[1][0], problem=Matmul(8 << i, 8, 8), samples=()) for i in range(3)]
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        path = pathlib.Path(folder) / "matmul.jsonl"
+        for number, visited, end in runs:
+            text = path.read_bytes() if path.exists() else b""
+            run = msgspec.structs.replace(begun[0][0], **METHODS[number])
+            with records.Writer(path, run, resume=bool(text)) as writer:
+                last = text.rpartition(b"\n")[2]
+                torn = last.startswith(b'{"type":"measurement",') and records.decode([last])[2] == 1
+                assert path.read_bytes().startswith(text.removesuffix(last) if torn else text)
+                lines = resuming.continued(writer.rows_before, rows, run, path)
+                for i in visited:
+                    made = lines.setdefault(rows[i].key, [])
+                    visit = msgspec.structs.replace(rows[i], visit=len(made) + 1, values={"method": float(number)})
+                    writer.append(visit)
+                    made.append(visit)
+            with path.open("ab") as file:
+                file.write(end)
+        _, read, _ = by_row(path.read_bytes().splitlines())
+    for row in read.values():
+        assert len({visit.values["method"] for visit in row.lines}) == 1
+        assert [visit.visit for visit in row.lines] == list(range(1, len(row.lines) + 1))
+
+
+def _long(path: pathlib.Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def _socket(path: pathlib.Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+SPECIAL = {
+    "folder": lambda path: path.mkdir(),
+    "pipe": os.mkfifo,
+    "socket": _socket,
+    "zeros": lambda path: path.symlink_to("/dev/zero"),
+    "dangling": lambda path: path.symlink_to(path.parent / "nothing"),
+    "circular": lambda path: path.symlink_to(path),
+    "long line": _long,
+    "torn gzip": lambda path: path.write_bytes(b"\x1f\x8b\x08\x00torn"),
+    "empty": lambda path: path.touch(),
+    "text": lambda path: path.write_bytes(b"precious"),
+}
+_NAMES = st.sampled_from(("matmul.jsonl", "a.jsonl", "z.jsonl", "matmul.jsonl.gz", "x", "x.ndjson"))
+# Files of a folder by their names, each a kind of SPECIAL or the lines of a result file, and the name that is read.
+FOLDERS = st.tuples(st.dictionaries(_NAMES, st.one_of(st.sampled_from(list(SPECIAL)), FILES), max_size=3), _NAMES)
+
+
+def special(case: tuple[dict[str, str | list[bytes]], str]) -> None:
+    """A folder with files of any kind: every reader comes to an answer or to a Usage of one line, and a file that is refused is
+    as it was."""
+    files, name = case
+    begun = records.decode([LINES[0]])[0][0]
+    with tempfile.TemporaryDirectory() as place, contextlib.redirect_stderr(io.StringIO()):
+        folder = pathlib.Path(place)
+        for file, kind in files.items():
+            if isinstance(kind, str):
+                SPECIAL[kind](folder / file)
+            else:
+                (folder / file).write_bytes(b"\n".join(kind))
+        path = folder / name
+        for read in (records.read, records.by_machine, compare.read, prediction.load, model_files.missing):
+            for run in (place, str(path)):
+                try:
+                    read(run)
+                except options.Usage as error:
+                    _one_line(error)
+        text = path.read_bytes() if isinstance(files.get(name), list) else None
+        try:
+            records.Writer(path, begun, resume=True).close()
+        except options.Usage as error:
+            _one_line(error)
+            assert text is None or path.read_bytes() == text
+
+
 class _Tags(HTMLParser):
     """Holds that a page has no tag, link or handler that came out of a result file."""
 
@@ -196,6 +308,7 @@ def page(lines: list[bytes]) -> None:
 
 
 TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "resumed": (PAGES, resumed), "page": (PAGES, page)}
+TARGETS |= {"methods": (RESUMED_RUNS, methods), "special": (FOLDERS, special)}
 
 # The same targets on plain bytes, for a fuzzer that is steered by coverage, and what it may begin with.
 RAW = {
