@@ -259,3 +259,11 @@ def test_a_file_without_a_line_of_ours_is_refused_and_stays(tmp_path, text):
     with records.Writer(path, RUN, resume=True):
         pass
     assert records.decode(io.BytesIO(path.read_bytes()))[0] == [RUN]
+
+
+def test_a_row_that_failed_is_measured_again(tmp_path, capsys):
+    failed = msgspec.structs.replace(visited(16, 2), status="failed", reason="died", samples=())
+    before = lines_of(RUN, visited(8, 1), visited(16, 1), failed)
+    lines = resuming.continued(before, [visited(n, 1).row for n in (8, 16)], RUN, tmp_path)
+    assert list(lines) == [visited(8, 1).key]
+    assert capsys.readouterr().err == ""
