@@ -102,6 +102,12 @@ def test_verdicts_on_equal_sides_claim_nothing(paired, block_spread, allowed):
     assert words["slower"] + words["faster"] <= allowed
 
 
+def test_of_seven_visits_at_two_levels_the_interval_holds_their_mean():
+    """Six of 1.03 and one of 0.97: the median resampled is 1.03. Their mean 1.02143 less t 2.4469 x 0.022678 / sqrt 7."""
+    e = stats.median([1.03] * 6 + [0.97], range(7))
+    assert e.value == e.high == 1.03 and e.low == pytest.approx(1.02143 - 0.02097, abs=1e-5)
+
+
 @pytest.mark.parametrize("apart", [0.0, 0.05])  # two modes, as processes on a GPU have
 @pytest.mark.parametrize("visits", [5, 7, 10])
 def test_the_ratio_of_separate_runs_keeps_its_promise(visits, apart):
