@@ -16,7 +16,7 @@ from must_reach import added, at_most, table
 
 from workloads import ROOT, records
 
-_FLAGS = "--sizes 4KiB:64MiB:x1.02 --backends numpy --threads 1 --fast --max-time 0.02 --min-time 0.005 --format csv"
+_FLAGS = "--sizes 4KiB:64MiB:x1.1 --backends numpy --threads 1 --fast --max-time 0.02 --min-time 0.005 --format csv"
 COMMAND = ["-m", "workloads.stream", *_FLAGS.split()]
 # Flags of the methods by which a file is gone on with; most sweeps keep the first.
 METHODS = ((), (), (), ("--seed", "2"), ("--max-noise", "0.2"))
