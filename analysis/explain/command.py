@@ -175,13 +175,15 @@ def of_run(model: str, run: str) -> list[str]:
 def _every_case(args: argparse.Namespace) -> int:
     """Every case's lines; as Markdown they are docs/cases.md."""
     of, markdown, replies = sources(args.runs, args.gpu_profile), args.format == "md", {}
-    said = CASES_PAGE.format(runs=" ".join(args.runs)).splitlines() if markdown else []
     for name in published_cases.EVERY:
         args.case = name
         asked, case = _asked(args)
         replies[name] = cases.reply(case, of, asked)
-        said += [*[""] * bool(said and said[-1]), *cases.lines(replies[name], markdown=markdown)]
-    _print(args, replies, said)
+    lines = [*CASES_PAGE.format(runs=" ".join(args.runs)).splitlines(), ""] if markdown else []
+    lines += cases.overview(list(replies.values()), markdown)
+    for reply in replies.values():
+        lines += ["", *cases.lines(reply, markdown=markdown)]
+    _print(args, replies, lines)
     return options.OK
 
 

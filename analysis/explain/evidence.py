@@ -166,7 +166,8 @@ def _peaks(a: Asking) -> Found | None:
         return None
     t, (host, device) = e.asked.training, e.both
     busy = min(t.batch, t.samples) * networks.training_flops(e.asked.of) / gpu / device.cost.step.value
-    return "peaks", {"ratio": gpu / cpu, "step": host.cost.step / device.cost.step, "busy": busy}
+    step = host.cost.step / device.cost.step
+    return "peaks", {"theirs": a.case.numbers, "ratio": gpu / cpu, "step": step, "busy": busy}
 
 
 KINDS: dict[str, Callable[[Asking], Found | None]] = {

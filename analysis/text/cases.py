@@ -1,14 +1,15 @@
 """Answers to articles and complaints: the evidence of a case (analysis.explain.evidence) as one sentence, one table and further
 lines."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from analysis.explain import evidence
+from analysis.explain import case_verdict, evidence
 from analysis.explain.explanation import Request, Sources
-from analysis.table import Table, parsed
+from analysis.table import Table, line, parsed, text
 from analysis.text import sentences
 from analysis.text.sentences import say
 from workloads import options
@@ -73,11 +74,33 @@ both, one after the other | - | {found.after:time}
 both at once | - | {found.at_once:time}""",
     "peaks": """
 No: by measured peaks the GPU is {ratio:factor} faster, its step {step:factor}.
-by counting lanes | 28 to 56x | -
-in practice | 20x | a step {step:factor}
+by counting lanes | {theirs[low]} to {theirs[high]}x | -
+in practice | {theirs[practice]}x | a step {step:factor}
 by measured peaks | - | {ratio:factor}
 the step's arithmetic at that peak | - | {busy:share} of the step""",
 }
+# Why a claim holds or does not, in the same fields; lines become parts of a table's cell.
+WHY = {
+    "winner": "[claims] {one.claim.samples:,} samples: {one:faster}",
+    "pair": "[reported] {one[0]:title}: {one[1]:faster}",
+    "flip": """
+[reported] {one[0]:title}: {one[1]:faster}
+copying a batch is {copied:share} of a GPU step""",
+    "cause": """
+[reported] {one[0]}: {one[1]:faster}
+{part} is {share:share} of a GPU step""",
+    "home": "{other.whole:time} against {gpu.whole:time} (predicted)",
+    "bound": "from pinned memory it would be {pinned:time} of {step:time}",
+    "clock": "it takes {copy:time}, the rest is {theirs[passes]} passes that still ran",
+    "inference": "GPU at batch {one[n]}: {one[gain]:speed}",
+    "gpus": "[gains] {one[0]} GPUs at batch {one[1]:,}: {one[2]:speed}",
+    "teacher": "both at once: {found.gain:speed}",
+    "peaks": "a step is {step:factor} faster, measured peaks {ratio:factor}",
+}
+OVERVIEW = """
+Of {claims} claims in articles and bug reports, {hold} hold on {machine} and {partly} hold partly. {fail} do not.
+{unknown} can't be told.
+The verdict is on the faster device or the cause, not on how much faster it is."""
 SAID = {
     "none": "Not known: these rows do not tell it.",
     "apart": "Not as reported: {apart}.",
@@ -95,8 +118,8 @@ COMMANDS = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A case's answer: first sentence, rows (what, published, on `machine`) and further lines. `command`: the one that measures
-    it, where no row does; else empty."""
+    """A case's answer: first sentence, rows (what, published, on `machine`) and further lines. `verdict` on its `claim`, and
+    `why` in a few words. `command`: the one that measures it, where no row does. `url` of the source. Both may be empty."""
 
     name: str
     title: str
@@ -105,6 +128,10 @@ class Reply(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...] = ()
     more: tuple[str, ...] = ()
     command: str = ""
+    claim: str = ""
+    verdict: str = case_verdict.CANT_TELL
+    why: str = ""
+    url: str = ""
 
 
 def reply(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Reply:
@@ -115,20 +142,32 @@ def reply(case: Case | Complaint | Question, of: Sources, request: Request | Non
         found = evidence.evidence(case, replace(of, cpu=of.borrowed), request)
     if found is None:
         command = COMMANDS.get(case.kind) or COMMANDS.get(case.name, "python -m workloads.training --study complaints")
-        return Reply(case.name, case.title, SAID["none"], machine, command=command)
+        unanswered = Reply(case.name, case.title, SAID["none"], machine)
+        return replace(unanswered, command=command, claim=case.claim, url=case.url)
     answer, *rest = _filled(TOLD[found[0]], found[1])
     rows = parsed("\n".join(line for line in rest if " | " in line))
     more = [line for line in rest if " | " not in line]
     if isinstance(case, Complaint):
         more += sentences.lines(SAID["apart"], apart=case.apart or None)
-    return Reply(case.name, case.title, answer, found[1].get("where") or machine, tuple(map(tuple, rows)), tuple(more))
+    return Reply(
+        name=case.name,
+        title=case.title,
+        answer=answer,
+        machine=found[1].get("where") or machine,
+        rows=tuple(map(tuple, rows)),
+        more=tuple(more),
+        claim=case.claim,
+        verdict=case_verdict.verdict(*found),
+        why="; ".join(_filled(WHY[found[0]], found[1])),
+        url=case.url,
+    )
 
 
 def _filled(template: str, values: dict) -> Iterator[str]:
     """The lines of a template, filled; a `[name] ` line once for each item of that value."""
-    for line in template.strip().splitlines():
-        name, many, rest = line.removeprefix("[").partition("] ")
-        yield from (say(rest, one=one) for one in values[name]) if many else sentences.lines(line, **values)
+    for template_line in template.strip().splitlines():
+        name, many, rest = template_line.removeprefix("[").partition("] ")
+        yield from (say(rest, one=one) for one in values[name]) if many else sentences.lines(template_line, **values)
 
 
 def lines(r: Reply, again: str = "", markdown: bool = False) -> list[str]:
@@ -137,4 +176,39 @@ def lines(r: Reply, again: str = "", markdown: bool = False) -> list[str]:
     shown = (["", *table.md()] if markdown else table.text()) if r.rows else []
     kind, command = ("run", options.typed(r.command)) if r.command else ("all", again)
     head = ["## " * markdown + f"{r.name}: {r.title}", *[""] * markdown]
-    return [*head, r.answer, *shown, *r.more, *[say(SAID[kind], command=command)] * bool(command)]
+    source = _source(r.url, markdown)
+    return [*head, r.answer, *shown, *r.more, *source, *[say(SAID[kind], command=command)] * bool(command)]
+
+
+def _source(url: str, markdown: bool) -> list[str]:
+    """The line with the address of an article or report; none where it is not known."""
+    if not url:
+        return []
+    return ["", f"Source: <{url}>"] if markdown else [f"Source: {url}"]
+
+
+def overview(replies: Sequence[Reply], markdown: bool = False) -> list[str]:
+    """How many claims hold, and each with its verdict: what stands before the answers to all cases."""
+    verdicts = Counter(one.verdict for one in replies)
+    counts = sentences.lines(
+        OVERVIEW,
+        claims=len(replies),
+        machine=replies[0].machine,
+        hold=verdicts[case_verdict.HOLDS],
+        partly=verdicts[case_verdict.PARTLY],
+        fail=verdicts[case_verdict.FAILS],
+        unknown=verdicts[case_verdict.CANT_TELL] or None,
+    )
+    table = Table("case | claim | verdict | why", [_overview_row(one) for one in replies], left=4)
+    if not markdown:
+        return [*counts, "", *table.text()]
+    rows = [line([_linked(one), *map(text, _overview_row(one)[1:])]) for one in replies]
+    return [*counts, "", *table.md_head(), *rows]
+
+
+def _overview_row(one: Reply) -> list[str]:
+    return [one.name, one.claim, one.verdict, one.why or "-"]
+
+
+def _linked(one: Reply) -> str:
+    return f"[{one.name}]({one.url})" if one.url else one.name

@@ -1,4 +1,5 @@
-"""The articles that this project re-runs and real complaints, read from the TOML file beside.
+"""The articles that this project re-runs and real complaints, read from the TOML file beside. Each has its `claim` in a few words
+and the `url` of its source, empty where that is not known.
 
 analysis.explain.published compares them with measurements here, analysis.explain.evidence answers each one's kind of question.
 """
@@ -38,6 +39,8 @@ class Case(msgspec.Struct, frozen=True):
     batch: int
     samples: int
     epochs: int
+    claim: str
+    url: str = ""
     claims: tuple[Claim, ...] = ()
     published: tuple[Published, ...] = ()
     loop: bool = False
@@ -63,6 +66,8 @@ class Complaint(msgspec.Struct, frozen=True):
     name: str
     kind: str
     title: str
+    claim: str
+    url: str = ""
     reported: tuple[Reported, ...] = ()
     varies: str = ""
     sizes: tuple[int, ...] = ()
@@ -77,13 +82,16 @@ class Complaint(msgspec.Struct, frozen=True):
 
 class Question(msgspec.Struct, frozen=True):
     """An article's question without a training of its own; `training` is one that shows the answer. `rows`: the stored machine
-    whose rows are used where no others answer it."""
+    whose rows are used where no others answer it. `numbers`: the article's."""
 
     name: str
     kind: str
     title: str
     training: Training
+    claim: str
+    url: str = ""
     rows: str = ""
+    numbers: dict[str, int | float] = {}
 
 
 class _Told(msgspec.Struct):
