@@ -121,19 +121,20 @@ def test_two_short_fits_tell_the_plan_and_the_second_the_losses(monkeypatch):
 
 
 def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
-    """Steps of 2 s: epochs of three take 0.04 + 6 s and of one 0.04 + 2 s. Steps of 0.5 s: three epochs of nine."""
+    """Steps of 2 s: epochs of three take 0.04 + 6 s and of one 0.04 + 2 s. Steps of 0.5 s: six epochs of four."""
     problem = Training("m", 32, 2064)
     clock = Clock(monkeypatch, 32, (), 0.04, 2.0)
     samples, series, planned = timed(clock, problem, 2064, FAST)
-    assert clock.calls == [(32, 3), (96, 3)] and planned.slow_steps == 3
-    assert (samples.seconds, samples.calls) == (pytest.approx([6.04 / 3] * 2, rel=1e-5), 3)
+    assert clock.calls == [(32, 4), (96, 4)] and planned.slow_steps == 3
+    assert (samples.seconds, samples.calls) == (pytest.approx([6.04 / 3] * 3, rel=1e-5), 3)
     assert samples.stop_reason == "3 of 65 steps, 1 fit"
-    assert series == {"setup_s": pytest.approx((1.192,)), "later_epoch_s 1": pytest.approx((2.04, 2.04))}
+    assert series == {"setup_s": pytest.approx((1.192,)), "later_epoch_s 1": pytest.approx((2.04, 2.04, 2.04))}
     row = Row("training/keras/fit", problem, Settings())
     cost = costs.measured(row.result("ok", samples=(samples,), series=series))
     assert (cost.step.value, cost.epoch.value, cost.setup_step.value) == pytest.approx((2.0, 0.04, 0.0), abs=1e-4)
     # the look's epoch makes them 0.52 s
-    assert plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST).slow_steps == 9
+    faster = plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST)
+    assert (faster.epochs, faster.others, faster.slow_steps) == (6, 6, 4)
     usual = ((problem, LIMITS), (Training("m", 32, 64), FAST), (Training("m", 32, 2064, 2), FAST))
     assert [plan(Clock(monkeypatch, 32, (), 0.04, 2.0), p, 2064, limits).slow_steps for p, limits in usual] == [0, 0, 0]
     assert keras_fit.slow(Training("m", 32, 2048), 2.0, FAST, unit=16).slow_steps == 48

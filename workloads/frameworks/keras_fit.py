@@ -31,8 +31,8 @@ LOSS_BATCHES = 20
 MOST_KEPT = 200  # numbers that a row keeps of a series
 LONG_FIT_S = 10.0  # a first fit of so many seconds, compilation included, may have slow steps
 LONG_LOOK_S = 1.0  # one warm epoch of so many seconds is enough of a look
-SLOW_EPOCHS = 3  # of each fit that times slow steps, the first included
-SLOW_STEPS, SLOW_FIT_S = 3, 15.0  # fewest steps of such an epoch; seconds that a fit takes whose epochs have more
+SLOW_EPOCHS = 4  # fewest of each fit that times slow steps, the first included: two later ones bound a step by 15x
+SLOW_STEPS, SLOW_FIT_S = 3, 15.0  # fewest steps of such an epoch; seconds that a fit takes of more epochs or steps
 
 
 def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
@@ -124,14 +124,15 @@ def slow(problem: Training, step: float, limits: Limits, unit: int = 1) -> Plan 
     """The fits for slow steps, of `step` seconds: one of a few steps an epoch, one of single steps. None for steps that are not
     slow, for whole trainings of several epochs, and for problems of fewer steps than that.
 
-    An epoch has at least SLOW_STEPS steps, and as many more as SLOW_FIT_S has time for.
+    SLOW_FIT_S has time for more epochs first, up to LATER_EPOCHS after the first one, then for more steps in each.
     """
     calls = problem.samples // problem.batch // unit
     if limits.slow_step_s is None or step <= limits.slow_step_s or problem.epochs > 1 or calls < SLOW_STEPS:
         return None
-    affordable = int(SLOW_FIT_S / (SLOW_EPOCHS * step * unit))
-    steps = unit * min(calls, max(SLOW_STEPS, affordable))
-    return Plan(epochs=SLOW_EPOCHS, steps=unit, brief=SLOW_EPOCHS, others=SLOW_EPOCHS, slow_steps=steps)
+    affordable_calls = int(SLOW_FIT_S / (step * unit))
+    epochs = min(1 + LATER_EPOCHS, max(SLOW_EPOCHS, affordable_calls // SLOW_STEPS))
+    steps = unit * min(calls, max(SLOW_STEPS, affordable_calls // epochs))
+    return Plan(epochs=epochs, steps=unit, brief=epochs, others=epochs, slow_steps=steps)
 
 
 def fits(first_s: float, wanted: Plan, max_time: float) -> int:
