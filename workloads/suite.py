@@ -147,7 +147,7 @@ def arguments(args: Namespace, name: str, flags: dict, folder: Path, left: float
 
 
 def _main(args: Namespace) -> int:
-    from workloads import session
+    from workloads import records, session
     from workloads.harness import sweep
     from workloads.machine import facts
 
@@ -184,6 +184,8 @@ def _main(args: Namespace) -> int:
         codes = _each(parts, args, run, folder, _one)
     if codes[-1] in options.SIGNALED.values():
         return codes[-1]
+    if not records.read_files(sorted(folder.glob("*.jsonl"))).measurements:  # stopped before the first row
+        return session.worst(codes)
     _report(args, folder)
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
 

@@ -208,3 +208,9 @@ def test_the_readme_of_a_machine_is_what_the_report_writes_now(monkeypatch):
     begin, _, rest = (worker.ROOT / run / "README.md").read_text(encoding="utf-8").partition("\n")
     assert begin == f"<!-- page: python -m analysis.report {run} --readme {run}/README.md -->"
     assert rest == "\n".join([*report_page.short(material.shown([run]), run), "<!-- /page -->", ""])
+
+
+def test_a_suite_stopped_before_its_first_row_ends_well_without_a_page(tmp_path):
+    words = ["--quick", "--only", "matmul", "--device", "cpu", "--stop-after", "0.001", "-q", "-o", str(tmp_path)]
+    assert suite.main(words) == options.OK
+    assert [file.name for file in tmp_path.iterdir()] == ["matmul.jsonl"]

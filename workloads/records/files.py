@@ -48,7 +48,7 @@ class NoRun(Usage, FileNotFoundError):
 def _nearest(run: str) -> str:
     """The folder with a result file and the most similar name: beside `run`, of this machine, or a stored one."""
     beside, local = os.path.dirname(run), "reports/local/*/*"
-    for folders in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
+    for folders in (beside, f"{beside}/*", local, "reports/*/*") if beside else (local,):
         near: set[str] = set()
         for file in glob.glob(f"{folders}/*.jsonl"):
             with contextlib.suppress(regular_files.Unreadable):
@@ -170,8 +170,7 @@ def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str
     """Raises Refused for a file without one line of ours, and for one of another schema."""
     if lines and not runs and not rows:
         raise Refused(
-            f"{path} is no result file: not one of its {len(lines)} lines is a run or a measurement; "
-            "choose another folder with -o",
+            f"{path} is no result file: none of its lines is a run or a measurement; choose another folder with -o",
             wrong="-o",
             right="-o DIR",
         )
@@ -284,11 +283,11 @@ class Loaded(msgspec.Struct, frozen=True):
 class NoRows(Usage):
     """A RUN has result files, but not one row."""
 
-    def __init__(self, run: str | os.PathLike, bad_lines: int):
+    def __init__(self, run: str | os.PathLike, bad_lines: int = 0):
         unread = ""
         if bad_lines:
             unread = f": {bad_lines} {'line' if bad_lines == 1 else 'lines'} of its files cannot be read"
-        super().__init__(f"no rows in {run}{unread}", MEASURE)
+        super().__init__(f"no rows in {run}{unread}", MEASURE, wrong=str(run), right=_nearest(str(run)))
 
 
 class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,7 +309,8 @@ def result_file(path: str | os.PathLike) -> ResultFile:
 def files_of(run: str | os.PathLike) -> list[Path]:
     """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
 
-    Raises: FileNotFoundError when there is none; Unreadable where a folder or a file may not be looked at.
+    Raises: FileNotFoundError when there is none; NoRows when not one holds a line of ours; Unreadable where
+    a folder or a file may not be looked at.
     """
     path = Path(run)
     if not os.fspath(run):  # of a variable that is not set; pathlib takes it for the current folder
@@ -322,16 +322,19 @@ def files_of(run: str | os.PathLike) -> list[Path]:
             raise NoRun(str(run), baselines.names())
         if not path.is_dir():
             return [_require_results(path)]
-        files: list[Path] = []
+        named: list[Path] = []
         for folder in (path, *sorted(p for p in path.iterdir() if p.is_dir())):
-            files += filter(is_result_file, _jsonl_files(folder))
+            named += _jsonl_files(folder)
+        files = list(filter(is_result_file, named))
     except Usage:  # NoRun is an OSError too
         raise
     except OSError as error:
         shown = error.filename or path
         raise regular_files.Unreadable(f"cannot read {shown}: {regular_files.reason(shown, error)}") from error
-    if not files:
+    if not named:
         raise NoRun(str(run), baselines.names())
+    if not files:
+        raise NoRows(run)
     return files
 
 
