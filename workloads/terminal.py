@@ -15,6 +15,9 @@ _SILENT_S = 0.4
 LEAST = 20  # narrower terminals count as this
 _SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")
+# Text that a terminal shows and does not obey: without control characters and marks that reverse the direction of writing.
+_PLAIN = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+|\r(?=\n)")
+_PLAIN_OR_PAINTED = re.compile(rf"{_PLAIN.pattern}|\x1b\[(?:0|{'|'.join(_SGR.values())})m")
 _ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
 _WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
@@ -55,6 +58,12 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     stream = stream or sys.stdout
     wanted = redraws(stream) and not os.environ.get("NO_COLOR")
     return f"\x1b[{_SGR[style]}m{text}\x1b[0m" if wanted and text.strip() else text
+
+
+def printable(text: str, painted: bool = False) -> str:
+    """The text without control characters, so that a terminal obeys none of it. painted: the colors of `paint` stay."""
+    pattern = _PLAIN_OR_PAINTED if painted else _PLAIN
+    return "".join(pattern.findall(text))
 
 
 def length(text: str) -> int:
@@ -137,7 +146,7 @@ class Waiting:
         """Writes the status line, if the command has been silent and its last line has ended."""
         with self._lock:
             if now - self._last > _SILENT_S and self._ready and not self._done.is_set():
-                told = shorten(f"[{now - self._begin:.0f} s] {self.what} ...", width(self._stream) - 1)
+                told = shorten(printable(f"[{now - self._begin:.0f} s] {self.what} ..."), width(self._stream) - 1)
                 self._stream.write(f"\r\x1b[K{told}")
                 self._stream.flush()
                 self._shown = True
@@ -181,17 +190,20 @@ def doing(what: str) -> Iterator[None]:
 
 class Wrapping:
     """A stream whose lines wrap at the width of its terminal and show the winner they name in color, while `wraps`. Of one that
-    is `needed`, a line that cannot be written raises OSError; of another it is lost."""
+    is `needed`, a line that cannot be written raises OSError; of another it is lost. Whatever a file's names contain, no
+    control character is written; while `draws`, a progress bar moves the cursor."""
 
     def __init__(self, stream: TextIO, waiting: Waiting, needed: bool = True):
         self._stream, self._waiting, self._rest, self.wraps = stream, waiting, "", True
         self._needed = needed
+        self.draws = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
+        shown = text if self.draws else printable(text, painted=redraws(self._stream))
+        *lines, self._rest = (self._rest + shown).split("\n")
         most = width(self._stream) if self.wraps else 0
         parts = [part for line in lines for part in wrapped(line, most)]
         self._put("".join(f"{_WINNER.sub(self._best, part) if self.wraps else part}\n" for part in parts))
@@ -222,6 +234,20 @@ class Wrapping:
                 self._stream.write(text if named.startswith("utf") else text.translate(_ASCII))
             except OSError as error:
                 self._lose(error)
+
+
+@contextlib.contextmanager
+def drawing(stream: TextIO) -> Iterator[None]:
+    """Lets a progress bar move the cursor on a wrapping stream within the block."""
+    if not isinstance(stream, Wrapping):
+        yield
+        return
+    stream.draws = True
+    try:
+        yield
+    finally:
+        stream.flush()
+        stream.draws = False
 
 
 def discard(stream: TextIO) -> None:

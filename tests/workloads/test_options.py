@@ -311,3 +311,29 @@ def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
     assert stream.getvalue().endswith("half a line")
     out.write("\nThe GPU: 61 s against 126 s on the CPU\n")
     assert stream.getvalue().endswith("\n\x1b[1;32mThe GPU\x1b[0m: 61 s against 126 s on the CPU\n")
+
+
+CLEARS, TITLE, EIGHT_BIT, REVERSED = "\x1b[2J", "\x1b]0;mine\x07", "\x9b31m", "\u202e"
+
+
+def test_what_a_terminal_would_obey_is_never_printed(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    hostile = f"a{CLEARS}b{TITLE}c{EIGHT_BIT}d{REVERSED}e\r\x00\x7ff µ\t"
+    shown = "a[2Jb]0;minec31mdef µ\t"
+    for stream, color in ((io.StringIO(), ""), (Terminal(), "\x1b[31m")):
+        out = terminal.Wrapping(stream, terminal.Waiting(stream))
+        out.write(f"{terminal.paint('!', 'bad', stream)}{hostile}\r\n")
+        assert stream.getvalue() == (f"{color}!\x1b[0m" if color else "!") + f"{shown}\r\n"
+    piped = io.StringIO()
+    terminal.Wrapping(piped, terminal.Waiting(piped)).write("\x1b[31mred\n")  # our own color, out of a file
+    assert piped.getvalue() == "[31mred\n"
+    stream = Terminal()
+    waiting = terminal.Waiting(stream)
+    waiting.what = CLEARS
+    waiting.show(waiting._last + 2)
+    assert CLEARS not in stream.getvalue()
+    with terminal.drawing(out):
+        out.write("\x1b[1A\n")
+    out.write("\x1b[1A\n")
+    assert out.getvalue().endswith("\x1b[1A\n[1A\n")

@@ -50,17 +50,18 @@ def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
         what = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
         columns = (MofNCompleteColumn(), TimeRemainingColumn(), BarColumn(10), what)
         own = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
-        with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own, expand=True) as bar:
+        shown = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own, expand=True)
+        with terminal.drawing(sys.stderr), shown as bar:
             task = bar.add_task("visits")
 
             def moved(row: Row, to_go: int) -> None:
                 nonlocal made
-                bar.update(task, completed=made, total=made + to_go, description=name(row))
+                bar.update(task, completed=made, total=made + to_go, description=terminal.printable(name(row)))
                 made += 1
 
             def before_its_clocks(doing: Doing) -> None:
                 if not doing.timing:
-                    bar.update(task, description=doing.words)
+                    bar.update(task, description=terminal.printable(doing.words))
 
             announce.send_to(before_its_clocks)
             try:
