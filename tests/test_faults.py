@@ -25,6 +25,7 @@ FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "nu
 QUICK = Limits(0.005, 5, 0.5, 0.05)
 FAULTS = '''
 import os
+import time
 import numba
 import numpy as np
 
@@ -55,6 +56,25 @@ def full(problem, a, b):
     def run():
         raise OutOfMemoryError("Out of memory allocating 1,024 bytes")
     return run
+
+@kernel
+def forks(problem, a, b):
+    """Leaves a process, as a user's function that forks does."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+    def run():
+        return a @ b
+    run.notes = {"child": str(child)}
+    return run
+
+@kernel
+def returns_twice(problem, a, b):
+    """Comes back in two processes."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return lambda: a @ b
 
 @kernel
 def plain(problem, a, b):
@@ -92,6 +112,53 @@ def test_what_never_ends_and_what_breaks_the_context_cost_one_row_and_a_process_
     assert (stuck.status, stuck.reason) == ("failed", "stopped after its time limit of 1 s") and took < 20
     processes = [m.notes["process"] for m in (first, second, third, last)]
     assert processes[0] != processes[1] == processes[2] != processes[3]
+
+
+def is_running(process: int) -> bool:
+    """Whether a process runs: one that has ended and that nobody waits for does not."""
+    try:
+        with open(f"/proc/{process}/stat") as status:
+            return status.read().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def ends(process: int) -> bool:
+    """Whether a process ends within some seconds."""
+    until = time.monotonic() + 20
+    while is_running(process) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not is_running(process)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_function_forked_ends_with_its_worker(planted):
+    mine = worker.Worker({})
+    try:
+        left_by_close = int(ask(mine, "forks").notes["child"])
+        assert is_running(left_by_close)
+    finally:
+        mine.close()
+    assert ends(left_by_close)
+    mine.start()
+    left_by_parent = int(ask(mine, "forks").notes["child"])
+    os.close(mine._orders)  # as when the parent is killed
+    mine._orders = os.open(os.devnull, os.O_WRONLY)
+    try:
+        assert ends(left_by_parent)
+    finally:
+        mine.close()
+
+
+def test_of_a_function_that_comes_back_from_a_fork_the_worker_answers(planted):
+    mine = worker.Worker({})
+    try:
+        twice = ask(mine, "returns_twice", 20)
+        after = ask(mine, "plain")
+        assert mine._process is not None and after.notes["process"] == str(mine._process.pid)
+    finally:
+        mine.close()
+    assert twice.status == "ok"
 
 
 def test_what_graphs_and_gpus_say_when_they_fail():

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from workloads import ROOT
+from workloads.machine import processes
 from workloads.records.messages import Doing, Done
 
 GROWTH = 3  # times its budget that a measurement may take while it gets somewhere
@@ -160,8 +161,7 @@ class Child:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_ENDING_S)
-        process.kill()
-        process.wait()
+        processes.end_group(process)
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from workloads import ROOT, options, records
+from workloads.machine import processes
 
 KILLED = "signal "
 # beside the result files in a node's folder: what its suite says, what it will measure
@@ -107,8 +108,7 @@ def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tu
                 last = words[-1][:300] if words else "it said nothing"
                 raise RuntimeError(f"its suite ended with {KILLED if code < 0 else 'exit code '}{abs(code)}: {last}")
         finally:
-            child.kill()
-            child.wait()
+            processes.end_group(child)
             child.stdin.close()
 
 

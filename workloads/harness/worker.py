@@ -18,7 +18,7 @@ from kernels.registry import FRAMEWORKS
 from workloads import ROOT
 from workloads.harness import announce
 from workloads.harness.timing import Limits
-from workloads.machine import clock
+from workloads.machine import clock, processes
 from workloads.records import Measurement, Row, finite, settings
 from workloads.records.messages import Doing
 
@@ -175,8 +175,7 @@ class Worker:
     def close(self) -> None:
         if self._process is None:
             return
-        self._process.kill()
-        self._process.wait()
+        processes.end_group(self._process)
         os.close(self._orders)
         os.close(self._answers)
         self._log.close()
@@ -184,11 +183,12 @@ class Worker:
 
 
 def main(orders: int, answers: int) -> None:
-    """The worker's loop: ends when the parent closes its end, however the parent ended."""
+    """The worker's loop: ends with the processes that it started when the parent closes its end, however the parent ended."""
     from workloads.harness import one_row
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     decoder = msgspec.json.Decoder(Order)
+    worker = os.getpid()
     with os.fdopen(orders, "rb") as lines, os.fdopen(answers, "wb", buffering=0) as out:
 
         def send(doing: Doing) -> None:
@@ -196,7 +196,12 @@ def main(orders: int, answers: int) -> None:
 
         announce.send_to(send)
         for line in lines:
-            out.write(msgspec.json.encode(finite(one_row.obey(decoder.decode(line)))) + b"\n")
+            answer = msgspec.json.encode(finite(one_row.obey(decoder.decode(line)))) + b"\n"
+            if os.getpid() != worker:
+                os._exit(0)  # a fork by a user's function came back from it: only the worker answers
+            out.write(answer)
+    if os.getpgrp() == worker:
+        os.killpg(worker, signal.SIGKILL)
 
 
 if __name__ == "__main__":
