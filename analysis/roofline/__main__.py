@@ -30,7 +30,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import roofline as sections
-    from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, quick_judge
+    from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, NO_KERNEL, NO_KERNEL_WORDS, quick_judge
     from analysis.roofline.roofs import describe
     from analysis.roofline.roofs import roofs as roofs_of
     from workloads import records
@@ -52,6 +52,8 @@ def _roofline(arguments: argparse.Namespace) -> int:
             print(*table.Table(heads, rows, 2, least=least, last=True).text(), "", sep="\n")
     if any(CACHED_MARK in row[-3] for row in (*products, *of_layers)):
         print(f"{CACHED_MARK} {CACHED_WORDS}")
+    if any(row[-1] == NO_KERNEL for row in (*products, *of_layers)):
+        print(f"{NO_KERNEL}: {' '.join(NO_KERNEL_WORDS.split())}")
     for m in loaded.measurements:
         if quick_judge(m, ceilings).flag:
             print(f"above its roof: {describe(m)}")

@@ -9,6 +9,9 @@ from kernels.problems import Problem
 from workloads.records import Measurement, Settings
 
 ABOVE = "above-roof"
+NO_KERNEL = "no-kernel"
+NO_KERNEL_WORDS = """shorter than the shortest empty kernel: the call does no kernel's work, such as a memset where a convolution
+touches nothing but padding; its share says nothing of how good a kernel is"""
 NO_CACHE_ROOF = "no cache roof measured"
 CACHED_MARK = "*"
 CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only the compute roof counts"
@@ -23,12 +26,16 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A row against its roof: the fraction reached, `flag` ("" or "above-roof") and a note if a roof is missing."""
+    """A row against its roof: the fraction reached, `flag` ("" or "above-roof") and a note if a roof is missing.
+
+    doubt: "" or "no-kernel", where the call is shorter than an empty kernel: no error, but no measure of a kernel either.
+    """
 
     fraction: "Estimate | None"
     roof: Roof | None
     flag: str = ""
     note: str = ""
+    doubt: str = ""
 
     @property
     def share(self) -> str:
@@ -143,11 +150,14 @@ def judge(measurement: Measurement, roofs: Roofs, seconds: "Estimate | None" = N
         return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
     fraction = bound.seconds / seconds
     hard = fraction
+    doubt = ""
     if bound.roof.kind == "launch":
         hard = (_bound(measurement, roofs, launches=False) or bound).seconds / seconds
+        if fraction.low > TOLERANCE:
+            doubt = NO_KERNEL
     soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
     above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
-    return Judged(fraction, bound.roof, ABOVE if above else "", bound.note)
+    return Judged(fraction=fraction, roof=bound.roof, flag=ABOVE if above else "", note=bound.note, doubt=doubt)
 
 
 def _bound(measurement: Measurement, roofs: Roofs, launches: bool = True) -> Bound | None:

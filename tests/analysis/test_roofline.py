@@ -212,7 +212,10 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     assert bounds.judge(waited, roofs).roof.name == making.WAITED
     queued = row("matmul/cupy/cublas", square(64), {"host-latency": 14e-6, "device": 4e-7})
     assert bounds.judge(queued, roofs).fraction.value == pytest.approx(0.25)
-    assert bounds.judge(row("matmul/cupy/operator", square(64), 3e-6), roofs).flag == ""
+    assert bounds.judge(queued, roofs).doubt == ""
+    no_kernel = bounds.judge(row("matmul/cupy/operator", square(64), 3e-6), roofs)
+    assert (no_kernel.flag, no_kernel.doubt) == ("", bounds.NO_KERNEL)
+    assert no_kernel.fraction.value == pytest.approx(7 / 3)
     impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
     assert bounds.quick_judge(impossible, roofs).flag == bounds.judge(impossible, roofs).flag == "above-roof"
     assert making.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()

@@ -66,7 +66,7 @@ def layer_rows(found: Measurements, roofs: Roofs) -> list[tuple]:
 def _row(m: Measurement, roofs: Roofs) -> tuple:
     judged, intensity = judge(m, roofs), digits(m.problem.flops / m.problem.bytes_moved)
     roof = judged.roof.label if judged.roof else "-"
-    return m.label, labels.threads(m), intensity, row_words.rate(m), judged.share, roof, judged.flag
+    return m.label, labels.threads(m), intensity, row_words.rate(m), judged.share, roof, judged.flag or judged.doubt
 
 
 def layer_points(measurements: Measurements) -> "list[Measurement]":
