@@ -21,6 +21,7 @@ from workloads.fleet import cluster
 from workloads.fleet import nodes as fleet
 from workloads.fleet.cluster import Node
 from workloads.harness import sweep
+from workloads.machine import processes
 from workloads.records import Measurement, Row, Settings
 
 LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}
@@ -59,7 +60,47 @@ def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypa
     assert "no Ray cluster answers at 127.0.0.1:1" in said and "ray start --head" in said
     monkeypatch.setitem(sys.modules, "ray", None)
     assert suite.main(["--ray", "auto"]) == 3
-    assert "Ray is not installed" in (said := capsys.readouterr().err) and "-m pip install ray" in said
+    assert "Ray is not installed" in (said := capsys.readouterr().err) and "-m pip install 'ray>=2.59'" in said
+
+
+STARTS = """
+import os, sys
+from workloads.fleet import cluster
+ray = cluster.connect("auto", print)
+print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+CONNECTS = """
+import sys, ray
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+print("nodes:", len(ray.nodes()))
+"""
+
+
+@pytest.mark.slow
+def test_our_own_cluster_refuses_who_has_not_its_token(tmp_path):
+    pytest.importorskip("ray")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    clean["RAY_TMPDIR"] = str(tmp_path)
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    ours = subprocess.Popen([sys.executable, "-c", STARTS], cwd=ROOT, env=clean, start_new_session=True, **piped)
+    logins = {}
+    try:
+        assert ours.stdout.readline() == "no Ray cluster runs here: a local one is started for this run\n"
+        address, token = ours.stdout.readline().split()
+        for who, variables in (
+            ("with it", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}),
+            ("with another", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}),
+            ("without", {"RAY_AUTH_MODE": "disabled"}),
+        ):
+            command = [sys.executable, "-c", CONNECTS, address]
+            done = subprocess.run(command, env={**clean, **variables}, capture_output=True, text=True, timeout=120)
+            logins[who] = done.returncode == 0 and "nodes: 1" in done.stdout
+    finally:
+        ours.communicate("", timeout=60)
+        processes.end_group(ours)
+    assert logins == {"with it": True, "with another": False, "without": False}
 
 
 def exit_code(*parts, stopped="") -> int:

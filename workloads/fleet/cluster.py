@@ -1,9 +1,11 @@
 """A Ray cluster, a running one or one started here: its nodes that can run the suite, and the task that runs it on one."""
 
 import contextlib
+import importlib.util
 import os
 import platform
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -25,7 +27,8 @@ LOG, PLAN = ("suite.log", "plan.json")
 _SUITE = "import sys; from workloads import suite; sys.exit(suite.on_node(sys.argv[1]))"
 _COPIED_EVERY_S = 1.0
 AUTO = "python -m workloads.suite --ray auto"
-_INSTALL = "-m pip install ray"
+_LOGIN_SINCE = (2, 59)  # the Ray whose documentation has the log-in by token for a local cluster
+_INSTALL = "-m pip install 'ray>=2.59'"
 _ANSWERS_S = 5.0  # a cluster that does not take a connection within this is not there
 _GREETING_S = 120.0
 _CURRENT = "ray/ray_current_cluster"  # where Ray notes the address of the cluster started last, as ray.init documents
@@ -137,10 +140,8 @@ def connect(address: str, note: Callable[[str], None]):
     Raises: Missing without Ray and where no cluster answers; Usage for what is no address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
-    try:
-        import ray
-    except ImportError as error:
-        raise options.Missing("Ray is not installed", f"{options.python()} {_INSTALL}") from error
+    if importlib.util.find_spec("ray") is None:
+        raise options.Missing("Ray is not installed", f"{options.python()} {_INSTALL}")
     if address.startswith("ray://"):
         raise options.Usage(
             f"{address} is an address of Ray Client, which carries no streams; name the cluster's own, on one "
@@ -158,15 +159,34 @@ def connect(address: str, note: Callable[[str], None]):
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if not where:
         note("no Ray cluster runs here: a local one is started for this run")
-        os.environ.pop("RAY_ADDRESS", None)
-        ray.init(include_dashboard=False, **quiet)
-        return ray
+        return _local(quiet)
+    import ray
+
     try:
         ray.init(address=where, **quiet)
     # what answers is no Ray, or another version of it
     except (ConnectionError, RuntimeError, ValueError, SystemExit) as error:
         why = str(error).splitlines()[0] if str(error) and not isinstance(error, SystemExit) else ""
         raise options.Missing(f"{nobody}{': ' + why if why else ''}", nobody.tip) from error
+    return ray
+
+
+def _local(quiet: dict[str, Any]):
+    """Ray with a cluster of its own, which listens on every network: only who has this run's token may use it.
+
+    Raises: Missing for a Ray without a log-in.
+    """
+    os.environ.pop("RAY_ADDRESS", None)
+    # Ray reads both when it is imported; its processes inherit them.
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    import ray
+
+    version = tuple(int(part) for part in ray.__version__.split(".")[:2])
+    if version < _LOGIN_SINCE:
+        why = f"Ray {ray.__version__} starts a cluster that anybody on the network may use"
+        raise options.Missing(why, f"{options.python()} {_INSTALL}")
+    ray.init(include_dashboard=False, **quiet)
     return ray
 
 
