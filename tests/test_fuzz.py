@@ -48,6 +48,19 @@ def test_what_a_report_is_made_from(lines):
     fuzzing.page(lines)
 
 
+@few(4)
+@given(fuzzing.PAGES)
+def test_what_commands_print(lines):
+    fuzzing.printed(lines)
+
+
+def test_an_escape_that_is_printed_is_seen(monkeypatch):
+    monkeypatch.setattr("workloads.terminal.printable", lambda text, painted=False: text)
+    named = [line.replace(b"/numpy/", b"/numpy/\\u001b[2J") for line in fuzzing.LINES]
+    with pytest.raises(AssertionError):
+        fuzzing.printed(named)
+
+
 def test_the_lines_that_are_changed_are_sound_ones():
     assert fuzzing.reader(fuzzing.LINES).bad_lines == 0
     assert len(fuzzing.reader(fuzzing.LINES).measurements) == len(fuzzing.LINES) - 1

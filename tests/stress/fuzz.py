@@ -17,7 +17,15 @@ from must_reach import Figure, added, exactly, table
 
 from workloads import ROOT
 
-COUNTS = {"sizes": 40_000, "reader": 25_000, "resumed": 15_000, "methods": 10_000, "special": 5_000, "page": 5_000}
+COUNTS = {
+    "sizes": 40_000,
+    "reader": 25_000,
+    "resumed": 15_000,
+    "methods": 10_000,
+    "special": 5_000,
+    "page": 4_500,
+    "printed": 500,
+}
 
 
 def run(name: str, count: int, number: int) -> Counter:

@@ -22,12 +22,13 @@ from markdown_it import MarkdownIt
 from analysis import checks, export
 from analysis.compare import command as compare
 from analysis.compare import comparison
+from analysis.fleet import command as fleet
 from analysis.predict import prediction
 from analysis.report import html, html_page, material
 from analysis.report import page as report_page
 from analysis.roofline.frame import frame
 from kernels.problems import Matmul
-from workloads import options, records
+from workloads import doctor, options, records
 from workloads.harness import plan, resuming
 from workloads.records import model_files
 from workloads.records.files import by_row
@@ -39,6 +40,9 @@ NUMBERS = st.one_of(st.integers(-5, 5), st.integers(), st.floats(), st.sampled_f
 DEEP = "nested ten thousand deep"  # a text in whose place the encoded line has as many lists
 HOSTILE = ("<img src=x onerror=x>", "[a](evil)", "![a](evil)", "`|**_", "=1+1", "gpu:x", "\n# x")
 HOSTILE += ("\u2028</script>", "a" * 999)
+#: Texts that a terminal obeys: clears itself, takes a title, turns red by one character, writes backward.
+ESCAPES = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202eab")
+HOSTILE += ESCAPES
 ONE = (st.none(), st.booleans(), NUMBERS, st.text(max_size=12), st.sampled_from((DEEP, *HOSTILE)))
 ANY = st.one_of(*ONE, st.lists(NUMBERS, max_size=3), st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2))
 
@@ -307,8 +311,36 @@ def page(lines: list[bytes]) -> None:
     comparison.comparison(loaded, reader(LINES))
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+PRINTING = (
+    (compare.main, ("-v",)),
+    (export.main, ("--to", "csv")),
+    (export.main, ("--to", "pyperf")),
+    (fleet.main, ()),
+    (doctor.main, ()),
+)
+
+
+def printed(lines: list[bytes]) -> None:
+    """Commands that print a file: none of its names reaches the terminal with what a terminal obeys."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        (folder / "matmul.jsonl").write_bytes(b"\n".join([*LINES, *lines]))
+        for main, flags in PRINTING:
+            runs = [place, place] if main is compare.main else [place]
+            stdout, stderr = _Terminal(), _Terminal()
+            with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+                main([*runs, *flags])
+            text = stdout.getvalue() + stderr.getvalue()
+            assert not any(escape in text for escape in ESCAPES)
+
+
 TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "resumed": (PAGES, resumed), "page": (PAGES, page)}
-TARGETS |= {"methods": (RESUMED_RUNS, methods), "special": (FOLDERS, special)}
+TARGETS |= {"methods": (RESUMED_RUNS, methods), "special": (FOLDERS, special), "printed": (PAGES, printed)}
 
 # The same targets on plain bytes, for a fuzzer that is steered by coverage, and what it may begin with.
 RAW = {
