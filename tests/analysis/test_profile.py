@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
+from msgspec.structs import replace
 
 from analysis.predict import components, curves, operations, profile
 from analysis.predict.curves import Point, curve
@@ -16,8 +17,11 @@ from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels import networks
 from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.options import Usage
+from workloads.records import Row, Settings, settings
 
 P = Matmul(32, 100, 784)
+MLP = Training("mlp-784-100x2-10", 32, 2048)
+GPU = Settings("gpu:0")
 
 
 def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_else_priced_as_another(whole):
@@ -255,3 +259,40 @@ def test_the_form_is_the_law_where_the_rows_follow_one():
     p = point(32, 512, 128)
     assert made().seconds(p.at, p.flops, p.nbytes).value == law(32, 512, 128)
     assert curve([]) is None
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, batch):
+    """Of samples of one number the labels are two thirds of the bytes."""
+    network = networks.Network("m", "", (1,), 1, (networks.Layer("d", "dense", 1),))
+    copies = components._copies(whole, network, batch, settings.of(Row("training/keras/fit", MLP, GPU)))
+    call = LATENCY + 4 / LINK
+    assert copies["transfer calls"].value == pytest.approx(2 * call, rel=1e-6)
+    nbytes = batch * 4 + batch * 8
+    assert copies["transfer bytes"].value == pytest.approx((nbytes - 2 * 4) / LINK, rel=1e-3)
+
+
+def test_nothing_is_copied_of_samples_that_are_on_the_gpu(whole):
+    resident = replace(GPU, switches={"residence": "resident"})
+    assert (
+        components._copies(whole, networks.find(MLP.model), 32, settings.of(Row("training/keras/fit", MLP, resident)))
+        == {}
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu:0"])
+def test_a_step_has_no_more_samples_than_the_data_set(whole, device):
+    """A batch of 4,096 out of 128 samples is a step of 128."""
+    network, side = networks.find(MLP.model), Settings(device)
+    large, fitting = (Training(MLP.model, batch, 128) for batch in (4096, 128))
+    one, other = (components.components(job, side, whole, network) for job in (large, fitting))
+    assert replace(one, training=fitting) == other
+    smaller = components.components(Training(MLP.model, 32, 128), side, whole, network)
+    assert smaller.parts["element-wise"].value < other.parts["element-wise"].value / 2
+
+
+def test_a_plane_goes_through_the_8_nearest_rows():
+    """Rows at 0, 1, 2, ...: those nearest to 10.4 lie 0.4, 0.6, 1.4, 1.6, ... away."""
+    line = np.array([[float(i)] for i in range(20)])
+    assert curves._nearest(line, np.array([10.4]), range(20)).tolist() == [10, 11, 9, 12, 8, 13, 7, 14]
+    assert curves._nearest(line, np.array([10.4]), [0, 19, 5]).tolist() == [5, 19, 0]

@@ -255,3 +255,111 @@ def test_a_trainings_patience_footprint_and_json():
     problem = Training("cifar10-cnn", 32, 9600, 2)
     assert problem.steps == 300 and msgspec.json.decode(msgspec.json.encode(problem), type=Training) == problem
     assert "footprint_bytes" not in msgspec.json.encode(problem).decode()
+
+
+def recurrent(gates: int, weights: int, fused: bool) -> Network:
+    """7 time steps of 3 numbers into 5 units."""
+    layer = Layer("r", "recurrent", 5, groups=gates, shape=(5,), weights=weights, fused=fused)
+    return Network("m", "", (7, 3), 5, (layer,), "sgd")
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "loop"])
+@pytest.mark.parametrize(("gates", "bias"), [(4, 20), (3, 30), (1, 5)], ids=["LSTM", "GRU", "SimpleRNN"])
+def test_flops_of_a_recurrent_cell_by_hand(gates, bias, fused):
+    """2 samples. In each of 7 steps a product of 3 inputs and one of 5 state values with 5 columns a gate; a GRU has two biases.
+    The passes count 4 numbers for each sample and gate's unit."""
+    columns = 5 * gates
+    network = recurrent(gates, (3 + 5) * columns + bias, fused)
+    works = {w.name: w for w in networks.step(network, 2)}
+    inputs, state = 2 * 2 * 7 * 3 * columns, 2 * 2 * 7 * 5 * columns
+    products = {name: w.flops for name, w in works.items() if w.kind == "dense"}
+    assert products == {
+        "r fprop": inputs,
+        "r wgrad": inputs,
+        "r/second fprop": state,
+        "r/second dgrad": state,
+        "r/second wgrad": state,
+    }
+    assert networks.training_flops(network) == (2 * inputs + 3 * state) // 2
+    assert networks.inference_flops(network) == (inputs + state) // 2
+    cell = "cell" if fused else "loop"
+    passes = {name: (w.flops, w.times) for name, w in works.items() if w.kind == "pass"}
+    expected = {f"r {name}": (7 * 4 * 2 * columns, 7) for name in (cell, f"{cell}_grad")}
+    if not fused:
+        expected["r gradient_sum"] = (7 * 8 * columns, 7)
+    assert passes == expected
+    assert layers.variables(network.layers[0], (7, 3)) == {
+        "kernel": 3 * columns,
+        "recurrent": 5 * columns,
+        "bias": bias,
+    }
+    assert networks.trainable(network) == networks.parameters(network) == 8 * columns + bias
+
+
+def test_which_products_of_a_recurrent_cell_wait_for_the_state():
+    """cuDNN multiplies the inputs of all 7 steps at once, and adds up the state's weights at the end; a loop does nothing so."""
+    step_by_step = {
+        "r fprop": (Matmul(2, 15, 3), 7),
+        "r wgrad": (Matmul(3, 15, 2, layout="tn"), 7),
+        "r/second fprop": (Matmul(2, 15, 5), 7),
+        "r/second dgrad": (Matmul(2, 5, 15, layout="nt"), 7),
+        "r/second wgrad": (Matmul(5, 15, 2, layout="tn"), 7),
+    }
+    at_once = step_by_step | {
+        "r fprop": (Matmul(14, 15, 3), 1),
+        "r wgrad": (Matmul(3, 15, 14, layout="tn"), 1),
+        "r/second wgrad": (Matmul(5, 15, 14, layout="tn"), 1),
+    }
+    for fused, expected in ((True, at_once), (False, step_by_step)):
+        works = networks.step(recurrent(3, 150, fused), 2)
+        assert {w.name: (w.problem, w.times) for w in works if w.kind == "dense"} == expected
+
+
+@pytest.mark.parametrize(
+    ("dtype", "weight_bytes", "stored"),
+    [("float64", 8, "float64"), ("float32", 4, "float32"), ("bfloat16", 4, "float32"), ("float16", 4, "float32")],
+)
+@pytest.mark.parametrize(
+    ("optimizer", "operation", "arrays", "flops"),
+    [
+        ("sgd", "sgd", 3, 2),
+        ("adam", "adam", 7, 12),
+        ("nadam", "adam", 7, 12),
+        ("adamw", "adam", 7, 12),
+        ("adamax", "adam", 7, 12),
+    ],
+)
+def test_an_update_moves_its_arrays_in_the_type_of_the_weights(
+    dtype, weight_bytes, stored, optimizer, operation, arrays, flops
+):
+    """4 inputs and 2 units: 8 weights and 2 biases. SGD reads a weight and its gradient and writes it; Adam has two moments too.
+    Only float64 trains weights that are not float32."""
+    network = Network("m", "", (4,), 2, (Layer("d", "dense", 2),), optimizer)
+    updates = {w.direction: w for w in networks.step(network, 3, dtype) if w.kind == "optimizer"}
+    assert {name: w.problem for name, w in updates.items()} == {
+        f"{optimizer} kernel": Stream(operation, arrays * 8 * weight_bytes, stored),
+        f"{optimizer} bias": Stream(operation, arrays * 2 * weight_bytes, stored),
+    }
+    assert [w.flops for w in updates.values()] == [8 * flops, 2 * flops]
+    assert [w.problem.bytes_moved for w in updates.values()] == [8 * arrays * weight_bytes, 2 * arrays * weight_bytes]
+
+
+def test_attention_by_hand():
+    """2 samples of 6 rows of 8 numbers in 4 heads: scores 6 x 6 of 2 numbers a head, and as much work to weigh the values."""
+    scores = Layer("s", "scores", groups=4, inputs=("q", "k"))
+    weighted = Layer("w", "weighted", groups=4, inputs=("s", "k"))
+    network = Network(
+        "m", "", (6, 8), 8, (Layer("q", "dense", 8), Layer("k", "dense", 8, inputs=("input",)), scores, weighted)
+    )
+    flops = {w.name: w.flops for w in networks.step(network, 2) if w.kind == "dense" and w.layer[0] in "sw"}
+    one = 2 * (2 * 4) * 6 * 6 * 2
+    names = [f"{layer} {direction}" for layer in ("s", "w") for direction in ("fprop", "dgrad")]
+    assert flops == dict.fromkeys([*names, "s/second dgrad", "w/second dgrad"], one)
+    assert networks.outputs(network)[2:] == ((4, 6, 6), (6, 8))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nbytes"), [("float64", 8), ("float32", 4), ("bfloat16", 2), ("float16", 2), ("uint8", 1)]
+)
+def test_bytes_of_a_sample_by_its_type(dtype, nbytes):
+    assert networks.sample_bytes(S0, dtype) == 32 * 32 * 3 * nbytes

@@ -75,3 +75,66 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     table = "\n".join(layers.section(select(machine, "matmul", ())))
     assert "| GPU, resident | tensorflow CPU | tensorflow GPU |" in table
     assert "| 80.0 µs | - | 24.0 ms |" in table
+
+
+def step_seconds(rows: list, batch: int) -> dict[str, float]:
+    """Seconds of all rows' products on each side, at that batch."""
+    (works,) = (works for _, works in network_steps.steps(loaded(rows).runs, rows, "matmul"))
+    (total,) = network_steps.totals(works, rows, "matmul")
+    assert total.batch == batch
+    return total.seconds
+
+
+@pytest.mark.parametrize("lacking", range(8))
+def test_a_side_that_lacks_one_product_has_no_time_of_the_step(lacking):
+    """All eight products take 1 ms on the CPU; seven take 10 µs on the GPU, so 70 µs would win by a product that is missing."""
+    cpu = timed("matmul/numpy/blas", 4, 1e-3, threads=1)
+    gpu = timed("matmul/cupy/cublas", 4, 1e-5)
+    assert len(cpu) == len(gpu) == 8
+    assert step_seconds([*cpu, *gpu], 4) == pytest.approx({"CPU": 8e-3, "GPU": 8e-5})
+    less = gpu[:lacking] + gpu[lacking + 1 :]
+    assert step_seconds([*cpu, *less], 4) == pytest.approx({"CPU": 8e-3})
+    assert only([*cpu, *less])[1] == []
+    less = cpu[:lacking] + cpu[lacking + 1 :]
+    assert step_seconds([*less, *gpu], 4) == pytest.approx({"GPU": 8e-5})
+    assert only([*less, *gpu])[1] == []
+
+
+def test_a_lower_precision_is_not_compared_with_a_cpu_that_lacks_a_product():
+    gpu = timed("matmul/cupy/cublas", 4, 1e-5, "tf32")
+    cpu = timed("matmul/numpy/blas", 4, 1e-3, threads=1)
+    (answer,) = network_steps.answers(only([*gpu, *cpu])[0], [*gpu, *cpu])
+    assert [(p.n, p.cpu.seconds.value, p.gpu.seconds.value) for p in answer.points] == [
+        (4, pytest.approx(8e-3), pytest.approx(8e-5))
+    ]
+    rows = [*gpu, *cpu[:-1]]
+    (step, *_) = network_steps.complete_steps(loaded(rows).runs, rows, "matmul")
+    assert network_steps.answers(step, rows) == []
+
+
+def test_a_product_that_a_step_has_twice_is_counted_twice():
+    """A network of four equal layers of 5: forward 4 equal products, back 3, and 4 of the weights."""
+    network = networks.mlp(5, 5, 3, 5)
+    problems = [w.problem for w in works_of(network, 2) if w.kind == "dense"]
+    rows = [row("matmul/numpy/blas", p, 1e-3, threads=1) for p in dict.fromkeys(problems)]
+    side = network_steps.step_side(network_steps.best_rows(rows, "matmul", ""), problems, False)
+    assert (len(problems), len(rows)) == (11, 3)
+    assert side.seconds.value == pytest.approx(11e-3)
+
+
+def test_batches_of_fewer_directions_are_no_complete_step():
+    """At batch 1 all three directions are measured, at batch 8 the forward products alone: three of eight."""
+    rows = timed("matmul/numpy/blas", 1, 1e-3, threads=1)
+    rows += [row("matmul/numpy/blas", p, 1e-3, threads=1) for p in products(8) if p.layout == "nn"]
+    (step,) = network_steps.complete_steps(loaded(rows).runs, rows, "matmul")
+    assert {batch: len(works) for (batch, _), works in step.works.items()} == {1: 8}
+    by_batch = [(works[0].problem.m, len(works)) for _, works in network_steps.steps(loaded(rows).runs, rows, "matmul")]
+    assert by_batch == [(1, 8), (8, 3)]
+
+
+def test_calls_that_are_copied_or_timed_without_waiting_are_in_no_step():
+    copied = timed("matmul/cupy/cublas", 4, 1e-5, mode="roundtrip")
+    queued = [row("matmul/cupy/cublas", p, {"host-throughput": 1e-6}) for p in products(4)]
+    waited = timed("matmul/cupy/cublas", 4, 3e-5)
+    for rows, seconds in (([*copied, *queued], {}), ([*copied, *queued, *waited], {"GPU": 24e-5})):
+        assert step_seconds(rows, 4) == pytest.approx(seconds)
