@@ -11,9 +11,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernels import reference, registry
+from kernels import networks, reference, registry
 from kernels.conv import numpy as conv_numpy
-from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
+from kernels.problems import (
+    AllReduce,
+    AtOnce,
+    Conv,
+    Feeding,
+    Inference,
+    Launch,
+    Matmul,
+    Peak,
+    PeerCopy,
+    Problem,
+    Stream,
+    Training,
+    Transfer,
+)
 from kernels.problems.arrays import ARITHMETIC, DTYPES, numpy_dtype, precision, random_array
 from kernels.reference import conv as reference_conv
 
@@ -419,3 +433,100 @@ def test_what_im2col_refuses_on_the_gpu_and_in_numpy(on_gpu, fields, words):
     p = Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
     with pytest.raises(ValueError, match=words):
         (conv_numpy if "NumPy" in words else on_gpu).im2col(p, None, None)
+
+
+@pytest.mark.parametrize(
+    ("operation", "read", "written", "flops"),
+    [
+        ("relu", 1, 1, 1),
+        ("relu_grad", 2, 1, 1),
+        ("dropout", 1, 1, 2),
+        ("maxpool", 1, 0.25, 0.75),
+        ("maxpool_grad", 1.5, 1, 1),
+        ("batchnorm", 1, 1, 8),
+        ("batchnorm_grad", 2, 1, 13),
+        ("sgd", 2, 1, 2),
+        ("adam", 4, 3, 12),
+    ],
+)
+def test_passes_of_a_step_by_hand(operation, read, written, flops):
+    """20,480 elements are ten images of 8 x 8 x 32. Adam reads a weight, its gradient and two moments, and writes three."""
+    elements = 10 * 8 * 8 * 32
+    p = Stream(operation, int((read + written) * 4 * elements), "float32")
+    assert (p.elements, p.flops) == (elements, flops * elements)
+    assert (p.bytes_moved, p.result_bytes) == ((read + written) * 4 * elements, written * 4 * elements)
+    assert p.operand_bytes == read * 4 * elements
+
+
+def test_sums_over_gpus_by_hand():
+    """300 values on each of three GPUs: two additions a value; a GPU sends and receives 2 / 3 of its array twice."""
+    p = AllReduce(1200, "0,1,2")
+    assert (p.elements, p.flops, p.bytes_moved) == (300, 600, 1600)
+    assert (p.footprint_bytes, AllReduce(1200, "0,1,2", form="in-place").footprint_bytes) == (2400, 1200)
+    assert (AllReduce(1200, "0,1", "bfloat16").elements, AllReduce(1200, "0,1").bytes_moved) == (600, 1200)
+    assert [x.shape for x in p.inputs(1)] == [(3, 300)]
+
+
+@pytest.mark.parametrize(
+    ("direction", "moved", "footprint"), [("h2d", 100, 100), ("d2h", 100, 100), ("d2d", 200, 200), ("both", 200, 200)]
+)
+def test_copies_by_hand(direction, moved, footprint):
+    p = Transfer(direction, 100)
+    assert (p.bytes_moved, p.footprint_bytes, p.locked_bytes) == (moved, footprint, 0)
+    if direction != "d2d":
+        assert Transfer(direction, 100, "pinned").locked_bytes == footprint
+        assert Transfer(direction, 100, "pinned", "triad").footprint_bytes == 200
+
+
+def test_copies_between_gpus_and_work_on_all_of_them_by_hand():
+    assert (PeerCopy(1, 0, 100).bytes_moved, PeerCopy(1, 0, 100, 2).bytes_moved) == (100, 200)
+    assert (PeerCopy(1, 0, 100).members, [x.nbytes for x in PeerCopy(1, 0, 100, 2).inputs(1)]) == ((0, 1), [100, 100])
+    product = AtOnce("matmul", 4, "0,1,2")
+    assert (product.together, product.flops, product.bytes_moved, product.rated) == (3, 128, 4 * 48, "flops")
+    triad = AtOnce("triad", 1200, "0")
+    assert (triad.together, triad.flops, triad.bytes_moved, triad.rated) == (1, 200, 1200, "bytes_moved")
+    copy = AtOnce("h2d", 1200, "0,1")
+    assert (copy.flops, copy.bytes_moved, copy.locked_bytes) == (0, 1200, 1200)
+
+
+@pytest.mark.parametrize(("dtype", "item"), [("float32", 4), ("float64", 8), ("bfloat16", 2), ("uint8", 1)])
+def test_batches_of_a_data_set_by_hand(dtype, item):
+    p = Feeding(32, 10, 5, dtype)
+    assert (p.samples, p.nbytes, p.footprint_bytes) == (160, 320 * item, 1600 * item)
+
+
+def test_trainings_and_answers_by_hand():
+    """A multilayer perceptron 4 - 5 - 5 - 3: 20 + 25 + 15 multiply-adds an answer; trained three times that, less the first
+    layer's 20, as no gradient of the images is needed."""
+    steps = {samples: Training("mlp-4-5x2-3", 32, samples).steps for samples in (1, 31, 32, 33, 64, 65)}
+    assert steps == {1: 1, 31: 1, 32: 1, 33: 2, 64: 2, 65: 3}
+    network = networks.find("mlp-4-5x2-3")
+    assert networks.inference_flops(network) == 2 * 60
+    assert networks.training_flops(network) == 2 * (3 * 60 - 20)
+    assert Inference("mlp-4-5x2-3", 7).flops == 7 * 2 * 60
+    weights = 4 * 5 + 5 + 5 * 5 + 5 + 5 * 3 + 3
+    assert Inference("mlp-4-5x2-3", 7).footprint_bytes == 7 * 4 * 4 + 4 * weights * 4
+    assert Training("mlp-4-5x2-3", 32, 100, dtype="uint8").footprint_bytes == 100 * 4 + 4 * weights * 4
+
+
+def test_peaks_and_launches_by_hand():
+    assert (Peak("tf32", 10).dtype, Peak("tf32", 10).bytes_moved, Peak("bfloat16", 10).dtype) == (
+        "float32",
+        0,
+        "bfloat16",
+    )
+    assert Launch("elementwise", 3).footprint_bytes == 2 * 256 * 4
+    assert [x.shape for x in Launch("matmul").inputs(1)] == [(16, 16), (16, 16)]
+    assert [Launch(call).once for call in ("import", "device_start", "compile", "step")] == [True, True, True, False]
+    x = np.zeros(256, np.float32)
+    assert reference.launch_answer(Launch("elementwise", 3), (x,)).tolist() == [3.0] * 256
+    answers = {
+        call: reference.launch_answer(Launch(call, 5), ()).tolist() for call in ("step", "epoch", "train_on_batch")
+    }
+    assert answers == {"step": [5], "epoch": [5], "train_on_batch": [5]}
+
+
+@pytest.mark.parametrize(("counted", "passed"), [(99, False), (100, True), (104, True), (106, False)])
+def test_a_peak_may_run_5_percent_longer_and_not_a_trip_shorter(counted, passed):
+    p = Peak("float32", 2 * 4 * 100)
+    assert reference.check(p, p.inputs(1, True), np.full(4, counted, np.float32)).passed is passed

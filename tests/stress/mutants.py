@@ -1,5 +1,5 @@
 """Plants the faults of mutants.toml one at a time in a copy of the tree and runs the tests that whoever changed that file would
-run: how many does the suite notice?"""
+run: how many does the suite notice? The list is our own, so this is no measure of faults that others would plant."""
 
 import argparse
 import queue
@@ -134,7 +134,7 @@ def report(made: Listed, came: dict[int, Came]) -> int:
     kinds = {kind: counted & set(group) for kind, group in made.mutants.items()}
     noticed = {n for n in counted if came[n].by}
     now, first = (100 * len(some) / len(counted) for some in (noticed, counted - set(made.first_survivors)))
-    what = f"planted faults that the suite notices, of {len(counted)}"
+    what = f"planted faults of our own list that the suite notices, of {len(counted)}"
     figures = [
         Figure(what, f">= {TARGET:g} %", exactly(now), now >= TARGET, "%"),
         Figure("in the first run, before tests were written for survivors", "-", exactly(first), True, "%"),
