@@ -84,6 +84,9 @@ def parser() -> options.Parser:
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
     )
     more.add_argument(
+        "--how", metavar="N", type=options.number, help="the code of the answer's change N, before and after"
+    )
+    more.add_argument(
         "--verify",
         metavar="N",
         nargs="?",
@@ -113,7 +116,7 @@ def _body(args: argparse.Namespace, again: str) -> int:
 def _again(argv: list[str] | None) -> str:
     """The command as it was typed, without the flags that say what more to do with its answer."""
     given = sys.argv[1:] if argv is None else argv
-    words = parser().without(given, "--all", "--measure", "--budget", "--wait-quiet", "--verify")
+    words = parser().without(given, "--all", "--measure", "--budget", "--wait-quiet", "--verify", "--how")
     return options.typed(options.command_line("analysis.explain", words))
 
 

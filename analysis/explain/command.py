@@ -21,7 +21,7 @@ from analysis.explain.training_answer import TrainingAnswer, training_answer
 from analysis.predict import prediction, profile
 from analysis.predict.profile import Lacking, Profile
 from analysis.stats import is_gpu
-from analysis.text import cases
+from analysis.text import advice, cases
 from analysis.text import explanation as words
 from kernels import networks
 from kernels.networks import Network
@@ -67,6 +67,8 @@ def check(args: argparse.Namespace) -> None:
         raise options.Usage("name what to explain, with --case or --model", wrong=first, right=f"{flag} {first}")
     if args.case and args.model:
         raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
+    if args.case == ALL and args.how:
+        raise options.Usage("--how is for one answer; name one case", wrong="--how")
     if args.case and args.case not in (ALL, *published_cases.EVERY):
         raise options.unknown("case", args.case, sorted(published_cases.EVERY), needed=True)
     if args.model and settings.is_user_model(args.model):
@@ -114,7 +116,7 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         more = again if request and not args.all else ""
         lines = cases.lines(reply, more, markdown)
         record = {"case": case.name, "answer": reply}
-    if case is None or (request and (args.all or args.verify or args.format == "json")):
+    if case is None or (request and (args.all or args.verify or args.how or args.format == "json")):
         made, profiles, offer = _measured(args, request, profiles, again)
         verdict = _verdict(made, profiles, again, offer=offer, markdown=markdown)
         framework = _framework(profiles)
@@ -128,6 +130,10 @@ def _explained(args: argparse.Namespace, again: str) -> int:
             lines += words.details(made, framework, markdown)
         answer = training_answer(made, verdict)
         record |= {"framework": framework, "explanation": made.told()}
+    if args.how:
+        code = _code(made, args.how)
+        lines = [f"{args.how}. {code.change}", "", *code.lines(markdown)]
+        record["code"] = code
     _print(args, msgspec.structs.asdict(answer) | record, lines)
     if args.verify and made:
         if args.wait_quiet:
@@ -135,6 +141,22 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         for line in verify.lines(made, args.verify):
             print(line, flush=True)
     return options.OK
+
+
+def _code(explanation_: Explanation | None, number: int) -> advice.Code:
+    """The code of the answer's change of that number.
+
+    Raises: Usage where the answer has no such change.
+    """
+    shown = explanation_.told() if explanation_ else None
+    main = shown.main if shown else None
+    actions = shown.actions if shown else []
+    if main is None or not actions:
+        raise options.Usage("this answer advises no change", wrong="--how")
+    if number > len(actions):
+        numbers = ", ".join(str(one) for one in range(1, len(actions) + 1))
+        raise options.Usage(f"no change {number} in this answer; its changes: {numbers}", wrong=str(number), right="1")
+    return advice.code(actions[number - 1].change, main.training, main.settings)
 
 
 def answered(args: argparse.Namespace, again: str, network: Network | None = None) -> TrainingAnswer:

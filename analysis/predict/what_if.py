@@ -29,13 +29,14 @@ _FLAGS = {
 
 class Change(msgspec.Struct, frozen=True):
     """One change: its words, the training and settings after it, and a note on its side effect. `kernel`: the way of training
-    that it is priced as."""
+    that it is priced as. `kind`: which code analysis.text.advice has for it."""
 
     words: str
     training: Training
     settings: Settings
     note: str = ""
     kernel: str = FIT
+    kind: str = ""
 
     @property
     def learns(self) -> bool:
@@ -63,34 +64,38 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     keeps the precision that it was saved with."""
     replace, keras, on_gpu = msgspec.structs.replace, settings.keras, settings.on_gpu
     sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
-    found = [Change(f"batch {batch:,}", replace(training, batch=batch), settings, _LEARNS) for batch in sizes]
+    found = []
+    for batch in sizes:
+        larger = replace(training, batch=batch)
+        found.append(Change(f"batch {batch:,}", larger, settings, note=_LEARNS, kind="batch"))
 
-    def switched(words: str, note: str, kernel: str = FIT, **more: str) -> None:
-        made = replace(settings, switches=switches.changed({**settings.switches, **more}))
-        found.append(Change(words, training, made, note, kernel))
+    def switched(words: str, note: str, kind: str, *, kernel: str = FIT, **more: str) -> None:
+        changed = replace(settings, switches=switches.changed({**settings.switches, **more}))
+        found.append(Change(words, training, changed, note=note, kernel=kernel, kind=kind))
 
     if keras.steps_per_execution == 1 and training.steps > 1:
         count = str(min(_A_CALL, training.steps))
-        switched(f"steps_per_execution={count}", "fewer callbacks", steps_per_execution=count)
+        switched(f"steps_per_execution={count}", "fewer callbacks", "steps_per_execution", steps_per_execution=count)
     jit = keras.jit_compile
     if jit == "on" or (jit == "auto" and on_gpu):
-        switched("without XLA", "more calls a step", jit_compile="off")
+        switched("without XLA", "more calls a step", "without XLA", jit_compile="off")
     else:
-        switched("with XLA", "compiles each size", jit_compile="on")
+        switched("with XLA", "compiles each size", "with XLA", jit_compile="on")
     if rest := costs.left_over(training, settings):
         whole = replace(training, samples=training.samples - rest)
-        found.append(Change(f"whole batches: {whole.samples:,} samples", whole, settings, "drop_remainder"))
+        words = f"whole batches: {whole.samples:,} samples"
+        found.append(Change(words, whole, settings, note="drop_remainder", kind="whole batches"))
     home = keras.residence
     if (
         on_gpu and home != "resident"
     ):  # one tf.function an epoch is priced as a bare loop's calls, its data there already
-        switched("data on the GPU, own loop", "no callbacks", TENSORFLOW_LOOP, residence="resident")
+        switched("data on the GPU, own loop", "no callbacks", "own loop", kernel=TENSORFLOW_LOOP, residence="resident")
     if on_gpu and home in ("numpy", "tf.data", "generator"):
-        switched("prefetch to the GPU", "by tf.data", residence="prefetch")
+        switched("prefetch to the GPU", "by tf.data", "prefetch", residence="prefetch")
     if on_gpu and keras.tf32 == "off":
-        switched("TF32 allowed", "fewer bits", tf32="on")
+        switched("TF32 allowed", "fewer bits", "tf32", tf32="on")
     if on_gpu and keras.precision == "float32" and not training.model.endswith(".keras"):
-        switched("mixed_bfloat16", "fewer bits", precision="mixed_bfloat16")
+        switched("mixed_bfloat16", "fewer bits", "mixed_bfloat16", precision="mixed_bfloat16")
     return found
 
 

@@ -31,8 +31,9 @@ SAID = {
     "turn": "{at} on, the {to}{unsure} finishes first.",
     "never": "the first epoch on, the {to}{unsure} finishes first, and it stays so.",
     "saves": "saves {job_saved:timed}",
-    "overlap": "{name} savings overlap: do not add them.",
+    "overlap": "Savings overlap: do not add them.",
     "more": "{n} more{unsure} (--all).",
+    "how": "--how 1 shows the code.",
     "no saving": "No change is sure to save 1 % of the time.",
     "measure": "Measure it here, {time}: {command} --measure",
     "verify": "Check it (1 min): {command} --verify 1",
@@ -278,8 +279,8 @@ def disturbed(warnings: Sequence[Warning]) -> str:
 
 
 def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
-    """(a table of actions, as many as `room` allows; a line of notes, if there is room for it, on overlap and on the changes not
-    shown)."""
+    """(a table of actions, as many as `room` allows; notes, if there is room for them, on overlap, on the changes not shown and
+    on their code)."""
     lines = max(0, room)
     shown = e.actions[: min(ACTIONS, max(1, lines - 1), lines)]
     rows = [
@@ -291,15 +292,20 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
         return table, []
     if not shown:
         return table, [SAID["no saving"]]
-    notes = []
-    if len(shown) > 1:
-        notes.append(say(SAID["overlap"], name=e.sides[-1].name))
+    notes = [SAID["overlap"]] if len(shown) > 1 else []
+    how = SAID["how"]
     same_batch = [w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]
     hidden = len(same_batch) - len(shown)
-    if hidden > 0:
-        unsure = ", not sure to save 1 %" if shown == e.actions else ""
-        notes.append(say(SAID["more"], n=hidden, unsure=unsure))
-    return table, [" ".join(notes)] if notes else []
+    if hidden <= 0:
+        return table, [" ".join([*notes, how])]
+    unsure = ", not sure to save 1 %" if shown == e.actions else ""
+    long = " ".join([*notes, say(SAID["more"], n=hidden, unsure=unsure)])
+    short = " ".join([*notes, say(SAID["more"], n=hidden, unsure="")])
+    if len(f"{_LABEL}{long} {how}") <= WIDTH:
+        return table, [f"{long} {how}"]
+    if lines - len(shown) > 1:
+        return table, [long, how]
+    return table, [f"{short} {how}"]
 
 
 def _note(e: Explanation, w: WhatIf) -> str:

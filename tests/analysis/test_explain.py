@@ -135,6 +135,26 @@ def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys, monkeypatch
     assert [side["cost"]["source"] for side in made["explanation"]["sides"]] == ["predicted"] * 2
 
 
+def test_the_code_of_a_change_is_shown_by_its_number_in_the_answer(tmp_path, capsys):
+    words = ("--model", "cifar10-cnn", "--samples", "3200", written(tmp_path / "box"))
+    _, answer, _ = said(capsys, *words)
+    assert "1. batch 512 " in answer and answer.count("--how") == 1
+    code, out, _ = said(capsys, *words, "--how", "1")
+    lines = [line.strip() for line in out.splitlines()]
+    assert code == options.OK and lines[0] == "1. batch 512"
+    assert [line for line in lines if line.startswith("model.fit")] == [
+        "model.fit(x, y, batch_size=32, epochs=10)",
+        "model.fit(x, y, batch_size=512, epochs=10)",
+    ]
+    record = json.loads(said(capsys, *words, "--how", "1", "--format", "json")[1])
+    assert record["code"]["before"].splitlines()[0] == "model = build()  # cifar10-cnn"
+    code, out, errors = said(capsys, *words, "--how", "99")
+    assert code == options.USAGE and not out
+    assert errors[0].startswith("error: no change 99 in this answer; its changes: 1, 2")
+    assert errors[1].endswith("--how 1")
+    assert said(capsys, "--case", "all", "--how", "1")[0] == options.USAGE
+
+
 def test_rows_of_several_machines_are_refused(tmp_path, capsys):
     written(tmp_path / "a")
     written(tmp_path / "b", CPU_MACHINE)
