@@ -96,6 +96,6 @@ def test_one_real_child_measures_command_after_command(tmp_path):
     with Child() as child:
         bad = child.measure("bad", ["workloads.matmul", "--sizes", "x"], TimeBudget(seconds=90.0), say)
         good = child.measure("good", [*words, str(tmp_path / "one")], TimeBudget(seconds=90.0), say)
-    assert bad.reason.startswith("'x' is not a size") and good is None
+    assert bad.reason.startswith("'x' is no whole number") and good is None
     measurements = records.read(tmp_path / "one").measurements
     assert {m.problem.op for m in measurements} == {"matmul"} and all(m.ok for m in measurements)
