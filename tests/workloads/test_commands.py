@@ -17,7 +17,9 @@ MODULES = [file for top in ("workloads", "analysis") for file in sorted((ROOT / 
 RUN = [
     file.relative_to(ROOT).with_suffix("") for file in MODULES if file.stem == "__main__" or MAIN in file.read_text()
 ]
-COMMANDS = [".".join(file.parts).removesuffix(".__main__") for file in RUN]
+CHILDREN = {"workloads.serve"}  # started by a command, without words
+STARTED = [".".join(file.parts).removesuffix(".__main__") for file in RUN]
+COMMANDS = [module for module in STARTED if module not in CHILDREN]
 HEAVY = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly", "msgspec")
 HELP = f"""import sys, runpy
 sys.argv = ["x", "--help"]

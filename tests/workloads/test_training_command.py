@@ -2,7 +2,6 @@
 
 import importlib.util
 import itertools
-import pathlib
 import shlex
 import sys
 import types
@@ -15,6 +14,7 @@ from test_jobs import trained
 
 from analysis.predict import command as predict
 from analysis.predict.__main__ import parser
+from analysis.predict.profile import stored
 from analysis.text import training as training_words
 from analysis.training import costs
 from kernels.problems import Training
@@ -306,8 +306,8 @@ def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_pat
         assert error.startswith(f"error: {file} holds no predictions: {why}") and "--save" not in error
         words = shlex.split(tip.partition("-m analysis.predict ")[2])
         args = parser().parse_args(words)
-        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "predicted.ndjson")
-        assert pathlib.Path(args.profile[0]).is_dir() and file.read_text() == text
+        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["nvidia-h200"], "predicted.ndjson")
+        assert stored(args.profile[0]).is_file() and file.read_text() == text
 
 
 def test_predictions_of_devices_that_are_not_taken_are_counted_and_unknown_models_refused(tmp_path, capsys):
