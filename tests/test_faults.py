@@ -5,6 +5,7 @@ import errno
 import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -286,7 +287,7 @@ def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatc
 
 
 def start(folder, *more: str) -> subprocess.Popen:
-    flags = ["--sizes", "4KiB:1MiB:x1.02", *FAST, "--format", "csv", "-o", str(folder), *more]
+    flags = ["--sizes", "4KiB:1MiB:x1.1", *FAST, "--format", "csv", "-o", str(folder), *more]
     command = [sys.executable, "-m", "workloads.stream", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
 
@@ -299,12 +300,14 @@ def test_a_disk_that_fills_up_and_a_second_run_beside_it(tmp_path):
     while not (path.exists() and path.read_bytes().count(b"\n") > 4):
         assert first.poll() is None, first.stderr.read()
         time.sleep(0.02)
+    first.send_signal(signal.SIGSTOP)  # it measures nothing meanwhile, and its file stays locked
     second = start(tmp_path, "--resume")
     err = second.communicate(timeout=60)[1]
     assert second.returncode == options.USAGE
     assert "is being written by another run" in err and len(err.splitlines()) == 2
     size = path.stat().st_size
     resource.prlimit(first.pid, resource.RLIMIT_FSIZE, (size + 700, size + 700))
+    first.send_signal(signal.SIGCONT)
     out, err = first.communicate(timeout=60)
     assert first.returncode == options.USAGE and "cannot write" in err and "what was measured before is in it" in err
     shown = [line for line in out.splitlines() if line.startswith("stream,")]
