@@ -132,3 +132,9 @@ def test_a_budget_is_of_the_step_and_has_the_setup_of_short_fits_alone(whole):
     assert made.step.value == pytest.approx(2e-3) and budget.SETUP not in {p.name for p in made.parts}
     loop = msgspec.structs.replace(short, kernel="training/tensorflow/loop")
     assert budget.SETUP not in {p.name for p in budget.budget(loop, whole).parts}
+
+
+def test_the_products_of_a_batch_above_the_samples_are_those_of_the_samples():
+    large, whole = (training(problem=Training("mlp-784-100x2-10", batch, 128)) for batch in (4096, 128))
+    assert budget.gemms(large) == budget.gemms(whole)
+    assert max(max(p.m, p.n, p.k) for p in budget.gemms(large)) == 784

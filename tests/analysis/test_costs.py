@@ -2,8 +2,9 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from analysis.stats import NOTHING, Estimate
+from analysis.stats import NOTHING, Estimate, exact
 from analysis.training import costs
 from kernels.problems import Training
 from workloads.records import Measurement, Samples, Settings, visits
@@ -204,3 +205,42 @@ def test_of_several_processes_each_tells_its_own_costs():
     assert c.step.low < 0.004 < 0.009 < c.step.high  # over processes, and widened as of three
     assert [round(costs.measured(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
     assert [part.on("host-latency").seconds for part in costs.processes(row)][1] == (0.00512,) * 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples", "rest"), [(32, 100, 4), (32, 96, 0), (32, 33, 1), (32, 32, 0), (32, 16, 0), (1, 100, 0)]
+)
+def test_samples_left_over_for_a_smaller_last_batch(batch, samples, rest):
+    """XLA compiles it once more, if there is a whole batch before it and XLA compiles at all."""
+    training = Training("lenet", batch, samples)
+    compiled = [Settings("gpu:0"), Settings("cpu", switches={"jit_compile": "on"})]
+    not_compiled = [Settings("cpu"), Settings("gpu:0", switches={"jit_compile": "off"})]
+    assert [costs.left_over(training, side) for side in compiled] == [rest, rest]
+    assert [costs.left_over(training, side) for side in not_compiled] == [0, 0]
+
+
+def test_epochs_and_whole_trainings_by_hand():
+    """An epoch of 10 steps took 5 s; 12 steps of 0.1 s take 0.2 s more, 8 take 0.2 s less. Three such epochs after 2 + 1 + 4 s
+    and a data set of 0.5 s, whose setup takes 0.01 s more for each step beyond 10."""
+    parts = {
+        "dataset_setup": 0.5,
+        "epoch": 4.0,
+        "step": 0.1,
+        "start": 2.0,
+        "build": 1.0,
+        "compile": 4.0,
+        "setup_step": 0.01,
+    }
+    cost = costs.TrainingCost(**{name: exact(s) for name, s in parts.items()}, whole_epoch=exact(5.0), steps=10)
+    assert [cost.epoch_seconds(steps).value for steps in (8, 10, 12)] == pytest.approx([4.8, 5.0, 5.2])
+    assert costs.whole_training(cost, 3, 12).value == pytest.approx(2 + 1 + 4 + 0.5 + 0.02 + 3 * 5.2)
+    assert costs.whole_training(cost, 0, 12).value == pytest.approx(7.52)
+    separate = replace(cost, whole_epoch=None)
+    assert separate.epoch_seconds(12).value == pytest.approx(4.0 + 1.2)
+    named = {name: e.value for name, e in costs.parts(separate, 3, 12).items()}
+    assert named == pytest.approx(
+        {"start-up": 2, "build and compile": 5, "data-set setup": 0.52, "between epochs": 12, "steps": 3.6}
+    )
+    slower = replace(separate, start=exact(17.0), step=exact(0.05))
+    assert costs.break_even(separate, slower, 100).value == pytest.approx(15 / 5)
+    assert costs.break_even(slower, separate, 100) is None

@@ -9,6 +9,7 @@ from analysis.report.sections.movement import feeding_section
 from analysis.report.sections.training import small_section
 from analysis.text import feeding as words
 from analysis.training import feeding
+from kernels import networks
 from kernels.problems import Feeding, Training, Transfer
 from tests.bench import training as bench
 from workloads.records import Loaded, Measurement, Samples, Settings
@@ -104,3 +105,15 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     few = rows[: feeding.FEWEST - 1]
     assert feeding_chart(few) == [] == feeding_section(material(few))
     assert any(words.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))
+
+
+def test_a_batch_feeds_no_more_samples_than_the_data_set():
+    """Of 100 CIFAR-10 images a batch of 4,096 has 100: 10 µs for the samples and 12,288 bytes each at 5 GB/s."""
+    network = networks.find("cifar10-cnn")
+    (law,) = feeding.laws(study(("numpy",)))
+    seconds = [
+        feeding.batch_seconds([law], "gpu:0", "numpy", Training("cifar10-cnn", batch, 100), network).value
+        for batch in (4096, 100, 50)
+    ]
+    whole = 100 * SAMPLE + 100 * 12_288 * BYTE
+    assert seconds == pytest.approx([whole, whole, whole / 2])

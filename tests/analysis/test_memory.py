@@ -56,3 +56,25 @@ def test_measured_peaks_set_the_count_right():
         peaks("gpu:0", (9e8,) * 3, "training/jax/loop"),
     ):
         assert memory(OWN, T, "gpu:0", others, GPU_MACHINE).peak.value == plain
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu:0"])
+def test_a_batch_holds_no_more_samples_than_the_data_set(device):
+    """A batch of 1,000 out of 100 samples is one of 100."""
+    large, whole = (msgspec.structs.replace(T, batch=batch) for batch in (1000, 100))
+    assert counted(OWN, large, device) == counted(OWN, whole, device) == counted(OWN, T, device) + 90 * 172
+    assert memory(OWN, large, device, (), GPU_MACHINE) == memory(OWN, whole, device, (), GPU_MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "arrays"),
+    [("sgd", 0), ("rmsprop", 1), ("adagrad", 1), ("adam", 2), ("nadam", 2), ("adamw", 2), ("adamax", 2)],
+)
+def test_an_optimizer_keeps_its_arrays_beside_weights_and_gradients(optimizer, arrays):
+    assert fixed_bytes(msgspec.structs.replace(OWN, optimizer=optimizer)) == 4 * WEIGHTS * (2 + arrays)
+
+
+def test_three_measured_peaks_correct_the_count():
+    two, three = (memory(OWN, T, "gpu:0", peaks("gpu:0", (1e8,) * n), GPU_MACHINE).peak.value for n in (2, 3))
+    plain = counted(OWN, T, "gpu:0")
+    assert (two, three) == (plain, pytest.approx(plain + 1e8))

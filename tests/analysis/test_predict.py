@@ -17,7 +17,7 @@ from test_feeding import study
 
 from analysis.predict import calibration, command, components, fusion, held_out, operations, prediction, profile
 from analysis.predict.__main__ import main
-from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, within
+from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
 from analysis.predict.step_work import _path
 from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate
@@ -454,3 +454,23 @@ def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, sh
     path.write_text(f"{first}\n{json.dumps({**json.loads(second), place: value})}\n")
     with pytest.raises(Usage, match=re.escape(f"{path} holds no predictions: line 2: {shown}")):
         prediction.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples", "compilations"),
+    [(32, 2048, 1), (32, 2050, 2), (2048, 2048, 1), (4096, 2048, 1), (1000, 2048, 2)],
+)
+def test_xla_compiles_once_more_for_a_smaller_last_batch(whole, batch, samples, compilations):
+    made = components.components(replace(MLP, batch=batch, samples=samples), GPU, whole, networks.find(MLP.model))
+    fitted = compiling(made, Calibration(compile_s=0.01))
+    assert fitted.value == pytest.approx(compilations * 0.01 * made.traced)
+    assert compiling(replace(made, execution="op by op"), Calibration(compile_s=0.01)).value == pytest.approx(
+        0.01 * made.traced
+    )
+
+
+def test_steps_of_one_call_share_what_the_call_takes(whole):
+    """A step takes 400 µs with a call of 100 µs: 16 steps share 300 µs, so 15 of 16 parts of it go."""
+    one, several = (components.dispatch_of(whole, "cpu", "op by op", steps_per_execution=n).value for n in (1, 16))
+    assert one == pytest.approx(STEP["cpu", "off"])
+    assert several == pytest.approx(STEP["cpu", "off"] - (STEP["cpu", "off"] - CALL) * 15 / 16, rel=0.01)
