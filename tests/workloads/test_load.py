@@ -54,13 +54,17 @@ def test_when_the_time_is_over_it_says_so_and_goes_on():
 
 
 def test_the_busiest_other_program_is_named_and_this_process_and_its_children_are_not(monkeypatch):
-    """Between two looks `chrome` works for 1.5 s in two processes and `cron` for 0.1 s; two CPUs are busy for 2 s in all."""
-    spent = iter(
-        [
-            {(1, "chrome"): 10.0, (3, "cron"): 5.0},
-            {(1, "chrome"): 11.0, (2, "chrome"): 0.5, (3, "cron"): 5.1},
-        ]
-    )
+    """Between two looks `chrome` works for 1.5 s in two processes and `cron` for 0.1 s; two CPUs are busy for 2 s in all. A
+    kernel worker that has another name now used 0.2 s, not the 90 s of its life."""
+    chrome, cron = load.Process(name="chrome", seconds=10.0), load.Process(name="cron", seconds=5.0)
+    before = {1: chrome, 3: cron, 4: load.Process(name="kworker/0:1-events", seconds=90.0)}
+    after = {
+        1: chrome._replace(seconds=11.0),
+        2: chrome._replace(seconds=0.5),
+        3: cron._replace(seconds=5.1),
+        4: load.Process(name="kworker/0:1-cgroup", seconds=90.2),
+    }
+    spent = iter([before, after])
     ticks = iter([cpu.Ticks(100.0, 0.0), cpu.Ticks(102.0, 0.5)])
     moments = iter([0.0, 1.0])
     monkeypatch.setattr(load, "_programs", lambda: next(spent))
@@ -78,8 +82,7 @@ def test_this_process_is_no_other_program():
     with subprocess.Popen(["sleep", "60"]) as child:
         programs = load._programs()
         child.kill()
-    pids = {pid for pid, _ in programs}
-    assert pids.isdisjoint({child.pid, os.getpid(), os.getppid()})
+    assert programs.keys().isdisjoint({child.pid, os.getpid(), os.getppid()})
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -62,16 +62,17 @@ def look(seconds: float = _LOOK_S) -> Load:
     busy = after.busy_s - before.busy_s - (_process_seconds() - process_before)
     stolen = after.stolen_s - before.stolen_s
     used: dict[str, float] = {}
-    for (number, name), spent in programs_after.items():
-        used[name] = used.get(name, 0.0) + spent - programs_before.get((number, name), 0.0)
-    program = max(used, key=used.__getitem__, default="")
+    for number, program in programs_after.items():
+        before_s = programs_before[number].seconds if number in programs_before else 0.0
+        used[program.name] = used.get(program.name, 0.0) + program.seconds - before_s
+    busiest = max(used, key=used.__getitem__, default="")
     capacity = wall * len(cpus)
     wanted = busy + stolen
     return Load(
         share=max(0.0, busy) / capacity,
         stolen=stolen / wanted if wanted > 0 and stolen > 0 else 0.0,
-        program=program,
-        program_share=used.get(program, 0.0) / capacity,
+        program=busiest,
+        program_share=used.get(busiest, 0.0) / capacity,
     )
 
 
@@ -80,21 +81,30 @@ def _process_seconds() -> float:
     return spent.user + spent.system
 
 
-def _programs() -> dict[tuple[int, str], float]:
-    """(process, name) -> its seconds of CPU time so far, without this process, its parents and its children."""
+class Process(NamedTuple):
+    """A process of another program."""
+
+    #: Its name, which it may change: kernel workers bear that of their work.
+    name: str
+    #: Seconds of CPU time that it has used so far.
+    seconds: float
+
+
+def _programs() -> dict[int, Process]:
+    """Process number -> process, without this process, its parents and its children."""
     try:
         import psutil  # the doctor has to speak without it, too
     except ImportError:
         return {}
     me = psutil.Process()
     family = {process.pid for process in (me, *me.parents(), *me.children(recursive=True))}
-    seconds = {}
+    others = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # gone meanwhile, or not ours to look at
             if process.pid not in family:
                 spent = process.cpu_times()
-                seconds[process.pid, process.name()] = spent.user + spent.system
-    return seconds
+                others[process.pid] = Process(name=process.name(), seconds=spent.user + spent.system)
+    return others
 
 
 def wait_until_quiet(
