@@ -116,7 +116,7 @@ steal | more than 3 % of the CPU time was stolen by the hypervisor at times | \
 quota | a cgroup's CPU quota held it back for {throttled_s:.3f} s | \
     the container may use less than its threads ask for | raise the container's CPU limit
 other-load | other processes used more than 10 % of the CPUs at times | \
-    they take time and cache from what is measured | top
+    they take time and cache from what is measured | {command} --wait-quiet
 oversubscribed | more threads than CPUs that it may use | \
     threads that wait for each other's CPU measure the scheduler | {command} --threads 1
 long-visit | | something held this machine up meanwhile, and the interval reaches that far | {command} --rigorous

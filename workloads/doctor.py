@@ -91,10 +91,8 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
         name, *seen = looked[check.flag]
         fix = check.fix.replace("{command}", "python -m workloads.matmul")
         symptom = seen[0]
-        if check.flag == "other-load":
-            fix = f"{EXAMPLE_SUITE} --wait-quiet"
-            if busy and not busy.quiet:
-                symptom = busy.words
+        if check.flag == "other-load" and busy and not busy.quiet:
+            symptom = busy.words
         up = check.flag in flags
         yield health.diagnosis(name, symptom if up else seen[-1], (up, check.why, fix))
 
