@@ -8,11 +8,14 @@ import dataclasses
 import functools
 import importlib.util
 import inspect
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
 
 FOLDER = pathlib.Path(__file__).parent
+#: The environment variable that names a further folder of kernels, <operation>/<backend>[_<topic>].py; tests plant theirs there.
+PLANTED = "CROSSOVER_PLANTED_KERNELS"
 OPERATIONS = ("matmul", "conv", "stream", "peak", "transfer", "launch", "peer", "collective")
 
 
@@ -199,11 +202,20 @@ def _stems(op: str) -> list[str]:
 
     Raises: ValueError for one that names no backend.
     """
-    order, stems = list(BACKENDS), [p.stem for p in (FOLDER / op).glob("[!_]*.py")]
+    order = list(BACKENDS)
+    stems: list[str] = []
+    for folder in _folders(op):
+        stems += [path.stem for path in folder.glob("[!_]*.py")]
     for stem in stems:
         if stem.split("_")[0] not in BACKENDS:
             raise ValueError(f"kernels/{op}/{stem}.py names no backend; helpers of an operation begin with _")
     return sorted(stems, key=lambda stem: (order.index(stem.split("_")[0]), stem.split("_")))
+
+
+def _folders(op: str) -> list[pathlib.Path]:
+    """The folders of an operation's kernels."""
+    planted = os.environ.get(PLANTED)
+    return [FOLDER / op, pathlib.Path(planted) / op] if planted else [FOLDER / op]
 
 
 def load(op: str, backend: str) -> list[Kernel]:
@@ -214,6 +226,10 @@ def load(op: str, backend: str) -> list[Kernel]:
     order = [f"kernels.{op}.{stem}" for stem in _stems(op) if stem.split("_")[0] == backend]
     if order and backend in FRAMEWORKS and importlib.util.find_spec(BACKENDS[backend].library) is None:
         raise NotInstalled(backend)  # frameworks are imported when a kernel is bound
+    package = importlib.import_module(f"kernels.{op}")
+    for folder in _folders(op)[1:]:
+        if str(folder) not in package.__path__:
+            package.__path__.append(str(folder))
     for module in order:
         try:
             importlib.import_module(module)

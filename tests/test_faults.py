@@ -85,7 +85,7 @@ def plain(problem, a, b):
     run.notes = {"process": str(os.getpid())}
     return run
 '''
-planted = planting.kernels("faults", FAULTS)
+planted = planting.kernels_from("faults", FAULTS)
 
 
 def row(variant: str, n: int = 8) -> Row:

@@ -29,7 +29,7 @@ def limits() -> dict:
 def files(package: str) -> list[pathlib.Path]:
     """A package's source files of any language, caches left out."""
     found = (ROOT / package).rglob("*")
-    return sorted(p for p in found if p.suffix in CODE and "__pycache__" not in p.parts and "_planted" not in p.name)
+    return sorted(p for p in found if p.suffix in CODE and "__pycache__" not in p.parts)
 
 
 def lines(path: pathlib.Path) -> int:

@@ -4,26 +4,29 @@ import sys
 
 import pytest
 
+import kernels.matmul
 from kernels import registry
 
 
-def kernels(name: str, source: str):
-    """A module's fixture: the source as kernels/matmul/numpy_<name>_planted.py, what it calls @kernel registered as rungs of one
-    thread; all undone afterwards."""
+def kernels_from(name: str, source: str):
+    """A module's fixture: the source as matmul/numpy_<name>_planted.py in a temporary folder, what it calls @kernel registered
+    as rungs of one thread, here and in workers; all undone afterwards."""
 
     @pytest.fixture(scope="module")
-    def planted():
+    def planted(tmp_path_factory):
         module = f"kernels.matmul.numpy_{name}_planted"
-        path = registry.FOLDER / f"matmul/numpy_{name}_planted.py"
+        root = tmp_path_factory.mktemp("planted")
+        folder = root / "matmul"
+        folder.mkdir()
         text = source.replace("@kernel\n", "@kernel(rung=True, parallel=False)\n")
-        path.write_text(f"from kernels.registry import kernel\n{text}")
-        try:
+        (folder / f"numpy_{name}_planted.py").write_text(f"from kernels.registry import kernel\n{text}")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(registry.PLANTED, str(root))
+            patch.setattr(kernels.matmul, "__path__", list(kernels.matmul.__path__))
             registry.load("matmul", "numpy")
             yield
-        finally:
-            path.unlink()
-            for kernel in [n for n, k in registry._registered.items() if k.bind.__module__ == module]:
-                del registry._registered[kernel]
-            sys.modules.pop(module, None)
+        for kernel in [n for n, k in registry._registered.items() if k.bind.__module__ == module]:
+            del registry._registered[kernel]
+        sys.modules.pop(module, None)
 
     return planted

@@ -1,5 +1,7 @@
 """What a worker keeps between visits: which rows are let go, and that shared data is N(0,1) at places that stay."""
 
+import inspect
+import pathlib
 import types
 
 import msgspec
@@ -7,7 +9,9 @@ import numpy as np
 import planting
 import pytest
 
+from kernels import registry
 from kernels.problems import Conv, Matmul, Stream, Transfer
+from workloads import ROOT
 from workloads.harness import kept, one_row
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
@@ -42,7 +46,7 @@ def wrong(problem, a, b):
     """Off by one."""
     return lambda: a @ b + 1
 '''
-planted = planting.kernels("kept", COUNTING)
+planted = planting.kernels_from("kept", COUNTING)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +82,12 @@ def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(plant
     kept.clear()
     three = visited(row(8), 3)
     assert three.notes["bound"] == "3" and len(checks) == 1 == len({m.samples[0].calls for m in (one, two, three)})
+
+
+def test_a_planted_kernel_stands_outside_the_project(planted):
+    kernel = registry.find("matmul/numpy/counting")
+    assert not pathlib.Path(inspect.getsourcefile(inspect.unwrap(kernel.bind))).is_relative_to(ROOT)
+    assert not [*registry.FOLDER.rglob("*_planted.py")]
 
 
 def test_a_row_in_one_go_is_its_visits_joined(planted):

@@ -78,7 +78,7 @@ KERNELS += "".join(
     for name, does in FAULTS.items()
 )
 pytestmark = pytest.mark.usefixtures("no_roofs")
-planted = planting.kernels("sweep", KERNELS)
+planted = planting.kernels_from("sweep", KERNELS)
 
 
 def rows(*variants, n=8):
