@@ -58,7 +58,7 @@ def test_limits_and_keywords_of_a_call():
     shared_flags.add_measuring(made)
     plain, fast = made.parse_args([]), made.parse_args(["--fast", "--max-time", "7"])
     assert shared_flags.limits(plain) == shared_flags.FINE
-    assert shared_flags.limits(fast) == shared_flags.Limits(0.025, 3, 0.05, 7)
+    assert shared_flags.limits(fast) == shared_flags.Limits(0.025, 3, 0.05, 7, slow_step_s=0.1)
     given = made.parse_args(["--max-time", "2min", "--min-time", "50ms", "--max-noise", "5%", "--stop-after", "1.5"])
     assert (given.max_time, given.min_time, given.max_noise, given.stop_after) == (120, 0.05, 0.05, 1.5)
     args = options.namespace(made, threads=[1, 2], fast=True)
