@@ -103,11 +103,18 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "", *
             first = f"{sure}: {told[0]} against {named[1]}"
         said, mark = f"{first}, {gained} faster", " (predicted)" * predicted
     elif likely(cpu, gpu, predicted=predicted) != "neither":
-        said = f"Probably the {best}: {told[0]} against {named[1]}"
+        said = f"Probably the {best}: {_with_bound(quick)} against {_with_bound(slow)} on the {sides[1][0]}"
     else:
         said = f"Can't tell: {named[0]}, {named[1]}"
     said = f"{of}: {said[0].lower()}{said[1:].replace(':', ',')}" if of else said
     return f"{said}{mark}."
+
+
+def _with_bound(seconds: Estimate) -> str:
+    """`61 s`; `61 s, at most 820 s,` where the interval reaches down to nothing: an upper bound alone would not say who is ahead."""
+    if seconds.low > 0:
+        return time(seconds)
+    return f"{time(seconds.value)}, {timed(seconds)},"
 
 
 def faster_by(cpu: Estimate, gpu: Estimate) -> str:

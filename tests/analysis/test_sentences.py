@@ -55,6 +55,12 @@ def test_a_time_has_the_digits_that_its_interval_leaves(e, words):
             "Can't tell: 21 s on the CPU, 22 s on the GPU (predicted; the ranges overlap).",
         ),
         ((17, 21, 35), (19, 27, 43), MEASURED, "Can't tell: 21 s on the CPU, 27 s on the GPU; the intervals overlap."),
+        (
+            (0, 100, 820),
+            (300, 440, 600),
+            PREDICTED,
+            "Probably the CPU: 100 s, at most 820 s, against 440 s on the GPU (predicted; the ranges overlap).",
+        ),
         ((30, 32, 36), (0, 8, 10), MEASURED, "The GPU: at most 10 s against 32 s on the CPU, at least 3.0x faster."),
     ],
 )
