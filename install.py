@@ -2,6 +2,7 @@
 
 The dependencies are installed, the project is not: what runs is the checkout. Standard library only."""
 
+import contextlib
 import ctypes
 import dataclasses
 import hashlib
@@ -194,7 +195,8 @@ def run(command, log, progress=None):
                     return child.wait(LOOK_S) == 0
                 except subprocess.TimeoutExpired:
                     if progress:
-                        progress.look()
+                        with contextlib.suppress(FileNotFoundError):  # pip removes folders while they are read
+                            progress.look()
         finally:
             child.kill()
             child.wait()

@@ -246,6 +246,19 @@ def test_what_a_command_prints_goes_into_the_log(tmp_path):
     assert [line for line in log.read_text().splitlines() if not line.startswith("$ ")] == ["one", "two"]
 
 
+def test_a_folder_that_pip_removes_while_it_is_read_stops_nothing(tmp_path, monkeypatch):
+    def vanished(progress):
+        looks.append(progress)
+        raise FileNotFoundError(".venv/downloads/pip-unpack")
+
+    looks = []
+    monkeypatch.setattr(setup, "LOOK_S", 0.01)
+    monkeypatch.setattr(setup.Progress, "look", vanished)
+    progress = setup.Progress(tmp_path, None)
+    assert setup.run(["sleep", "0.1"], tmp_path / "log", progress)
+    assert looks
+
+
 def test_a_failure_shows_the_end_of_the_log(machine, capsys):
     machine.fails = lambda command: "pip" in command
     machine.set_up("keras")
