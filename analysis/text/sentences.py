@@ -111,7 +111,7 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "", *
 
 
 def _with_bound(seconds: Estimate) -> str:
-    """`61 s`; `61 s, at most 820 s,` where the interval reaches down to nothing: an upper bound alone would not say who is ahead."""
+    """`61 s`; `61 s, at most 820 s,` where the interval reaches down to nothing, as a bound alone does not say who is ahead."""
     if seconds.low > 0:
         return time(seconds)
     return f"{time(seconds.value)}, {timed(seconds)},"
