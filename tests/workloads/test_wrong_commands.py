@@ -102,7 +102,9 @@ WRONG = {
     "workloads.doctor": """
         --dtype half =>
         reports/nvidia-h200/sute => reports/nvidia-h200/suite""",
-    "workloads.describe": "--model mine.py:biuld => --model mine.py:build",
+    "workloads.describe": """
+        --model mine.py:biuld => --model mine.py:build
+        --model variable.py => --model variable.py:model""",
     "workloads": """
         matmull --sizes 64 => python -m workloads.matmul --sizes 64
         explain --model lenet => python -m analysis.explain --model lenet""",
@@ -117,7 +119,14 @@ WRONG = {
         --model mine.py:sized => --model mine.py:build
         --model broken.py:build => -h
         --model empty.py:build => -h
-        --model mine.h5 => --model mine.py:build
+        --model mine.h5 => -h
+        --model old.h5 => -h
+        --model old.onnx => -h
+        --model notebook.ipynb => -h
+        --model photos => -h
+        --model photos/ => -h
+        --model garbage.keras => -h
+        --model weights.keras => -h
         --model lenet --batch 32 64 => --model lenet --batch 32
         --model lenet --batchsize 32 => --model lenet --batch 32
         --model lenet --epochs ten => --model lenet
@@ -166,6 +175,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(MODELS)
     (tmp_path / "broken.py").write_text("def build(:")
     (tmp_path / "empty.py").write_text("x = 3")
+    (tmp_path / "variable.py").write_text("import keras\nmodel = keras.Sequential([keras.layers.Dense(3)])\n")
+    for name in ("old.h5", "old.onnx", "notebook.ipynb", "garbage.keras", "garbages.keras"):
+        (tmp_path / name).write_text("hello")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/train.jsonl").write_text('{"text": "cat"}\n')

@@ -18,6 +18,17 @@ _MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getat
 # Words of a function that builds a model, in its name or its code.
 _BUILDS = {"Sequential", "Model", "Functional"}
 _CALLED_SO = re.compile(r"build|model|net|create|make")
+# What the files of other programs are, by their endings.
+_OTHER_FORMATS = {
+    ".h5": "of Keras's old format",
+    ".hdf5": "of Keras's old format",
+    ".onnx": "an ONNX model",
+    ".pb": "a TensorFlow graph",
+    ".tflite": "a TensorFlow Lite model",
+    ".pt": "a PyTorch model",
+    ".pth": "a PyTorch model",
+    ".ipynb": "a notebook",
+}
 
 
 def require(name: str) -> None:
@@ -39,6 +50,9 @@ def missing(name: str) -> str:
     """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
     if name.endswith(".keras"):
         return _missing_in_keras_file(name)
+    unreadable = other_format(name)
+    if unreadable:
+        return unreadable
     module, _, function = name.partition(":")
     if module.endswith(".py") and os.path.isfile(Path(module).expanduser()):
         return _missing_in_file(module, function)
@@ -50,6 +64,22 @@ def missing(name: str) -> str:
     if module.endswith(".py"):
         return f"there is no file {module}"
     return _missing_in_module(module, function)
+
+
+def other_format(name: str) -> str:
+    """Why a file of another format, or a folder, is no model here, and what to do with it; "" of what is neither."""
+    path = Path(name)
+    saved = f"save the model with model.save('{path.stem}.keras')"
+    if path.is_dir():
+        return f"{name} is a folder: {saved}, or name a function as file.py:function"
+    what = _OTHER_FORMATS.get(path.suffix.lower(), "")
+    if not what:
+        return ""
+    if not path.exists():
+        return f"there is no file {name}, and it would be {what}: {saved}"
+    if path.suffix == ".ipynb":
+        return f"{name} is {what}: put the function that returns the model in a file, and name it as file.py:function"
+    return f"{name} is {what}: {saved}"
 
 
 def _missing_in_keras_file(path: str) -> str:
@@ -103,11 +133,17 @@ def _missing_in_module(module: str, function: str) -> str:
 
 def similar(name: str) -> str:
     """A model that is there and may be meant: a file or a function with a similar name, else the function that builds a model
-    in the file that is named, else in the only file of this folder that has one. "" without one."""
+    in the file that is named, else in the only file of this folder that has one. "" without one.
+
+    A file of a model is like no other file, but for a .keras file that is not there and one with a similar name.
+    """
+    if name.endswith(".keras"):
+        return _similar_keras_file(name)
+    if other_format(name):
+        saved = str(Path(name).with_suffix(".keras"))
+        return saved if os.path.isfile(saved) else ""
     module, _, function = name.partition(":")
-    path = "" if os.path.isdir(module) else similar_path(module)
-    if path.endswith(".keras") and path != name:
-        return path
+    path = similar_path(module)
     if not path.endswith(".py"):
         path = similar_path(f"{module.removesuffix('.py').partition('.')[0]}.py")
         function = function or name.rpartition(".")[2]
@@ -120,8 +156,17 @@ def similar(name: str) -> str:
     return named[0] if len(named) == 1 else ""
 
 
+def _similar_keras_file(name: str) -> str:
+    """The .keras file with a similar name, its ending apart, in place of one that is not there; "" without one."""
+    path = similar_path(name)
+    if os.path.lexists(name) or not path.endswith(".keras"):
+        return ""
+    return path if closest(Path(name).stem, [Path(path).stem]) else ""
+
+
 def _in_file(path: str, function: str, wrong: str) -> str:
-    """`path:function` of the function there whose name is most similar, else of the first that builds a model."""
+    """`path:function` of the function there whose name is most similar, else of the first that builds a model, else
+    `path:variable` of a variable that holds one."""
     tree = _parsed(path)
     if tree is None:
         return ""
@@ -129,12 +174,27 @@ def _in_file(path: str, function: str, wrong: str) -> str:
     others = [node for node in callable_ones if f"{path}:{node.name}" != wrong]
     near = closest(function, [node.name for node in others]) if function else ""
     builders = [node.name for node in others if _builds_model(node)]
-    chosen = near or (builders[0] if builders else "")
+    variables = [variable for variable in _model_variables(tree) if f"{path}:{variable}" != wrong]
+    candidates = [near] if near else [*builders, *variables]
+    chosen = candidates[0] if candidates else ""
     return f"{path}:{chosen}" if chosen else ""
 
 
 def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def _model_variables(tree: ast.Module) -> list[str]:
+    """The variables of a module that hold a model: they are called `model`, or their value is built by Keras's words for one."""
+    variables = []
+    for node in tree.body:
+        if not isinstance(node, ast.Assign):
+            continue
+        builds = not _BUILDS.isdisjoint(_spelled(node.value))
+        for target in node.targets:
+            if isinstance(target, ast.Name) and (builds or target.id == "model"):
+                variables.append(target.id)
+    return variables
 
 
 def required_arguments(function: ast.FunctionDef) -> list[str]:

@@ -80,6 +80,9 @@ def network(name: str, own: bool = False) -> networks.Network:
         found = networks.known(name)
     if found:
         return found
+    unreadable = model_files.other_format(name) if own else ""
+    if unreadable:
+        raise model_files.unusable(unreadable, name)
     model = model_files.similar(name) if own else ""
     similar_name = closest(name, networks.names())
     if model and not similar_name:
