@@ -8,7 +8,7 @@ import msgspec
 
 from analysis import table as cells
 from analysis.labels import problem
-from analysis.report import body, calculator, from_markdown, pictures, rows
+from analysis.report import body, calculator, from_markdown, pictures, replacing, rows
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page
 from analysis.report.material import Material
@@ -145,5 +145,5 @@ def write(every: list[Material], path: pathlib.Path, folder: pathlib.Path | None
     how_measured(page)
     ask(page)
     data = {"tools": tools, "crossover": charts_crossover.data(page.runs), "rows": embedded(page.runs)}
-    path.write_text(page.render(data, **head(page)), encoding="utf-8")
+    replacing.write(path, page.render(data, **head(page)).encode())
     return path

@@ -6,7 +6,7 @@ import pathlib
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.report import body, html, pictures
+from analysis.report import body, html, pictures, replacing
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
@@ -48,7 +48,7 @@ def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -
     if drawn:
         pictures.draw(every, folder)
     path = folder / "report.md"
-    path.write_text(markdown(every, drawn), encoding="utf-8")
+    replacing.write(path, markdown(every, drawn).encode())
     if with_html and html.has_libraries():
         html.write(every, folder / html.NAME, folder if drawn else None)
     return path

@@ -1,12 +1,14 @@
 """A chart's view as an SVG, drawn by matplotlib: for paper, Markdown and browsers without JavaScript, text as text, the same
 bytes for the same input."""
 
+import io
 import math
 import os
 import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from analysis.report import replacing
 from analysis.report.charts.chart import WINNER, Axis, Trace, View
 from analysis.units import bytes_rate, digits, flops_rate, seconds, size
 
@@ -226,10 +228,12 @@ def _names(axes, view: "View", start: float) -> None:
 
 
 def save(figure: "Figure", path: "str | os.PathLike") -> pathlib.Path:
-    """Writes the figure (format by suffix) without a date, so that the same input gives the same bytes."""
+    """Writes the figure as SVG without a date, so that the same input gives the same bytes."""
     import matplotlib
 
     path = pathlib.Path(path)
+    content = io.BytesIO()
     with matplotlib.rc_context(SETTINGS):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": replacing.PICTURE_CREATOR})
+    replacing.write(path, content.getvalue())
     return path

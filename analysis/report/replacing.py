@@ -1,0 +1,46 @@
+"""Writes the pages and pictures of reports. A new file takes the place of the old one, and never that of a foreign file."""
+
+import contextlib
+import os
+import pathlib
+
+from workloads import options
+from workloads.records import regular_files
+
+PICTURE_CREATOR = "Crossover, https://matplotlib.org/"
+# By suffix: text that every file of ours contains.
+_MARKS = {
+    ".html": (b'<p class="kind">Crossover</p>',),
+    ".md": (b"# What was measured: ", b"# Where the GPU starts to win: "),
+    ".svg": (f"<dc:title>{PICTURE_CREATOR}</dc:title>".encode(),),
+}
+
+
+def write(path: pathlib.Path, content: bytes) -> None:
+    """Writes a file of a report. A link of its name is replaced, and what the link leads to stays as it is.
+
+    Raises: Usage where a file of that name is not a report's; OSError.
+    """
+    _require_ours(path)
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        new.write_bytes(content)
+        new.rename(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _require_ours(path: pathlib.Path) -> None:
+    """Raises Usage for a file that no report wrote, and for what is no file."""
+    if path.is_symlink() or not path.exists():
+        return
+    regular_files.require_regular(path)
+    content = path.read_bytes()
+    if content and not any(mark in content for mark in _MARKS[path.suffix]):
+        raise options.Usage(
+            f"{path} was not written by Crossover; move it away, or choose another folder with -o",
+            wrong="--output",
+            right=f"-o {options.PLACE}",
+        )
