@@ -31,7 +31,7 @@ def parser() -> options.Parser:
     options.add(
         made,
         f"""
---fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'
+--fail-on RULE   exit 4 when a row is called slower by more than this, or fails or cannot be read now: 'slower>5%%'
 --strict         exit 5 when a row is too noisy to show a slowdown that --fail-on asks for
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
@@ -111,6 +111,7 @@ def verdict(made: "Comparison", share: float | None, strict: bool = False) -> in
     if share is None:
         return options.OK
     names = [r.name for r in made.regressions(share)] + [f"{m.kernel} ({m.status})" for m in made.broken]
+    names += [f"{m.kernel} (not among the lines of NEW that can be read)" for m in made.lost]
     if names:
         rule = f"slower by more than {percent(share)}" if share else "slower"
         print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)

@@ -67,7 +67,7 @@ class Comparison(msgspec.Struct, frozen=True):
     """Two runs compared row by row.
 
     differences: facts of machine, software and run that differ. broken: rows that were ok and now fail or are wrong. only_old,
-    only_new: rows with a time in one run alone.
+    only_new: rows with a time in one run alone. unread: lines of the later run's files that cannot be read.
     """
 
     differences: tuple[str, ...]
@@ -75,6 +75,12 @@ class Comparison(msgspec.Struct, frozen=True):
     broken: "tuple[Measurement, ...]"
     only_old: "tuple[Measurement, ...]"
     only_new: "tuple[Measurement, ...]"
+    unread: int = 0
+
+    @property
+    def lost(self) -> "tuple[Measurement, ...]":
+        """Rows of the earlier run that a line of the later one may hold which cannot be read."""
+        return self.only_old if self.unread else ()
 
     def of(self, word: str) -> tuple[Compared, ...]:
         """The rows with that verdict, the largest change first."""
@@ -108,7 +114,14 @@ def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
     only_old, only_new = (
         tuple(m for m in side.values() if _timed(m) and m.key not in both) for side in (before, after)
     )
-    return Comparison(differences(old, new), tuple(rows), tuple(broken), only_old, only_new)
+    return Comparison(
+        differences=differences(old, new),
+        rows=tuple(rows),
+        broken=tuple(broken),
+        only_old=only_old,
+        only_new=only_new,
+        unread=new.bad_lines,
+    )
 
 
 def _timed(m: Measurement) -> bool:

@@ -398,6 +398,22 @@ class TestBaselines:
             options.namespace(matmul.parser(), save="x")
 
 
+def test_a_row_that_the_later_run_cannot_be_read_of_is_a_regression(tmp_path, capsys):
+    """The second row of NEW has a time of 1e999 seconds, which no float holds."""
+    old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.5), n=128))
+    new = write(tmp_path / "new", timed(steady(1.0)))
+    rule = [old, new, "--fail-on", "slower>5%"]
+    assert command.main(rule) == options.OK
+    lost = msgspec.json.encode(timed(steady(1.5), n=128)).replace(b"1.5", b"1e999")
+    (file,) = records.files_of(new)
+    with open(file, "ab") as lines:
+        lines.write(lost + b"\n")
+    assert command.main(rule) == options.REGRESSION
+    assert capsys.readouterr().err.count(f"warning: 1 line of {file} cannot be read") == 1
+    made = comparison.comparison(records.read(old), records.read(new))
+    assert [m.problem.n for m in made.lost] == [128]
+
+
 @pytest.mark.parametrize(
     ("text", "share"),
     [("slower>5%", 0.05), ("slower > 2.5 %", 0.025), ("slower>5", 0.05), ("5%", 0.05), ("slower", 0.0)],

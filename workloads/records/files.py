@@ -372,6 +372,13 @@ def _with_rows(run: str | os.PathLike) -> list[ResultFile]:
     return files
 
 
+@functools.cache
+def _warn_of_bad_lines(path: str, bad_lines: int) -> None:
+    """Says how many lines of a file cannot be read, once a process."""
+    lines = "line" if bad_lines == 1 else "lines"
+    terminal.note(f"warning: {bad_lines} {lines} of {path} cannot be read")
+
+
 def read(*runs: str | os.PathLike) -> Loaded:
     """Reads result files, run folders or machine folders. Of rows with one key the newest counts; a row disturbed by other
     programs never replaces an undisturbed one.
@@ -387,8 +394,11 @@ def read_files(paths: Iterable[str | os.PathLike]) -> Loaded:
 
 
 def joined(files: Iterable[ResultFile]) -> Loaded:
-    """The rows of several files, as `read` gives them."""
+    """The rows of several files, as `read` gives them. Lines that cannot be read are counted on stderr."""
     files = list(files)
+    for file in files:
+        if file.bad_lines:
+            _warn_of_bad_lines(str(file.path), file.bad_lines)
     oldest_first = sorted(files, key=lambda file: file.runs[0].started_at if file.runs else "")
     ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
     for file in oldest_first:
