@@ -151,6 +151,38 @@ def test_what_a_function_forked_ends_with_its_worker(planted):
         mine.close()
 
 
+HANGS = """
+import sys
+from workloads.frameworks import grid
+from workloads.harness import worker
+
+def starts_and_tells(self, start=worker.Worker.start):
+    start(self)
+    print(self._process.pid, flush=True)
+
+worker.Worker.start = starts_and_tells
+grid.network(sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_that_hangs_ends_with_its_killed_parent(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(f"def hangs():\n    open({str(tmp_path / 'begun')!r}, 'w')\n    while True:\n        pass\n")
+    command = [sys.executable, "-c", HANGS, f"{model}:hangs"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        until = time.monotonic() + 60
+        while not (tmp_path / "begun").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        parent.kill()
+    try:
+        assert ends(child)
+    finally:
+        if is_running(child):
+            os.kill(child, signal.SIGKILL)
+
+
 def test_of_a_function_that_comes_back_from_a_fork_the_worker_answers(planted):
     mine = worker.Worker({})
     try:

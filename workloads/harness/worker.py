@@ -184,6 +184,7 @@ class Worker:
 
 def main(orders: int, answers: int) -> None:
     """The worker's loop: ends with the processes that it started when the parent closes its end, however the parent ended."""
+    processes.end_with_parent()
     from workloads.harness import one_row
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
