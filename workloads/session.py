@@ -224,9 +224,15 @@ def say(said: list[str], args: Namespace, outcome: "sweep.Outcome", op: str = "m
 
 
 def check_flags(args: Namespace) -> None:
-    """Checks --save and --against before anything is measured: raises Usage where the first exists or the second does not."""
+    """Checks --resume, --save and --against before anything is measured.
+
+    Raises: Missing where the folder to resume has no run; Usage where the name to save exists, and where the run to compare with
+    does not.
+    """
     from workloads.records import baselines
 
+    if args.resume and args.output and not any(Path(args.output).glob("*.jsonl")):
+        raise options.Missing(f"no run in {args.output} to resume", wrong="--resume")
     if args.fail_on is not None and not args.against:
         raise options.Usage("--fail-on needs --against, which says what to compare with", wrong="--fail-on")
     if args.save:

@@ -80,6 +80,9 @@ def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
         other = Machine("amd-avx2-8c", cpu, "amd", "avx2", 8, 1, 1 << 34)
         with pytest.raises(records.Refused, match="was measured on intel-avx512-2c, this is amd-avx2-8c"):
             write(tmp_path / "matmul.jsonl", resume=True, machine=other)
+        with pytest.raises(records.Refused, match="was measured on intel-avx512-2c") as refused:
+            write(tmp_path / "matmul.jsonl", machine=other)
+        assert (refused.value.wrong, refused.value.right) == ("-o --resume", f"-o {tmp_path}-new")
     with records.Writer(tmp_path / "new.jsonl", run(schema=records.SCHEMA + 1)):
         pass
     with pytest.raises(records.Refused, match="newer"):

@@ -105,6 +105,7 @@ class Writer(contextlib.AbstractContextManager):
             if os.path.lexists(path):
                 regular_files.require_regular(path)
                 if not resume:
+                    require_same_machine(path, first_runs(path), run)
                     again = f"{run.command} --resume"
                     raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
             # Unbuffered: a write refused by a full disk would be tried again, and fail again, when the file is closed.
@@ -130,11 +131,7 @@ class Writer(contextlib.AbstractContextManager):
         lines = regular_files.lines(self.path)
         runs, self.rows_before, _ = by_row(lines)
         require_ours(self.path, lines, runs, self.rows_before)
-        for old in runs:
-            if old.machine.key != run.machine.key:
-                raise Refused(
-                    f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; leave --resume out"
-                )
+        require_same_machine(self.path, runs, run)
         if self.rows_before and runs and runs[-1].sources != run.sources:
             sources = (
                 f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
@@ -175,6 +172,25 @@ def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str
             right="-o DIR",
         )
     require_schema(path, runs)
+
+
+def first_runs(path: Path) -> list[Run]:
+    """The run in the first line of a file; none where that line is no run."""
+    for text in regular_files.one_by_one(path):
+        line = _decoded(text)
+        return [line] if isinstance(line, Run) else []
+    return []
+
+
+def require_same_machine(path: Path, runs: Iterable[Run], now: Run) -> None:
+    """Raises Refused, with another folder, for a file that has a run of another machine than this one's."""
+    for old in runs:
+        if old.machine.key != now.machine.key:
+            raise Refused(
+                f"{path} was measured on {old.machine.key}, this is {now.machine.key}; choose another folder with -o",
+                wrong="-o --resume",
+                right=f"-o {path.parent}-new",
+            )
 
 
 def require_schema(path: str | os.PathLike, runs: Iterable[Run]) -> None:
