@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from workloads import ROOT, help_screen, options
 
@@ -15,10 +16,20 @@ def leave_if_unknown(words: Sequence[str]) -> None:
     if "-m" not in words[:-1]:
         return
     module, *others = words[words.index("-m") + 1 :]
+    script, _, name = module.partition(".")
+    if script == options.SCRIPT and name:
+        similar = help_screen.similar_command(name, "analysis").rpartition(".")[2]
+        words_after = [similar, *others] if similar else []
+        _leave(module, ["python", "-m", script, *words_after])
     if module.partition(".")[0] not in help_screen.OVERVIEWS or _can_run(module):
         return
     similar = help_screen.similar_command(module.rpartition(".")[2], module)
     command = ["python", "-m", similar, *others] if similar else ["python", "-m", module.partition(".")[0]]
+    _leave(module, command)
+
+
+def _leave(module: str, command: list[str]) -> NoReturn:
+    """Exits with an error for the module and the command to type instead."""
     print(f"error: no command {module!r}", file=sys.stderr)
     print(f"  try: {options.typed(shlex.join(command))}", file=sys.stderr)
     sys.exit(options.USAGE)
