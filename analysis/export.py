@@ -1,6 +1,7 @@
 """Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV."""
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,9 @@ def text(loaded: "Loaded", to: str) -> str:
 def _check(args: argparse.Namespace) -> None:
     from analysis.compare import command
 
+    if args.output and os.path.isdir(args.output):
+        file = os.path.join(args.output, "rows.csv" if args.to == "csv" else "rows.json")
+        raise options.Usage(f"{args.output} is a folder; -o takes a file", wrong="--output", right=f"-o {file}")
     for run in args.runs:
         command.read(run)  # raises what is wrong with it by itself
 

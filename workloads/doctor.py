@@ -204,7 +204,7 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
 
 
 def parser() -> options.Parser:
-    made = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS, S=float)
+    made = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS)
     about = "result files, run folders or saved names to look at instead"
     made.add_argument("runs", nargs="*", metavar="RUN", help=about)
     return made

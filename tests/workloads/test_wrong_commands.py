@@ -71,6 +71,7 @@ WRONG = {
         --batch ten --sizes 64 => --sizes 64
         --modes pinned => --modes roundtrip-pinned
         --layouts NN => --layouts nn
+        --resume -o photos/none => -o photos/none
         --stop-after 1day =>""",
     "workloads.conv": """
         --model cifar10-cnn --batch 0 => --model cifar10-cnn --batch 1
@@ -101,6 +102,7 @@ WRONG = {
         --only training,matmull => --only training,matmul""",
     "workloads.doctor": """
         --dtype half =>
+        --over -5 --noise => --noise
         reports/nvidia-h200/sute => reports/nvidia-h200/suite""",
     "workloads.describe": """
         --model mine.py:biuld => --model mine.py:build
@@ -160,7 +162,9 @@ WRONG = {
     "analysis.export": """
         SUITE --to excel => -h
         SUITE => --to google-benchmark
-        SUITE --to cvs => --to csv""",
+        SUITE --to cvs => --to csv
+        SUITE --to csv -o photos => -o photos/rows.csv
+        SUITE --to github -o photos => -o photos/rows.json""",
     "analysis.predict": """
         --model cifar10-cnn => --profile nvidia-h200
         --model cifar10-cnm --profile SUITE => --model cifar10-cnn
@@ -235,6 +239,9 @@ MISSPELLED = {
     "analysis.repotr photos": "analysis.report photos",
     "workloads.zzz": "workloads",
     "analysis.text": "analysis",
+    "crossover.explain --model lenet": "crossover explain --model lenet",
+    "crossover.matmull": "crossover matmul",
+    "crossover.zzz": "crossover",
 }
 
 
@@ -245,3 +252,20 @@ def test_a_misspelled_module_is_one_error_and_the_command_meant(typed, right):
     error, tried = ended.stderr.splitlines()
     assert ended.returncode == options.USAGE and error == f"error: no command {typed.split()[0]!r}"
     assert tried.endswith(f"-m {right}")
+
+
+def test_a_rule_that_the_shell_cut_is_shown_in_quotes(tmp_path):
+    rule = "--fail-on slower>" + str(tmp_path / "5%")
+    words = f"{shlex.quote(sys.executable)} -m analysis.compare {SUITE} {SUITE} {rule}"
+    ended = subprocess.run(words, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    error, tried = ended.stderr.splitlines()
+    assert ended.returncode == options.USAGE and "quote 'slower>5%'" in error
+    assert tried.endswith(" --fail-on 'slower>5%'") and (tmp_path / "5%").read_text() == ""
+
+
+def test_resume_names_a_folder_that_has_no_run(tmp_path, capsys):
+    for command in ("workloads.training", "workloads.suite"):
+        assert main_of(command)(["--resume", "-o", str(tmp_path / "none")]) == options.MISSING
+        error, tried = capsys.readouterr().err.splitlines()
+        assert error == f"error: no run in {tmp_path / 'none'} to resume" and "--resume" not in tried
+        assert not (tmp_path / "none").exists()
