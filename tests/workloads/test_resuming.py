@@ -17,7 +17,7 @@ from workloads.records import Measurement, Method, Row, Run, Samples, Settings
 from workloads.records.files import by_row
 
 pytestmark = pytest.mark.usefixtures("no_roofs")
-planted = planting.kernels(
+planted = planting.kernels_from(
     "resuming",
     '''
 @kernel
