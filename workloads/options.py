@@ -328,17 +328,9 @@ def regression(text: str) -> float:
     match = re.fullmatch(r"(?:slower>)?(\d{1,4}(?:\.\d{1,6})?)%?|slower", text.replace(" ", ""))
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no rule; rules are like 'slower>5%' or 'slower'")
-    if text == "slower" and _shell_took_the_limit():
+    if text == "slower" and terminal.output_file().endswith("%"):  # as after `slower>5%` without quotes
         raise Usage("the shell took >5% as a file for the output; quote 'slower>5%'", wrong=text, right="slower>5%")
     return float(match[1] or 0) / 100
-
-
-def _shell_took_the_limit() -> bool:
-    """Whether stdout is a file named like a share, as after `--fail-on slower>5%` without quotes. False where it is not known."""
-    try:
-        return os.readlink("/proc/self/fd/1").endswith("%")
-    except OSError:
-        return False
 
 
 def add(made, text: str, **types: Callable) -> None:

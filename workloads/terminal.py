@@ -48,6 +48,14 @@ def note(text: object) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def output_file() -> str:
+    """The file that stdout goes to, as the system names it; "" where it does not say."""
+    try:
+        return os.readlink("/proc/self/fd/1")
+    except OSError:
+        return ""
+
+
 def redraws(stream: TextIO) -> bool:
     """Whether a stream is a terminal that can do more than print line after line."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
