@@ -8,7 +8,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
+from workloads import REPORTS
+
 DASHES = "-–—"  # the last two come from pages that print two dashes as one
+QUOTES = "“”„‟‘’‚‛«»"  # typographic ones, which come from pages too
 # Names that other tools give to what is known here by another word.
 ALIASES = {
     "half": "float16",
@@ -71,11 +74,14 @@ def similar_path(text: str) -> str:
 Flags = Mapping[str, argparse.Action]  # a parser's flags by every name
 
 
-def corrected(words: Sequence[str], wrong: str | None, right: str, flags: Flags) -> list[str]:
+def corrected(
+    words: Sequence[str], wrong: str | None, right: str, flags: Flags, *, takes_runs: bool = False
+) -> list[str]:
     """The words of a command with `right` in place of `wrong`.
 
     wrong: flags, which go with what they take; a word, in a list of words too; None where something lacks, which comes last.
     right: "" where the wrong word is to be left out, and its flag if it takes no other.
+    takes_runs: whether the command takes runs without a flag; they stay where an unknown flag before them is left out.
     """
     if wrong is None:
         return [*words, *right.split()]
@@ -83,7 +89,7 @@ def corrected(words: Sequence[str], wrong: str | None, right: str, flags: Flags)
     if names and flags.keys() >= set(names):
         return [*without(words, names, flags), *right.split()]
     if not right:
-        return _without_value(words, wrong, flags)
+        return _without_value(words, wrong, flags, takes_runs)
     if right.startswith("--") and wrong in words:
         return _as_flag(words, wrong, right, flags)
     if not wrong:
@@ -103,10 +109,10 @@ def without(words: Sequence[str], names: Sequence[str], flags: Flags) -> list[st
     return left
 
 
-def _without_value(words: Sequence[str], value: str, flags: Flags) -> list[str]:
+def _without_value(words: Sequence[str], value: str, flags: Flags, takes_runs: bool) -> list[str]:
     """The words of a command without a value, and without its flag if that takes no other."""
     left: list[str] = []
-    for head, *values in _groups(words, flags):
+    for head, *values in _groups(words, flags, takes_runs):
         name, equals, joined = head.partition("=")
         if value in (head, name):
             continue
@@ -133,11 +139,14 @@ def _as_flag(words: Sequence[str], wrong: str, right: str, flags: Flags) -> list
     return [*words[:place], *right.split(" ", 1), *words[place + 1 :]]
 
 
-def _groups(words: Sequence[str], flags: Flags) -> list[list[str]]:
-    """The words, those that a flag takes together with it; an unknown flag takes all words up to the next one."""
+def _groups(words: Sequence[str], flags: Flags, takes_runs: bool = False) -> list[list[str]]:
+    """The words, those that a flag takes together with it; an unknown flag takes all words up to the next one, or up to the
+    first run where the command `takes_runs`."""
     groups: list[list[str]] = []
     room = 0  # words that the last flag may still take
     for word in words:
+        if room and takes_runs and groups[-1][0] not in flags and _is_run(word):
+            room = 0
         if re.match(r"-\D", word):
             groups.append([word])
             room = 0 if "=" in word else _most_values(word, flags)
@@ -147,6 +156,11 @@ def _groups(words: Sequence[str], flags: Flags) -> list[list[str]]:
         else:
             groups.append([word])
     return groups
+
+
+def _is_run(word: str) -> bool:
+    """Whether a word is a path that is there, or the name of a machine whose rows are stored."""
+    return os.path.exists(word) or (REPORTS / word).exists()
 
 
 def _most_values(flag: str, flags: Flags) -> int:

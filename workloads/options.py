@@ -106,12 +106,12 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
 
     Raises: Usage for anything else and for numbers below 1.
     """
-    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
+    match = re.fullmatch(r"-?(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
     if not match or (match[3] or "") not in units:
         raise _no_size(text, units)
     base, power, unit = match.groups()
     value = int(base) ** int(power) if power else int(base) * units[unit]
-    if not 1 <= value < 1 << 60:
+    if text.startswith("-") or not 1 <= value < 1 << 60:
         raise Usage(f"{text!r} is out of range: numbers here start at 1", wrong=text, right=_meant(text, units))
     return value
 
@@ -131,6 +131,8 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt]
 def _meant(word: str, units: dict[str, int], several: bool = False) -> str:
     """The number in a word that is no size; `several`: the doubling range between its first two. "" without one."""
     digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word.lower())  # 50.000
+    if units is COUNTS:
+        digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits)  # 64MB, where no bytes are counted
     numbers = []
     for base, power, unit in _SIZE.findall(digits):
         numbers.append(int(float(base) * units.get(unit, 1)) ** int(power or 1))
@@ -148,6 +150,9 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     """
     found: set[int] = set()
     text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", " ".join(texts))  # a step apart from its range: 64:4096 x2
+    if units is BYTES:
+        # a unit apart from its number: 256 MB
+        text = re.sub(r"(?<=\d) (?=[kmgt]?i?b(?:[ ,:]|$))", "", text, flags=re.IGNORECASE)
     every = re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text))
     for word in [word for word in every if word] or [""]:  # `64, 128` has an empty one
         try:
@@ -209,6 +214,9 @@ class Parser(argparse.ArgumentParser):
             if dashed and f"--{dashed[1]}" in self._option_string_actions:
                 right = f"--{dashed[1]}{word[dashed.end() :]}"
                 raise Usage(f"{word!r}: a flag's name begins with two dashes", wrong=word, right=right)
+            bare = word.strip(corrections.QUOTES)
+            if bare != word and not os.path.lexists(word):
+                raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str):
@@ -239,7 +247,12 @@ class Parser(argparse.ArgumentParser):
         if name[0] not in corrections.DASHES and not value:
             first = f"--{next(iter(self.needs), '')}"
             takes_value = first in flags and flags[first].nargs != 0
+            if first == "--model" and word.isdecimal():
+                takes_value = False
             return Usage(what, wrong=word, right=f"{first} {word}" if takes_value else "")
+        plural = f"{name}s"
+        if plural in flags:  # --size, which is also a word that another flag takes
+            return Usage(what, wrong=name, right=plural, similar="argument")
         value_of = self._flag_with(name.lstrip(corrections.DASHES))
         if value_of:
             return Usage(what, wrong=word, right=value_of)
@@ -271,7 +284,8 @@ class Parser(argparse.ArgumentParser):
 
     def corrected(self, words: Sequence[str], wrong: str | None, right: str) -> list[str]:
         """The words of a command as corrections.corrected gives them."""
-        return corrections.corrected(words, wrong, right, self._option_string_actions)
+        takes_runs = any(not action.option_strings for action in self._actions)
+        return corrections.corrected(words, wrong, right, self._option_string_actions, takes_runs=takes_runs)
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command without these flags and their values."""

@@ -62,7 +62,7 @@ def check(args: argparse.Namespace) -> None:
         first = lost[0] if lost else ""
         flag = "--case" if first in published_cases.EVERY else "--model"
         is_path = os.sep in first and ":" not in first  # of a run that is not there
-        if not first or is_path:
+        if not first or is_path or first.isdecimal():
             raise options.Usage("name what to explain, with --case or --model")
         raise options.Usage("name what to explain, with --case or --model", wrong=first, right=f"{flag} {first}")
     if args.case and args.model:

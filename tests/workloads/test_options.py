@@ -9,7 +9,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, options, shared_flags, terminal
+from workloads import ROOT, doctor, options, shared_flags, terminal
 from workloads.harness import plan
 from workloads.records.files import NoRun
 
@@ -34,7 +34,24 @@ def test_sizes(text, sizes):
     assert options.sizes(text.split(), options.BYTES if "b" in text.lower() else options.COUNTS) == sizes
 
 
-NO_SIZES = """64kb 64000 4kib 4000 1g 1 0 1 1.5 1 50.000 50000
+def test_a_unit_may_stand_apart_from_its_number_where_bytes_are_counted():
+    assert options.sizes(["256", "MB"], options.BYTES) == [256 << 20]
+    assert options.sizes(["64", "kb,1", "MiB", "5"], options.BYTES) == [5, 64 << 10, 1 << 20]
+    with pytest.raises(options.Usage, match="'MB' is no whole number"):
+        options.sizes(["256", "MB"])
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "-2^2"])
+def test_a_number_below_one_is_out_of_range(text):
+    with pytest.raises(options.Usage, match="out of range: numbers here start at 1"):
+        options.number(text)
+
+
+def test_a_time_has_the_same_units_in_every_command():
+    assert doctor.parser().parse_args(["--over", "15min"]).over == 900
+
+
+NO_SIZES = """64kb 64 4kib 4 1g 1 0 1 1.5 1 50.000 50000
 512:256 256:512:x2 1:8:x1 1:8:x2 1:8:x0 1:8:x2 1:8:-1 1:8:x2 1:8:+0 1:8:x2 1:2:3:4
 1:2:x2 2^99 1 1:1000000000:+1 1:1000000000:x2 1: 1 1.5k 1500 1e3 1000 64-256 64:256:x2 64..256 64:256:x2 -1
 1 64:256:2 64:256:x2 2**10 1024 512x512 512 0:64 64 1KiB-1MiB 1024:1048576:x2 1.5GB 1610612736 256MBytes 268435456"""
@@ -162,12 +179,10 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     with open(ROOT / "reports/nvidia-h200/suite/matmul.jsonl", "rb") as stored:
         line = b"".join(stored.readlines(400_000))
     (tmp_path / "reports/machine/run/rows.jsonl").write_bytes(line)
-    assert all(told(lost) == ("", lost, "reports/machine/run") for lost in ("reports/machine/zzz", "reports/zzz"))
-    assert told("zzz", "before") == (
-        "",
-        "zzz",
-        str(ROOT / "reports/nvidia-h200/suite"),
-    )  # a name: none of this machine's
+    assert told("reports/machine/zzz") == ("", "reports/machine/zzz", "reports/machine/run")
+    elsewhere = str(ROOT / "reports/nvidia-h200/suite")
+    assert told("other/zzz") == ("", "other/zzz", elsewhere)
+    assert told("zzz", "before") == ("", "zzz", elsewhere)
     (tmp_path / "reports/local/here/run").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "reports/local/here/run"):
         (folder / "rows.jsonl").write_bytes(line)

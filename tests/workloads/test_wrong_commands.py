@@ -35,7 +35,7 @@ WRONG = {
         1024 => --sizes 1024
         --sizes 256x256 => --sizes 256
         --sizes 64-4096 => --sizes 64:4096:x2
-        --sizes 4KB => --sizes 4000
+        --sizes 4KB --fast => --sizes 4 --fast
         --sizes big =>
         --sizes "" =>
         --sizes 1.000 --fast => --sizes 1000 --fast
@@ -74,6 +74,9 @@ WRONG = {
         --resume -o photos/none => -o photos/none
         --stop-after 1day =>""",
     "workloads.conv": """
+        --size 224 => workloads.conv --sizes 224 --vary size
+        --sizes 8:128:x2 => --sizes 8:128:x2 --vary size
+        224 =>
         --model cifar10-cnn --batch 0 => --model cifar10-cnn --batch 1
         --modes residnt => --modes resident""",
     "workloads.training": """
@@ -83,6 +86,7 @@ WRONG = {
         --model mine.py => --model mine.py:build
         --model mine.py:build --epoch 3 => --model mine.py:build --epochs 3
         --model mine.py:sized => --model mine.py:build
+        “--model” cifar10-cnn => --model cifar10-cnn
         --model mine.py:build --data rael => --model mine.py:build
         --batch-size 32 => --batch 32
         --study batchs => --study batches
@@ -99,7 +103,8 @@ WRONG = {
     "workloads.suite": """
         --only matmull => --only matmul
         --quik => --quick
-        --only training,matmull => --only training,matmul""",
+        --only training,matmull => --only training,matmul
+        --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick""",
     "workloads.doctor": """
         --dtype half =>
         --over -5 --noise => --noise
@@ -113,6 +118,7 @@ WRONG = {
     "analysis": "workloads.doctor => python -m workloads.doctor",
     "analysis.explain": """
         => --case
+        224 => --case
         mine.py:build => --model mine.py:build
         mine.py build => --model mine.py:build
         --model mine => --model mine.py:build
@@ -138,6 +144,9 @@ WRONG = {
         --model lenet --gpu-profile h200 => --gpu-profile nvidia-h200
         --model lenet --case S4 => --model lenet
         --model lenet nowhere => --model lenet
+        --model lenet --dry-run nvidia-h200 => --model lenet nvidia-h200
+        --model lenet --dry-run SUITE => --model lenet SUITE
+        --model lenet nvidia-h200 reports/intel-avx512-2c => --model lenet nvidia-h200
         --model lenet --fast => --model lenet
         --model lenet --dtype half => --model lenet
         --model lenet --input tfdata => --input tf.data
@@ -168,6 +177,8 @@ WRONG = {
     "analysis.predict": """
         --model cifar10-cnn => --profile nvidia-h200
         --model cifar10-cnm --profile SUITE => --model cifar10-cnn
+        --model lenet --profile SUITE --switch jit=on => --switch jit_compile=on
+        --model lenet --profile SUITE --switch precision=bf16 => --switch precision=mixed_bfloat16
         --model lenet --profile SUITE --device tpu => --model lenet --profile""",
 }
 CASES = [(command, *line.split("=>")) for command, lines in WRONG.items() for line in lines.strip().splitlines()]
@@ -214,7 +225,7 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
     module, *corrected = hint(error)
     assert "cifar10-cnn" not in error.splitlines()[-1] or "mine" not in typed
     shown = shlex.join(["python", "-m", module, *corrected])
-    expected = right.strip().removeprefix("python -m ")
+    expected = right.strip().removeprefix("python -m ").replace("SUITE", str(SUITE))
     assert shown.endswith(f"-m {command}") if not expected else expected in shown
     assert {path.name for path in folder.iterdir()} == before
     if "-h" in corrected or module in help_screen.OVERVIEWS:
