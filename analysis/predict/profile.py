@@ -20,7 +20,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ARITHMETIC
 from workloads import records
-from workloads.options import Usage
+from workloads.options import HELP, Usage
 from workloads.records import Machine, Measurement
 from workloads.records.settings import is_held
 
@@ -250,9 +250,13 @@ def read(*runs: str) -> Profile:
     machines = records.by_machine(*map(file_of, runs))
     if len(machines) > 1:
         first = next(iter(machines))
-        raise Usage(
+        message = (
             f"these rows are of {len(machines)} machines ({', '.join(machines)}), whose times are no one machine's; "
             f"name one, as reports/{first}"
         )
+        others = [run for run in runs if first not in records.by_machine(file_of(run))]
+        if len(others) == 1:  # which is left out
+            raise Usage(message, wrong=others[0])
+        raise Usage(message, HELP)
     (loaded,) = machines.values()
     return Profile(loaded.measurements, loaded.machine, loaded.replaced)
