@@ -50,8 +50,9 @@ def settings(args: argparse.Namespace, of: Profile) -> list:
         if name not in switches.KNOWN or (switches.KNOWN[name] and text not in switches.KNOWN[name]):
             known = ", ".join(switches.KNOWN.get(name, ())) or ", ".join(switches.KNOWN)
             typed = f"{name}={text}"
-            near = [f"{name}={value}" for value in switches.KNOWN.get(name, ())]
-            right = closest(typed, near) or closest(typed, [f"{key}={text}" for key in switches.KNOWN])
+            near = name if name in switches.KNOWN else closest(name, switches.KNOWN)
+            value = closest(text, switches.KNOWN[near]) if near and switches.KNOWN[near] else text
+            right = f"{near}={value}" if near and value else ""
             raise options.Usage(f"unknown switch {typed}; known: {known}", wrong=typed, right=right)
     devices = options.words(args.device) or [d for d in of.devices if d in ("cpu", "gpu:0")]
     devices = ["gpu:0" if d == "gpu" else d for d in devices]
