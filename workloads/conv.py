@@ -56,6 +56,8 @@ def works(args: Namespace) -> list:
 
     if args.model is None and (args.shapes or args.vary):
         return []
+    if args.model is None and args.sizes:
+        raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
     others = "shapes", "stride", "pad", "groups", "vary", "sizes"
     options.refuse(args, others, "a model has its own shapes, and --batch its batches")
     args.model = args.model or "cifar10-cnn"
@@ -102,9 +104,7 @@ def _of_shapes(args: Namespace) -> list:
 def _varied(args: Namespace) -> tuple[str, list]:
     """(what is varied, its sizes); ("", [None]) for shapes as they are."""
     if args.sizes and not args.vary:
-        raise options.Usage(
-            f"--sizes needs --vary: {', '.join(VARY)}", "python -m workloads.conv --vary batch --sizes 1:1024:x4"
-        )
+        raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
     if args.vary:
         options.refuse(args, ["batch"], "--vary says what to go through")
         return args.vary, options.sizes(args.sizes or [_SIZES[args.vary]])
