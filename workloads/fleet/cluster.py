@@ -29,6 +29,7 @@ _COPIED_EVERY_S = 1.0
 AUTO = "python -m workloads.suite --ray auto"
 _LOGIN_SINCE = (2, 59)  # the Ray whose documentation has the log-in by token for a local cluster
 _INSTALL = "-m pip install 'ray>=2.59'"
+_PORT = 6379  # on which `ray start --head` listens
 _ANSWERS_S = 5.0  # a cluster that does not take a connection within this is not there
 _GREETING_S = 120.0
 _CURRENT = "ray/ray_current_cluster"  # where Ray notes the address of the cluster started last, as ray.init documents
@@ -149,9 +150,10 @@ def connect(address: str, note: Callable[[str], None]):
             AUTO,
         )
     if address != "auto" and not re.fullmatch(r"\[?[\w.:-]+\]?:\d{1,5}", address):
-        raise options.Usage(
-            f"{address!r} is no address of a cluster; it is auto or HOST:PORT, such as 10.0.0.1:6379", AUTO
-        )
+        message = f"{address!r} is no address of a cluster; it is auto or HOST:PORT, such as 10.0.0.1:{_PORT}"
+        if re.fullmatch(r"[\w.-]+", address):
+            raise options.Usage(message, wrong=address, right=f"{address}:{_PORT}")
+        raise options.Usage(message, AUTO)
     where = current() if address == "auto" else address
     nobody = options.Missing(f"no Ray cluster answers at {where}", f"ray start --head  # then: {AUTO}")
     if where and not answers(where):
