@@ -46,17 +46,27 @@ class NoRun(Usage, FileNotFoundError):
 
 
 def _nearest(run: str) -> str:
-    """The folder with a result file and the most similar name: beside `run`, of this machine, or a stored one."""
-    beside, local = os.path.dirname(run), "reports/local/*/*"
-    for folders in (beside, f"{beside}/*", local, "reports/*/*") if beside else (local,):
-        near: set[str] = set()
-        for file in glob.glob(f"{folders}/*.jsonl"):
-            with contextlib.suppress(regular_files.Unreadable):
-                if is_result_file(Path(file)):
-                    near.add(os.path.dirname(file))
+    """A folder with a result file: the one beside `run` with the most similar name, else this machine's newest, else a stored
+    run."""
+    beside = os.path.dirname(run)
+    for folders in (beside, f"{beside}/*") if beside else ():
+        near = _with_results(folders)
         if near:
             return closest(run, near, 0)
+    local = _with_results("reports/local/*/*")
+    if local:
+        return max(local, key=os.path.getmtime)
     return options.near(options.stored_run())
+
+
+def _with_results(folders: str) -> set[str]:
+    """The folders of a pattern that have a result file."""
+    named: set[str] = set()
+    for file in glob.glob(f"{folders}/*.jsonl"):
+        with contextlib.suppress(regular_files.Unreadable):
+            if is_result_file(Path(file)):
+                named.add(os.path.dirname(file))
+    return named
 
 
 def is_result_file(path: Path) -> bool:
