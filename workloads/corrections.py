@@ -74,6 +74,14 @@ def similar_path(text: str) -> str:
 Flags = Mapping[str, argparse.Action]  # a parser's flags by every name
 
 
+def with_two_dashes(word: str, flags: Flags) -> str:
+    """A flag that was typed with one dash, or one that a page printed for two, with both; any other word as it is."""
+    dashed = re.match(rf"(?:-|[{DASHES[1:]}]-?)([a-z][\w-]+)", word)
+    if dashed and f"--{dashed[1]}" in flags:
+        return f"--{dashed[1]}{word[dashed.end() :]}"
+    return word
+
+
 def corrected(
     words: Sequence[str], wrong: str | None, right: str, flags: Flags, *, takes_runs: bool = False
 ) -> list[str]:

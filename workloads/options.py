@@ -210,10 +210,9 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):
         for word in sys.argv[1:] if args is None else args:
-            dashed = re.match(rf"(?:-|[{corrections.DASHES[1:]}]-?)([a-z][\w-]+)", word)
-            if dashed and f"--{dashed[1]}" in self._option_string_actions:
-                right = f"--{dashed[1]}{word[dashed.end() :]}"
-                raise Usage(f"{word!r}: a flag's name begins with two dashes", wrong=word, right=right)
+            dashed = corrections.with_two_dashes(word, self._option_string_actions)
+            if dashed != word:
+                raise Usage(f"{word!r}: a flag's name begins with two dashes", wrong=word, right=dashed)
             bare = word.strip(corrections.QUOTES)
             if bare != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
@@ -246,15 +245,11 @@ class Parser(argparse.ArgumentParser):
             return Usage(f"{word!r} is no argument; a command is typed with a dot", wrong=OVERVIEW, right=command)
         if name[0] not in corrections.DASHES and not value:
             first = f"--{next(iter(self.needs), '')}"
-            takes_value = first in flags and flags[first].nargs != 0
-            if first == "--model" and word.isdecimal():
-                takes_value = False
+            no_model = first == "--model" and word.isdecimal()
+            takes_value = first in flags and flags[first].nargs != 0 and not no_model
             return Usage(what, wrong=word, right=f"{first} {word}" if takes_value else "")
-        plural = f"{name}s"
-        if plural in flags:  # --size, which is also a word that another flag takes
-            return Usage(what, wrong=name, right=plural, similar="argument")
         value_of = self._flag_with(name.lstrip(corrections.DASHES))
-        if value_of:
+        if value_of and f"{name}s" not in flags:  # as --size, which is --sizes too
             return Usage(what, wrong=word, right=value_of)
         near = closest(name, flags)
         if near:
