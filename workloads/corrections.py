@@ -12,6 +12,7 @@ from workloads import REPORTS
 
 DASHES = "-–—"  # the last two come from pages that print two dashes as one
 QUOTES = "“”„‟‘’‚‛«»"  # typographic ones, which come from pages too
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?")
 # Names that other tools give to what is known here by another word.
 ALIASES = {
     "half": "float16",
@@ -69,6 +70,20 @@ def similar_path(text: str) -> str:
             return ""
         similar /= near
     return str(similar)
+
+
+def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> str:
+    """The number in a word that is no size; `several`: the doubling range between its first two. "" without one."""
+    digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word.lower())  # 50.000
+    if "b" not in units:
+        digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits)  # 64MB, where no bytes are counted
+    numbers = []
+    for base, power, unit in _SIZE.findall(digits):
+        numbers.append(int(float(base) * units.get(unit, 1)) ** int(power or 1))
+    ends = sorted({n for n in numbers[: 2 if several else 1] if 0 < n < 1 << 60})
+    if numbers and not ends:
+        return "1"
+    return ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")
 
 
 Flags = Mapping[str, argparse.Action]  # a parser's flags by every name

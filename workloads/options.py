@@ -112,7 +112,11 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
     base, power, unit = match.groups()
     value = int(base) ** int(power) if power else int(base) * units[unit]
     if text.startswith("-") or not 1 <= value < 1 << 60:
-        raise Usage(f"{text!r} is out of range: numbers here start at 1", wrong=text, right=_meant(text, units))
+        raise Usage(
+            f"{text!r} is out of range: numbers here start at 1",
+            wrong=text,
+            right=corrections.meant_number(text, units),
+        )
     return value
 
 
@@ -122,24 +126,7 @@ def _no_size(text: str, units: dict[str, int]) -> Usage:
         like = "number of bytes; write one like 512, 64k, 64kb or 64KiB"
     elif re.fullmatch(r"\d+[kmgt]?i?b(?:ytes?)?", text.lower()):
         like = "whole number, as bytes are not counted here; write one like 512, 2^9 or 50k"
-    return Usage(f"{text!r} is no {like}", wrong=text, right=_meant(text, units))
-
-
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?")
-
-
-def _meant(word: str, units: dict[str, int], several: bool = False) -> str:
-    """The number in a word that is no size; `several`: the doubling range between its first two. "" without one."""
-    digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word.lower())  # 50.000
-    if units is COUNTS:
-        digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits)  # 64MB, where no bytes are counted
-    numbers = []
-    for base, power, unit in _SIZE.findall(digits):
-        numbers.append(int(float(base) * units.get(unit, 1)) ** int(power or 1))
-    ends = sorted({n for n in numbers[: 2 if several else 1] if 0 < n < 1 << 60})
-    if numbers and not ends:
-        return "1"
-    return ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")
+    return Usage(f"{text!r} is no {like}", wrong=text, right=corrections.meant_number(text, units))
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -160,7 +147,7 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
             if len(found) + len(more) > MOST_SIZES:
                 raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         except Usage as error:
-            raise Usage(str(error), wrong=word, right=_meant(word, units, several=True)) from error
+            raise Usage(str(error), wrong=word, right=corrections.meant_number(word, units, several=True)) from error
         found.update(more)
     return sorted(found)
 
