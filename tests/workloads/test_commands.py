@@ -231,6 +231,19 @@ def test_a_run_without_a_row_is_one_line(tmp_path, capsys, words):
     assert line == f"error: no rows in {tmp_path}: 1 line of its files cannot be read" and said.out == ""
 
 
+@pytest.mark.parametrize("schema", ["99", 99.5, True, None])
+def test_a_schema_that_is_no_whole_number_is_one_line(tmp_path, capsys, schema):
+    loaded = gpu_run(sizes=(64,))
+    header = {**msgspec.json.decode(msgspec.json.encode(loaded.runs[0])), "schema": schema}
+    lines = [msgspec.json.encode(line) for line in (header, *loaded.measurements)]
+    file = tmp_path / "matmul.jsonl"
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    assert with_main("analysis.export").main([str(tmp_path), "--to", "csv"]) == options.USAGE
+    said = capsys.readouterr()
+    error = said.err.splitlines()[0]
+    assert error == f"error: {file} has schema {schema!r}, not the 1 that this program reads" and said.out == ""
+
+
 @pytest.mark.parametrize("words", ["workloads.doctor RUN", "analysis.export RUN --to csv", "analysis.report RUN"])
 def test_a_file_of_another_schema_is_one_line(tmp_path, capsys, words):
     loaded = gpu_run(sizes=(64,))

@@ -92,6 +92,16 @@ def source_hash(folder: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
+class _Header(msgspec.Struct, frozen=True, tag="run"):
+    """What every version of the line of a run has."""
+
+    #: A whole number in the files of this program; anything in those of others.
+    schema: object
+
+
+_header_decoder = msgspec.json.Decoder(_Header)
+
+
 class RowLines(msgspec.Struct, frozen=True, kw_only=True):
     """The newest lines of one row in a result file: its visits, or one whole measurement."""
 
@@ -181,7 +191,7 @@ def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str
             wrong="-o",
             right="-o DIR",
         )
-    require_schema(path, runs)
+    require_schema(path, lines)
 
 
 def first_runs(path: Path) -> list[Run]:
@@ -203,12 +213,18 @@ def require_same_machine(path: Path, runs: Iterable[Run], now: Run) -> None:
             )
 
 
-def require_schema(path: str | os.PathLike, runs: Iterable[Run]) -> None:
-    """Raises Refused for a file whose runs have another schema than this program reads."""
-    for run in runs:
-        if run.schema != SCHEMA:
-            age = "newer" if run.schema > SCHEMA else "older"
-            raise Refused(f"{path} has schema {run.schema}, {age} than the {SCHEMA} that this program reads")
+def require_schema(path: str | os.PathLike, lines: Iterable[bytes]) -> None:
+    """Raises Refused for a file with a run of another schema than this program reads, also one that cannot be decoded."""
+    for line in lines:
+        try:
+            schema = _header_decoder.decode(line).schema
+        except (ValueError, RecursionError):  # no line of a run
+            continue
+        if type(schema) is not int:
+            raise Refused(f"{path} has schema {schema!r}, not the {SCHEMA} that this program reads")
+        if schema != SCHEMA:
+            age = "newer" if schema > SCHEMA else "older"
+            raise Refused(f"{path} has schema {schema}, {age} than the {SCHEMA} that this program reads")
 
 
 def end_last_line(path: Path, lines: list[bytes]) -> None:
@@ -327,8 +343,9 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def result_file(path: str | os.PathLike) -> ResultFile:
     """Raises: Unreadable for what is no regular file; Refused for a file of another schema."""
-    runs, measurements, bad_lines = decode(regular_files.lines(path))
-    require_schema(path, runs)
+    lines = regular_files.lines(path)
+    require_schema(path, lines)
+    runs, measurements, bad_lines = decode(lines)
     return ResultFile(path=Path(path), runs=runs, measurements=measurements, bad_lines=bad_lines)
 
 
