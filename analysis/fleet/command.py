@@ -43,7 +43,7 @@ def parser() -> options.Parser:
 def judge(args: argparse.Namespace) -> "Judged":
     """Judges the devices of RUN against the baselines that the arguments name.
 
-    Raises: Usage when there is no such run, and when it is no fleet's.
+    Raises: Usage when there is no such run, when it is no fleet's, and when none of its lines names a machine.
     """
     from analysis.fleet import devices, judgment
 
@@ -54,6 +54,8 @@ def judge(args: argparse.Namespace) -> "Judged":
             devices.devices(args.against)
     except ValueError as error:
         raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare -h") from error
+    if not found:
+        raise options.Usage(f"no line of {args.run} that can be read says what machine its rows came from")
     share = judgment.LEAST if args.fail_on is None else min(args.fail_on, judgment.LEAST)
     return judgment.judge(found, [r for r in against if os.path.realpath(r) != os.path.realpath(args.run)], share)
 
@@ -66,7 +68,7 @@ def _body(args: argparse.Namespace) -> int:
     from workloads import records
     from workloads.records import baselines
 
-    if args.save:
+    if args.save is not None:
         baselines.require_free(args.save)
     judged, for_people = judge(args), args.format in ("table", "md")
     for line in fleet.lines(judged, args.verbose):

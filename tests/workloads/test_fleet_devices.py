@@ -45,6 +45,15 @@ def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int =
         write(folder / f"node-{node}", here, rows)
 
 
+def test_rows_without_a_line_of_their_run_are_an_error(tmp_path, capsys):
+    nodes(tmp_path, {}, 1)
+    (file,) = tmp_path.glob("*/*.jsonl")
+    _, *rows = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(rows))
+    assert command.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"error: no line of {tmp_path} that can be read says what machine")
+
+
 def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, capsys):
     nodes(tmp_path / "before", {}, 1)
     here = fake.with_gpus(*(f"GPU-0{i}" for i in range(4)))
