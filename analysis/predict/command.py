@@ -73,6 +73,8 @@ def print_predictions(args: argparse.Namespace) -> int:
             wrong=args.save,
             right=str(pathlib.PurePath(args.save).with_suffix(".ndjson")),
         )
+    if args.save:
+        require_predictions(args.save)
     of = profile.read(*args.profile)
     every = settings(args, of)
     try:
@@ -97,6 +99,19 @@ def words(p: Prediction) -> list[str]:
         f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; whole training, {t.epochs:,} epochs: {timed(p.job_s)}",
         *(f"  not known: {text}" for text in p.partial),
     ]
+
+
+def require_predictions(path: str) -> None:
+    """Raises options.Usage for a file with anything else than predictions. One that is empty or not there is free."""
+    file = pathlib.Path(path)
+    if file.is_dir() or not file.exists() or (file.is_file() and not file.stat().st_size):
+        return
+    try:
+        prediction.load(path)
+    except options.Usage as error:
+        raise options.Usage(
+            f"{error}; choose another name for --save", wrong=path, right="predictions.ndjson"
+        ) from error
 
 
 def save(path: str, made: list[Prediction]) -> None:

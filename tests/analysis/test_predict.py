@@ -408,6 +408,21 @@ def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(ru
     assert "workloads." in tip
 
 
+def test_predictions_are_appended_to_predictions_alone(runs, tmp_path, capsys):
+    foreign = tmp_path / "notes.txt"
+    foreign.write_text("my own notes\n")
+    flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
+    assert main([*flags, str(foreign)]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"error: {foreign} holds no predictions: ") and said.out == ""
+    assert foreign.read_text() == "my own notes\n"
+    kept = tmp_path / "kept.ndjson"
+    kept.touch()
+    assert main([*flags, str(kept)]) == main([*flags, str(kept)]) == 0
+    devices = len({p.settings.device for p in prediction.load(str(kept))})
+    assert len(prediction.load(str(kept))) == 2 * devices
+
+
 def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_seconds():
     rows = made_profile.everything()
     assert seconds(profile.Profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
