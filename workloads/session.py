@@ -137,6 +137,7 @@ class Workload:
         from workloads.harness import plan, sweep
         from workloads.machine import facts
 
+        check_flags(args)
         if args.dry_run:
             here = facts.describe()
             rows = list(self.rows(args, here))
@@ -147,7 +148,6 @@ class Workload:
                     forecast.values(row.problem.model)  # as one that cannot be built makes no plan
             self.dry_run(rows, args, here) if self.dry_run else plan.dry_run(rows, args)
             return options.OK
-        check_flags(args)
         run = run or sweep.header(args, args.command)
         if args.format in ("table", "md"):
             out = self.table(args, run.machine)
@@ -233,11 +233,11 @@ def check_flags(args: Namespace) -> None:
 
     if args.resume and args.output and not any(Path(args.output).glob("*.jsonl")):
         raise options.Missing(f"no run in {args.output} to resume", wrong="--resume")
-    if args.fail_on is not None and not args.against:
+    if args.fail_on is not None and args.against is None:
         raise options.Usage("--fail-on needs --against, which says what to compare with", wrong="--fail-on")
-    if args.save:
+    if args.save is not None:
         baselines.require_free(args.save)
-    if args.against:
+    if args.against is not None:
         try:
             compare.read(args.against)
         except FileNotFoundError as error:

@@ -164,12 +164,12 @@ def _main(args: Namespace) -> int:
             f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
             f"python -m workloads.suite --quick --only matmul --format {args.format}",
         )
+    session.check_flags(args)
     run = sweep.header(args, args.command)
     every = _all(args)
     parts = _parts(args, run.machine, every)
     if args.dry_run:
         return _dry_run(args, parts)
-    session.check_flags(args)
     folder = _newest_run(args, run) if args.resume and not args.output else sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
         here = run.machine

@@ -374,9 +374,14 @@ class TestBaselines:
             (["--fail-on", "slower>5%"], "needs --against"),
             (["--save", "before"], "exists"),
             (["--against", "nosuch"], "saved names: before"),
+            (["--save", "../../x"], "no name for a baseline"),
+            (["--save", ""], "no name for a baseline"),
+            (["--against", ""], "no result file"),
         ):
             with pytest.raises(options.Usage, match=message):
                 session.check_flags(self.args(*argv))
+            with pytest.raises(options.Usage, match=message):
+                matmul.WORKLOAD.session(self.args("--dry-run", *argv))
         session.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
 
     def test_at_the_end_rows_are_saved_and_compared(self, runs, capsys):
