@@ -247,3 +247,13 @@ def test_a_keras_file_is_the_zip_file_that_keras_saves_and_what_it_holds_is_aske
     assert model_files.missing("some.keras") == ""
     os.mkfifo("pipe.keras")
     assert model_files.missing("pipe.keras") == "cannot read pipe.keras: it is a pipe, not a file"
+
+
+def test_a_pipe_is_no_source_file_of_a_model(folder):
+    """Nobody writes to it: whoever opened it would wait for ever."""
+    os.mkfifo("pipe.py")
+    with pytest.raises(options.Usage, match=r"cannot read pipe\.py: it is a pipe, not a file"):
+        grid.known_model("pipe.py:build")
+    with pytest.raises(options.Usage) as refused:
+        grid.known_model("zzz.py:build")
+    assert refused.value.right == "mine.py:build"

@@ -54,7 +54,12 @@ def missing(name: str) -> str:
     if unreadable:
         return unreadable
     module, _, function = name.partition(":")
-    if module.endswith(".py") and os.path.isfile(Path(module).expanduser()):
+    file = Path(module).expanduser()
+    if module.endswith(".py") and file.exists():
+        try:
+            regular_files.require_regular(file)
+        except regular_files.Unreadable as error:
+            return str(error)
         return _missing_in_file(module, function)
     if not _FUNCTION.fullmatch(name):
         form = f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
@@ -213,11 +218,12 @@ def _builds_model(function: ast.FunctionDef) -> bool:
 
 
 def _parsed(path: str) -> ast.Module | None:
-    """A source file's tree; None of what does not parse."""
+    """A source file's tree; None of what does not parse, and of a pipe."""
     try:
+        regular_files.require_regular(path)
         with open(path, "rb") as file:
             return ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+    except (regular_files.Unreadable, OSError, SyntaxError, ValueError):
         return None
 
 
