@@ -536,7 +536,10 @@ def python() -> str:
 
 def near(path: str | os.PathLike) -> str:
     """A path as it is shown: from here where it lies below, else whole."""
-    inside = os.path.relpath(path)
+    try:
+        inside = os.path.relpath(path)
+    except FileNotFoundError:  # the folder that the command runs in was removed
+        return os.fspath(path)
     return os.fspath(path) if inside.startswith("..") else inside
 
 

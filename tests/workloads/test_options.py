@@ -352,3 +352,11 @@ def test_what_a_terminal_would_obey_is_never_printed(monkeypatch):
         out.write("\x1b[1A\n")
     out.write("\x1b[1A\n")
     assert out.getvalue().endswith("\x1b[1A\n[1A\n")
+
+
+def test_a_removed_folder_leaves_a_path_as_it_is(tmp_path, monkeypatch):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert options.near("/usr/bin/python3") == "/usr/bin/python3"
