@@ -38,6 +38,10 @@ def any_length():
     return sequential(keras.layers.GlobalAveragePooling1D(), dense(3), shape=(None, 4))
 
 
+def nothing_to_take():
+    return sequential(dense(1, name="out"), shape=(0,))
+
+
 def layers_that_do_not_match():
     return sequential(keras.layers.Reshape((3, 3)))
 

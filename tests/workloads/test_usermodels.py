@@ -54,6 +54,7 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
         ("two_inputs", "has 2 inputs and 1 output; models of one each can be timed: join its inputs, keep one output"),
         ("unbuilt", "whose input shape is not known"),
         ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
+        ("nothing_to_take", "layer out takes (None, 0) and gives (None, 1): a size of 0 leaves nothing to compute"),
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
         ("no_such_loss", "mean_absurd_error"),
         ("a_loss_of_another_shape", "own_models:a_loss_of_another_shape does not train on made-up samples"),

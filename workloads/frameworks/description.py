@@ -20,7 +20,7 @@ _SQUARED = ("mse", "mean_squared_error")
 def network(model, name: str) -> Network:
     """The layers of a compiled Keras model with one input and one output, nested models taken apart, and how it is trained.
 
-    Raises: Broken for sizes beside the batch that are not known.
+    Raises: Broken for sizes beside the batch that are not known or 0.
     """
     shape, out = user_model.shapes(model)
     found: list[Layer] = []
@@ -71,7 +71,10 @@ def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: C
 
 def _layers(operation, name: str, sources: tuple, taken: list, given, learns: bool, again: bool) -> Iterator[Layer]:
     """The layer of an operation that takes the tensors `taken` and gives another, or those that it is made of: these take
-    `sources` by their places, and each other. `again`: it was met before."""
+    `sources` by their places, and each other. `again`: it was met before.
+
+    Raises: Broken for a size that is not known or 0.
+    """
     kind = type(operation).__name__
     of_keras = type(operation).__module__.startswith(("keras.", "keras_core."))
     weights = int(operation.count_params()) if hasattr(operation, "count_params") else 0
@@ -79,6 +82,9 @@ def _layers(operation, name: str, sources: tuple, taken: list, given, learns: bo
     after = tuple(given.shape[1:]) or (1,)
     if None in after or any(None in shape for shape in shapes):
         raise Broken(f"{name} gives {given.shape}: sizes beside the batch must be known")
+    if 0 in after or any(0 in shape for shape in shapes):
+        takes = ", ".join(str(tensor.shape) for tensor in taken)
+        raise Broken(f"layer {name} takes {takes} and gives {given.shape}: a size of 0 leaves nothing to compute")
     known = of_keras and not (again and weights) and _KINDS.get(kind)
     made = known and known(operation, shapes, after)
     if not made:  # the weights of a layer that is used again are counted once
