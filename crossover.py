@@ -71,8 +71,8 @@ def explain(
         measure: first measure here what the answer lacks; takes a model by name or file.
         flags: other flags of `crossover explain` by their names, such as gpu_profile="nvidia-h200" or price_gpu=3.5.
 
-    Raises: ImportError for packages that are not installed; options.Missing where no row tells it, or for a model that cannot be
-    built; options.Usage for an unknown model; TypeError for a model or a flag of another kind.
+    Raises: ImportError for packages that are not installed; options.Missing where no row tells it; options.Usage for an
+    unknown model or one that cannot be built; TypeError for a model or a flag of another kind.
     """
     try:
         options.require_packages()

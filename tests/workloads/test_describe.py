@@ -159,7 +159,7 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     assert said[1].endswith("--model tests.support.own_models:classes --time-limit 35")
     assert len(said) == 2 and answering.timeout_s == 7
     monkeypatch.setattr(worker, "Worker", Answering("failed", "its process ended with exit code 0"))
-    assert describe.main(["--model", "tests.support.own_models:classes"]) == options.MISSING
+    assert describe.main(["--model", "tests.support.own_models:classes"]) == options.USAGE
     error, tried = capsys.readouterr().err.splitlines()
     assert error == "error: tests.support.own_models:classes ended the process that built it with exit code 0"
     assert tried.endswith("-m workloads.describe -h")

@@ -30,7 +30,7 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
 
 @functools.cache
 def values(model: str) -> int:
-    """Values of a sample of a user's own model, which is built once; 0 of a known one. Raises: Missing for one that cannot be."""
+    """Values of a sample of a user's own model, which is built once; 0 of a known one. Raises: Usage for one that cannot be."""
     return math.prod(grid.network(model).input) if settings.is_user_model(model) else 0
 
 

@@ -72,7 +72,8 @@ def known_model(name: str) -> str:
 def network(name: str, time_limit_s: float = 60) -> networks.Network:
     """The layers of a network by its name; of a user's own model as a process that builds it describes them.
 
-    Raises: Usage for an unknown name; Missing without TensorFlow, and when the model cannot be built in time.
+    Raises: Usage for an unknown name and a model that cannot be used; Missing without TensorFlow, and when the model cannot be
+    built in time.
     """
     if not settings.is_user_model(known_model(name)):
         return networks.find(name)
@@ -86,8 +87,7 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
         said = f"{name} cannot be described: building it has {m.reason}"
         raise options.Missing(said, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
     said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
-    usage = model_files.unusable(said, name)
-    raise options.Missing(said, usage.tip, usage.wrong, usage.right, usage.similar)
+    raise model_files.unusable(said, name)
 
 
 def layers(args: Namespace, kind: str) -> list[networks.Work]:
