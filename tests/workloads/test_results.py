@@ -28,11 +28,13 @@ def write(path, *lines, resume=False, machine=HERE):
         return writer.done
 
 
-def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next(tmp_path):
+def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1), row(2))
     path.write_bytes(path.read_bytes()[:-20])
-    assert records.read(path).bad_lines == 1 and write(path, row(3), resume=True) == [row(1)]
+    assert records.read(path).bad_lines == 1 and records.read(path).bad_lines == 1
+    assert capsys.readouterr().err == f"warning: the last line of {path} is cut off; 1 row read\n"
+    assert write(path, row(3), resume=True) == [row(1)]
     assert records.read(path) == records.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
     with records.Writer(tmp_path / "short" / "matmul.jsonl", run()) as writer:
         file = writer._file
@@ -42,7 +44,7 @@ def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next
     assert records.read(tmp_path / "short").measurements == (row(1),)
 
 
-def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_their_sources(tmp_path):
+def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_their_sources(tmp_path, capsys):
     """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
     path = tmp_path / "matmul.jsonl"
     write(path, row(1, "failed"), row(1, seconds=0.5), row(1))
@@ -50,6 +52,7 @@ def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_
         file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n")
     loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
+    assert capsys.readouterr().err == f"warning: 6 lines of {path} cannot be read; 1 row read\n"
     losses, kernel = {"loss": (2.0, 1.0)}, "training/keras/fit"
     trained = (Training("lenet", 4, samples) for samples in (8, 16, 24))
     old, new, later = (Measurement(kernel, t, Settings(), "ok", series=losses) for t in trained)

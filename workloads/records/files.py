@@ -339,6 +339,8 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[Run]
     measurements: list[Measurement]
     bad_lines: int
+    #: Whether the last line has no end and cannot be read, as after a kill or a full disk.
+    cut: bool
 
 
 def result_file(path: str | os.PathLike) -> ResultFile:
@@ -346,7 +348,8 @@ def result_file(path: str | os.PathLike) -> ResultFile:
     lines = regular_files.lines(path)
     require_schema(path, lines)
     runs, measurements, bad_lines = decode(lines)
-    return ResultFile(path=Path(path), runs=runs, measurements=measurements, bad_lines=bad_lines)
+    cut = bool(lines) and not lines[-1].endswith(b"\n") and _decoded(lines[-1]) is None
+    return ResultFile(path=Path(path), runs=runs, measurements=measurements, bad_lines=bad_lines, cut=cut)
 
 
 def files_of(run: str | os.PathLike) -> list[Path]:
@@ -415,11 +418,15 @@ def _with_rows(run: str | os.PathLike) -> list[ResultFile]:
     return files
 
 
-@functools.cache
-def _warn_of_bad_lines(path: str, bad_lines: int) -> None:
-    """Says how many lines of a file cannot be read, once a process."""
-    lines = "line" if bad_lines == 1 else "lines"
-    terminal.note(f"warning: {bad_lines} {lines} of {path} cannot be read")
+@functools.cache  # once a file, which a command may read more often
+def _warn_of_bad_lines(path: Path, bad_lines: int, cut: bool, rows: int) -> None:
+    """Says on stderr that lines of a result file cannot be read. cut: its last line is one of them, and has no end."""
+    if cut and bad_lines == 1:
+        fault = f"the last line of {path} is cut off"
+    else:
+        fault = f"{bad_lines} {'line' if bad_lines == 1 else 'lines'} of {path} cannot be read"
+    read_rows = f"{rows} {'row' if rows == 1 else 'rows'} read"
+    terminal.note(f"warning: {fault}; {read_rows}")
 
 
 def read(*runs: str | os.PathLike) -> Loaded:
@@ -441,7 +448,7 @@ def joined(files: Iterable[ResultFile]) -> Loaded:
     files = list(files)
     for file in files:
         if file.bad_lines:
-            _warn_of_bad_lines(str(file.path), file.bad_lines)
+            _warn_of_bad_lines(file.path, file.bad_lines, file.cut, len(file.measurements))
     oldest_first = sorted(files, key=lambda file: file.runs[0].started_at if file.runs else "")
     ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
     for file in oldest_first:
