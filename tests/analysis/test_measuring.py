@@ -84,7 +84,7 @@ def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
     assert options.command(options.parser("x", "", "x"), [], body) == code
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-    assert capsys.readouterr().err == "stopped before anything was measured\n"
+    assert capsys.readouterr().err == "stopped\n"
 
 
 def test_one_real_child_measures_command_after_command(tmp_path):
