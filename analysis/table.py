@@ -216,17 +216,31 @@ def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, com
     """Replaces the lines between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->` by the lines of that kind, where COMMAND names
     the run.
 
-    Raises: ValueError when there is no such pair; it shows the first kind's pair with `command`, which writes it.
+    Raises: as `require_block`.
     """
-    page, found = readme.read_text(encoding="utf-8"), 0
+    require_block(readme, list(blocks), run, command)
+    page = readme.read_text(encoding="utf-8")
     for kind, lines in blocks.items():
-        marks = rf"(<!-- {kind}: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"
         new = "".join(f"{line}\n" for line in lines).replace("\\", r"\\")
-        page, n = re.subn(marks, rf"\g<1>{new}\g<2>", page, flags=re.DOTALL)
-        found += n
-    if not found:
-        kind = next(iter(blocks))
-        raise ValueError(
-            f"{readme} has no lines to write between: <!-- {kind}: python -m {command} --> and <!-- /{kind} -->"
-        )
+        page = re.sub(_marked(kind, run), rf"\g<1>{new}\g<2>", page, flags=re.DOTALL)
     readme.write_text(page, encoding="utf-8")
+
+
+def require_block(readme: pathlib.Path, kinds: Sequence[str], run: str, command: str) -> None:
+    """Raises ValueError for a page that cannot be read and for one without lines of these kinds to write between; it shows the
+    first kind's pair of lines with `command`, which writes it."""
+    pair = f"<!-- {kinds[0]}: python -m {command} --> and <!-- /{kinds[0]} -->"
+    try:
+        page = readme.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(
+            f"cannot read {readme}: {error.strerror}; --readme takes a page that has the lines {pair}"
+        ) from error
+    if not any(re.search(_marked(kind, run), page, flags=re.DOTALL) for kind in kinds):
+        raise ValueError(f"{readme} has no lines to write between: {pair}")
+
+
+def _marked(kind: str, run: str) -> str:
+    """The pattern of a block of this kind whose command names the run; its groups are the first line and the last."""
+    path = re.escape(str(pathlib.PurePath(run)))
+    return rf"(<!-- {kind}: [^\n]*{path}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"

@@ -12,6 +12,7 @@ EXAMPLE = "python -m workloads.peers --fast"
 EXAMPLES = (EXAMPLE, "python -m workloads.peers --only copies")
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
 by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""
+STORED = "reports/nvidia-h200-x4/peers"  # a run with rows of several GPUs, which comes with the project
 SIZES = "4KiB:256MiB:x4"
 COPIED = ("4B", "256MiB")
 VARIANTS = {
@@ -42,7 +43,7 @@ def gpus(args: Namespace, here) -> list[int]:
 
     takes = "every row of peers takes two GPUs or more"
     if not here.gpus:
-        raise options.Missing(f"{takes}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
+        raise options.Missing(f"{takes}: {facts.gpu_problem()}", f"python -m analysis.report {STORED}")
     asked = Namespace(**{**vars(args), "device": args.device or ["all"]})
     found = [int(device[4:]) for device in plan.devices(asked, here) if device != "cpu"]
     if len(found) < 2:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from analysis import table
 from analysis.explain.command import STORED_GPU, describe
 from analysis.numbers import timed
-from analysis.predict import held_out, prediction, profile
+from analysis.predict import calibration, held_out, prediction, profile
 from analysis.predict.combine import WORDS
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
@@ -139,18 +139,21 @@ def checked(args: argparse.Namespace) -> int:
 def left_out(args: argparse.Namespace) -> int:
     """Prints the errors of predictions, and puts their table into a page."""
     of = profile.read(*args.leave_one_out)
+    if not calibration.steps_seen(of):
+        stored = options.near(options.stored_run())
+        raise options.Missing(prediction_errors.SAID["nothing"], f"python -m analysis.predict --leave-one-out {stored}")
     told = prediction_errors.lines(of)
     print(*table.shown(told), sep="\n")
     if args.readme:
-        saved = prediction.saved_sets(pathlib.Path(args.leave_one_out[0]))
-        run, readme = args.leave_one_out[0], pathlib.Path(args.readme)
-        command = f"analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name}"
-        told = prediction_errors.brief(of, held_out.leave_one_out(of), saved)
-        try:
-            table.put_blocks(readme, {"errors": table.shown(told, True)}, run, command)
-        except ValueError as error:
-            raise options.Usage(str(error)) from error
+        run = args.leave_one_out[0]
+        told = prediction_errors.brief(of, held_out.leave_one_out(of), prediction.saved_sets(pathlib.Path(run)))
+        blocks = {"errors": table.shown(told, True)}
+        table.put_blocks(pathlib.Path(args.readme), blocks, run, _readme_command(args))
     return options.OK
+
+
+def _readme_command(args: argparse.Namespace) -> str:
+    return f"analysis.predict --leave-one-out {pathlib.PurePath(args.leave_one_out[0])} --readme {pathlib.Path(args.readme).name}"
 
 
 def body(args: argparse.Namespace) -> int:
@@ -174,6 +177,11 @@ def check(args: argparse.Namespace) -> None:
     runs = args.leave_one_out or (args.check and args.check[1:]) or args.profile or []
     for run in runs:
         records.files_of(profile.file_of(run))
+    if args.leave_one_out and args.readme:
+        try:
+            table.require_block(pathlib.Path(args.readme), ["errors"], args.leave_one_out[0], _readme_command(args))
+        except ValueError as error:
+            raise options.Usage(str(error), wrong="--readme") from error
     if args.leave_one_out or args.check:
         return
     if not args.model:

@@ -7,7 +7,7 @@ import webbrowser
 from workloads import options, terminal
 
 QUESTION = "What did a run measure, on one page?"
-MEASURE = "python -m workloads.suite"
+BLOCKS = "answer", "page", "trainings", "findings"  # what --readme can write between markers
 
 
 def parser(command: str, does: str, makes: str, question: str) -> options.Parser:
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     readme = "also put the answer, or a short page, between FILE's markers that name RUN"
     made.add_argument("--readme", metavar="FILE", help=readme)
-    return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments), check)
+    return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments), _check)
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -48,6 +48,23 @@ def check(arguments: argparse.Namespace) -> None:
 
     for run in arguments.runs:
         records.files_of(run)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises options.Usage for a RUN without results, and for a page of --readme without lines to write between."""
+    from analysis import table
+
+    check(arguments)
+    if arguments.readme:
+        readme = pathlib.Path(arguments.readme)
+        try:
+            table.require_block(readme, BLOCKS, arguments.runs[0], _readme_command(arguments))
+        except ValueError as error:
+            raise options.Usage(str(error), wrong="--readme") from error
+
+
+def _readme_command(arguments: argparse.Namespace) -> str:
+    return f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"
 
 
 def guarded(command: str, job, arguments: argparse.Namespace) -> int:
@@ -72,6 +89,7 @@ def _report(arguments: argparse.Namespace) -> int:
     from analysis import report, table
     from analysis.report import html, material, page
 
+    _check(arguments)
     shown = material.shown(arguments.runs)
     for of in shown:
         print(*([of.label] if of.label else []), *of.said, sep="\n", flush=True)
@@ -85,8 +103,7 @@ def _report(arguments: argparse.Namespace) -> int:
         blocks |= {"page": page.short(shown, arguments.runs[0]), "trainings": shown[0].table_of_trainings}
         if "<!-- findings: " in readme.read_text(encoding="utf-8"):
             blocks["findings"] = shown[0].findings
-        command = f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"
-        table.put_blocks(readme, blocks, arguments.runs[0], command)
+        table.put_blocks(readme, blocks, arguments.runs[0], _readme_command(arguments))
     if arguments.open:
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")

@@ -58,7 +58,13 @@ def _roofline(arguments: argparse.Namespace) -> int:
         if quick_judge(m, ceilings).flag:
             print(f"above its roof: {describe(m)}")
     if not any(r.measured for r in ceilings):
-        raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
+        stored = options.near(options.stored_run())
+        runs = arguments.runs
+        wrong = runs[0] if len(runs) == 1 else None
+        tip = f"python -m analysis.roofline {stored}"
+        raise options.Missing(
+            f"no peak, stream or matmul row in {', '.join(runs)}", tip, wrong, stored if wrong else ""
+        )
     command.require_matplotlib("no picture was drawn")
     from analysis.report.charts import svg
 

@@ -22,7 +22,7 @@ from analysis.units import count, percent
 SAID = {
     "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
     "rows of its layers' shapes and trainings of its twins. Twins have the same layers and optimizer under another name.",
-    "nothing": "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds",
+    "nothing": "no training in this profile tells its step",
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within:share}.",
     "unseen": "{device}, first measured after trainings last shaped a rule ({since}): "
     "median error {median:share}, mean {mean:share} of {count}.",
@@ -73,8 +73,6 @@ def errors(cases: list[Case], strict: Iterable[Case]) -> Table:
 def lines(of: Profile) -> list[str | Table]:
     """The whole page: the part that is in docs (`brief`), then every training and crossover."""
     cases = held_out.leave_one_out(of)
-    if not cases:
-        return [SAID["nothing"]]
     reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
     told = [*brief(of, cases), "", say(SAID["left out"], reasons=reasons), "", _cases(cases)]
     return [*told, "", found] if (found := crossovers(comparisons(of))).rows else told

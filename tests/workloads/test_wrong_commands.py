@@ -161,7 +161,9 @@ WRONG = {
         notes.txt => suite
         train.jsonl => suite
         . => suite
-        => suite""",
+        => suite
+        SUITE --readme nofile.md -o photos => suite -o photos
+        SUITE --readme notes.txt => suite""",
     "analysis.roofline": "photos => suite",
     "analysis.compare": """
         => suite-in-bursts
@@ -280,3 +282,29 @@ def test_resume_names_a_folder_that_has_no_run(tmp_path, capsys):
         error, tried = capsys.readouterr().err.splitlines()
         assert error == f"error: no run in {tmp_path / 'none'} to resume" and "--resume" not in tried
         assert not (tmp_path / "none").exists()
+
+
+def test_a_page_for_readme_is_looked_for_before_the_work(tmp_path, capsys):
+    assert main_of("analysis.report")([str(SUITE), "--readme", str(tmp_path / "no.md"), "-o", str(tmp_path / "w")]) == 2
+    error, tried = capsys.readouterr().err.splitlines()
+    assert "No such file" in error and f"<!-- answer: python -m analysis.report {SUITE} --readme" in error
+    assert "--readme" not in tried and not (tmp_path / "w").exists()
+    assert main_of("analysis.predict")(["--leave-one-out", str(SUITE), "--readme", str(tmp_path / "no.md")]) == 2
+    error, tried = capsys.readouterr().err.splitlines()
+    assert "No such file" in error and "<!-- errors: " in error and "--readme" not in tried
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("analysis.predict --leave-one-out reports/nvidia-h200-x4/peers", "reports/nvidia-h200/suite"),
+        ("analysis.roofline reports/nvidia-h200-x4/training-data-parallel", "reports/nvidia-h200/suite"),
+    ],
+)
+def test_a_run_without_such_rows_ends_with_a_stored_run_that_has_them(words, expected, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    command, *rest = words.split()
+    assert main_of(command)(rest) == options.MISSING
+    errors = capsys.readouterr().err.splitlines()
+    assert [line for line in errors if line.startswith("error: ")] == errors[:1]
+    assert hint("\n".join(errors))[-1] == expected
