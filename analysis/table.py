@@ -222,7 +222,7 @@ def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, com
     page = readme.read_text(encoding="utf-8")
     for kind, lines in blocks.items():
         new = "".join(f"{line}\n" for line in lines).replace("\\", r"\\")
-        page = re.sub(_marked(kind, run), rf"\g<1>{new}\g<2>", page, flags=re.DOTALL)
+        page = _marked(kind, run).sub(rf"\g<1>{new}\g<2>", page)
     readme.write_text(page, encoding="utf-8")
 
 
@@ -236,11 +236,11 @@ def require_block(readme: pathlib.Path, kinds: Sequence[str], run: str, command:
         raise ValueError(
             f"cannot read {readme}: {error.strerror}; --readme takes a page that has the lines {pair}"
         ) from error
-    if not any(re.search(_marked(kind, run), page, flags=re.DOTALL) for kind in kinds):
+    if not any(_marked(kind, run).search(page) for kind in kinds):
         raise ValueError(f"{readme} has no lines to write between: {pair}")
 
 
-def _marked(kind: str, run: str) -> str:
+def _marked(kind: str, run: str) -> re.Pattern[str]:
     """The pattern of a block of this kind whose command names the run; its groups are the first line and the last."""
     path = re.escape(str(pathlib.PurePath(run)))
-    return rf"(<!-- {kind}: [^\n]*{path}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"
+    return re.compile(rf"(<!-- {kind}: [^\n]*{path}/? [^\n]*-->\n).*?(<!-- /{kind} -->)", re.DOTALL)
