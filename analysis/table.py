@@ -221,8 +221,9 @@ def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, com
     require_block(readme, list(blocks), run, command)
     page = readme.read_text(encoding="utf-8")
     for kind, lines in blocks.items():
-        new = "".join(f"{line}\n" for line in lines).replace("\\", r"\\")
-        page = _marked(kind, run).sub(rf"\g<1>{new}\g<2>", page)
+        for block in reversed(list(_marked(kind, run).finditer(page))):
+            new = "".join(f"{line}\n" for line in lines)
+            page = f"{page[: block.end(1)]}{new}{page[block.start(2) :]}"
     readme.write_text(page, encoding="utf-8")
 
 
