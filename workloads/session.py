@@ -148,6 +148,9 @@ class Workload:
                     forecast.values(row.problem.model)  # as one that cannot be built makes no plan
             self.dry_run(rows, args, here) if self.dry_run else plan.dry_run(rows, args)
             return options.OK
+        if alone and not self.of_models and not args.resume:
+            here = facts.describe()
+            plan.require_room_for_any(self.name, self.rows(args, here), here, self.examples[0])
         run = run or sweep.header(args, args.command)
         if args.format in ("table", "md"):
             out = self.table(args, run.machine)
@@ -158,7 +161,7 @@ class Workload:
         if args.format == "table" and (alone or self.answers_in_suite):
             self.answer(args, outcome)
         code = save_and_compare(args, outcome.files, sum_up(outcome, args))
-        if alone and self.of_models:
+        if alone:
             require_measured(outcome, self.name, self.examples[0])
         return code
 
@@ -337,7 +340,7 @@ def _instead(m: "Measurement", command: str, workload: str, example: str) -> str
         return f"{command} --device cpu"
     if ": " in m.reason and "pip install" in m.reason:
         return m.reason.rpartition(": ")[2]
-    if "GiB" in m.reason:
+    if "GiB" in m.reason and m.problem.op in ("training", "inference"):
         sizes = "--samples 1000" if m.problem.op == "training" else "--batch 1"
         return f"python -m workloads.{workload} --model {m.problem.model} {sizes}"
     return example

@@ -1,5 +1,6 @@
 """What trainings and inference say last: how much of a plan is here, and errors with a command that works."""
 
+import importlib
 import pathlib
 
 import pytest
@@ -51,3 +52,21 @@ def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(r
     with pytest.raises(options.Missing) as nothing:
         session.require_measured(outcome(big, workload="inference"), "inference", inference.EXAMPLE)
     assert nothing.value.tip == "python -m workloads.inference --model lenet --batch 1"
+
+
+@pytest.mark.parametrize(
+    "words", ["workloads.stream --sizes 1TB --device cpu", "workloads.matmul --sizes 1000000 --device cpu"]
+)
+def test_what_no_row_has_memory_for_ends_before_a_roof_is_measured(words, tmp_path, capsys):
+    command, *flags = words.split()
+    main = importlib.import_module(command).main
+    assert main([*flags, "-o", str(tmp_path / "w")]) == options.MISSING
+    error, tried = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: nothing can be measured: a row needs ") and command in tried
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_run_whose_rows_are_all_skipped_ends_with_one_error(tmp_path, capsys):
+    words = ["--dtypes", "tf32", "--device", "cpu", "--threads", "1", "--fast", "-o", str(tmp_path / "w")]
+    assert importlib.import_module("workloads.peak").main(words) == options.MISSING
+    assert capsys.readouterr().err.count("error: nothing could be measured: ") == 1

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -268,6 +268,34 @@ def seconds_at_most(rows: Sequence[Row], args: Namespace) -> float:
     return total
 
 
+def _free_memory(here: Machine) -> Callable[[str], float]:
+    """Bytes free on a device; all of a GPU's, as what is free only a process that starts CUDA can tell."""
+
+    def free(device: str) -> float:
+        if device == "cpu":
+            return facts.memory_available()
+        return here.gpus[0].memory_bytes if here.gpus else math.inf
+
+    return free
+
+
+def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: str) -> None:
+    """Raises Missing, with an example that works, where there are rows of an operation and memory is too small for each."""
+    free = _free_memory(here)
+    reason = ""
+    for row in rows:
+        if row.problem.op != op:
+            continue
+        try:
+            one_row.require_room(row, free)
+        except one_row.DoesNotFit as error:
+            reason = reason or str(error)
+            continue
+        return
+    if reason:
+        raise options.Missing(f"nothing can be measured: a row {reason}", example)
+
+
 def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
     JSON object of all rows with --format json.
@@ -276,11 +304,7 @@ def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     """
     require_plan_format(args)
     rows = list(rows)
-    here = facts.describe()
-
-    def free(device: str) -> float:  # all of a GPU's: what is free only a process that starts CUDA can tell
-        return facts.memory_available() if device == "cpu" else here.gpus[0].memory_bytes if here.gpus else math.inf
-
+    free = _free_memory(facts.describe())
     left_out = (
         {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
     )
