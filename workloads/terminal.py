@@ -1,6 +1,8 @@
 """The terminal: how wide it is, lines that wrap at words, and color where it is wanted. Standard library only."""
 
 import contextlib
+import errno
+import io
 import os
 import re
 import shutil
@@ -264,12 +266,19 @@ def discard(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+class Closed(io.StringIO):
+    """A stdout that was closed before the process began: no answer can be written to it."""
+
+    def write(self, text: str, /) -> int:
+        raise OSError(errno.EBADF, "stdout is closed")
+
+
 @contextlib.contextmanager
 def wrapping() -> Iterator[Wrapping]:
     """Wraps stdout and stderr at words within the block; gives stdout, whose wrapping can be turned off for csv and json."""
     global _waiting
-    stdout = sys.stdout or open(os.devnull, "w")  # None where it is closed  # noqa: SIM115
-    stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    stdout = sys.stdout or Closed()
+    stderr = sys.stderr or open(os.devnull, "w")  # None where it is closed  # noqa: SIM115
     before, _waiting = _waiting, Waiting(stderr)
     out, err = Wrapping(stdout, _waiting), Wrapping(stderr, _waiting, needed=False)
     for stream in (stdout, stderr):

@@ -197,15 +197,21 @@ def test_output_that_cannot_be_written_is_one_line(words):
     assert errors == ["error: cannot write the output: No space left on device; send it to another place"]
 
 
-def test_a_full_stderr_loses_lines_and_a_closed_stdout_is_none():
+def test_a_full_stderr_loses_lines():
     compare = [sys.executable, "-m", "analysis.compare", RUN_OF_ROOFS, RUN_OF_ROOFS, "--format", "csv"]
-    words = [sys.executable, "-m", "workloads.doctor", RUN_OF_ROOFS]
     with open("/dev/full", "w") as full:
         done = subprocess.run(compare, cwd=ROOT, stdout=subprocess.PIPE, stderr=full, check=False)
     assert done.returncode == options.OK and done.stdout.count(b"\n") > 10
-    closed = f"exec {shlex.join(words)} >&-"
-    done = subprocess.run(["sh", "-c", closed], cwd=ROOT, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (options.OK, b"")
+
+
+@pytest.mark.parametrize("words", ["workloads.doctor RUN", "analysis.export RUN --to csv", "analysis.compare RUN RUN"])
+def test_an_answer_to_a_closed_stdout_is_one_line(words):
+    typed = [RUN_OF_ROOFS if word == "RUN" else word for word in words.split()]
+    closed = f"exec {shlex.join([sys.executable, '-m', *typed])} >&-"
+    done = subprocess.run(["sh", "-c", closed], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert errors == ["error: cannot write the output: stdout is closed; send it to another place"]
+    assert done.returncode == options.USAGE and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
