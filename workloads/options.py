@@ -455,7 +455,7 @@ def _terminated(number, frame) -> None:
 
 def _say(stop: Stop, hints: "Hints") -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
-    print(terminal.paint("error:", "bad", sys.stderr), stop, file=sys.stderr, flush=True)
+    print(terminal.paint("error:", "bad", sys.stderr), terminal.on_one_line(str(stop)), file=sys.stderr, flush=True)
     if stop.similar:
         terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
     hint = hints.best(stop)

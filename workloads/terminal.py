@@ -76,6 +76,11 @@ def printable(text: str, painted: bool = False) -> str:
     return "".join(pattern.findall(text))
 
 
+def on_one_line(text: str) -> str:
+    """The text with its ends of lines shown as \\n."""
+    return text.translate({ord("\n"): "\\n"})
+
+
 def length(text: str) -> int:
     """Columns that a text takes, its colors left out."""
     return len(_PAINTED.sub("", text))

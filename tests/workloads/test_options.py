@@ -360,3 +360,9 @@ def test_a_removed_folder_leaves_a_path_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     folder.rmdir()
     assert options.near("/usr/bin/python3") == "/usr/bin/python3"
+
+
+def test_an_error_is_one_line_whatever_a_name_holds(capsys):
+    assert report.main(["no\nerror: such"]) == options.USAGE
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
+    assert errors == ["error: no result file in no\\nerror: such"]

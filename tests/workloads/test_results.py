@@ -44,6 +44,14 @@ def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next
     assert records.read(tmp_path / "short").measurements == (row(1),)
 
 
+@pytest.mark.parametrize("name", ["a\nerror: fake", "a\rb", "a\x1b[31m", "a\u202eb"])
+def test_a_kernel_s_name_with_control_characters_is_none(tmp_path, name):
+    path = tmp_path / "matmul.jsonl"
+    write(path, row(1), msgspec.structs.replace(row(2), kernel=f"matmul/numpy/{name}"))
+    loaded = records.read(path)
+    assert (loaded.measurements, loaded.bad_lines) == ((row(1),), 1)
+
+
 def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_their_sources(tmp_path, capsys):
     """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
     path = tmp_path / "matmul.jsonl"

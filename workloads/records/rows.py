@@ -328,13 +328,14 @@ def finite(m: Measurement) -> Measurement:
 
 
 def sound(line) -> bool:
-    """Whether a decoded line, a Run or a Measurement, can be a measurement: counts in range, each clock once, a block for every
-    sample."""
+    """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters, counts
+    in range, each clock once, a block for every sample."""
     if isinstance(line, Run):
         return True
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
     return (
-        max(counts, default=0) < _MOST
+        line.kernel.isprintable()
+        and max(counts, default=0) < _MOST
         and len({s.clock for s in line.samples}) == len(line.samples)
         and all(len(s.seconds) == len(s.block) > 0 for s in line.samples)
     )
