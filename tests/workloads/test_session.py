@@ -70,3 +70,11 @@ def test_a_run_whose_rows_are_all_skipped_ends_with_one_error(tmp_path, capsys):
     words = ["--dtypes", "tf32", "--device", "cpu", "--threads", "1", "--fast", "-o", str(tmp_path / "w")]
     assert importlib.import_module("workloads.peak").main(words) == options.MISSING
     assert capsys.readouterr().err.count("error: nothing could be measured: ") == 1
+
+
+def test_a_dry_run_names_the_peaks_that_no_kernel_has(capsys):
+    words = ["--dtypes", "tf32", "float32", "--device", "cpu", "--threads", "1", "--variants", "fma", "--dry-run"]
+    assert importlib.import_module("workloads.peak").main(words) == options.OK
+    planned, total, left_out = capsys.readouterr().out.splitlines()
+    assert "float32 1 thread" in planned and total.startswith("1 row, ")
+    assert left_out.startswith("left out: peak/numba/fma ") and " tf32 " in left_out

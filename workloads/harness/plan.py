@@ -296,6 +296,18 @@ def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: s
         raise options.Missing(f"nothing can be measured: a row {reason}", example)
 
 
+def _refused_peaks(rows: Iterable[Row]) -> dict[str, str]:
+    """Key -> why a row of a peak will be left out, of those whose kernel cannot do it; other problems have inputs to make."""
+    refused = {}
+    for row in rows:
+        if not isinstance(row.problem, Peak) or row.on_gpu:
+            continue
+        reason = refusal(registry.find(row.kernel), row.problem)
+        if reason:
+            refused[row.key] = f"left out: {name(row)}: {reason}"
+    return refused
+
+
 def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
     JSON object of all rows with --format json.
@@ -308,6 +320,8 @@ def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     left_out = (
         {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
     )
+    if args.format != "json":
+        left_out |= _refused_peaks(rows)
     rows = [row for row in rows if row.key not in left_out]
     seconds = seconds_at_most(rows, args)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
