@@ -226,8 +226,8 @@ def load(op: str, backend: str) -> list[Kernel]:
     order = [f"kernels.{op}.{stem}" for stem in _stems(op) if stem.split("_")[0] == backend]
     if order and backend in FRAMEWORKS and importlib.util.find_spec(BACKENDS[backend].library) is None:
         raise NotInstalled(backend)  # frameworks are imported when a kernel is bound
-    package = importlib.import_module(f"kernels.{op}")
     for folder in _folders(op)[1:]:
+        package = importlib.import_module(f"kernels.{op}")
         if str(folder) not in package.__path__:
             package.__path__.append(str(folder))
     for module in order:
