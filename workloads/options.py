@@ -405,7 +405,7 @@ def command(
             _say(stop, Hints(made, sys.argv[1:] if argv is None else list(argv), check))
             return stop.code
         except KeyboardInterrupt as stop:
-            terminal.note("stopped")
+            terminal.note(f"stopped {stop}".rstrip())
             return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         except BrokenPipeError:  # the reader of our output left, as `| head` does
             terminal.discard(sys.stdout)

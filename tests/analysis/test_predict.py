@@ -440,6 +440,7 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
         return command.left_out(argparse.Namespace(leave_one_out=[run], readme=str(readme)))
 
     monkeypatch.setattr(profile, "read", lambda *given: None)
+    monkeypatch.setattr(calibration, "steps_seen", lambda of: ["a step"])
     monkeypatch.setattr(held_out, "leave_one_out", lambda of: [])
     monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
     monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])
@@ -448,9 +449,7 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
     readme.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
     put("reports/here/")
     assert readme.read_text() == f"before\n{begin}| a |\n| b |\n<!-- /errors -->\nafter\n"
-    with pytest.raises(
-        Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
-    ):
+    with pytest.raises(ValueError, match=r"has no lines to write between: <!-- errors: .* reports/there --readme"):
         put("reports/there")
 
 
