@@ -81,7 +81,12 @@ def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
         with Child("waits") as child:
             return bool(child.measure("it", ["x"], TimeBudget(seconds=30.0), signaled))
 
-    assert options.command(options.parser("x", "", "x"), [], body) == code
+    # a background shell lets its children ignore the interrupt
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert options.command(options.parser("x", "", "x"), [], body) == code
+    finally:
+        signal.signal(signal.SIGINT, inherited)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
     assert capsys.readouterr().err == "stopped\n"

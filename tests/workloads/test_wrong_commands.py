@@ -219,6 +219,8 @@ def hint(error: str) -> list[str]:
 
 @pytest.mark.parametrize(("command", "typed", "right"), CASES)
 def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, right, folder, capsys, monkeypatch):
+    if "--ray" in typed:
+        pytest.importorskip("ray")
     words = shlex.split(typed.replace("SUITE", str(SUITE)))
     before = {path.name for path in folder.iterdir()}
     assert main_of(command)(words) in (options.USAGE, options.MISSING)
