@@ -199,7 +199,10 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/train.jsonl").write_text('{"text": "cat"}\n')
     (tmp_path / "train.jsonl").write_text('{"text": "cat"}\n')
-    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    (tmp_path / "reports").mkdir()
+    for machine in (ROOT / "reports").iterdir():
+        if machine.name != "local":  # runs of the machine that tests this would be offered before the stored ones
+            (tmp_path / "reports" / machine.name).symlink_to(machine)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
