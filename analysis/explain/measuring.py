@@ -36,7 +36,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class TimeBudget(msgspec.Struct, kw_only=True):
     """Seconds that the clocks of a child may run; what comes before them (import, build, compilation) counts for nothing.
 
-    A part that gets somewhere has GROWTH times as long: it announces what it does next at least once in `seconds`.
+    A part that gets somewhere has GROWTH times its budget: it announces what it does next at least once in `seconds`.
     """
 
     #: The budget.

@@ -137,7 +137,11 @@ def _nearest_of_others(rows: np.ndarray) -> list[np.ndarray]:
     farthest = tree.query(rows, k=count)[0][:, -1]
     # a little farther, so that all rows as far as the last one are candidates: sizes that double are equally far
     around = tree.query_ball_point(rows, farthest * (1 + 1e-9), return_sorted=True)
-    return [_nearest(rows, rows[i], [j for j in around[i] if j != i]) for i in range(len(rows))]
+    nearest = []
+    for row, candidates in enumerate(around):
+        others = [other for other in candidates if other != row]
+        nearest.append(_nearest(rows, rows[row], others))
+    return nearest
 
 
 def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:

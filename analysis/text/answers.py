@@ -86,9 +86,12 @@ def summaries(answers: Iterable[Answer]) -> list[str]:
 
 def _summary(group: list[Answer]) -> str:
     first, kinds, parts = group[0], group_by(group, lambda a: a.kind), []
-    turns = [a.crossings[0] for a in kinds.get("gpu-from", [])]
-    ends = sorted(end for c in turns for end in ((c.below, c.above) if c.wide else (c.at.value,)))
-    between = " to ".join(dict.fromkeys(map(sentences.digits, ends[:1] + ends[-1:])))
+    to_gpu = [a.crossings[0] for a in kinds.get("gpu-from", [])]
+    sizes: list[float] = []
+    for crossing in to_gpu:
+        sizes += [crossing.below, crossing.above] if crossing.wide else [crossing.at.value]
+    sizes.sort()
+    between = " to ".join(dict.fromkeys(map(sentences.digits, sizes[:1] + sizes[-1:])))
     for kind, words in _KINDS.items():
         if of := kinds.get(kind):
             parts.append(f"{words.format(size=first.family.size_name, between=between)} in {len(of)}")

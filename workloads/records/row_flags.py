@@ -40,7 +40,7 @@ def first_call(m: Measurement) -> str:
 
 
 def long_visit(m: Measurement) -> str:
-    """A visit that took many times as long as the others, in words; "" without one."""
+    """A visit that took far longer than the others, in words; "" without one."""
     for samples in m.samples:
         medians = sorted(samples.medians.values())
         if len(medians) < 3:
@@ -48,7 +48,7 @@ def long_visit(m: Measurement) -> str:
         longest, median = medians[-1], statistics.median(medians)
         if longest > _MANY * median:
             times = f"{longest / median:,.0f}"
-            return f"one of {len(medians)} visits took {times} times as long as their median ({samples.clock})"
+            return f"one of {len(medians)} visits took {times}x their median ({samples.clock})"
     return ""
 
 
