@@ -1,0 +1,222 @@
+"""Operation: what a training step is made of, as its trace has it. Sizes, FLOPs and bytes are straight lines of the batch."""
+
+from typing import Literal
+
+import msgspec
+
+from kernels.networks import flops
+from kernels.problems import Conv, Matmul
+from kernels.problems.arrays import ITEM_BYTES
+
+Kind = Literal[
+    "matmul",
+    "conv",
+    "fft",
+    "reduction",
+    "pooling",
+    "normalization",
+    "gather",
+    "scatter",
+    "element-wise",
+    "movement",
+    "view",
+    "host",
+    "other",
+]
+Phase = Literal["forward", "gradient", "update"]
+#: A convolution's direction: the output from the images, the images' gradient, or the filters' gradient.
+Direction = Literal["fprop", "dgrad", "wgrad"]
+
+
+class Amount(msgspec.Struct, frozen=True, array_like=True):
+    """A number that grows with the batch: fixed + per_sample x batch."""
+
+    #: What does not depend on the batch.
+    fixed: int = 0
+    #: What one more sample adds.
+    per_sample: int = 0
+
+    def at(self, batch: int) -> int:
+        """The number for a batch."""
+        return self.fixed + self.per_sample * batch
+
+
+Shape = tuple[Amount, ...]
+
+
+def sizes(shape: Shape, batch: int) -> tuple[int, ...]:
+    """The shape for a batch."""
+    return tuple(side.at(batch) for side in shape)
+
+
+class Array(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """An array that an operation reads or writes."""
+
+    #: Its sides; () of a single number.
+    shape: Shape
+    #: The type of its items, by TensorFlow's name: `float32`, `int64`, `resource`.
+    dtype: str
+
+
+class MatrixProduct(msgspec.Struct, frozen=True, kw_only=True, tag="matmul"):
+    """C = A B for `count` pairs of matrices, A of m x k and B of k x n."""
+
+    #: Rows of A and C.
+    m: Amount
+    #: Columns of B and C.
+    n: Amount
+    #: Columns of A, rows of B.
+    k: Amount
+    #: Products in one call.
+    count: Amount = Amount(1)
+    #: The operand that is stored transposed: `nn` neither, `nt` B, `tn` A.
+    layout: Literal["nn", "nt", "tn"] = "nn"
+
+    def flops(self, batch: int) -> int:
+        """FLOPs of all `count` products."""
+        return flops.matrix_product(self.m.at(batch), self.n.at(batch), self.k.at(batch), self.count.at(batch))
+
+    def problem(self, batch: int, dtype: str, arithmetic: str = "") -> Matmul | None:
+        """The problem whose rows price it; None where a side is 0 or no kernel multiplies the type."""
+        sides = sizes((self.m, self.n, self.k, self.count), batch)
+        if min(sides) < 1 or dtype not in ITEM_BYTES:
+            return None
+        return Matmul(
+            m=self.m.at(batch),
+            n=self.n.at(batch),
+            k=self.k.at(batch),
+            dtype=dtype,
+            math=arithmetic,
+            layout=self.layout,
+            batch=self.count.at(batch),
+        )
+
+
+class Convolution(msgspec.Struct, frozen=True, kw_only=True, tag="conv"):
+    """A convolution in 1 to 3 dimensions, or one of its gradients. A one-dimensional one is of images that are a line high, as
+    TensorFlow has it."""
+
+    #: `dgrad` is a transposed convolution's forward pass too.
+    direction: Direction
+    #: Images of the batch.
+    images: Amount
+    #: Sides of an image, without its channels.
+    image: Shape
+    #: Sides of the output, without its filters; of a gradient, of the output that it belongs to.
+    positions: Shape
+    #: Channels of an image, all groups together.
+    channels: int
+    #: Filters of all groups together.
+    filters: int
+    #: Sides of the window, in taps.
+    window: tuple[int, ...]
+    #: Steps of the window along each side.
+    strides: tuple[int, ...]
+    #: Steps between the taps along each side.
+    dilations: tuple[int, ...]
+    #: Groups of channels, each with filters of its own: all channels of a depthwise convolution.
+    groups: int = 1
+    #: `same`, `valid`, or `explicit`.
+    padding: str = "valid"
+    #: Where the channels are: `NHWC`, `NCHW`, `NDHWC` or `NCDHW`.
+    layout: str = "NHWC"
+
+    def flops(self, batch: int) -> int:
+        """The same in each direction."""
+        return flops.convolution(
+            images=self.images.at(batch),
+            positions=sizes(self.positions, batch),
+            window=self.window,
+            channels=self.channels // self.groups,
+            filters=self.filters,
+        )
+
+    def problem(self, batch: int, dtype: str, arithmetic: str = "") -> Conv | None:
+        """The problem whose rows price it; None for what no such problem is: three dimensions, dilated windows, two strides,
+        padding that is neither `same` nor `valid`, an empty batch, a type that no kernel multiplies."""
+        plain = len(self.window) == 2 and set(self.dilations) == {1} and len(set(self.strides)) == 1
+        images = self.images.at(batch)
+        if not plain or self.padding == "explicit" or images < 1 or dtype not in ITEM_BYTES:
+            return None
+        height, width = sizes(self.image, batch)
+        return Conv(
+            n=images,
+            h=height,
+            w=width,
+            c_in=self.channels,
+            c_out=self.filters,
+            r=self.window[0],
+            s=self.window[1],
+            stride=self.strides[0],
+            pad=self.padding,
+            groups=self.groups,
+            layout=self.layout,
+            direction=self.direction,
+            dtype=dtype,
+            math=arithmetic,
+        )
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One operation of a training step, which may run several times in it. FLOPs and bytes are of one run."""
+
+    #: TensorFlow's name of it: `Conv2DBackpropFilter`.
+    type: str
+    #: What prices it.
+    kind: Kind
+    #: The layer it comes from, by its name scope: `base/conv1`; "" of what belongs to no layer, such as the loss.
+    layer: str
+    phase: Phase
+    #: The arrays it reads and writes.
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    flops: Amount
+    #: Bytes that it must at least read: of a gather the rows that it takes, not the table.
+    bytes_read: Amount
+    bytes_written: Amount
+    #: How often a step runs it: 1, or the time steps of the loop that it is in.
+    runs: Amount = Amount(1)
+    #: Sides of a matrix product or convolution; None of any other.
+    product: MatrixProduct | Convolution | None = None
+    #: Whether sizes, FLOPs, bytes and runs are straight lines of the batch. If not, all are those of the traced batch.
+    scales: bool = True
+    #: What is not sure of it: a loop whose end depends on the data; "" if nothing.
+    doubt: str = ""
+
+    @property
+    def dtype(self) -> str:
+        """The type that it computes in: its result's, or its first array's where it gives none."""
+        arrays = self.outputs or self.inputs
+        return arrays[0].dtype if arrays else ""
+
+    def step_flops(self, batch: int) -> int:
+        """FLOPs of all its runs in a step."""
+        return self.flops.at(batch) * self.runs.at(batch)
+
+    def step_bytes(self, batch: int) -> int:
+        """Bytes read and written by all its runs in a step."""
+        return (self.bytes_read.at(batch) + self.bytes_written.at(batch)) * self.runs.at(batch)
+
+    def problem(self, batch: int, arithmetic: str = "") -> Matmul | Conv | None:
+        """The problem whose measured rows price one run; None of what its bytes or its kind's rows price."""
+        if self.product is None:
+            return None
+        return self.product.problem(batch, self.dtype, arithmetic)
+
+
+class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """The operations of a model's training step."""
+
+    #: The model, as the command names it.
+    model: str
+    #: The batch that was traced.
+    batch: int
+    operations: tuple[Operation, ...]
+    #: What was assumed or is not sure of the whole: made-up targets, a batch that cannot change.
+    doubts: tuple[str, ...] = ()
+    #: Versions of TensorFlow and Keras that traced it.
+    software: dict[str, str] = {}
+
+    def step_flops(self, batch: int) -> int:
+        """FLOPs of a step."""
+        return sum(operation.step_flops(batch) for operation in self.operations)
