@@ -44,7 +44,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """A machine's stored noise: its shares, the sweeps they come from, and the seconds from the first to the last sweep."""
+    """A machine's stored noise: its shares, when each sweep that they come from began, and the seconds from the first to the last
+    of them."""
 
     machine: Machine
     taken_at: str

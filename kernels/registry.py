@@ -99,13 +99,13 @@ class Kernel:
 
     @property
     def idea(self) -> str:
-        """Its idea and its memory behavior: its docstring, or the text in the table of its operation."""
-        return " ".join((self.bind.__doc__ or "").split()) or ideas(self.op)[self.name]
+        """Its idea and its memory behavior: its docstring, on one line."""
+        return " ".join((self.bind.__doc__ or "").split())
 
     @property
     def notes(self) -> dict[str, str]:
         """Notes that its rows store, so that a report has its idea where the kernel's library is not installed."""
-        told = {"idea": self.idea} if self.backend in OWN and ideas(self.op) else {}
+        told = {"idea": self.idea} if self.backend in OWN and ladder(self.op) else {}
         return told | ({"rung": "yes"} if self.rung else {})
 
 
@@ -179,17 +179,10 @@ def into(result, call: Callable, *arguments, keep=(), **named) -> Callable:
 
 
 @functools.cache
-def ideas(op: str) -> dict[str, str]:
-    """Kernel -> its idea, the simplest first, of those whose first rows did not store it."""
-    found = getattr(importlib.import_module(f"kernels.{op}"), "IDEAS", {})
-    return {f"{op}/{name}": idea for name, idea in found.items()}
-
-
-@functools.cache
-def rungs() -> frozenset[str]:
-    """The rungs among the kernels whose first rows did not store that they are."""
-    found = {op: getattr(importlib.import_module(f"kernels.{op}"), "RUNGS", ()) for op in OPERATIONS}
-    return frozenset(f"{op}/{name}" for op, names in found.items() for name in names)
+def ladder(op: str) -> tuple[str, ...]:
+    """The kernels of an operation's ladder, the simplest first; () of an operation without one."""
+    names = getattr(importlib.import_module(f"kernels.{op}"), "LADDER", ())
+    return tuple(f"{op}/{name}" for name in names)
 
 
 def backends(op: str) -> list[str]:

@@ -292,7 +292,7 @@ def _keep(folder: Path, here, format_: str) -> None:
             here,
             loaded[-1].runs[0].started_at,
             max(begun) - min(begun),
-            tuple(str(p.relative_to(REPORTS.parent)) for p in swept),
+            tuple(one.runs[0].started_at for one in loaded),
             shares,
         )
         place = noise.REPORTS / "local" / here.key / noise.FILE

@@ -167,13 +167,13 @@ class Table(Lines):
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
         whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
 
-        def told(e, bound=False) -> str:
+        def told(e) -> str:
             if not e:
                 return "-"
-            end = e.value if bound else numbers.less_than(e)
+            end = numbers.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
-        step = told(cost.step, cost.bound) if cost else told(waited and not whole and of(waited))
+        step = told(cost.step) if cost else told(waited and not whole and of(waited))
         by = costs.parts(cost, p.epochs, p.steps) if cost else {}
         return [
             *start,

@@ -1,5 +1,5 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
-rung changed. Ideas are those that rows store, before them the registry's; every number is of rows."""
+rung changed. Ideas are those that rows store; every number is of rows."""
 
 import itertools
 
@@ -84,7 +84,8 @@ def ladders(measurements: Measurements, machine: Machine | None = None, op: str 
     are kept only where an arithmetic has no longer one."""
     warm = ("resident", "warm", "warm")
     rows = [m for m in measurements if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
-    ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
+    stored = {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
+    ideas = {kernel: stored[kernel] for kernel in (*registry.ladder(op), *stored) if kernel in stored}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
     ceilings = roofs(measurements, machine) if taught else ()
     known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))

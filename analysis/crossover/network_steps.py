@@ -1,5 +1,5 @@
-"""All products or convolutions of a training step together: seconds on each device, and the crossover along the batch. Steps
-with unmeasured layers are left out."""
+"""All products or convolutions of a training step together: seconds on each device, and the crossover along the batch. A row
+belongs to every layer whose problem it equals; steps with unmeasured layers are left out."""
 
 import functools
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from kernels.networks.layers import Network
 from kernels.networks.training_step import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads.records import Machine, Measurements, Run
+from workloads.records import Machine, Measurements
 
 _ALL = {"fprop", "dgrad", "wgrad"}
 MANY = "the fastest kernel each"
@@ -40,10 +40,10 @@ class Step(msgspec.Struct, frozen=True):
         return f"a step of {self.model} ({count(len(group), NOUNS[self.op])}{which})"
 
 
-def complete_steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> list[Step]:
+def complete_steps(measurements: Measurements, op: str) -> list[Step]:
     """The steps of the measured networks, at the batches and arithmetics with rows of every direction that any of them has."""
     made: dict[str, dict] = {}
-    for model, works in steps(runs, measurements, op):
+    for model, works in steps(measurements, op):
         problem = works[0].problem
         made.setdefault(model, {}).setdefault((size_of(problem), precision_of(problem)), works)
     whole = {model: max(map(len, found.values())) for model, found in made.items()}
@@ -131,7 +131,47 @@ def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[T
     return made
 
 
-def steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":
+def layers_of(operations: Iterable[Work], rows: Measurements) -> "dict[Problem, list[Work]]":
+    """Problem of a row -> the operations whose problem it equals, whatever the batch and the layout; without the problems that
+    none of them has."""
+    by_kind: dict[Family, list[Work]] = {}
+    for work in operations:
+        by_kind.setdefault(_any_layout(work.problem), []).append(work)
+    found = {}
+    for problem in dict.fromkeys(m.problem for m in rows if m.problem.products):
+        kind = _any_layout(problem)
+        if kind in by_kind:
+            found[problem] = by_kind[kind]
+    return found
+
+
+def layers(network: Network, op: str) -> "tuple[Work, ...]":
+    """The works of an operation in the layers of a network, at batch 1."""
+    return _step(network, batch=1, dtype="float32", math="", op=op)
+
+
+def measured_networks(measurements: Measurements, op: str) -> list[str]:
+    """The networks of the zoo with rows of every layer of an operation in some direction, that with the earliest row first. Of
+    networks with the same layers it is the first of the zoo."""
+    first_row: dict[Family, int] = {}
+    for problem in dict.fromkeys(m.problem for m in measurements if m.problem.op == op):
+        first_row.setdefault(_any_layout(problem), len(first_row))
+    earliest: dict[str, int] = {}
+    known: set[frozenset[Family]] = set()
+    for network in networks.NETWORKS.values():
+        by_direction: dict[str, set[Family]] = {}
+        for work in layers(network, op):
+            by_direction.setdefault(work.direction, set()).add(_any_layout(work.problem))
+        kinds = frozenset().union(*by_direction.values())
+        if kinds in known:
+            continue
+        known.add(kinds)
+        if any(direction <= first_row.keys() for direction in by_direction.values()):
+            earliest[network.name] = min(first_row[kind] for kind in kinds & first_row.keys())
+    return sorted(earliest, key=earliest.__getitem__)
+
+
+def steps(measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":
     """(network, the works of one step) for each batch and arithmetic. Only directions count in which every layer of the network
     was measured, so that the times may be added up."""
     problems = {m.problem: None for m in measurements if m.problem.op == op}
@@ -143,10 +183,11 @@ def steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> "list[t
     layouts = list(dict.fromkeys(layout for *_, layout in there))
     wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
     found = []
-    for model in dict.fromkeys(r.network for r in runs if r.network and networks.known(r.network)):
-        own = {_any_layout(w.problem) for w in _step(networks.known(model), 1, "float32", "", op)}
+    for model in measured_networks(measurements, op):
+        network = networks.NETWORKS[model]
+        own = {_any_layout(w.problem) for w in layers(network, op)}
         for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
-            works = list(_step(networks.known(model), batch, dtype, math, op))
+            works = list(_step(network, batch, dtype, math, op))
             if layout:
                 works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works if w.problem]
             lacking = {w.direction for w in works if w.problem not in problems}
@@ -162,22 +203,23 @@ def _step(network: Network, batch: int, dtype: str, math: str, op: str) -> "tupl
     return tuple(w for w in works if w.problem and w.problem.op == op)
 
 
-def names(runs: "Iterable[Run]", measurements: Measurements) -> "dict[Problem, str]":
-    """The layers of the runs' networks that a measured problem is of, whatever its batch: `conv2`, `conv2 +3` (as many more);
-    with the network where there are several."""
-    wanted = dict.fromkeys(r.network for r in runs if r.network)
-    found: dict = {}
-    for model in wanted:
-        network = networks.known(model)
-        for work in networks.step(network, 1) if network else ():
-            if work.kind in ("conv", "dense"):
-                layer = work.layer if len(wanted) == 1 else f"{model} {work.layer}"
-                found.setdefault(_any_layout(work.problem), {})[layer] = None
+def names(measurements: Measurements, op: str) -> "dict[Problem, str]":
+    """Problem -> the layers of the measured networks that have it, whatever its batch: `conv2`, `conv2 +3` (as many more); with
+    the network where there are several."""
+    models = measured_networks(measurements, op)
+    names_of: dict[Problem, dict[str, None]] = {}
+    for model in models:
+        works = layers(networks.NETWORKS[model], op)
+        for problem, alike in layers_of(works, measurements).items():
+            for work in alike:
+                layer = work.layer if len(models) == 1 else f"{model} {work.layer}"
+                names_of.setdefault(problem, {})[layer] = None
     made = {}
-    for problem in dict.fromkeys(m.problem for m in measurements if m.problem.products):
-        if not is_square(problem) and (layers := found.get(_any_layout(problem))):
-            first, *more = layers
-            made[problem] = f"{first} +{len(more)}" if more else first
+    for problem, named in names_of.items():
+        if is_square(problem):
+            continue
+        first, *more = named
+        made[problem] = f"{first} +{len(more)}" if more else first
     return made
 
 

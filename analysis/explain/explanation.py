@@ -277,14 +277,16 @@ def _used(request: Request, side: Side, trained: dict[str, Trained], profiles: S
 
 
 def _sides(request: Request, predictions: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
-    """The cost of the training on each device, the CPU first: measured here, else predicted, else the upper bound from short
-    fits, which does not hold for epochs of as many samples. A prediction of mostly unknown layers is ignored."""
+    """The cost of the training on each device, the CPU first: measured here, else predicted. A prediction of mostly unknown
+    layers is ignored."""
     training = request.training
     guessed = request.unknown_share is not None and request.unknown_share.most
     sides = []
     for device in ("cpu", GPU):
         prediction = None if guessed else predictions.get(device)
-        row = _whole_row(trained.get(device), prediction, training)
+        row = trained.get(device)
+        if row and not tells_whole(row):
+            row = None
         if row:
             cost = row.cost
         elif prediction:
@@ -305,14 +307,6 @@ def _sides(request: Request, predictions: "dict[str, Prediction]", trained: dict
             )
         )
     return tuple(sides)
-
-
-def _whole_row(row: Trained | None, prediction: "Prediction | None", training: Training) -> Trained | None:
-    """The row, if it tells the whole training, or its upper bound where nothing is predicted."""
-    if row is None or tells_whole(row, training):
-        return row
-    bounds_it = prediction is None and row.cost.start is not None and row.cost.compile is not None
-    return row if bounds_it else None
 
 
 def _what_ifs(main: Prediction, both: tuple[Side, ...], predict: Callable) -> Iterable[WhatIf]:

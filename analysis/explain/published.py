@@ -10,7 +10,7 @@ from analysis.stats import Estimate, faster, group_by
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from kernels import networks
-from workloads.records import SETUP, Measurement, Measurements
+from workloads.records import Measurement, Measurements
 from workloads.records.published_cases import CASES, Case, Claim, Reported
 
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
@@ -103,7 +103,7 @@ class Measured(msgspec.Struct, frozen=True):
 def measured(reported: Reported, measurements: Measurements) -> Measured | None:
     """A reported training by the pair of its model at the nearest batch that ranks first; None without both devices."""
     wanted = reported.training
-    own = [m for m in measurements if m.problem.model == wanted.model or SETUP in m.series]
+    own = [m for m in measurements if m.problem.model == wanted.model or m.fits]
     made = [p for p in break_even.pairs(own) if (p.setup.kernel, p.setup.model) == (costs.FIT, wanted.model)]
     near = [p for p in made if not p.setup.switches and _distance(p, wanted.batch) <= math.log(NEAR)]
     if not near:

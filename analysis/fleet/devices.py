@@ -41,7 +41,7 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
     Raises: FileNotFoundError when it has no result file; NoRows when its files have no row; ValueError when folders hold
     the same GPU: runs one after another.
     """
-    files = stats.group_by(records.files_of(run), lambda file: file.parent)
+    files = stats.group_by(records.files_of(run), records.study_folder)
     by_folder = {folder: records.read_files(paths) for folder, paths in sorted(files.items())}
     if not any(loaded.measurements for loaded in by_folder.values()):
         raise records.NoRows(run, sum(loaded.bad_lines for loaded in by_folder.values()))

@@ -17,7 +17,7 @@ from analysis.training.costs import TrainingCost
 from analysis.units import count, size
 from kernels import networks
 from kernels.problems import Problem, Training
-from workloads.records import Measurement, by_epochs
+from workloads.records import Measurement
 from workloads.records import settings as switches
 
 SETUP = "data-set setup"
@@ -80,8 +80,7 @@ def budget(training: "Measurement", of_: Profile) -> Budget:
     """The budget of the step of a training row that has a time; an epoch's own cost is not in it."""
     cost, problem = costs.measured(training), training.problem
     step = cost.step if cost else of(training.on("host-latency"))
-    bound, steps = (cost.bound, problem.steps) if cost else (not by_epochs(training), problem.steps * problem.epochs)
-    parts = tuple(_parts(training, of_, steps if bound else 0))
+    parts = tuple(_parts(training, of_, 0 if cost else problem.steps * problem.epochs))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
 
 
@@ -119,7 +118,7 @@ def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterabl
         elif name in found and (found[name].value or name in HOST):
             yield Part(name, found[name], _why(name, made, fitted, problem))
     if setup_steps and training.kernel == FIT and (setup := setting_up(made) / setup_steps).value:
-        yield Part(SETUP, setup, "copied into a tf.data set before the first epoch; short fits have it in their steps")
+        yield Part(SETUP, setup, "copied into a tf.data set before the first epoch; whole fits have it in their steps")
 
 
 def _lacking(name: str, made: Components, known: Estimate | None) -> Part:

@@ -6,12 +6,11 @@ from collections.abc import Set
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import Calibration, Lanes, lanes, setting_up, step_seconds
+from analysis.predict.combine import Calibration, Lanes, lanes, step_seconds
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import Profile, once
-from analysis.stats import NOTHING, Estimate, best_by, group_by, median
+from analysis.stats import Estimate, best_by, group_by, median
 from analysis.training import costs
-from analysis.training.costs import TrainingCost
 from analysis.units import join
 from kernels import networks
 from workloads.records import Measurement, Settings
@@ -26,13 +25,11 @@ _QUANTILE = 0.95
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A measured training: its row, seconds of a warm step, and its components. bound: the step is an upper bound, as it
-    contains a share of the data-set setup."""
+    """A measured training: its row, seconds of a warm step, and its components."""
 
     row: "Measurement"
     step: Estimate
     made: Components
-    bound: bool = False
 
     @property
     def way(self) -> tuple[str, str]:
@@ -49,22 +46,13 @@ class Seen(msgspec.Struct, frozen=True):
         """Whether the noise of the step is at most NOISY, so that numbers may be fitted on it."""
         return self.step.noise <= NOISY
 
-    def as_told(self, cost: TrainingCost) -> Estimate:
-        """Predicted seconds of a step, with the share of the data-set setup if this row's measured step contains it."""
-        return cost.step + cost.setup_step if self.bound else cost.step
-
-    @property
-    def setup(self) -> Estimate:
-        """Predicted seconds of data-set setup that the measured step contains; 0 unless the step is an upper bound."""
-        return setting_up(self.made) / self.row.problem.steps if self.bound else NOTHING
-
 
 @once
 def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
     """The trainings of a profile whose step is known, each with its components; cached. Rows with the same step (they differ in
-    samples, epochs, or a type that fit casts) count once: the least noisy one, an upper bound only if there is no other."""
+    samples, epochs, or a type that fit casts) count once: the least noisy one."""
     seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_), Seen))
-    return tuple(best_by(seen, lambda s: (s.training, s.made.given), lambda s: (s.bound, s.step.noise)).values())
+    return tuple(best_by(seen, lambda s: (s.training, s.made.given), lambda s: s.step.noise).values())
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
@@ -95,7 +83,7 @@ def _seen(m: "Measurement", of_: "Profile") -> Seen | str:
     made = components(m.problem, s, of_, network)
     if made.lacking:
         return f"no rows of {join(made.lacking)}"
-    return Seen(m, cost.step, made, cost.bound)
+    return Seen(m, cost.step, made)
 
 
 def calibration(of_: "Profile", settings: "Settings", leaving_out: Set[str] = frozenset()) -> Calibration:
@@ -129,12 +117,12 @@ def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[np.ndarray, np
     from scipy.optimize import least_squares
 
     own = Lanes(*np.array([lanes(s.made) for s in others], float).T)
-    setup, measured = np.array([(s.setup.value, s.step.value) for s in others]).T
+    measured = np.array([s.step.value for s in others])
     counts = collections.Counter(s.row.problem.model for s in others)
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
     def off(numbers: np.ndarray) -> np.ndarray:
-        return np.log((step_seconds(own, *numbers) + setup) / measured)
+        return np.log(step_seconds(own, *numbers) / measured)
 
     def residuals(x: np.ndarray) -> np.ndarray:
         return np.concatenate([weight * off(np.exp(x)), x / np.array(_HELD)])

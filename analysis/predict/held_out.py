@@ -25,19 +25,22 @@ CONSTANT, LINE, BYTES = BASELINES = ("constant", "a + b FLOPs + c launches", "a 
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One training predicted without rows of its model. seconds: the predicted step, with the data-set setup that the measured
-    step contains. bound: OVERHEAD or WORK, whichever is most of the step. baselines: name -> seconds by a simpler
-    prediction."""
+    """One training predicted without rows of its model. bound: OVERHEAD or WORK, whichever is most of the step. baselines: name
+    -> seconds by a simpler prediction."""
 
     seen: "Seen"
     predicted: Prediction
-    seconds: Estimate
     bound: str
     baselines: dict[str, float]
 
     @property
     def device(self) -> str:
         return self.seen.row.device
+
+    @property
+    def seconds(self) -> Estimate:
+        """The predicted step."""
+        return self.predicted.step_s
 
     @property
     def error(self) -> float:
@@ -76,12 +79,11 @@ def leave_one_out(of: "Profile") -> list[Case]:
     found = []
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of)
-        seconds = made.step_s + s.setup
         floor = total_of(made.parts, ISSUING).value
         model = s.row.problem.model
         others = [o for o in told if o.way == s.way and o.row.problem.model != model]  # run alike
-        bound = OVERHEAD if floor > (s.step.value - s.setup.value) / 2 else WORK
-        found.append(Case(s, made, seconds, bound, baselines(s, others)))
+        bound = OVERHEAD if floor > s.step.value / 2 else WORK
+        found.append(Case(s, made, bound, baselines(s, others)))
     return found
 
 
@@ -103,7 +105,7 @@ def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
                 made = predict(row.problem, row.settings, reduced, fitted=fitted)
             except Lacking:
                 continue
-            found.append(replace(c, predicted=made, seconds=made.step_s + c.seen.setup))
+            found.append(replace(c, predicted=made))
     return found
 
 
@@ -272,7 +274,7 @@ def _saved_summary(device: str, pairs: "list[tuple[Prediction, Seen]]", steps: "
     inside = 0
     line_errors: dict[str, list[float]] = {LINE: [], BYTES: []}
     for p, step in pairs:
-        interval = step.as_told(p.cost)
+        interval = p.step_s
         inside += interval.low <= step.step.value <= interval.high
         model = step.row.problem.model
         lines = baselines(step, [s for s in steps if s.way == step.way and s.row.problem.model != model])
@@ -301,4 +303,4 @@ def _saved_summary(device: str, pairs: "list[tuple[Prediction, Seen]]", steps: "
 
 def saved_error(p: Prediction, seen: "Seen") -> float:
     """The relative error of a saved prediction."""
-    return off(seen.as_told(p.cost).value, seen.step.value)
+    return off(p.step_s.value, seen.step.value)

@@ -30,7 +30,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
     partial: what is not known, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with the
-    samples; held_s in its file. saved_at: when it was saved, as rows' `at`.
+    samples. saved_at: when it was saved, as rows' `at`.
     """
 
     training: Training
@@ -44,7 +44,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     execution: str
     partial: tuple[str, ...]
     profile: str
-    setup_s: Estimate = msgspec.field(default=NOTHING, name="held_s")
+    setup_s: Estimate = NOTHING
     saved_at: str = ""
 
     @property

@@ -73,7 +73,7 @@ def select(loaded: Loaded, op: str, roofs: Roofs) -> Layers:
     if op == "matmul" and not any(own):
         return Layers(op, (), (), {}, roofs)
     told = tuple(layer_crossovers(rows, op, machine=loaded.machine))
-    works = network_steps.steps(loaded.runs, rows, op)
+    works = network_steps.steps(rows, op)
     sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows, op))
-    won = tuple(answers.steps(loaded.runs, rows, op, loaded.machine))
-    return Layers(op, rows, told, network_steps.names(loaded.runs, rows), roofs, sums, won)
+    won = tuple(answers.steps(rows, op, loaded.machine))
+    return Layers(op, rows, told, network_steps.names(rows, op), roofs, sums, won)

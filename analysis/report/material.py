@@ -1,13 +1,10 @@
 """The rows of one run or machine and every result derived from them, each computed once, for sections and charts."""
 
-import contextlib
 import functools
 import os
 import pathlib
 import re
 from collections.abc import Iterable
-
-from msgspec.structs import replace
 
 from analysis.crossover.crossover import Answer, crossovers
 from analysis.noise import REPORTS
@@ -21,9 +18,8 @@ from analysis.roofline.bounds import Judged, judge
 from analysis.roofline.roofs import Roof, roofs
 from analysis.table import Table
 from analysis.text import crossings, summary, training
-from analysis.training import break_even, costs
+from analysis.training import break_even
 from analysis.training.break_even import Pair
-from workloads.options import Usage
 from workloads.records import Loaded, Machine, Measurement, by_machine, read_files
 
 
@@ -140,9 +136,7 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     Raises: FileNotFoundError when there is no result file; NoRows when a path has no row.
     """
     groups: list[tuple[str, Loaded, str]] = []  # machine, rows, a name
-    folders: dict[str, pathlib.Path] = {}  # by name: that of all runs of a machine has its key
     for path in paths:
-        folders |= {folder.name: folder for folder in pathlib.Path(path).resolve().parents[:2]}
         for key, loaded in by_machine(path).items():
             own = [i for i, group in enumerate(groups) if group[0] == key]
             if own and not any(_again(groups[i][1], loaded) for i in own):
@@ -150,7 +144,6 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
                 groups[own[0]] = key, read_files([*before.files, *loaded.files]), name
             else:
                 groups.append((key, loaded, _name(path)))
-    groups = [(key, _with_setups(loaded, folders.get(key), key), name) for key, loaded, name in groups]
     machines = [key for key, *_ in groups]
     if len(groups) == 1:
         return [Material(groups[0][1])]
@@ -158,17 +151,6 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
         Material(loaded, letter(i), (key or _UNKNOWN) if machines.count(key) == 1 else name)
         for i, (key, loaded, name) in enumerate(groups)
     ]
-
-
-def _with_setups(loaded: Loaded, runs: pathlib.Path | None, key: str) -> Loaded:
-    """The rows; those of short fits get the machine's slowest data-set setup (seconds a byte), measured by its other runs."""
-    every = loaded.measurements
-    if runs and any(map(costs.forms, every)):
-        with contextlib.suppress(Usage, KeyError):
-            slowest = costs.slowest_setups(by_machine(runs)[key].measurements)
-            told = (replace(m, values={**m.values, costs.SLOWEST: slowest.get(m.device, 0.0)}) for m in every)
-            return replace(loaded, measurements=tuple(told))
-    return loaded
 
 
 def letter(i: int) -> str:

@@ -12,7 +12,7 @@ from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
 from analysis.table import Table, headed
 from workloads import REPORTS
-from workloads.records import files_of, read_files
+from workloads.records import files_of, read_files, study_folder
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = REPORTS / "local"
@@ -61,7 +61,7 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     if has_matplotlib():
         lines += [line for section in body.SECTIONS for line in pictures.images(section.charts, every)]
     found = []
-    for folder, own in group_by(files_of(run), lambda file: file.parent).items():
+    for folder, own in group_by(files_of(run), study_folder).items():
         loaded = read_files(own)
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()

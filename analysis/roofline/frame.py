@@ -16,6 +16,9 @@ from workloads.records import Measurement, Measurements, by_machine
 if TYPE_CHECKING:
     import pandas
 
+# Column `reuse`: a row's every call makes its own copies. Times of copies that serve several calls are derived from such rows.
+USES_OF_A_COPY = 1
+
 
 def frame(measurements: Measurements, roofs=None) -> "pandas.DataFrame":
     """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then units.COLUMNS.
@@ -67,7 +70,7 @@ def _record(m: Measurement, roofs) -> dict:
         "dtype": p.dtype or None,
         "math": p.math or None,
         "mode": s.mode,
-        "reuse": s.reuse,
+        "reuse": USES_OF_A_COPY,
         "device": s.device,
         "threads": s.threads,
         "cache": s.cache,

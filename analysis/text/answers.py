@@ -13,7 +13,7 @@ from analysis.text import crossings, sentences
 from analysis.text.sentences import capital, say
 from analysis.units import count, join
 from kernels.networks import Work
-from workloads.records import Machine, Measurements, Run
+from workloads.records import Machine, Measurements
 
 _UNTRANSPOSED = "nn"
 _KINDS = {
@@ -114,11 +114,11 @@ def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Ma
     return [*(said for own in first for said in summaries(own) or map(sentence, own)), *rates]
 
 
-def steps(runs: Iterable[Run], measurements: Measurements, op: str, machine: Machine | None = None) -> list[str]:
+def steps(measurements: Measurements, op: str, machine: Machine | None = None) -> list[str]:
     """A sentence for each network's step, form and precision: the winner by batch. It ends with both times at the smallest and
     at the largest batch."""
     said = []
-    for step in network_steps.complete_steps(runs, measurements, op):
+    for step in network_steps.complete_steps(measurements, op):
         name = capital(step.words)
         for a in network_steps.answers(step, measurements, machine):
             named = [name, crossings.precision_name(a), *_how(a.form), crossings.form_name(a.form)]

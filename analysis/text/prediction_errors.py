@@ -34,10 +34,9 @@ SAID = {
     "before": "{count} that had been measured before do not count.",
     "checked": "{device}: median error {median:share}, mean {mean:share} of {count}.",
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy:share} and fit nothing. "
-    "{numbers} numbers are fitted on other models' trainings. {bounds} steps are of short fits, with data-set setup in them.",
+    "{numbers} numbers are fitted on other models' trainings.",
     "left out": "Not in it: {reasons}.",
     "none": "None of them was measured here. Give the whole folder of their machine, such as reports/nvidia-h200.",
-    "short": "A step of short fits has data-set setup in it, and so has its prediction where that was saved.",
 }
 _STEP = "model | batch | device | execution"
 _NUMBERS = " | predicted ms | measured ms | error"
@@ -144,19 +143,19 @@ def unseen(cases: list[Case], of: Profile) -> list[str]:
 
 def counts(cases: list[Case], of: Profile) -> str:
     """A sentence: how many steps are in the table, and how many of them are too noisy for the fit."""
-    wide, bounds = sum(not c.seen.told for c in cases), sum(c.seen.bound for c in cases)
+    wide = sum(not c.seen.told for c in cases)
     words = {"steps": len(cases), "trainings": len(of.trainings), "wide": wide, "noisy": calibration.NOISY}
-    return say(SAID["counts"], numbers=calibration.fitted_numbers(of), bounds=bounds, **words)
+    return say(SAID["counts"], numbers=calibration.fitted_numbers(of), **words)
 
 
 def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str | Table]:
     """A table of predictions beside the steps measured since, then the errors of each device."""
     rows, found = [], []
     for p, seen in held_out.with_measured(predictions, of):
-        told = _numbers(seen.as_told(p.cost), seen) if seen else (_ms(p.step_s), "not measured", "")
+        told = _numbers(p.step_s, seen) if seen else (_ms(p.step_s), "not measured", "")
         rows.append((*held_out.training_of(p), *told))
         found += [(p.settings.device, held_out.saved_error(p, seen))] if seen else []
-    said = [SAID["short"], "", *_said("checked", found)] if found else [SAID["none"]]
+    said = _said("checked", found) if found else [SAID["none"]]
     return [Table(_STEP + _NUMBERS, rows, least="execution"), "", *said]
 
 

@@ -59,7 +59,7 @@ def answer(
         beside = [layers.story(own, op, ceilings, machine)[:1] for own, op in ((rows, "conv"), (many, "matmul"))]
         told = [*told[:2], *itertools.chain(*beside), *told[2:]]
     else:
-        told = [said for op in ("conv", "matmul") for said in layers.steps(loaded.runs, rows, op, machine)[:1]]
+        told = [said for op in ("conv", "matmul") for said in layers.steps(rows, op, machine)[:1]]
         told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]
     told += rates.rate_sentences(rows, ceilings) if told else []
     told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told, *trained[TRAININGS:]]

@@ -142,7 +142,7 @@ def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
     """The winner of the whole training and of its step; of the step alone where no rows tell the whole."""
     both = measured_training.both_sides(pair, trained)
     cpu, gpu = both or pair.sides(BY_STEP)
-    cpu_step, gpu_step = _step_seconds(cpu), _step_seconds(gpu)
+    cpu_step, gpu_step = cpu.cost.step, gpu.cost.step
     disturbed = bool(doubts.disturbances("", [cpu.row, gpu.row]))
     if both is None:
         step = f"{subject(replace(pair.setup, samples=0))}, a step"
@@ -153,11 +153,6 @@ def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
     whole = sentences.winner(cpu_whole, gpu_whole, of=f"{subject(named)}, {words}", disturbed=disturbed)
     alone = sentences.winner(cpu_step, gpu_step, of="A step alone", disturbed=disturbed)
     return f"{whole} {alone}"
-
-
-def _step_seconds(side: Trained) -> Estimate:
-    """Seconds of a step, from 0 on where short fits only bound it."""
-    return replace(side.cost.step, low=0.0) if side.cost.bound else side.cost.step
 
 
 def single_jobs(rows: Measurements) -> list[str]:

@@ -62,11 +62,11 @@ class Trained(msgspec.Struct, frozen=True):
         return form_of(self.row)
 
     def rank(self, t: Training) -> tuple:
-        """Sort key of a training's rows; the first row stands for the training. Measured steps come before upper bounds, then
-        known compilations, the nearest number of samples, the same type, most epochs, least noise."""
+        """Sort key of a training's rows; the first row stands for the training: known compilations, the nearest number of
+        samples, the same type, most epochs, least noise."""
         p, step = self.row.problem, self.cost.step
         apart, noise = abs(log(p.samples / t.samples)), step.noise if step.value > 0 else inf
-        return self.cost.bound, self.cost.compile is None, apart, p.dtype != t.dtype, -p.epochs, noise
+        return self.cost.compile is None, apart, p.dtype != t.dtype, -p.epochs, noise
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -85,9 +85,9 @@ class Pair(msgspec.Struct, frozen=True):
         return -(-self.setup.samples // self.setup.batch)
 
     @property
-    def weight(self) -> tuple[bool, int]:
-        """Sort key of similar pairs, the largest stands: first steps that are no upper bounds, then most samples."""
-        return not any(side.cost.bound for side in (self.gpu, *self.cpus)), self.setup.samples
+    def weight(self) -> int:
+        """Sort key of similar pairs: that of most samples stands."""
+        return self.setup.samples
 
     @property
     def opponent(self) -> Trained:
@@ -153,18 +153,14 @@ def is_default(m: "Measurement") -> bool:
 
 
 def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
-    """The rows with known costs, and these. Both devices get exactly the same import time. If a step is an upper bound, its
-    lower end is reduced by the slowest measured data-set setup for its batch, or to 0 if none was measured."""
-    measurements = list(measurements)
-    every, slowest = [m for m in measurements if m.problem.op == "training"], costs.slowest_setups(measurements)
+    """The rows with known costs, and these. Both devices get exactly the same import time."""
+    every = [m for m in measurements if m.problem.op == "training"]
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
     for m in trainings(every):
         if cost := costs.measured(m):
             start = (first := begun[costs.how_begun(m)]) and first[1] + first[0].value
-            setup = slowest.get(m.device, inf) * (costs.batch_bytes(m) or inf) if cost.bound else 0.0
-            step = replace(cost.step, low=max(min(0.0, cost.step.low), cost.step.low - setup))
-            found.append(Trained(m, replace(cost, start=start, step=step)))
+            found.append(Trained(m, replace(cost, start=start)))
     return found
 
 

@@ -141,6 +141,6 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
         network = networks.known(m.problem.model)
         added = network and batch_seconds(fitted, m.device, m.keras.residence, m.problem, network)
         cost = costs.measured(m, every) if added else None
-        if added and cost and not cost.bound and cost.step.value > 0:
+        if added and cost and cost.step.value > 0:
             found.append(Share(m, cost, added))
     return found

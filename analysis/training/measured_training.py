@@ -12,7 +12,7 @@ from analysis.training import costs
 from analysis.training.break_even import Pair, Trained, compiling, planned_training
 from analysis.training.costs import FIT, whole_training
 from kernels.problems import Training
-from workloads.records import Settings, by_epochs, settings
+from workloads.records import Settings, settings
 
 
 def measured_training(
@@ -43,17 +43,15 @@ def _known(side: Trained, training: Training) -> Trained:
 
 
 def ran_all_samples(side: Trained, training: Training) -> bool:
-    """Whether a row ran epochs of all the training's samples."""
-    return by_epochs(side.row) and side.row.problem.samples == training.samples
+    """Whether a row ran epochs of all the training's samples: slow steps are timed in epochs of a few."""
+    own = side.row.on("host-latency")
+    problem = side.row.problem
+    return own is not None and own.calls == problem.steps and problem.samples == training.samples
 
 
-def tells_whole(side: Trained, training: Training) -> bool:
-    """Whether a row tells the seconds of a whole training: its start-up and compilations are known, and its epochs were of all
-    samples or its step is no upper bound."""
-    cost = side.cost
-    if not (cost.start and cost.compile):
-        return False
-    return ran_all_samples(side, training) or not cost.bound
+def tells_whole(side: Trained) -> bool:
+    """Whether a row tells the seconds of a whole training: its start-up and compilations are known."""
+    return side.cost.start is not None and side.cost.compile is not None
 
 
 def seconds(side: Trained, training: Training) -> Estimate:
@@ -69,7 +67,7 @@ def both_sides(pair: Pair, rows: Iterable[Trained]) -> tuple[Trained, Trained] |
     sides = []
     for device in ("cpu", pair.gpu.device):
         side = measured_training(rows, training, Settings(device, switches=switches), pair.setup.kernel)
-        if side is None or not tells_whole(side, training):
+        if side is None or not tells_whole(side):
             return None
         sides.append(side)
     cpu, gpu = sides

@@ -24,6 +24,8 @@ _COPY_FLOPS, _COPY_READS = 1e9, 256
 
 @kernel(rung=True)
 def direct(problem: Conv, a, b):
+    """An output a thread, seven plain loops: every product reads its image and its filter anew, from the caches
+    at best."""
     gemm.refuse(problem, ("float32",), "direct")
     depth = problem.gemm[2]
     if problem.flops // 2 > _MOST_DIRECT or depth > _MOST_OF_ONE:
@@ -52,6 +54,9 @@ def _call(on: Product, plan: Plan[Warps]) -> Callable:
 
 @kernel
 def implicit_gemm(problem: Conv, a, b):
+    """The columns of im2col are never written: pixels are copied from the images straight into tiles in shared
+    memory, several stages ahead, as warp_tiled does it; tiles and parts of the sum are the fastest of several
+    on this GPU."""
     gemm.refuse(problem, ("float32",), "implicit_gemm")
     if product := gemm.product(problem, "warp_tiled", a, b):
         return product
@@ -75,6 +80,8 @@ def _tensor_call(on: Product, plan: Plan[Tensors]) -> Callable:
 
 @kernel
 def tensor_core(problem: Conv, a, b):
+    """mma.sync on pixels that cp.async gathers into tiles, ldmatrix brings them into registers; images whose
+    channels are no eights are copied into eights first, each time."""
     gemm.refuse(problem, HALVES, "tensor_core")
     loader.require(80)
     if product := gemm.product(problem, "tensor_core", a, b):

@@ -93,6 +93,9 @@ def _call(on: Product, plan: Plan[Groups]) -> Callable:
 
 @kernel
 def wgmma(problem: Conv, a, b):
+    """TMA in im2col mode walks the pixels and fills a ring of tiles, warpgroups multiply them by wgmma while it
+    runs ahead; a step takes whole lines of channels, zeros where an image has fewer; blocks stay on their
+    multiprocessors."""
     gemm.refuse(problem, HALVES, "wgmma")
     loader.require(90, only=True)
     if product := gemm.product(problem, "wgmma", a, b):

@@ -60,6 +60,8 @@ def _wgrad(x, dy, dw, stride, top, left, groups):
 
 @kernel(rung=True)
 def direct(problem: Conv, a, b):
+    """Seven loops in the order of the definition, the images (the filters, for wgrad) shared out over the
+    threads: each product reads its two factors anew, the filter's a row apart."""
     if problem.math not in ("float32", "float64") or problem.layout != "NHWC":
         raise ValueError(
             f"the Numba loops convolve float32 and float64 in NHWC, not {problem.math} in {problem.layout}"

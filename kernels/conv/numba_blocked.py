@@ -263,6 +263,8 @@ def _is_product(problem: Conv) -> bool:
 
 @kernel
 def blocked(problem: Conv, a, b):
+    """Tiles of some pixels by whole vectors of filters stay in registers while windows are read where the
+    images lie, borders from a copy, and the filters from panels in the second-level cache."""
     return bound(problem, a, b)
 
 

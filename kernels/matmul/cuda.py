@@ -58,21 +58,29 @@ def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple
 
 @kernel(rung=True)
 def naive(problem: Matmul, a, b):
+    """A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32
+    lines of memory."""
     return _bound("naive", problem, a, b, (32, 8), (32, 8), _MOST_NAIVE)
 
 
 @kernel(rung=True)
 def coalesced(problem: Matmul, a, b):
+    """The same product a thread with a warp's threads in a row of C: loads of B and stores are whole lines, A's
+    are shared."""
     return _bound("coalesced", problem, a, b, (32, 8), (8, 32), _MOST_COALESCED)
 
 
 @kernel(rung=True)
 def tiled(problem: Matmul, a, b):
+    """Tiles of 32 x 32 of A and B in shared memory: each element is read from memory once for 32 products, not
+    once for each."""
     return _bound("tiled", problem, a, b, (32, 32), (32, 32))
 
 
 @kernel(rung=True)
 def register_tiled(problem: Matmul, a, b):
+    """8 x 8 of C in each thread's registers, 128 x 128 a block: 16 loads from shared memory feed 64 products,
+    not 2 for each."""
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
@@ -132,6 +140,9 @@ def direct_call(problem: Matmul, plan: Plan[Direct], a, b, c):
 
 @kernel(batched=True)
 def warp_tiled(problem: Matmul, a, b):
+    """A tile a warp inside the block's: 16-byte loads that neighbors share, stages fetched ahead, a tile of C a
+    thread in banks that multiply-adds read at once; few rows or columns, or short sums, straight from memory;
+    the fastest here."""
     if problem.math != "float32":
         raise ValueError(f"this kernel multiplies float32, not {problem.math}")
     count_in_32_bits(problem)

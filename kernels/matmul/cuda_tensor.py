@@ -40,6 +40,8 @@ def plans(problem: Matmul) -> list[Plan[Tensors]]:
 
 @kernel
 def tensor_core(problem: Matmul, a, b):
+    """mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: all
+    that Ampere's tensor cores have, not all that Hopper's have."""
     if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
         raise ValueError(f"this kernel multiplies tf32, float16 and bfloat16, not {problem.math} to {problem.out}")
     count_in_32_bits(problem)

@@ -78,6 +78,9 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
 
 @kernel(fused=True)
 def wgmma(problem: Matmul, a, b, *bias):
+    """Four warps at once multiply tiles straight from shared memory (wgmma), a warp has TMA fill a ring of
+    them, which blocks of a cluster share, results leave by TMA while the next tile begins; the tiles are the
+    fastest of several here."""
     if problem.layout not in LAYOUTS.get(problem.math, ()) or problem.out != problem.dtype:
         wanted = f"{problem.math} {problem.layout} to {problem.out}"
         raise ValueError(f"this kernel multiplies float16, bfloat16 and (no tn) tf32 into their own type, not {wanted}")

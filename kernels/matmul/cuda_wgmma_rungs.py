@@ -31,41 +31,56 @@ def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1, early: bool = Fals
 
 @kernel(rung=True)
 def wgmma_two_stages(problem: Matmul, a, b):
+    """TMA and wgmma: one warp has the copy engine fill tiles in shared memory, four warps at once multiply them
+    from there; 64 x 128 of C a block, and two stages: while one is multiplied the other is filled."""
     return _bound(problem, a, b, replace(_STAGES, stages=2, staged=1))
 
 
 @kernel(rung=True)
 def wgmma_stages(problem: Matmul, a, b):
+    """Eight stages: as many tiles are on their way as it takes for the memory's latency to be hidden behind
+    products."""
     return _bound(problem, a, b, _STAGES)
 
 
 @kernel(rung=True)
 def wgmma_two_consumers(problem: Matmul, a, b):
+    """Two groups of four warps multiply: 128 x 128 of C a block, so each tile of B is fetched once for both."""
     return _bound(problem, a, b, replace(_STAGES, consumers=2, stages=6))
 
 
 @kernel(rung=True)
 def wgmma_128x256(problem: Matmul, a, b):
+    """128 x 256 of C a block: a quarter fewer bytes from the L2 for a FLOP, and fewer from shared memory; half
+    as many blocks, which a small product has too few of."""
     return _bound(problem, a, b, _WIDE)
 
 
 @kernel(rung=True)
 def wgmma_cluster(problem: Matmul, a, b):
+    """Two blocks in a cluster load half a tile of B each and share it: fewer bytes from the L2 for a FLOP
+    again; they wait for each other."""
     return _bound(problem, a, b, replace(_WIDE, cluster_m=2))
 
 
 @kernel(rung=True)
 def wgmma_ping_pong(problem: Matmul, a, b):
+    """Each of the two groups has a tile of its own: one multiplies while the other's results leave, at smaller
+    tiles, so at more bytes for a FLOP."""
     return _bound(problem, a, b, _PING_PONG)
 
 
 @kernel(rung=True)
 def wgmma_overlapped(problem: Matmul, a, b):
+    """The same launched early (programmatic dependent launch): as a call's last blocks end, the next one's make
+    their barriers and wait for its results; it gains what lies between two calls."""
     return _bound(problem, a, b, _PING_PONG, early=True)
 
 
 @kernel(rung=True)
 def wgmma_split_k(problem: Matmul, a, b):
+    """Split-k: where C has fewer tiles than there are multiprocessors, several blocks share a tile's sum over k
+    and their parts are added in a fixed order, which takes bytes."""
     count = loader.attribute("MultiProcessorCount")
     tiles = -(-problem.m // _WIDE.tile[0]) * -(-problem.n // _WIDE.tile[1])
     steps = -(-problem.k // 64)

@@ -47,6 +47,7 @@ def _bound(loops, problem: Matmul, a, b):
 
 @kernel(parallel=False, rung=True)
 def naive(problem: Matmul, a, b):
+    """Loops in i-j-k order on one thread: B is read down its columns, a cache line for each element."""
     if problem.flops > _MOST_NAIVE:
         raise ValueError(f"naive would take minutes a call beyond {_MOST_NAIVE / 1e9:.0f} GFLOP")
     return _bound(_naive, problem, a, b)
@@ -54,9 +55,11 @@ def naive(problem: Matmul, a, b):
 
 @kernel(parallel=False, rung=True)
 def reordered(problem: Matmul, a, b):
+    """Loops in i-k-j order: B and C are read along their rows, so the compiler can use whole vectors."""
     return _bound(_reordered, problem, a, b)
 
 
 @kernel
 def parallel(problem: Matmul, a, b):
+    """The i-k-j loops with the rows of A shared out over the threads: what a few lines of Numba give."""
     return _bound(_parallel, problem, a, b)

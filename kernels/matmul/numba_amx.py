@@ -305,6 +305,8 @@ def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right
 
 @kernel(rung=True)
 def amx(problem: Matmul, a, b):
+    """AMX: four tiles of sums take products of two tiles of A and two of B; a packed block of A stays in the
+    second-level cache, and a piece of a panel of B, the next one asked for early, in the first-level one."""
     require(problem, "amx-tile", "amx-bf16")
     if problem.out not in ("bfloat16", "float32"):
         raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")

@@ -13,6 +13,8 @@ from kernels.simd.product import product
 
 @kernel(batched=True)
 def simd(problem: Matmul, a, b):
+    """A tile of C stays in registers while a panel of A meets panels of B in the second-level cache, or B's
+    rows where they lie if A has few; the transpose of C where that is cheaper; threads take the next piece."""
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty(problem.out_shape, a.dtype, 5)

@@ -12,7 +12,7 @@ from analysis.report.sections import step_budgets
 from analysis.stats import Estimate
 from analysis.text import budget as budget_words
 from kernels.problems import Training
-from workloads.records import EPOCHS_OF, Settings
+from workloads.records import Settings
 
 EMPTY, S0 = profile.Profile(()), Training("cifar10-cnn", 32, 9600)
 
@@ -119,18 +119,16 @@ def test_what_failed_is_said_with_what_is_not_usual_of_it():
     ]
 
 
-def test_a_budget_is_of_the_step_and_has_the_setup_of_short_fits_alone(whole):
-    """Steps of 2 ms, whatever an epoch and a fit take beside them: of short fits with the samples' share, of later epochs not."""
-    short = made_profile.training("fashion-mlp", 32, 2e-3, epochs=2)
-    made = budget.budget(short, whole)
-    assert made.step.value == pytest.approx(2e-3) and part(made, budget.SETUP).seconds.value > 0
-    (samples,) = short.samples
-    own = {"seconds": (2.5e-3,) * 3, "calls": 64, "block": (0,) * 3}
-    later = msgspec.structs.replace(samples, **own, stop_reason=EPOCHS_OF + "one fit")
-    of = msgspec.structs.replace(short, samples=(later,), series={"later_epoch_s 8": (0.048,) * 3})
-    made = budget.budget(of, whole)  # an epoch of 64 steps takes 160 ms, of 8 steps 48
+def test_a_budget_is_of_the_step_and_has_the_setup_of_whole_fits_alone(whole):
+    """Steps of 2 ms, whatever an epoch and a fit take beside them; of a row without fits that tell the step it is whole fits."""
+    by_epochs = made_profile.training("fashion-mlp", 32, 2e-3, epochs=2)
+    made = budget.budget(by_epochs, whole)
     assert made.step.value == pytest.approx(2e-3) and budget.SETUP not in {p.name for p in made.parts}
-    loop = msgspec.structs.replace(short, kernel="training/tensorflow/loop")
+    of_fits = msgspec.structs.replace(by_epochs, fits=())
+    made = budget.budget(of_fits, whole)
+    assert made.step.value == pytest.approx(2e-3 + made_profile.EPOCH / 64)
+    assert part(made, budget.SETUP).seconds.value > 0
+    loop = msgspec.structs.replace(of_fits, kernel="training/tensorflow/loop")
     assert budget.SETUP not in {p.name for p in budget.budget(loop, whole).parts}
 
 

@@ -9,7 +9,7 @@ import pytest
 from fake_measurements import launch_rows, row, transfer_rows
 from fake_predictions import MS
 from msgspec.structs import replace
-from test_jobs import both, by_its_epochs, trained
+from test_jobs import both, trained
 from test_together import four, rounds
 
 from analysis.explain import __main__, case_verdict, command, evidence, published
@@ -119,7 +119,7 @@ MLP = Training("mlp-784-100x2-10", 128, 60_000, 10)
 
 
 def mlp(cpu: float, gpu: float, model: str = MLP.model, batch: int = 128, **switches) -> list:
-    return list(map(by_its_epochs, both(model, batch, 4096, cpu, gpu, **switches)))
+    return both(model, batch, 4096, cpu, gpu, **switches)
 
 
 def test_the_measured_winner_and_largest_part():
@@ -171,7 +171,7 @@ def first_article(cpu_epoch: float, gpu_epoch: float, **given) -> list:
     """S0 at its article's settings: 1563 steps an epoch; the form `visible` twice as slow as the CPU hidden."""
     forms = ((cpu_epoch, {}), (2 * cpu_epoch, {"gpu": "visible"}), (gpu_epoch, {"device": "gpu:0"}))
     own, given = ("cifar10-cnn", 32, 50_000), {"dtype": "float64", "epochs": 10, **given}
-    return [by_its_epochs(trained(*own, (0.0, 0.0, s / 1563), **more, **given)) for s, more in forms]
+    return [trained(*own, (0.0, 0.0, s / 1563), **more, **given) for s, more in forms]
 
 
 def claimed(rows) -> dict:

@@ -2,25 +2,28 @@
 
 import msgspec
 import pytest
+from fake_measurements import by_later_epochs
 from msgspec.structs import replace
 
 from analysis.stats import NOTHING, Estimate, exact
 from analysis.training import costs
 from kernels.problems import Training
-from workloads.records import Measurement, Samples, Settings, visits
+from workloads.records import Fits, Measurement, Samples, Settings, visits
 
-# fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
-LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}
-# Student's t for 2 degrees of freedom over the normal quantile, times sqrt(3 / 2)
-THREE_ROUNDS = 4.3027 / 1.959964 * 1.5**0.5
-
+LAW = (0.1, 0.02, 0.005)  # seconds of data-set setup, of an epoch beyond its steps, of a step
 FIT = "training/keras/fit"
 
 
-def trained(series, phases=None, *, device="cpu", status="ok", process="warm", samples=1312, kernel=FIT, **switches):
+def row(phases=None, *, series=None, device="cpu", status="ok", process="warm", samples=1312, kernel=FIT, **switches):
+    """A training of batch 32 without fits."""
     settings = Settings(device, process=process, switches={"data": "synthetic", **switches})
     problem = Training("cifar10-cnn", 32, samples)
-    return Measurement(kernel, problem, settings, status, series=series, phases_s=phases or {})
+    return Measurement(kernel, problem, settings, status, series=series or {}, phases_s=phases or {})
+
+
+def trained(phases=None, **how):
+    """A row whose fits follow LAW."""
+    return by_later_epochs(row(phases, **how), LAW)
 
 
 def warm(c: costs.TrainingCost, epochs: int, steps: int) -> Estimate:
@@ -32,51 +35,34 @@ def about(e: Estimate) -> tuple[float, float, float]:
     return (round(e.value, 9), round(e.low, 9), round(e.high, 9))
 
 
-def test_fits_that_vary_one_thing_tell_each_part():
-    series = {**LAW, "epoch_s": (9.0,), "loss": (1.0,)}
-    c = costs.measured(trained(series, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
+def test_fits_of_two_numbers_of_steps_tell_each_part():
+    c = costs.measured(trained({"build": 0.5, "compile": 3.0, "first_call": 9.0}, series={"loss": (1.0,)}))
     assert [about(e) for e in (c.dataset_setup, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
     assert (about(c.build), about(c.compile), c.start) == ((0.5,) * 3, (3.0,) * 3, None)
-    assert c.bound and about(warm(c, 3, 10)) == (0.31,) * 3
-    # the short pairs, 1x1 with 1x2 and 2x1, lie: from them a step would take 0.1 s and an epoch 0.5
-    found = costs.short_fits({(1, 1): (0.125,), (1, 2): (0.225,), (2, 1): (0.73,), (1, 41): (0.325,), (3, 1): (0.175,)})
-    assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
-    # 2 x 10 and 2 x 60 steps: 0.1 + 2 x (0.02 + 0.05) and 0.1 + 2 x (0.02 + 0.3); 6 x 10 steps: 0.1 + 6 x 0.07
-    found = costs.short_fits({(2, 10): (0.24,), (2, 60): (0.74,), (6, 10): (0.52,)})
-    assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
-    assert costs.measured(trained(LAW, status="failed")) is None
-
-
-def test_the_interval_is_that_of_the_rounds():
-    fit, epoch, step = costs.short_fits({(1, 1): (1.0, 1.0, 1.0), (1, 11): (11.0, 12.0, 13.0), (3, 1): (3.0, 3.0, 3.0)})
-    assert about(step) == (1.1, round(1.1 - 0.1 * THREE_ROUNDS, 9), round(1.1 + 0.1 * THREE_ROUNDS, 9))
-    assert about(epoch) == (-0.1, round(-0.1 - 0.1 * THREE_ROUNDS, 9), round(-0.1 + 0.1 * THREE_ROUNDS, 9))
-    assert about(fit) == (0.0, 0.0, 0.0)  # 1 - (epoch + step), whatever the step is
-
-
-@pytest.mark.parametrize("forms", [(), ("1x1",), ("1x1", "1x9"), ("1x1", "3x1"), ("1x1", "3x9")])
-def test_nothing_is_said_of_what_was_not_varied_alone(forms):
-    assert costs.measured(trained({f"fit_s {form}": (1.0 + i,) for i, form in enumerate(forms)})) is None
-    assert costs.measured(trained({**LAW, "fit_s 1x41": ()})) is None
+    assert about(warm(c, 3, 10)) == (0.31,) * 3  # 0.1 + 3 x (0.02 + 10 x 0.005)
+    assert costs.measured(trained(status="failed")) is None
+    assert costs.measured(row()) is None
+    one_form = trained()
+    assert costs.measured(replace(one_form, fits=one_form.fits[:1])) is None  # steps were never varied
 
 
 def test_a_job_is_start_up_build_every_compilation_and_one_fit():
     phases = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 3.0, "compile_last": 1.0}
-    c = costs.measured(trained(LAW, phases))
+    c = costs.measured(trained(phases))
     assert about(c.start) == (7.0, 5.6, 8.4)  # of one process: 20 % about it
     assert about(costs.whole_training(c, 3, 10)) == (11.81, 10.41, 13.21)
-    assert costs.whole_training(costs.measured(trained(LAW)), 3, 10).value == pytest.approx(0.31)
+    assert costs.whole_training(costs.measured(trained()), 3, 10).value == pytest.approx(0.31)
 
 
 def begun(seconds: float, device_start: float = 1.0, at: str = "", **fields) -> Measurement:
     """A row whose process took so long to begin, its device's start in that."""
-    made = trained({}, {"import": seconds - device_start, "device_start": device_start}, samples=int(seconds), **fields)
+    made = row({"import": seconds - device_start, "device_start": device_start}, samples=int(seconds), **fields)
     return msgspec.structs.replace(made, at=at)
 
 
 def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start_is_its_own():
     """Of TensorFlow 4, 5 and 9 s of import; JAX's 29 in its loop and in Keras alike."""
-    m, visible, jax = trained(LAW), trained(LAW, gpu="visible"), trained(LAW, kernel="training/jax/loop")
+    m, visible, jax = trained(), trained(gpu="visible"), trained(kernel="training/jax/loop")
     others = [
         begun(5.0, 1.0),
         begun(7.0, 2.0, kernel="training/tensorflow/loop", TF_ENABLE_ONEDNN_OPTS="0"),
@@ -85,21 +71,21 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
         begun(9.0, keras_backend="torch"),
     ]
     assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
-    assert costs.measured(trained(LAW, device="gpu:0"), others).start.value == 5.0 + 10.0
+    assert costs.measured(trained(device="gpu:0"), others).start.value == 5.0 + 10.0
     assert costs.measured(jax, others).start.value == 29.0 + 1.0
     seen = begun(10.0, 3.0, gpu="visible")  # 7 s of import: the middle of 4, 5, 7, 9 is 6
     assert costs.measured(visible, [*others, seen]).start.value == 6.0 + 3.0
-    own = trained(LAW, {"import": 7.0, "device_start": 1.5})
+    own = trained({"import": 7.0, "device_start": 1.5})
     assert costs.measured(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
-    assert costs.measured(trained(LAW, device="gpu:1"), others).start is None
+    assert costs.measured(trained(device="gpu:1"), others).start is None
     # it read the library from the disk: 10 of 10, 8 and 6 s; and it is the first by its date, not by its place
     taken = {"08": 10.0, "09": 8.0, "10": 6.0}
     rows = [begun(1.0 + s, at=f"2026-11-21T{hour}:00:00Z") for hour, s in taken.items()]
-    assert costs.begun(trained(LAW), rows)[0].value == costs.begun(trained(LAW), rows[::-1])[0].value == 7.0
+    assert costs.begun(trained(), rows)[0].value == costs.begun(trained(), rows[::-1])[0].value == 7.0
     late = [msgspec.structs.replace(row, at=f"2026-11-21T2{i}:00:00Z") for i, row in enumerate(rows[::-1])]
-    assert costs.begun(trained(LAW), late)[0].value == 8.0  # the longest one was not the first
+    assert costs.begun(trained(), late)[0].value == 8.0  # the longest one was not the first
     five = {"import_s": (9.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5}
-    assert costs.begun(trained(LAW), [trained(five)])[0].value == pytest.approx(4.25)
+    assert costs.begun(trained(), [row(series=five)])[0].value == pytest.approx(4.25)
 
 
 def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
@@ -108,49 +94,32 @@ def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
     assert about(costs._taken([9.5, 10.0, 30.0])) == (10.0, 8.0, 12.0)
     assert about(costs._taken([10.0] * 5)) == (10.0,) * 3  # five tell their own
     each = {"import_s": (4.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5, "compile_s": (2.0, 2.2, 2.1, 2.3, 2.4)}
-    c = costs.measured(trained({**LAW, **each}, {"import": 4.4, "device_start": 1.0, "compile": 2.4}, process="fresh"))
+    phases = {"import": 4.4, "device_start": 1.0, "compile": 2.4}
+    c = costs.measured(trained(phases, series=each, process="fresh"))
     assert c.start.value == pytest.approx(5.2) and c.start.low < 5.2 < c.start.high
     assert (c.compile.value, c.compile.low < 2.2 < c.compile.high) == (2.2, True)
 
 
-def own_fits(seconds: tuple[float, ...], series: dict = LAW, said: str = "max-time", epochs: int = 1) -> Measurement:
-    """A row whose samples are whole fits of an epoch of 1000 steps, or as `said`, in seconds a step."""
-    samples = Samples("host-latency", seconds, 1000, tuple(range(len(seconds))), said)
-    problem = Training("cifar10-cnn", 32, 32_000, epochs)
-    return msgspec.structs.replace(trained(series), samples=(samples,), problem=problem)
-
-
-def test_a_step_by_short_fits_is_a_bound_and_no_longer_than_its_share_of_an_epoch():
-    """Of LAW a step is 5 ms: an epoch of 1000 steps of 6 ms has 1 s besides, one of 4 ms bounds the step itself."""
-    c = costs.measured(own_fits((0.006,) * 5, said="epochs of one fit", epochs=3))
-    assert [about(e) for e in (c.step, c.epoch, c.dataset_setup)] == [(0.005,) * 3, (1.0,) * 3, (0.1,) * 3]
-    assert c.bound and about(warm(c, 3, 1000)) == (18.1,) * 3
-    c = costs.measured(own_fits((0.004,) * 5, said="epochs of one fit", epochs=3))
-    assert [about(e) for e in (c.step, c.epoch)] == [(0.004,) * 3, (0.0,) * 3] and c.bound
-    m = own_fits((0.003, 0.004, 0.005), said="epochs of one fit", epochs=3)
-    m = msgspec.structs.replace(m, problem=Training("peaks", 100, 200, 3))  # as measured, with its own noise alone
-    assert costs.measured(m).epoch_seconds(2) == costs.stats.of(m.samples[0]) * 2 and costs.batch_bytes(m) == 78_400
-
-
-def later(steps: int, epochs, few: int, short, **series) -> Measurement:
-    """A row of batch 32 whose later epochs of `steps` and of `few` steps took those seconds."""
-    made = trained({f"later_epoch_s {few}": short, **series}, {"compile": 3.0, "compile_last": 1.0}, samples=32 * steps)
-    samples = Samples("host-latency", tuple(s / steps for s in epochs), steps, (0,) * len(epochs), "epochs of one fit")
-    return msgspec.structs.replace(made, samples=(samples,))
+def later(steps: int, epochs, few: int, short, setups=((), ())) -> Measurement:
+    """A row of batch 32 whose later epochs of `steps` and of `few` steps took those seconds, and their data-set setups."""
+    samples = Samples("host-latency", tuple(s / steps for s in epochs), steps, (0,) * len(epochs), "epochs of 1 fit")
+    own, other = setups
+    fits = Fits(steps=steps, setup_s=own), Fits(steps=few, setup_s=other, later_epoch_s=short)
+    return replace(row({"compile": 3.0, "compile_last": 1.0}, samples=32 * steps), samples=(samples,), fits=fits)
 
 
 def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits_the_setup_of_each_sample():
     """300 steps of 2 ms and 40 ms are 640 ms, 8 of them 56; 10 ms of a fit's own and 0.64 ms a batch are 202 ms and 15.12."""
-    setups = {"setup_s": (0.202,), "setup_s 8": (0.01512, 0.01512)}
-    c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, **setups))
+    setups = (0.202,), (0.01512, 0.01512)
+    c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, setups))
     assert [about(e) for e in (c.step, c.epoch, c.setup_step)] == [(0.002,) * 3, (0.04,) * 3, (0.00064,) * 3]
-    assert (about(c.dataset_setup), c.steps, c.bound, about(c.compile)) == ((0.202,) * 3, 300, False, (4.0,) * 3)
+    assert (about(c.dataset_setup), c.steps, about(c.compile)) == ((0.202,) * 3, 300, (4.0,) * 3)
     # planned: 3 epochs of 1000 steps: 0.01 + 0.64, and 3 x 2.04
     assert about(warm(c, 3, 1000)) == (6.77,) * 3 and about(c.step + c.setup_step) == (0.00264,) * 3
     # of one fit the first epoch is as uncertain as those after it: 2.7764 times their deviation of 15.81 ms either way
-    c = costs.measured(later(300, (0.62, 0.63, 0.64, 0.65, 0.66), 8, (0.056,) * 10, **setups))
+    c = costs.measured(later(300, (0.62, 0.63, 0.64, 0.65, 0.66), 8, (0.056,) * 10, setups))
     assert about(c.dataset_setup) == (0.202, 0.158101262, 0.245898738)
-    c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, **setups | {"setup_s": (0.602, 0.202, 0.202)}))
+    c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, ((0.602, 0.202, 0.202), setups[1])))
     assert (c.dataset_setup.value, round(c.setup_step.value, 9)) == (0.602, 0.00064)  # of several, the first fit's
     # as many steps as were measured take what they took, whatever of that is the step; 100 more are as uncertain as steps are
     own, more = c.epoch_seconds(300), c.epoch_seconds(400)
@@ -160,51 +129,32 @@ def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits
     c = costs.measured(later(1, (0.041, 0.042, 0.043), 8, (0.056,) * 3))
     assert (round(c.step.value, 9), round(c.epoch.value, 9), about(c.setup_step)) == (0.002, 0.04, (0.0,) * 3)
     assert c.step.low > 0.0015 and c.dataset_setup.value == 0  # nor do more samples take less, or any less than nothing
-    noisy = [{"setup_s": (many,), "setup_s 8": (few,)} for many, few in ((0.01, 0.02), (0.6, -0.1))]
-    none = [costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **n)).setup_step for n in noisy]
+    noisy = ((0.01,), (0.02,)), ((0.6,), (-0.1,))
+    none = [costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, n)).setup_step for n in noisy]
     assert all(e.value == e.low == 0 <= e.high for e in none)
-    unsure = costs.measured(later(300, (0.5, 0.64, 0.8), 8, (0.056,) * 5, **setups)).setup_step
+    unsure = costs.measured(later(300, (0.5, 0.64, 0.8), 8, (0.056,) * 5, setups)).setup_step
     assert unsure.value == unsure.low == 0 < unsure.high  # 0.187 s with one fit's noise of 0.65 s
-    assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, setup_s=(-0.1,))).dataset_setup == NOTHING
+    assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, ((-0.1,), ()))).dataset_setup == NOTHING
     # processes whose steps take 2 and 4 ms, epochs 40 ms beside: each is told by its own short epochs
-    each = [later(300, (0.04 + 300 * s,) * 3, 8, (0.04 + 8 * s,) * 3, setup_s=(s,)) for s in (0.002, 0.004)]
+    each = [later(300, (0.04 + 300 * s,) * 3, 8, (0.04 + 8 * s,) * 3, ((s,), ())) for s in (0.002, 0.004)]
     c = costs.measured(visits.merged(each))
-    assert [round(e.value, 9) for e in (c.step, c.epoch, c.dataset_setup)] == [0.003, 0.04, 0.003] and not c.bound
-
-
-def test_whole_fits_tell_the_step_too():
-    """1000 steps in 6.119 s, one in 0.125: 999 steps take 5.994 s. An epoch of one step takes 25 ms as before, so the 5 ms of the
-    short fits and these 6 ms, both without any noise, are not weighed; with noise the better known one counts more."""
-    noisy = {**LAW, "fit_s 1x41": (0.225, 0.325, 0.425)}  # a step of 2.5 to 7.5 ms
-    c = costs.measured(own_fits((0.006119,) * 3, noisy))
-    assert about(c.step) == (0.006,) * 3 and about(Estimate(*[c.epoch.value + c.step.value] * 3)) == (0.025,) * 3
-    assert c.dataset_setup.value == pytest.approx(0.1) and c.bound
-    c = costs.measured(own_fits((0.006019, 0.006119, 0.006219), noisy))
-    assert 0.0059 < c.step.value < 0.006 and c.step.noise < 0.06
-    assert costs.measured(own_fits((0.006119,))).step.value == pytest.approx(0.005)  # of one fit nothing is known
-    both = costs._together(a := Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.8, 2.2))
-    assert (both.value, both.high - both.low) == pytest.approx((6 / 5, 0.2 * 0.4 / (0.2**2 + 0.4**2) ** 0.5))
-    assert costs._together(a, Estimate(2.0, 2.0, 2.0)).value == 2.0
+    assert [round(e.value, 9) for e in (c.step, c.epoch, c.dataset_setup)] == [0.003, 0.04, 0.003]
 
 
 def of_processes(*steps: float) -> Measurement:
-    """A row of a process for each step's seconds, whose longer fits had other numbers of steps in each."""
-    parts = []
-    for i, step in enumerate(steps):
-        fits_s = {(1, 1): 0.12 + step, (1, 41 + i): 0.12 + (41 + i) * step, (3, 1): 0.16 + 3 * step}
-        series = {f"fit_s {e}x{s}": (seconds,) * 3 for (e, s), seconds in fits_s.items()}
-        parts.append(own_fits((0.12e-3 + step,) * 2, series))
-    return visits.merged(parts)
+    """A row of a process for each step's seconds."""
+    return visits.merged([by_later_epochs(row(), (0.1, 0.02, step)) for step in steps])
 
 
 def test_of_several_processes_each_tells_its_own_costs():
     """Steps of 4, 5 and 9 ms; a fit takes 0.1 s and an epoch 20 ms in each process."""
-    row = of_processes(0.004, 0.005, 0.009)
-    c = costs.measured(row)
+    of_three = of_processes(0.004, 0.005, 0.009)
+    c = costs.measured(of_three)
     assert [round(e.value, 9) for e in (c.step, c.epoch, c.dataset_setup)] == [0.005, 0.02, 0.1]
     assert c.step.low < 0.004 < 0.009 < c.step.high  # over processes, and widened as of three
-    assert [round(costs.measured(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
-    assert [part.on("host-latency").seconds for part in costs.processes(row)][1] == (0.00512,) * 2
+    assert [round(costs.measured(part).step.value, 9) for part in costs.processes(of_three)] == [0.004, 0.005, 0.009]
+    own = [part.on("host-latency").seconds for part in costs.processes(of_three)][1]
+    assert own == pytest.approx((0.005 + 0.02 / 41,) * 5)  # 1,312 samples are 41 steps
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from analysis.crossover.families import SQUARES, comparable, dense_rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate
 from analysis.text import crossings
-from kernels import registry
 from kernels.problems import Matmul, Training
 
 CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
@@ -103,7 +102,6 @@ def test_what_stands_for_no_side():
     for more in (held, matches, cold, tf, rung, others):
         assert crossover.crossovers([*rows, *more]) == crossover.crossovers(rows), more
     assert only([*rows, wrong]) == only(rows)
-    assert "matmul/numba/naive" in registry.rungs() and "matmul/numba/parallel" not in registry.rungs()
     (own,) = crossover.crossovers([*rows, *tf], [LATENCY], "tensorflow")
     assert own.kind == "cant-tell" and own.form == Form("resident", framework="tensorflow")
 

@@ -204,7 +204,8 @@ def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
     monkeypatch.setattr(stored_gpu, "STORED", GPU_MACHINE.key)
     monkeypatch.setattr(stored_gpu, "predict", predict)
     monkeypatch.setattr(stored_gpu.profile, "read", lambda *runs: of.gpu)
-    rows = [*of.cpu.measurements, trained("cifar10-cnn", 32, 640, (0.0, 0.0, 2e-3))]
+    untold = msgspec.structs.replace(trained("cifar10-cnn", 32, 640, (0.0, 0.0, 2e-3)), fits=())
+    rows = [*of.cpu.measurements, untold]
     (line,) = stored_gpu.sentences(rows, CPU_MACHINE)
     e = explanation.explain(Request(Training("cifar10-cnn", 32, 50_000, 10)), of)
     told = "CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs, with the GPU of nvidia-h200: 31.2 s on the CPU, "

@@ -7,7 +7,7 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, predict, sources
 from msgspec.structs import replace
-from test_jobs import both, by_its_epochs, trained
+from test_jobs import both, trained
 
 from analysis.explain import explanation, published, sides, verify
 from analysis.explain.doubts import Assumption, Warning
@@ -168,7 +168,7 @@ def swept(*sizes: int, **given) -> list:
     """GPU: 4 s before the first step, steps of 1 ms against 5: of 10 epochs at batch 32 it is ahead from 3,200 samples on."""
     laws = (("cpu", 5e-3, (1.0, 0.0, 0.0)), ("gpu:0", 1e-3, (5.0, 0.0, 0.0)))
     rows = [trained("cifar10-cnn", 32, n, (0.0, 0.0, s), device=d, once=once) for n in sizes for d, s, once in laws]
-    return [by_its_epochs(m) for m in rows]
+    return rows
 
 
 def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
@@ -187,7 +187,7 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
 
 
 def test_the_row_of_the_nearest_number_of_samples_answers_then_that_of_its_type():
-    rows = [*swept(640, 3200, 6400), by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 9e-3), dtype="float64"))]
+    rows = [*swept(640, 3200, 6400), trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 9e-3), dtype="float64")]
     steps = [s.row.problem.samples for s in explanation.measured(Request(T), sources(*rows)).values()]
     assert steps == [3200, 3200] and explained(of=sources(*rows)).measured["cpu"].step.value == pytest.approx(5e-3)
     # the GPU's 3,210 samples compiled 3 s for the first batch and 2 s for the last of 10; the whole training is in parts
@@ -246,29 +246,12 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     assert words._step(e).rows[-1][1:] == ["360 µs (22 %)", "-1.16 ms (-54 %)"]  # 2 - 1.64, of 1.64: signed
 
 
-def test_a_step_of_short_fits_stands_as_an_upper_bound_and_for_no_side():
-    """5 ms at most, where 2.164 are predicted; 1.5 ms of a row of later epochs, where 1.64 are."""
-    started = {"phases_s": {"import": 4.0, "device_start": 1.0}}
-    rows = [
-        trained("cifar10-cnn", 32, 640, (0.0, 0.0, 5e-3), device="gpu:0"),
-        by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 1.5e-3))),
-    ]
-    rows = [msgspec.structs.replace(m, phases_s={**m.phases_s, **started["phases_s"]}) for m in rows]
-    e = explained(of=sources(*rows))
-    assert [(device, cost.bound) for device, cost in e.measured.items()] == [("cpu", False), ("gpu:0", True)]
-    assert [side.cost.source for side in e.both] == ["measured", "predicted"]
-    assert words._step(e).rows[-2][1:] == ["1.50 ms", "at most 5.0 ms"]
-    assert words._step(e).rows[-1][1] == "-140 µs (-8.5 %)"
-    assert words.sources(e) == "GPU predicted"
-
-
-def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_least_noise_everywhere():
-    """Those told by their own epochs first, whatever their type; then the least noisy; never the last one read."""
-    setup = ("cifar10-cnn", 32, 640)
-    short = [m for s, n in ((3e-3, 0.01), (4e-3, 0.1)) for m in both(*setup, s, s, noise=n)]
-    long = list(map(by_its_epochs, both("cifar10-cnn", 32, 3200, 2e-3, 1e-3, noise=0.05, dtype="float64")))
+def test_of_several_rows_of_a_training_the_nearest_samples_tell_the_step_then_the_least_noise_everywhere():
+    """The nearest number of samples first, whatever their type; then the least noisy; never the last one read."""
+    few = [m for s, n in ((3e-3, 0.01), (4e-3, 0.1)) for m in both("cifar10-cnn", 32, 640, s, s, noise=n)]
+    more = both("cifar10-cnn", 32, 3200, 2e-3, 1e-3, noise=0.05, dtype="float64")
     reported = Reported(T, "gpu", "faster")
-    for rows, steps in ((short, (3e-3, 3e-3)), ([*long, *short], (2e-3, 1e-3)), ([*short, *long], (2e-3, 1e-3))):
+    for rows, steps in ((few, (3e-3, 3e-3)), ([*more, *few], (2e-3, 1e-3)), ([*few, *more], (2e-3, 1e-3))):
         e, found = explained(of=sources(*rows)), published.measured(reported, rows)
         assert (e.measured["cpu"].step.value, e.measured["gpu:0"].step.value) == pytest.approx(steps)
         assert (found.cpu, found.gpu) == (e.measured["cpu"].step, e.measured["gpu:0"].step)

@@ -12,7 +12,7 @@ from analysis.training import feeding
 from kernels import networks
 from kernels.problems import Feeding, Training, Transfer
 from tests.bench import training as bench
-from workloads.records import Loaded, Measurement, Samples, Settings
+from workloads.records import Fits, Loaded, Measurement, Samples, Settings
 
 CALL, SAMPLE, BYTE, EPOCH, SETUP = 0.6e-3, 1e-7, 1 / 5e9, 0.04, 0.02
 
@@ -21,10 +21,12 @@ def timed(kernel, problem, step, device, few, setup=None, **fields):
     """A row whose epochs take EPOCH and its steps."""
     steps, epochs = problem.steps, [(n, EPOCH + n * step) for n in (problem.steps, few)]
     samples = Samples("host-latency", (epochs[0][1] / steps,) * 4, steps, (0, 0, 1, 1), "epochs of 2 fits, steady")
-    series = {f"later_epoch_s {few}": (epochs[1][1],) * 4}
-    if setup:
-        series |= {"setup_s": (setup(steps),) * 2, f"setup_s {few}": (setup(few),) * 2}
-    return Measurement(kernel, problem, Settings(device), "ok", samples=(samples,), series=series, **fields)
+    setups = {n: (setup(n),) * 2 if setup else () for n in (steps, few)}
+    fits = (
+        Fits(steps=steps, setup_s=setups[steps]),
+        Fits(steps=few, setup_s=setups[few], later_epoch_s=(epochs[1][1],) * 4),
+    )
+    return Measurement(kernel, problem, Settings(device), "ok", samples=(samples,), fits=fits, **fields)
 
 
 def fed(way, batch, width, slower=1.0, device="gpu:0", dtype="float32"):
@@ -83,7 +85,8 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     assert said[0] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
     assert said[1] == "CuPy copies as many bytes at 50.0 GB/s from pinned memory, so the link is not what limits."
     assert said[2] == "CIFAR-10 CNN, batch 32: the input pipeline is at most 4.1 % of a step of 2.00 ms on the GPU."
-    noisy = replace(training, series=training.series | {"later_epoch_s 8": (0.03, 0.048, 0.06)})
+    own, other = training.fits
+    noisy = replace(training, fits=(own, replace(other, later_epoch_s=(0.03, 0.048, 0.06))))
     assert words.sentences([*study(), noisy]) == said[:1], "no share of a step of 0.7 to 3.8 ms"
     # 7 s of start-up, 5 of building and compiling, 0.1 of setup, 4 epochs of 40 ms and 32 steps: 12.516 s, fed 10.5 ms.
     assert said[3].startswith(

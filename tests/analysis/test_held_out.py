@@ -4,13 +4,13 @@ import math
 
 import made_profile
 import pytest
-from fake_measurements import GPU_MACHINE, tensor_peaks
+from fake_measurements import GPU_MACHINE, by_later_epochs, tensor_peaks
 from made_profile import training
 from msgspec.structs import replace
 
 from analysis import table
 from analysis.predict import calibration, held_out, predicted_crossover, prediction, profile
-from analysis.predict.combine import HOST, Calibration
+from analysis.predict.combine import Calibration
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from kernels.problems import Matmul, Training
@@ -27,13 +27,11 @@ def base():
 
 
 def measured(base, steps, device="cpu", **fields):
-    """The profile with trainings of models (name, batch) whose steps, with their share of what a fit does for its samples, took
-    `steps` times as long as a plain prediction says."""
+    """The profile with trainings of models (name, batch) whose steps took `steps` times as long as a plain prediction says."""
     rows = []
     for (model, batch), times in steps.items():
         made = prediction.predict(Training(model, batch, 2048), Settings(device), base, fitted=PLAIN)
-        step = made.step_s.value + (made.fit_s.value - made_profile.FIT) / made.training.steps
-        rows.append(training(model, batch, step * times, device, **fields))
+        rows.append(training(model, batch, made.step_s.value * times, device, **fields))
     return profile.Profile([*base.measurements, *rows], GPU_MACHINE)
 
 
@@ -43,7 +41,7 @@ def uncalibrated(of):
         return held_out.leave_one_out(of)
 
 
-def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monkeypatch):
+def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1.0, ("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     cases = {c.seen.row.problem.model: c for c in uncalibrated(of)}
     assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
@@ -54,15 +52,6 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
     assert every.mean == pytest.approx(0.1)
-    # A step of which so much is the fit's that its floor is two thirds of the rest
-    of = measured(base, {("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
-    case = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
-    floor = sum(case.predicted.parts[n].value for n in HOST if n in case.predicted.parts and n != "transfer bytes")
-    work = case.seen.step.value - 1.5 * floor
-    assert case.bound == "work-bound" and work > 0
-    monkeypatch.setattr(calibration.Seen, "setup", property(lambda self: Estimate(work, work, work)))
-    again = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
-    assert again.bound == "overhead-bound" and again.predicted == case.predicted
 
 
 def test_strictly_nothing_of_the_models_own_layers_is_known(base):
@@ -124,10 +113,10 @@ def test_the_table_says_what_is_reached(base):
 
 def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
     odd = training("fashion-mlp", 32, 1e-3)
-    noisy = {n: tuple(s * f for s, f in zip(v, (0.2, 1, 2, 3, 0.5), strict=True)) for n, v in odd.series.items()}
+    noisy = by_later_epochs(odd, (made_profile.FIT, made_profile.EPOCH, 1e-3), noise=0.9)
     left_out = [
-        replace(odd, series=noisy),
-        replace(odd, series={}),
+        noisy,
+        replace(odd, fits=()),
         replace(odd, settings=Settings("cpu", 4)),
         replace(odd, settings=Settings("cpu", switches={"keras_backend": "jax"})),
         replace(odd, settings=Settings("cpu", switches={"at_once": "2"})),
@@ -153,32 +142,12 @@ def test_a_step_known_less_well_counts_in_full(base):
 
 
 def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
-    """Rounds 0.8 to 1.2 times as long: the step is known to 32 %."""
-    wide, factors = training("fashion-mlp", 128, 1e-3), (0.8, 1.1, 1.0, 0.9, 1.2)
-    series = {n: tuple(s * f for s, f in zip(taken, factors, strict=True)) for n, taken in wide.series.items()}
+    """Epochs of 16 and of 8 steps of 1 ms and no more that are 10 % shorter and longer: their difference is known to 50 %."""
+    wide = by_later_epochs(training("fashion-mlp", 128, 1e-3), (0.0, 0.0, 1e-3), noise=0.1)
     sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
-    of = profile.Profile([*sure.measurements, replace(wide, series=series)], GPU_MACHINE)
+    of = profile.Profile([*sure.measurements, wide], GPU_MACHINE)
     assert len(calibration.steps_seen(of)) == 3
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
-
-
-def by_epochs(row, step):
-    """The row as one of later epochs, whose steps take so many seconds."""
-    epochs = {"calls": row.problem.steps, "block": (0, 1, 2), "stop_reason": "epochs of one fit"}
-    told = replace(row.samples[0], seconds=(step,) * 3, **epochs)
-    return replace(row, samples=(told,), series={"later_epoch_s 8": (8 * step,) * 3})
-
-
-def test_short_fits_cannot_tell_the_samples_from_the_step(base):
-    """What a fit does for each step's samples is in a step of short fits, not in one of later epochs."""
-    of = measured(base, {("cifar10-cnn", 128): 1.0})
-    (case,) = uncalibrated(of)
-    # priced as the copy that they are, where nothing else is known
-    feed = 2048 * 3072 * 4 * 2 / made_profile.BYTES["cpu"] / 16
-    assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
-    later = by_epochs(of.trainings[0], 1e-3)
-    (long,) = uncalibrated(profile.Profile([*base.measurements, later], GPU_MACHINE))
-    assert long.seconds == long.predicted.step_s
 
 
 def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
@@ -188,7 +157,7 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
     for name in names:
         for device, times in (("cpu", 0.5), ("gpu:0", 1.0)):
             step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
-            rows.append(by_epochs(training(name, 32, step * times, device), step * times))
+            rows.append(training(name, 32, step * times, device, epoch=0.0))
     of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
     by_step = next(b for b in predicted_crossover.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
@@ -233,24 +202,19 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     assert predicted_crossover.Comparison("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
 
 
-def checked(held: float) -> dict[str, str]:
-    """The cells of a training of 1 ms a step, predicted as 0.25 ms and `held` seconds of each step's samples, saved with it."""
+def checked() -> dict[str, str]:
+    """The cells of a training of 1 ms a step, predicted as 0.25 ms."""
     base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
-    share = held * made.training.steps
-    step_s = Estimate(0.25e-3, 0.2e-3, 0.3e-3)
-    saved = replace(made, step_s=step_s, setup_s=Estimate(share, share, share))
+    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.Profile([*made_profile.everything(), row], GPU_MACHINE)
     head, _, line, *_ = table.shown(prediction_errors.check_lines([saved], of), True)
     return dict(zip(head.strip("| ").split(" | "), line.strip("| ").split(" | "), strict=True))
 
 
-def test_a_saved_share_is_in_what_was_predicted():
-    """0.25 ms and 0.5 ms of samples against 1 ms: a quarter short of it; without them three quarters."""
-    cells = checked(0.5e-3)
-    assert (cells["predicted ms"], cells["error"]) == ("0.75 (0.7 to 0.8)", "-25 %")
-    cells = checked(0.0)
+def test_a_saved_prediction_stands_beside_the_step():
+    cells = checked()
     assert (cells["predicted ms"], cells["error"]) == ("0.25 (0.2 to 0.3)", "-75 %")
 
 
@@ -258,7 +222,7 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     """0.25 ms against 1 ms measured: 75 % off."""
     base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
-    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
+    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3))
     of = profile.Profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_lines({"first": [saved, replace(saved, execution="compiled")]}, of)
     assert told == [
@@ -285,7 +249,7 @@ def test_saved_predictions_stand_beside_the_better_of_two_lines(monkeypatch):
     monkeypatch.setattr(held_out, "baselines", lambda step, others: lines)
     base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
-    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
+    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3))
     summaries = []
     for measured in (1e-3, 0.25e-3):
         rows = [*made_profile.everything(), made_profile.training("fashion-mlp", 32, measured)]

@@ -24,7 +24,7 @@ from analysis.roofline import bounds
 from analysis.roofline.roofs import BEST_MATMUL, describe, roofs
 from analysis.text import answers, crossings, rates
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import printing, records, tables
+from workloads import printing, tables
 from workloads.machine import facts as machine
 
 
@@ -177,20 +177,11 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
     assert layers.arithmetic([*rows, larger], "conv") == found
 
 
-def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
-    commands = {
-        "python -m workloads.matmul --model fashion-mlp --batch 32": "fashion-mlp",
-        "python -m workloads.conv --batch 4": "cifar10-cnn",
-        "python -m workloads.conv --shapes 1x8x8x3:4x3x3": "",
-        "workloads.conv.run(model='vgg-16', batch=[2])": "vgg-16",
-    }
-    old = [msgspec.json.encode(fake.run(fake.CPU_MACHINE, command)) for command in commands]
-    assert [r.network for r in records.decode(old)[0]] == list(commands.values())
-    runs = [fake.run(fake.CPU_MACHINE, network="fashion-mlp")]
+def test_the_layers_of_a_measured_network_and_what_a_step_comes_to():
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
-    named = set(network_steps.names(runs, rows).values())
+    named = set(network_steps.names(rows, "matmul").values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
-    (found,) = network_steps.steps(runs, rows, "matmul")
+    (found,) = network_steps.steps(rows, "matmul")
     (total,) = network_steps.totals(found[1], rows, "matmul")
     cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
     assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
@@ -198,7 +189,7 @@ def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     assert total.seconds["CPU"] <= own and total.flops == sum(w.flops for w in found[1])
     partial = [m for m in rows if not (m.problem.layout == "nt" and m.problem.n == 500)]
     expected = {"fprop", "wgrad"}
-    assert {w.direction for _, works in network_steps.steps(runs, partial, "matmul") for w in works} == expected
+    assert {w.direction for _, works in network_steps.steps(partial, "matmul") for w in works} == expected
 
 
 @pytest.fixture(scope="module")

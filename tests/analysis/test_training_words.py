@@ -3,7 +3,7 @@ laws whose answers are worked out by hand."""
 
 import msgspec
 from fake_measurements import page_of
-from test_jobs import both, by_its_epochs, one, trained
+from test_jobs import both, one, trained
 
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.sections import training as section
@@ -32,7 +32,7 @@ def test_a_page_says_one_job_of_a_training():
     """60,000 samples and 10 epochs are 4680 steps of 128: at width 100 5 + 4.68 s and 15 + 9.36, at 1000 5 + 46.8 and
     15 + 9.36; of the row's own 2,048 samples and 10 epochs, 160 steps, the CPU wins both. The training itself has 10 smaller
     last batches more, for which the GPU compiles a second time: 5 + 46.9 and 15 + 9.38 + 6."""
-    every = list(map(by_its_epochs, wide(2048, 1e-3, 2e-3)))
+    every = wide(2048, 1e-3, 2e-3)
     found = one(break_even.answers(every, ["width"]), BY_JOB)
     expected = [(9.68, 24.36), (51.8, 24.36)]
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
@@ -47,7 +47,7 @@ def test_a_page_says_one_job_of_a_training():
     # 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
     (paid,) = [s for s in map(words.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")]
     assert paid.endswith("begins after 15.0 s on the GPU, 5.00 s on the CPU. Break-even after 79 epochs.")
-    every = list(map(by_its_epochs, both("mnist-cnn", 32, 60_000, 2e-3, 1e-3, once=(5.0, 0.0, 3.0))))
+    every = both("mnist-cnn", 32, 60_000, 2e-3, 1e-3, once=(5.0, 0.0, 3.0))
     (said,) = words.training_sentences(every)
     assert said.startswith("MNIST CNN, batch 32, 60,000 samples, 5 epochs: ")
     assert [row[0] for row in words.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
@@ -83,7 +83,7 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
     ]
     (said,) = words.training_sentences(every)
     assert break_even.pairs(every)[0].gpu.cost.step.noise > 1
-    told = "a step: can't tell, at most 2.1 ms on the GPU, at most 2.0 ms on the CPU; the intervals overlap."
+    told = "A step alone: can't tell, 1.0 ms on the GPU, 2.00 ms on the CPU; the intervals overlap."
     assert said.endswith(told)
 
 
@@ -156,15 +156,14 @@ def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so
         "take 5.50 s, training 1.16 s."
     ]
     phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
-    series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
-    later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
+    later = msgspec.structs.replace(ONE, phases_s=phases, series={})
     assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in words.single_job(later)
     assert ": 15.7 s. Start-up takes 10.0 s." in words.single_job(later, [ONE, later])
     busy = msgspec.structs.replace(ONE, flags=("steal",))
     assert ": 15.7 s (doubtful: steal). " in words.single_job(busy)
-    long = by_its_epochs(ONE)  # 32 steps of 5 to 25 ms by their difference, an epoch of 0.53 s as it was measured
-    loud = msgspec.structs.replace(long, series=long.series | {"later_epoch_s 8": (0.01, 0.17, 0.33)})
-    assert words.single_job(loud).endswith(words.single_job(long).rpartition(", ")[2]), "its steps are not told anew"
+    own, other = ONE.fits  # 32 steps of 5 to 25 ms by their difference, an epoch of 0.53 s as it was measured
+    loud = msgspec.structs.replace(ONE, fits=(own, msgspec.structs.replace(other, later_epoch_s=(0.01, 0.17, 0.33))))
+    assert words.single_job(loud).endswith(words.single_job(ONE).rpartition(", ")[2]), "its steps are not told anew"
 
 
 def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_other_the_plainest_row():

@@ -19,7 +19,7 @@ from analysis import noise, stats, units
 from analysis.compare import comparison
 from analysis.crossover import crossover
 from kernels.problems import Matmul, Peak, Stream
-from workloads import ROOT, records
+from workloads import doctor, records
 from workloads.harness import plan, rounds
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
@@ -145,7 +145,7 @@ def ten_crossings(runs: list[Loaded], here: Machine) -> tuple[list[Figure], list
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument(
-        "sweeps", nargs="*", type=Path, help="folders of sweeps (default: those of this machine's noise)"
+        "sweeps", nargs="*", type=Path, help="folders of sweeps (default: the last that doctor --noise made here)"
     )
     flags.add_argument("--sets", type=int, default=20, help="of ten rows each, side by side; 0: only read the sweeps")
     flags.add_argument("--kept", type=Path, help="file of the counts of sets so far, to go on with and to add to")
@@ -153,9 +153,8 @@ def main() -> int:
     flags.add_argument("--apart", type=float, default=APART_S, help="seconds between two runs that are compared")
     args = flags.parse_args()
     here = facts.describe()
-    kept = noise.stored(noise.REPORTS).get(here.key)
-    folders = args.sweeps or ([ROOT / name for name in kept.sweeps] if kept else [])
-    runs = [records.read(folder) for folder in folders if folder.exists()]
+    kept = sorted((noise.REPORTS / "local" / here.key).glob("noise-*/[0-9]*[0-9]"))[-doctor.SWEEPS :]
+    runs = [records.read(folder) for folder in args.sweeps or kept]
     parts = [one_run(here, args.sets, args.kept, args.stop_after)] if args.sets else []
     if runs:
         parts += [two_runs(runs, args.apart), ten_crossings(runs, runs[-1].runs[-1].machine)]

@@ -242,7 +242,7 @@ def torch_layers(dtypes: Iterable[str]) -> list[Conv]:
 def stored_rows() -> list[Measurement]:
     """The stored rows of the kernel on this machine's kind of GPU, resident and warm."""
     rows = []
-    for path in sorted((REPORTS / facts.describe().key).glob("*/conv.jsonl")):
+    for path in sorted((REPORTS / facts.describe().key).glob("*/*/conv.jsonl")):
         for m in records.read(path).measurements:
             settings = m.settings
             if (

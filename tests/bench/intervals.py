@@ -25,7 +25,7 @@ from analysis.crossover import crossover
 from analysis.noise import Between, Noise, Share
 from analysis.stats import Estimate
 from kernels.problems import Matmul
-from workloads import ROOT, records, shared_flags
+from workloads import records, shared_flags
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Row, Settings
 
@@ -147,12 +147,12 @@ def simulated_figures(pool: ProcessPoolExecutor, count: int) -> list[Figure]:
 
 
 def stored_figures() -> list[Figure]:
-    """For each machine with kept sweeps, and each clock: in how many rows the printed interval of one sweep, by the number of the
-    others, holds the middle of the others."""
+    """For each machine with the sweeps of doctor --noise under reports/local, and each clock: in how many rows the printed
+    interval of one sweep, by the number of the others, holds the middle of the others."""
     figures = []
     for known in noise.stored(REPORTS).values():
-        folders = [ROOT / name for name in known.sweeps]
-        if not all(folder.exists() for folder in folders):
+        folders = sorted((REPORTS / "local" / known.machine.key).glob("noise-*/[0-9]*[0-9]"))[-len(known.sweeps) :]
+        if not folders:
             continue
         runs = [records.read(folder) for folder in folders]
         starts = [datetime.fromisoformat(run.runs[0].started_at).timestamp() for run in runs]

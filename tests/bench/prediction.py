@@ -182,7 +182,7 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     """What the best changes of each article's model save, predicted beside measured, where both ways were measured."""
     steps = measured_steps(of)
     hits, notes = [], []
-    for (model, batch, device, given, bound), (row, base) in steps.items():
+    for (model, batch, device, given), (row, base) in steps.items():
         network = networks.known(model)
         if device != GPU or given or not (network and network.seed):
             continue
@@ -190,7 +190,7 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
         found = what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))
         saving = [w for w in found if w.step_saved and w.step_saved.value and w.job_saved.value > 0]
         for change in saving[:TOP]:
-            other = steps.get(key(change.change.training, change.change.settings, bound))
+            other = steps.get(key(change.change.training, change.change.settings))
             if other is None:
                 continue
             real = base.value - other[1].value * batch / change.change.training.batch
@@ -228,11 +228,10 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     return ([share(sum(hits), len(hits), what, 1.0)] if hits else []), notes
 
 
-def key(training, settings, bound: bool) -> tuple:
-    """What two rows of the same step have in common; `bound`: short fits tell a step with each step's data-set setup, so they are
-    not compared with rows of later epochs."""
+def key(training, settings) -> tuple:
+    """What two rows of the same step have in common."""
     given = {n: t for n, t in settings.switches.items() if n != "data"}
-    return training.model, training.batch, settings.device, tuple(sorted(given.items())), bound
+    return training.model, training.batch, settings.device, tuple(sorted(given.items()))
 
 
 def measured_steps(of: profile.Profile) -> dict:
@@ -241,7 +240,7 @@ def measured_steps(of: profile.Profile) -> dict:
     for m in of.trainings:
         cost = costs.measured(m) if switches.ordinary(m) else None
         if cost and cost.step.noise <= calibration.NOISY and "loop" not in m.kernel:
-            at = key(m.problem, m.settings, cost.bound)
+            at = key(m.problem, m.settings)
             found[at] = min(found.get(at, (m, cost.step)), (m, cost.step), key=lambda pair: pair[1].noise)
     return found
 

@@ -8,7 +8,6 @@ import contextlib
 import csv
 import importlib.util
 import io
-import itertools
 import json
 import math
 import os
@@ -51,7 +50,7 @@ STORED = pathlib.Path(__file__).with_name("golden.json")
 FROM = "commit af57aea (as formatted by ffc9759)"
 REPORTS = pathlib.Path("reports")
 H200, X4, INTEL = "reports/nvidia-h200", "reports/nvidia-h200-x4", "reports/intel-avx512-2c"
-OLD, NEW = (f"reports/amd-avx512-2c/occasions/20261122T0{at}Z.jsonl" for at in (44306, 54904))
+OLD, NEW = (f"reports/amd-avx512-2c/repeated-products/2026-11-22/{at}.jsonl" for at in ("first", "last"))
 
 Values = dict[str, str]
 
@@ -272,7 +271,7 @@ def fleet(run: str, slower: float = 1.0) -> Values:
     if slower != 1.0:
         copy = SCRATCH / pathlib.Path(run).parent.name
         copy.mkdir(exist_ok=True)
-        for file in pathlib.Path(run).glob("*.jsonl"):
+        for file in pathlib.Path(run).rglob("*.jsonl"):
             lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
             for samples in (samples for line in lines for samples in line.get("samples", ())):
                 samples["seconds"] = [slower * seconds for seconds in samples["seconds"]]
@@ -320,14 +319,13 @@ def predicted(run: str) -> Values:
 CASES = [*published_cases.EVERY]
 QUICK_CASES = ["S0", "keras-249"]
 EXPLAINED = [f"--case {name}" for name in CASES if name not in QUICK_CASES]
-FOLDERS = sorted({str(file.parent) for file in REPORTS.glob("*/*/*.jsonl")})
+FOLDERS = sorted({str(records.study_folder(file)) for file in REPORTS.glob("[!l]*/*/*/*.jsonl")})
 MACHINES = sorted({str(pathlib.Path(folder).parent) for folder in FOLDERS})
 QUICK_RUNS = ("layers-mnist-cnn", "roofs", "small-dataset", "training-batches")
 QUICK_FOLDERS = [f"{INTEL}/suite", *(f"{H200}/{run}" for run in QUICK_RUNS)]
-OCCASIONS = sorted(str(file) for file in REPORTS.glob("amd-avx512-2c/occasions/*.jsonl"))
-OF_H200 = ["suite ladder", "suite roofs", "suite training-batches", "training-batches training-repeats"]
+OF_H200 = ["suite ladder", "suite roofs", "suite training-batches", "training-batches training-held-out"]
 OF_H200 += ["training-seeds training-small-dataset"]
-PAIRS = [*itertools.pairwise(OCCASIONS), *((folder, folder) for folder in FOLDERS)]
+PAIRS = [(OLD, NEW), *((folder, folder) for folder in FOLDERS)]
 PAIRS += [tuple(f"{H200}/{run}" for run in runs.split()) for runs in OF_H200]
 SAVED = sorted(str(file) for file in REPORTS.glob("*/predictions-*.ndjson"))
 # The lists of asked.toml; commands and their bad options.

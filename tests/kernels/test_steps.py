@@ -25,11 +25,11 @@ def timed(kernel: str, batch: int, seconds: float, math: str = "float32", **how)
 
 
 def loaded(rows: list) -> Loaded:
-    return Loaded((fake.run(fake.GPU_MACHINE, network=MODEL),), tuple(rows), 0, ("matmul.jsonl",))
+    return Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("matmul.jsonl",))
 
 
 def only(rows: list) -> "tuple[network_steps.Step, list]":
-    (step,) = network_steps.complete_steps(loaded(rows).runs, rows, "matmul")
+    (step,) = network_steps.complete_steps(rows, "matmul")
     return step, network_steps.answers(step, rows)
 
 
@@ -43,7 +43,7 @@ def test_a_step_is_the_sum_of_its_products_by_the_fastest_kernel_each():
     assert [p.cpu.seconds.value for p in found.points] == [pytest.approx(8e-3)] * 2
     assert [p.gpu.seconds.value for p in found.points] == [pytest.approx(40e-3), pytest.approx(2e-3)]
     assert found.kind == "gpu-from" and (found.crossings[0].below, found.crossings[0].above) == (1, 8)
-    (said,) = answers.steps(loaded(rows).runs, rows, "matmul")
+    (said,) = answers.steps(rows, "matmul")
     name = "A step of cifar10-mlp (8 products)"
     assert said.startswith(f"{name}, float32, resident on the GPU: the GPU wins from batch ")
     assert said.endswith(
@@ -62,13 +62,11 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     assert (found.precision, found.cpu_maths, found.form.framework) == ("tf32", ("float32",), "tensorflow")
     assert found.kind == "cpu-throughout"  # the library's GPU call is no reason for TensorFlow's to win
     expected = "tf32, CPU in float32, by tensorflow, resident on the GPU"
-    assert expected in answers.steps(loaded(rows).runs, rows, "matmul")[0]
+    assert expected in answers.steps(rows, "matmul")[0]
     machine = loaded(rows)
     assert summary.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
     (tf32, float32) = (
-        t
-        for _, works in network_steps.steps(machine.runs, rows, "matmul")
-        for t in network_steps.totals(works, rows, "matmul")
+        t for _, works in network_steps.steps(rows, "matmul") for t in network_steps.totals(works, rows, "matmul")
     )
     assert tf32.seconds == pytest.approx({"GPU": 8e-5, "tensorflow GPU": 24e-3})
     assert float32.seconds == pytest.approx({"tensorflow CPU": 8e-3})
@@ -79,7 +77,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
 
 def step_seconds(rows: list, batch: int) -> dict[str, float]:
     """Seconds of all rows' products on each side, at that batch."""
-    (works,) = (works for _, works in network_steps.steps(loaded(rows).runs, rows, "matmul"))
+    (works,) = (works for _, works in network_steps.steps(rows, "matmul"))
     (total,) = network_steps.totals(works, rows, "matmul")
     assert total.batch == batch
     return total.seconds
@@ -108,7 +106,7 @@ def test_a_lower_precision_is_not_compared_with_a_cpu_that_lacks_a_product():
         (4, pytest.approx(8e-3), pytest.approx(8e-5))
     ]
     rows = [*gpu, *cpu[:-1]]
-    (step, *_) = network_steps.complete_steps(loaded(rows).runs, rows, "matmul")
+    (step, *_) = network_steps.complete_steps(rows, "matmul")
     assert network_steps.answers(step, rows) == []
 
 
@@ -126,9 +124,9 @@ def test_batches_of_fewer_directions_are_no_complete_step():
     """At batch 1 all three directions are measured, at batch 8 the forward products alone: three of eight."""
     rows = timed("matmul/numpy/blas", 1, 1e-3, threads=1)
     rows += [row("matmul/numpy/blas", p, 1e-3, threads=1) for p in products(8) if p.layout == "nn"]
-    (step,) = network_steps.complete_steps(loaded(rows).runs, rows, "matmul")
+    (step,) = network_steps.complete_steps(rows, "matmul")
     assert {batch: len(works) for (batch, _), works in step.works.items()} == {1: 8}
-    by_batch = [(works[0].problem.m, len(works)) for _, works in network_steps.steps(loaded(rows).runs, rows, "matmul")]
+    by_batch = [(works[0].problem.m, len(works)) for _, works in network_steps.steps(rows, "matmul")]
     assert by_batch == [(1, 8), (8, 3)]
 
 

@@ -21,7 +21,7 @@ def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_art
     assert "The samples of trainings are made up: " in said and "fastest kernel" not in said and "roof" not in said
     real = msgspec.structs.replace(loaded, measurements=tuple(switched(m, data="real") for m in loaded.measurements))
     assert "made up" not in "\n".join(method.how_section(real))
-    assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
+    assert "36 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
     told = "\n".join(training._articles(loaded.measurements))
     assert "S4: Peaks regression in Flux.jl" in told and "S1a: CIFAR-10" in told
 

@@ -87,7 +87,7 @@ def test_every_field_of_a_problem_is_among_those():
 )
 def test_settings_and_switches_are_told_apart(problem):
     plain = row("op/backend/variant", problem, 1.0)
-    assert set(SETTINGS) | {"switches", "reuse"} == set(plain.settings.__struct_fields__)  # each copy is used once
+    assert set(SETTINGS) | {"switches"} == set(plain.settings.__struct_fields__)
     seen = {told(plain)}
     for field, value in SETTINGS.items():
         seen.add(told(replace(plain, settings=replace(plain.settings, **{field: value}))))
@@ -109,9 +109,7 @@ def test_the_three_forms_of_the_cpu_have_their_names():
     assert rows.how(of(training, "gpu:0", data="real", jit_compile="on")) == "real data, jit on"
 
 
-@pytest.mark.parametrize(
-    "run", ["training-seeds", "training-residence", "training-switches", "training-together", "inference"]
-)
+@pytest.mark.parametrize("run", ["training-seeds", "training-residence", "training-together", "inference"])
 def test_no_two_rows_of_stored_runs_look_alike(run):
     for loaded in by_machine(REPORTS / "nvidia-h200" / run).values():
         shown = [Material(loaded)]

@@ -6,15 +6,17 @@ import zlib
 import numpy as np
 from msgspec.structs import replace
 
+from kernels import registry
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from kernels.problems.arrays import precision
-from workloads.records import Gpu, Loaded, Machine, Measurement, Row, Run, Samples, Settings, Writer
+from workloads.records import SCHEMA, Fits, Gpu, Loaded, Machine, Measurement, Row, Run, Samples, Settings, Writer
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
 _CACHES = {"L1d": 48 * 2**10, "L2": 2 * 2**20, "L3": 105 * 2**20}
 _CPU = ("Intel Xeon Platinum 8480+", "intel", "avx512", 16, 1, 2**37, _CACHES)
 GPU_MACHINE = Machine("nvidia-h200", *_CPU, (H200,), "580.0", "Linux", True)
 CPU_MACHINE = Machine("intel-avx512-2c", "Intel Xeon", "intel", "avx512", 2, 1, 2**33, {**_CACHES, "L3": 32 * 2**20})
+RUNGS = {"naive", "reordered", "packed", "coalesced", "tiled", "register_tiled", "direct"}  # variants
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
@@ -37,10 +39,36 @@ def row(kernel, problem, seconds, *, device="", threads=None, mode="resident", s
     clocks = {"host-latency": seconds} if isinstance(seconds, float) else seconds or {}
     key = (kernel, repr(problem), device, threads, mode)
     taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
-    own = {name: fields.pop(name) for name in ("reuse", "cache", "process", "switches") if name in fields}
+    own = {name: fields.pop(name) for name in ("cache", "process", "switches") if name in fields}
     check = "" if status == "skipped" else "exact"
     settings = Settings(device, threads, mode, **own)
-    return Measurement(kernel, problem, settings, status, samples=taken, check=check, **fields)
+    notes = kernel_notes(kernel) | fields.pop("notes", {})
+    return Measurement(kernel, problem, settings, status, samples=taken, check=check, notes=notes, **fields)
+
+
+def kernel_notes(kernel: str) -> dict[str, str]:
+    """The notes that a kernel of a ladder writes into its rows."""
+    op, _, variant = kernel.split("/")
+    if op not in registry.OPERATIONS or kernel not in registry.ladder(op):
+        return {}
+    return {"idea": f"The idea of {kernel}."} | ({"rung": "yes"} if variant in RUNGS else {})
+
+
+def by_later_epochs(m: Measurement, law: tuple[float, float, float], noise: float = 0.0) -> Measurement:
+    """The row of a training whose fits follow (setup, epoch, step) seconds to the digit: five later epochs of its own steps and
+    of another number of them. With `noise` they are three, one that much below and one above."""
+    setup, epoch, step = law
+    steps = m.problem.steps
+    few = 8 if steps > 8 else 2 * steps
+    spread = (-noise, 0.0, noise) if noise else (0.0,) * 5
+    own = tuple((epoch / steps + step) * (1 + d) for d in spread)
+    later = tuple((epoch + few * step) * (1 + d) for d in spread)
+    taken = Samples("host-latency", own, steps, (0,) * len(own), "epochs of 1 fit")
+    fits = (
+        Fits(steps=steps, setup_s=(setup,) * 5),
+        Fits(steps=few, setup_s=(setup,) * 5, later_epoch_s=later),
+    )
+    return replace(m, samples=(taken,), fits=fits)
 
 
 def answer(of: Row, *taken: Samples, status: str = "ok", **fields) -> Measurement:
@@ -230,9 +258,9 @@ def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
     return Loaded(loaded.runs, (*loaded.measurements, *more), 0, loaded.files)
 
 
-def run(machine: Machine, command: str = "python -m workloads.suite --quick", network: str = "") -> Run:
+def run(machine: Machine, command: str = "python -m workloads.suite --quick") -> Run:
     packages = {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"}
-    return Run(1, machine, packages, command, 1, "abc1234", "0123456789abcdef", "2025-01-02T03:04:05Z", network)
+    return Run(SCHEMA, machine, packages, command, 1, "abc1234", "0123456789abcdef", "2025-01-02T03:04:05Z")
 
 
 def write(file, of: Run, rows) -> None:

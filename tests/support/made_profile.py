@@ -1,6 +1,6 @@
 """A made-up profile whose times follow laws known in closed form, so that every prediction can be worked out by hand."""
 
-from fake_measurements import GPU_MACHINE, row, run, write
+from fake_measurements import GPU_MACHINE, by_later_epochs, row, run, write
 
 from analysis.predict import fusion
 from analysis.predict.profile import PASSES
@@ -80,11 +80,9 @@ def copies():
 
 
 def training(model, batch, step, device="cpu", epoch=EPOCH, fit=FIT, samples=2048, epochs=1, **fields):
-    """A training row whose step is told by short fits that vary one thing each."""
-    law = {f"fit_s {e}x{s}": (fit + e * (epoch + step * s),) * 5 for e, s in ((1, 1), (1, 41), (3, 1))}
-    problem = Training(model, batch, samples, epochs)
-    each = step + epoch / problem.steps + fit / (problem.steps * epochs)
-    return row("training/keras/fit", problem, each, device=device, series=law, **fields)
+    """A training row whose fits follow a law."""
+    made = row("training/keras/fit", Training(model, batch, samples, epochs), step, device=device, **fields)
+    return by_later_epochs(made, (fit, epoch, step))
 
 
 def written(folder, rows, machine=GPU_MACHINE):

@@ -38,7 +38,7 @@ workloads.suite --quick --only matmul -o OUT
 workloads.training --model lenet --samples 320 --fast --device cpu -o OUT
 workloads.training --study seeds --dry-run
 analysis
-analysis.compare {H200}/suite {H200}/suite-in-bursts
+analysis.compare {H200}/suite {H200}/ladder
 analysis.explain --model cifar10-cnn {H200}
 analysis.explain --model cifar10-cnn --gpu-profile {H200} --all
 analysis.export {H200}/suite --to bencher -o OUT/bencher.json

@@ -9,7 +9,7 @@ from analysis.predict.profile import Profile
 from analysis.stats import exact
 from kernels.problems import Feeding, Training
 from tests.bench import training as bench
-from workloads.records import Measurement, Samples, Settings
+from workloads.records import Fits, Measurement, Samples, Settings
 
 
 def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) -> bench.Pair:
@@ -22,7 +22,10 @@ def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) ->
         Settings("cpu", switches={"data": "synthetic"}),
         "ok",
         samples=(Samples("host-latency", (later,) * 5, 100, (0,) * 5, "epochs of 1 fit"),),
-        series={"later_epoch_s 8": (8 * step + 0.04,) * 5, "setup_s": (0.5,), "setup_s 8": (0.5,)},
+        fits=(
+            Fits(steps=100, setup_s=(0.5,)),
+            Fits(steps=8, setup_s=(0.5,), later_epoch_s=(8 * step + 0.04,) * 5),
+        ),
         phases_s={"import": start, "device_start": 0.0, "build": 0.0, "compile": 2.0, "first_call": 3.0},
         at="2026-11-22T23:00:00Z",
     )
@@ -86,9 +89,9 @@ def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_so_is_a_setups(mon
 def fed(batch: int, width: int, setup: float) -> Measurement:
     """A row of the feeding study of 64 steps whose data set is set up in so many seconds."""
     samples = Samples("host-latency", (1.0,) * 5, 64, (0,) * 5, "epochs of 1 fit")
-    series = {"later_epoch_s 8": (8.0,) * 5, "setup_s": (setup,)}
+    fits = Fits(steps=64, setup_s=(setup,)), Fits(steps=8, later_epoch_s=(8.0,) * 5)
     kernel, problem = "feeding/keras/numpy", Feeding(batch, width, 64)
-    return Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(samples,), series=series)
+    return Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(samples,), fits=fits)
 
 
 def test_a_whole_training_stands_beside_the_scripts_part_by_part():

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from fake_measurements import gpu_run
 
-from workloads import ROOT, help_screen, options
+from workloads import ROOT, help_screen, options, records
 
 MAIN = 'if __name__ == "__main__":\n    sys.exit(main())'
 MODULES = [file for top in ("workloads", "analysis") for file in sorted((ROOT / top).rglob("*.py"))]
@@ -247,7 +247,10 @@ def test_a_schema_that_is_no_whole_number_is_one_line(tmp_path, capsys, schema):
     assert with_main("analysis.export").main([str(tmp_path), "--to", "csv"]) == options.USAGE
     said = capsys.readouterr()
     error = said.err.splitlines()[0]
-    assert error == f"error: {file} has schema {schema!r}, not the 1 that this program reads" and said.out == ""
+    assert (
+        error == f"error: {file} has schema {schema!r}, not the {records.SCHEMA} that this program reads"
+        and said.out == ""
+    )
 
 
 @pytest.mark.parametrize("words", ["workloads.doctor RUN", "analysis.export RUN --to csv", "analysis.report RUN"])
@@ -259,4 +262,7 @@ def test_a_file_of_another_schema_is_one_line(tmp_path, capsys, words):
     command, *rest = [str(tmp_path) if word == "RUN" else word for word in words.split()]
     assert with_main(command).main(rest) == options.USAGE
     error = capsys.readouterr().err.splitlines()[0]
-    assert error == f"error: {tmp_path / 'matmul.jsonl'} has schema 99, newer than the 1 that this program reads"
+    assert (
+        error
+        == f"error: {tmp_path / 'matmul.jsonl'} has schema 99, newer than the {records.SCHEMA} that this program reads"
+    )

@@ -8,7 +8,7 @@ from kernels.problems import Training
 from workloads.frameworks import keras_fit
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits
-from workloads.records import EPOCHS_OF, Row, Settings
+from workloads.records import Fits, Row, Settings
 from workloads.shared_flags import FAST
 
 LIMITS = Limits()
@@ -40,12 +40,12 @@ def plan(clock, problem, held, limits=LIMITS, unit=1):
 
 
 def timed(clock, problem, held, limits=LIMITS):
-    """(samples, series, their plan) of a row."""
+    """(samples, fits, their plan) of a row."""
     planned = plan(clock, problem, held, limits)
     clock.calls.clear()
-    first, samples, series = keras_fit.long_fits(clock.trainer, problem, planned, limits, lambda: None)
+    first, samples, fits = keras_fit.long_fits(clock.trainer, problem, planned, limits, lambda: None)
     assert len(first.losses) == planned.epochs
-    return samples, series, planned
+    return samples, fits, planned
 
 
 def test_a_compilation_for_each_batch_shape_and_none_of_it_nor_of_setup_in_the_epochs(monkeypatch):
@@ -60,33 +60,34 @@ def test_a_compilation_for_each_batch_shape_and_none_of_it_nor_of_setup_in_the_e
     keras_fit.compiled(Clock(monkeypatch, 2).trainer, Training("m", 2, 5), phases)
     assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
     clock = Clock(monkeypatch, 32)
-    samples, series, planned = timed(clock, Training("m", 32, 3200), 3200)
+    samples, fits, planned = timed(clock, Training("m", 32, 3200), 3200)
     assert planned[:3] == (6, 8, 3)
     assert (samples.seconds, samples.calls, samples.block) == ((0.015,) * 5, 100, (0,) * 5)
-    assert samples.stop_reason == EPOCHS_OF + "1 fit"  # five of 21.4 s are more than 12 s
-    expected = {"setup_s": [7.4], "later_epoch_s 8": [0.58] * 5, "setup_s 8": [1.512]}
-    assert {name: pytest.approx(taken) for name, taken in expected.items()} == {n: list(t) for n, t in series.items()}
+    assert samples.stop_reason == "epochs of 1 fit"  # five of 21.4 s are more than 12 s
+    own, other = fits
+    assert (own.steps, own.setup_s, own.later_epoch_s) == (100, pytest.approx((7.4,)), ())
+    assert (other.steps, other.setup_s, other.later_epoch_s) == (8, pytest.approx((1.512,)), pytest.approx((0.58,) * 5))
     assert clock.calls == [(256, 6), (3200, 6)]
     row = Row("training/keras/fit", Training("m", 32, 3200), Settings())
-    cost = costs.measured(row.result("ok", samples=(samples,), series=series))
+    cost = costs.measured(row.result("ok", samples=(samples,), fits=fits))
     parts = [getattr(cost, part).value for part in ("step", "epoch", "dataset_setup", "setup_step")]
-    assert parts == pytest.approx([0.01, 0.5, 7.4, 32 * 0.002]) and not cost.bound
+    assert parts == pytest.approx([0.01, 0.5, 7.4, 32 * 0.002])
 
 
-def test_short_fits_are_repeated_in_turns(monkeypatch):
+def test_fits_are_repeated_in_turns(monkeypatch):
     """1 ms a step and 40 ms an epoch: 104 ms of 64 steps, 48 ms of 8. The first pair is set up in 1.512 + 5.096 s and has six
     epochs of each, 7.52 s; four more with half the epochs are guessed to take twice that: 22.56 s in all."""
     for max_time, count in ((3.77, 5), (3.75, 1)):
         clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
-        samples, series, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))
+        samples, fits, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))
         assert planned[:3] == (6, 8, 3) and clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
         blocks = (0,) * 5 + tuple(i for i in range(1, count) for _ in range(2))
         assert samples.block == blocks and samples.seconds == (0.104 / 64,) * len(blocks)
-        assert samples.stop_reason == EPOCHS_OF + ("5 fits" if count == 5 else "1 fit")
-        assert len(series["setup_s"]) == count and len(series["later_epoch_s 8"]) == len(blocks)
+        assert samples.stop_reason == ("epochs of 5 fits" if count == 5 else "epochs of 1 fit")
+        assert len(fits[0].setup_s) == count and len(fits[1].later_epoch_s) == len(blocks)
     clock, wanted, problem = Clock(monkeypatch, 32, {32}, 0.04, 0.001), keras_fit.Plan(5, 8, 5), Training("m", 32, 2048)
     feeding = keras_fit.long_fits(clock.trainer, problem, wanted, Limits(max_time=60), lambda: None, 5)
-    assert (len(feeding[1].seconds), len(feeding[2]["later_epoch_s 8"])) == (20, 21)  # a feeding row's five epochs
+    assert (len(feeding[1].seconds), len(feeding[2][1].later_epoch_s)) == (20, 21)  # a feeding row's five epochs
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,14 @@ def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
     """Steps of 2 s: epochs of three take 0.04 + 6 s and of one 0.04 + 2 s. Steps of 0.5 s: six epochs of four."""
     problem = Training("m", 32, 2064)
     clock = Clock(monkeypatch, 32, (), 0.04, 2.0)
-    samples, series, planned = timed(clock, problem, 2064, FAST)
+    samples, fits, planned = timed(clock, problem, 2064, FAST)
     assert clock.calls == [(32, 4), (96, 4)] and planned.slow_steps == 3
     assert (samples.seconds, samples.calls) == (pytest.approx([6.04 / 3] * 3, rel=1e-5), 3)
     assert samples.stop_reason == "3 of 65 steps, 1 fit"
-    assert series == {"setup_s": pytest.approx((1.192,)), "later_epoch_s 1": pytest.approx((2.04, 2.04, 2.04))}
+    assert fits[0] == Fits(steps=3, setup_s=(pytest.approx(1.192),))
+    assert fits[1] == Fits(steps=1, later_epoch_s=(pytest.approx(2.04),) * 3)
     row = Row("training/keras/fit", problem, Settings())
-    cost = costs.measured(row.result("ok", samples=(samples,), series=series))
+    cost = costs.measured(row.result("ok", samples=(samples,), fits=fits))
     assert (cost.step.value, cost.epoch.value, cost.setup_step.value) == pytest.approx((2.0, 0.04, 0.0), abs=1e-4)
     # the look's epoch makes them 0.52 s
     faster = plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST)

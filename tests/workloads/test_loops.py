@@ -9,7 +9,7 @@ from kernels.problems import Training
 from workloads.frameworks import jax_loop, tf_loop, trainers
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
-from workloads.records import LATER, Row, Settings
+from workloads.records import Row, Settings
 
 jax = pytest.importorskip("jax")
 LINE = networks.Network("line", "", (2,), 1, (networks.Layer("out", "dense", 1),), "sgd", "mean_squared_error")
@@ -49,7 +49,7 @@ def test_a_row_of_a_loop_has_its_whole_record(train, jax_worker, kernel, jit):
     assert (m.values["parameters"], m.values["jit_compile"]) == (171, jit)  # 2 x 20 + 20, 20 x 5 + 5, 5 + 1
     assert m.on("host-latency").calls == 3
     assert {"build", "compile", "compile_last", "first_call"} <= set(m.phases_s)
-    assert len([name for name in m.series if LATER.fullmatch(name)]) == 1
+    assert len([fits for fits in m.fits if fits.later_epoch_s]) == 1
     assert m.notes["backend"].startswith(kernel.split("/")[1].replace("keras", "tensorflow"))
 
 

@@ -176,7 +176,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     assert issubclass(NoRun, FileNotFoundError) and told("befre", "before")[2] == "before"
     assert all(told(run) == ("path", run, "reports/machine") for run in ("reprots/machne", "machine"))
     (tmp_path / "reports/machine/run").mkdir()
-    with open(ROOT / "reports/nvidia-h200/suite/matmul.jsonl", "rb") as stored:
+    with open(ROOT / "reports/nvidia-h200/suite/2026-11-22/matmul.jsonl", "rb") as stored:
         line = b"".join(stored.readlines(400_000))
     (tmp_path / "reports/machine/run/rows.jsonl").write_bytes(line)
     assert told("reports/machine/zzz") == ("", "reports/machine/zzz", "reports/machine/run")

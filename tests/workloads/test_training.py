@@ -17,7 +17,7 @@ from workloads.harness import announce, one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, environment
-from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings
+from workloads.records import SAMPLES, Row, Settings
 from workloads.records.messages import Doing
 
 S0 = networks.find("cifar10-cnn")
@@ -37,12 +37,12 @@ def test_a_real_fit_of_s0_has_its_whole_record(trained):
     assert {"build", "first_call"} <= set(m.phases_s)
     samples = m.on("host-latency")
     assert samples.calls == 2 and len(samples.seconds) >= 3
-    assert samples.stop_reason.startswith(EPOCHS_OF) and max(samples.block) + 1 == len(m.series["setup_s"])
+    own, other = m.fits
+    assert own.steps == 2 and max(samples.block) + 1 == len(own.setup_s) == len(other.setup_s)
+    assert samples.stop_reason.startswith("epochs of ")
     assert len(m.series["loss"]) == 3 and np.isfinite(m.series["loss"]).all()
     assert m.values["final_loss"] == m.series["loss"][-1]
-    steps = {int(match[1]): found for name, found in m.series.items() if (match := LATER.fullmatch(name))}
-    ((more, seconds),) = steps.items()
-    assert more >= 4 and len(seconds) == len(samples.seconds)
+    assert other.steps >= 4 and len(other.later_epoch_s) == len(samples.seconds)
     assert trained.phases_s["first_call"] > trained.phases_s["compile"] > 0
     assert len(trained.series["accuracy"]) == 3 and trained.values["peak_memory_bytes"] > 100e6
     assert trained.notes["backend"].startswith("tensorflow ") and trained.notes["gpu"] == "hidden"
@@ -76,7 +76,7 @@ def test_a_smaller_last_batch_is_compiled_by_itself_and_fewer_samples_than_one_a
     m = train(16, 10, model="mlp-6-8x1-3", epochs=2)
     assert m.status == "ok" and m.problem.batch == 16 and m.on("host-latency").calls == 1
     assert "compile_last" not in m.phases_s and len(m.series["job_loss"]) == 2
-    assert any(name.startswith("later_epoch_s ") for name in m.series)
+    assert m.fits[1].later_epoch_s
 
 
 def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, trained):

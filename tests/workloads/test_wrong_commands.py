@@ -166,7 +166,7 @@ WRONG = {
         SUITE --readme notes.txt => suite""",
     "analysis.roofline": "photos => suite",
     "analysis.compare": """
-        => suite-in-bursts
+        => ladder
         a b => suite
         SUITE reports/amd-avx512-2c => --any-machine
         SUITE SUITE --fail-on 10%% => suite""",

@@ -45,9 +45,9 @@ def _timed(row: Row, fit, limits: Limits) -> dict:
     for samples in (planned.steps * problem.batch, problem.samples):
         fit(samples, 1)
     trainer = trainers.Trainer(fit, lambda: None, {}, {})
-    _, taken, series = keras_fit.long_fits(trainer, training, planned, limits, watch.before_block, EPOCHS)
+    _, taken, fits = keras_fit.long_fits(trainer, training, planned, limits, watch.before_block, EPOCHS)
     seen, flags = watch.seen()
-    return {"samples": (taken,), "series": series, "values": seen, "flags": flags}
+    return {"samples": (taken,), "fits": fits, "values": seen, "flags": flags}
 
 
 def _fit(row: Row, seed: int):

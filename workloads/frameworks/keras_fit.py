@@ -1,7 +1,7 @@
 """Times a Trainer's fits by their later epochs, so that data-set setup, an epoch and a step can be told apart."""
 
 # A warm fit of E epochs of S steps takes setup + E (epoch + S step) seconds. What it does once is in its first epoch or around
-# its epochs; the later ones have none of it. Series "later_epoch_s K" and "setup_s K" are of fits of K whole batches.
+# its epochs; the later ones have none of it.
 
 import dataclasses
 import itertools
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from analysis import units
@@ -17,7 +18,7 @@ from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness import announce
 from workloads.harness.timing import FEWEST_LATER, Limits, rounded, seconds
-from workloads.records import EPOCHS_OF, SETUP, Samples
+from workloads.records import Fits, Samples
 
 LATER_EPOCHS = 5  # epochs after a fit's first, if the problem has no more; FEWEST_LATER of long ones
 LONG_EPOCH_S = 3.0
@@ -163,8 +164,9 @@ def plan(
 
 def long_fits(
     trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable, brief: int = BRIEF_EPOCHS
-) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
-    """(the first fit of the problem's own samples, seconds per step of the later epochs of all such fits, series).
+) -> tuple[Fitted, Samples, tuple[Fits, ...]]:
+    """(the first fit of the problem's own samples, seconds per step of the later epochs of all such fits, the fits of both
+    numbers of steps).
 
     Such fits take turns with those of other steps, which have `brief` epochs after the first.
     """
@@ -187,16 +189,15 @@ def long_fits(
     most = max(2, MOST_KEPT // count)
     taken = [(i, s / steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
     block, seconds_ = zip(*taken, strict=True)
-    fewer = f"{steps} of {problem.steps} steps, " if samples < problem.samples else ""
-    said = f"{fewer or EPOCHS_OF}{units.count(count, 'fit')}"
+    fewer = f"{steps} of {problem.steps} steps, " if samples < problem.samples else "epochs of "
+    said = f"{fewer}{units.count(count, 'fit')}"
     found = Samples("host-latency", tuple(map(rounded, seconds_)), steps, block, said)
-    series = {
-        SETUP: tuple(fit.setup for fit in each),
-        f"later_epoch_s {wanted.steps}": tuple(itertools.chain(*(fit.later for fit in others))),
-    }
+    problem_fits = Fits(steps=steps, setup_s=kept(tuple(fit.setup for fit in each)))
+    later = kept(tuple(itertools.chain(*(fit.later for fit in others))))
+    other_fits = Fits(steps=wanted.steps, later_epoch_s=later)
     if not wanted.slow_steps:  # what a further step adds to the setup is lost in the noise of a slow one
-        series[f"{SETUP} {wanted.steps}"] = tuple(fit.setup for fit in others)
-    return each[0].fitted, found, series
+        other_fits = msgspec.structs.replace(other_fits, setup_s=kept(tuple(fit.setup for fit in others)))
+    return each[0].fitted, found, (problem_fits, other_fits)
 
 
 def kept(taken: Sequence[float], most: int = MOST_KEPT) -> tuple[float, ...]:

@@ -18,7 +18,7 @@ from workloads.harness.dispatch import Broken, one_line
 from workloads.harness.one_row import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
-from workloads.records import SAMPLES, SETUP, Machine, Measurement, Row, settings
+from workloads.records import SAMPLES, Machine, Measurement, Row, settings
 
 CHECK = "weights"  # what every row is checked by: its model against the table
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
@@ -36,8 +36,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
     Nothing of ours runs in a fit but the stamps of its epochs.
     phases_s: import and device_start (in a process's first row), samples, build, compile and compile_last, look (the fit of the
-    losses), fits, first_call (compilation, data-set setup and an epoch). Series: later epochs of another number of steps, the
-    data-set setup of each fit, and the losses and accuracies of a fit from the first weights. Slow steps (limits.slow_step_s)
+    losses), fits, first_call (compilation, data-set setup and an epoch). Fits: later epochs of another number of steps, and the
+    data-set setup of each fit. Series: losses and accuracies of a fit from the first weights. Slow steps (limits.slow_step_s)
     are timed in epochs of a few, without losses.
     A row of process `fresh` has import, start, build and the first step alone.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
@@ -116,11 +116,12 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
         planned, learned = keras_fit.plan(trainer, problem, held, limits, look, unit)
     watch = telemetry.watch(row.device, framework=True)
     with tensors.timed(phases, "fits"):
-        first, samples, series = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
+        first, samples, fits = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
     seen, flags = watch.seen()
     epoch = statistics.median(samples.seconds) * samples.calls
-    phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + series[SETUP][0] + epoch
+    phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + fits[0].setup_s[0] + epoch
     values |= seen | _peak_memory(row)
+    series: dict[str, tuple[float, ...]] = {}
     if problem.epochs > 1:
         series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
     if learned is not None:
@@ -135,7 +136,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     # a regression has no accuracy
     series = {name: keras_fit.kept(several) for name, several in series.items() if several}
     notes = trainer.notes | more.get("notes", {}) | {SAMPLES: data.VERSION}
-    return {"samples": (samples,), "series": series, "check": CHECK, "flags": flags, "notes": notes}
+    return {"samples": (samples,), "fits": fits, "series": series, "check": CHECK, "flags": flags, "notes": notes}
 
 
 def _samples(row: Row, network, seed: int):

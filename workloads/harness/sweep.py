@@ -102,8 +102,6 @@ def sweep(
     `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit kept, on --stop-after
     and signals; then what rows have so far is shown.
     """
-    if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
-        run = replace(run, network=model)
     begin = time.monotonic()
     limits = shared_flags.limits(args)
     run = replace(run, method=resuming.method(args, limits))

@@ -12,15 +12,12 @@ from workloads.records.files import (
     read,
     read_files,
     source_hash,
+    study_folder,
 )
 from workloads.records.rows import (
-    EPOCHS_OF,
-    FITS,
-    LATER,
-    OF_PROCESS,
     SAMPLES,
     SCHEMA,
-    SETUP,
+    Fits,
     Gpu,
     Line,
     Machine,
@@ -31,7 +28,6 @@ from workloads.records.rows import (
     Run,
     Samples,
     Settings,
-    by_epochs,
     distinct,
     finite,
 )

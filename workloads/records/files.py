@@ -5,6 +5,7 @@ A resumed sweep adds another Run line before its own rows; visits of a row are j
 
 import contextlib
 import fcntl
+import fnmatch
 import functools
 import glob
 import hashlib
@@ -15,17 +16,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from workloads import ROOT, options, terminal
 from workloads.corrections import closest, similar_path
 from workloads.options import Usage
 from workloads.records import baselines, regular_files
-from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
+from workloads.records.rows import LAST_READER, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
 MEASURE = "python -m workloads.matmul --sizes 64:1024:x2"
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
+DATE = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"  # folders of the runs of a study: reports/MACHINE/STUDY/DATE
 OTHERS_WORK = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
 _decoder = msgspec.json.Decoder(Line)
 _BEGINNINGS = (b'{"type":"run",', b'{"type":"measurement",')  # of the lines that a Writer writes
@@ -60,13 +61,19 @@ def _nearest(run: str) -> str:
 
 
 def _with_results(folders: str) -> set[str]:
-    """The folders of a pattern that have a result file."""
+    """The folders of a pattern that have a result file, in themselves or in a folder of a date."""
     named: set[str] = set()
-    for file in glob.glob(f"{folders}/*.jsonl"):
+    for file in (*glob.glob(f"{folders}/*.jsonl"), *glob.glob(f"{folders}/{DATE}/*.jsonl")):
         with contextlib.suppress(regular_files.Unreadable):
             if is_result_file(Path(file)):
-                named.add(os.path.dirname(file))
+                named.add(os.fspath(study_folder(Path(file))))
     return named
+
+
+def study_folder(file: Path) -> Path:
+    """The folder of a result file; above a folder of a date that of the study."""
+    folder = file.parent
+    return folder.parent if fnmatch.fnmatch(folder.name, DATE) else folder
 
 
 def is_result_file(path: Path) -> bool:
@@ -224,7 +231,8 @@ def require_schema(path: str | os.PathLike, lines: Iterable[bytes]) -> None:
             raise Refused(f"{path} has schema {schema!r}, not the {SCHEMA} that this program reads")
         if schema != SCHEMA:
             age = "newer" if schema > SCHEMA else "older"
-            raise Refused(f"{path} has schema {schema}, {age} than the {SCHEMA} that this program reads")
+            reader = f"; Crossover {LAST_READER[schema]} is the last that reads it" if schema in LAST_READER else ""
+            raise Refused(f"{path} has schema {schema}, {age} than the {SCHEMA} that this program reads{reader}")
 
 
 def end_last_line(path: Path, lines: list[bytes]) -> None:
@@ -252,8 +260,7 @@ def _decoded(text: bytes) -> Line | None:
 def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, RowLines], int]:
     """(runs, row key -> its newest lines, bad lines counted) of a result file.
 
-    A visit continues those before it whose number is lower; any other begins the row anew, as a whole line does. A row with
-    losses and no note of its samples gets one: `as of sources HASH`, those of its run.
+    A visit continues those before it whose number is lower; any other begins the row anew, as a whole line does.
     """
     runs: list[Run] = []
     rows: dict[str, RowLines] = {}
@@ -264,10 +271,8 @@ def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, RowLines], int]
             bad += 1
             continue
         if isinstance(line, Run):
-            runs.append(replace(line, network=line.network or _network(line.command)))
+            runs.append(line)
             continue
-        if "loss" in line.series and SAMPLES not in line.notes and runs:
-            line = replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
         key = line.key
         before = rows.get(key)
         if before and 0 < before.lines[-1].visit < line.visit:
@@ -287,14 +292,6 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
 def _anew(command: str) -> str:
     """The command without --resume, and with a new folder (-o DIR-new)."""
     return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", command.replace(" --resume", ""))
-
-
-def _network(command: str) -> str:
-    """The network whose layers a command measured, for old Run lines without it; "" without one."""
-    if found := re.search(r"--model[ =]([\w-]+)|\bmodel='([\w-]+)'", command):
-        return found[1] or found[2]
-    layers = "workloads.conv" in command and not re.search(r"--(shapes|vary)|(shapes|vary)=", command)
-    return "cifar10-cnn" if layers else ""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -353,7 +350,7 @@ def result_file(path: str | os.PathLike) -> ResultFile:
 
 
 def files_of(run: str | os.PathLike) -> list[Path]:
-    """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
+    """The result files that RUN names: a file, the folder of a run, of a study or of a machine, or a saved name.
 
     Raises: FileNotFoundError when there is none; NoRows when not one holds a line of ours; Unreadable where
     a folder or a file may not be looked at.
@@ -371,6 +368,9 @@ def files_of(run: str | os.PathLike) -> list[Path]:
         named: list[Path] = []
         for folder in (path, *sorted(p for p in path.iterdir() if p.is_dir())):
             named += _jsonl_files(folder)
+            if folder != path:
+                for dated in sorted(folder.glob(DATE)):
+                    named += _jsonl_files(dated)
         files = list(filter(is_result_file, named))
     except Usage:  # NoRun is an OSError too
         raise

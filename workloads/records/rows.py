@@ -4,7 +4,6 @@ Absent is not zero, and a number that is not finite is never stored.
 """
 
 import math
-import re
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -15,19 +14,11 @@ import kernels.networks  # noqa: F401  without it a problem of a whole model doe
 from kernels.problems import Problem
 from workloads.records.switches import VARIABLES, Experiment, Keras, typed
 
-SCHEMA = 1
-# Note of a training: the version of its made-up samples (frameworks.data.VERSION); in older rows the text that `by_row` writes.
-# Losses of two rows are compared only where it is the same.
+SCHEMA = 2
+LAST_READER = {1: "0.1.0"}  # schema of an older file -> the last version of Crossover that reads it
+# Note of a training: the version of its made-up samples (frameworks.data.VERSION), or `as of sources HASH`. Losses of two rows
+# are compared only where it is the same.
 SAMPLES = "samples"
-# Series of a training: seconds of later epochs with another number of steps, and data-set setup of a fit (with another number
-# of steps: `setup_s 8`). Older rows have seconds of short fits by epochs and steps, and of the first fit's epochs. A row of
-# several processes has a series for each, with the process's number behind the name.
-LATER = re.compile(r"later_epoch_s (\d+)")
-SETUP = "setup_s"
-FITS = re.compile(r"fit_s (\d+)x(\d+)")
-EPOCHS = "epoch_s"
-OF_PROCESS = " process "
-EPOCHS_OF = "epochs of "  # begins the stop reason of a row whose samples are its own epochs
 VISITS_AT = "visit_at_s"  # series: the end of each visit of a row, in Unix seconds
 # Bounds on counts, seconds of a call and other numbers, checked on decoding; no measurement comes near them.
 _MOST = 1 << 60
@@ -38,13 +29,11 @@ Device = Annotated[str, msgspec.Meta(pattern=r"^(cpu|gpu:[0-9]{1,3})\Z")]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. `reuse`: 1 in every row,
-    whose keys have it."""
+    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned."""
 
     device: Device = "cpu"
     threads: Count | None = None
     mode: str = "resident"
-    reuse: Count = 1
     cache: str = "warm"
     process: str = "warm"
     switches: dict[str, str] = {}
@@ -87,6 +76,19 @@ class Samples(msgspec.Struct, frozen=True):
         for second, block in zip(self.seconds, self.block, strict=True):
             groups.setdefault(block, []).append(second)
         return {block: statistics.median(group) for block, group in groups.items()}
+
+
+class Fits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fits of a training that have the same number of steps an epoch, in one process."""
+
+    #: Steps of an epoch.
+    steps: Count
+    #: Number of the process among those that the row was timed in, from 0.
+    process: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)] = 0
+    #: Data-set setup of each fit. Seconds; noise may make it negative.
+    setup_s: tuple[Number, ...] = ()
+    #: Each epoch but the first of each fit. Seconds. () where these epochs are the row's samples.
+    later_epoch_s: tuple[Seconds, ...] = ()
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -156,10 +158,11 @@ class Row(msgspec.Struct, frozen=True):
         return Measurement(self.kernel, self.problem, self.settings, status, reason, **fields)
 
 
-class Measurement(Row, frozen=True, tag="measurement"):
+class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     """The result of one row: its samples, or the reason there are none.
 
-    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
+    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name. fits: of a
+    training, the fits of its own number of steps and those of another number.
     check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
     visit: 0 for a whole row; in a result file and a worker's answer i for what was timed in the i-th round, to be joined.
     """
@@ -176,6 +179,7 @@ class Measurement(Row, frozen=True, tag="measurement"):
     at: str = ""
     notes: dict[str, str] = {}
     visit: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)] = 0
+    fits: tuple[Fits, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -236,7 +240,7 @@ class Gpu(msgspec.Struct, frozen=True):
 
 class Machine(msgspec.Struct, frozen=True):
     """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname. cpu: its name, with the
-    microarchitecture in brackets (`AMD EPYC (Zen 4)`) in rows of later versions."""
+    microarchitecture in brackets (`AMD EPYC (Zen 4)`) where that is known."""
 
     key: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]+\Z")]
     cpu: str
@@ -278,8 +282,8 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """The origin of a result file: machine, software, command and sources. network: the one whose layers were measured, or
-    "". method: None in files of before it was stored, and of studies that visit no row."""
+    """The origin of a result file: machine, software, command and sources. method: None where it was not stored, as by studies
+    that visit no row."""
 
     schema: int
     machine: Machine
@@ -289,7 +293,6 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     commit: str
     sources: str
     started_at: str
-    network: str = ""
     method: Method | None = None
 
 
@@ -302,23 +305,13 @@ def distinct(rows: Iterable[Row], but: Iterable[Row] = ()) -> list[Row]:
     return [row for key, row in {row.key: row for row in rows}.items() if key not in without]
 
 
-def tells(name: str) -> bool:
-    """Whether a series holds seconds of epochs, data-set setups or short fits, from which a training's costs are computed."""
-    return bool(FITS.fullmatch(name) or LATER.fullmatch(name)) or name == EPOCHS or name.partition(" ")[0] == SETUP
-
-
-def by_epochs(m: Measurement) -> bool:
-    """Whether the row's own epochs are its samples."""
-    own = m.on("host-latency")
-    return own is not None and own.stop_reason.startswith(EPOCHS_OF)
-
-
 def finite(m: Measurement) -> Measurement:
     """The measurement as it may be stored. JSON has no NaN, so a row with one becomes failed, with its place as the reason."""
     numbers: list[tuple[str, tuple[float, ...]]] = [(f"phases_s {name}", (s,)) for name, s in m.phases_s.items()]
     numbers += [(f"values {name}", (value,)) for name, value in m.values.items()]
     numbers += [("max_error", (m.max_error or 0.0,))]
     numbers += [(f"series {name}", series) for name, series in m.series.items()]
+    numbers += [("fits", (*fits.setup_s, *fits.later_epoch_s)) for fits in m.fits]
     numbers += [(s.clock, s.seconds) for s in m.samples]
     bad = next((where for where, several in numbers if not all(map(math.isfinite, several))), None)
     if bad is None:

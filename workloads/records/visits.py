@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from analysis import units
-from workloads.records.rows import EPOCHS_OF, OF_PROCESS, VISITS_AT, Measurement, Samples, by_epochs, tells
+from workloads.records.rows import VISITS_AT, Measurement, Samples
 
 PROCESS = "process"  # the stop reason of a visit in a process of its own; of others it is anything else
 SHORT_S = 30.0  # visits within so many seconds saw the host at one moment only
@@ -25,23 +25,26 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     """One measurement of a row from several parts; the first part that is not ok, if there is one.
 
     Each part is a block, so intervals are over visits (numbered by their round) or processes. Values are the median of the
-    parts', flags those of any. Phases, once a process, become series (`import_s`), and so do short fits. Of all other fields
-    the newest value counts.
+    parts', flags those of any. Phases, once a process, become series (`import_s`). Fits keep the number of their process. Of
+    all other fields the newest value counts.
     """
     bad = next((m for m in parts if not m.ok), None)
     if bad:
         return replace(bad, visit=0)
-    reason = reason or f"{EPOCHS_OF * all(map(by_epochs, parts))}{len(parts)} processes"
+    reason = reason or f"{len(parts)} processes"
     clocks = dict.fromkeys(s.clock for m in parts for s in m.samples)
     taken = {c: {m.visit - 1 if m.visit else i: s for i, m in enumerate(parts) if (s := m.on(c))} for c in clocks}
     phases, values = (_listed(getattr(m, name) for m in parts) for name in ("phases_s", "values"))
     series = {name: seconds for m in parts for name, seconds in m.series.items()}
     series |= {f"{name}_s": tuple(own) for name, own in phases.items() if len(own) > 1}
-    series |= {f"{n}{OF_PROCESS}{i}": own for i, m in enumerate(parts) for n, own in m.series.items() if tells(n)}
     if VISITS_AT in series:
         series[VISITS_AT] = tuple(at for m in parts for at in m.series.get(VISITS_AT, ()))
+    fits = []
+    for number, m in enumerate(parts):
+        fits += [replace(of_process, process=number) for of_process in m.fits]
     return replace(
         parts[-1],
+        fits=tuple(fits),
         samples=tuple(joined(own.values(), reason, own) for own in taken.values()),
         phases_s={name: own[-1] for name, own in phases.items()},
         values={name: statistics.median(own) for name, own in values.items()},
