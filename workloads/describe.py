@@ -49,12 +49,27 @@ def lines(of) -> list[str]:
 
 
 def _body(args: Namespace) -> int:
+    from workloads.frameworks import grid
+
+    if args.format == "json":
+        return _print_json(args.model, args.time_limit)
+    print("\n".join(lines(grid.network(args.model, args.time_limit))))
+    return options.OK
+
+
+def _print_json(model: str, time_limit_s: float) -> int:
+    """Prints one JSON object for whoever started this process: the Network, or a messages.Failed."""
     import msgspec
 
     from workloads.frameworks import grid
+    from workloads.records.messages import Failed, failure
 
-    found = grid.network(args.model, args.time_limit)
-    print(msgspec.json.encode(found).decode() if args.format == "json" else "\n".join(lines(found)))
+    try:
+        network = grid.network(model, time_limit_s)
+    except Exception as error:
+        print(msgspec.json.encode(Failed(error=failure(error))).decode())
+        raise
+    print(msgspec.json.encode(network).decode())
     return options.OK
 
 

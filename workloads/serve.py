@@ -1,20 +1,21 @@
 """Measures what its parent asks for, command after command, in worker processes that they share: TensorFlow is imported once.
 
 A line of stdin is a workload's command as a JSON list of words, with the folder of its rows; what is being done and the end of
-each command go to stdout as workloads.records.messages, until stdin closes.
+each command, failures too, go to stdout as workloads.records.messages, until stdin closes.
 """
 
 import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Callable
 
 import msgspec
 
 from workloads import options
 from workloads.harness import announce, sweep
-from workloads.records.messages import Doing, Done
+from workloads.records.messages import Doing, Done, failure
 
 
 def measure(words: list[str], workers: dict) -> sweep.Outcome:
@@ -56,8 +57,9 @@ def _serve(workers: dict, send: Callable[[Done], None]) -> int:
     for line in sys.stdin.buffer:
         try:
             outcome = measure(msgspec.json.decode(line, type=list[str]), workers)
-        except options.Stop as stop:
-            send(Done(reason=str(stop)))
+        except Exception as error:
+            traceback.print_exc()
+            send(Done(error=failure(error)))
             continue
         if outcome.stopped in options.SIGNALED:
             return options.SIGNALED[outcome.stopped]

@@ -4,7 +4,6 @@ import contextlib
 import math
 import os
 import select
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from workloads import ROOT
 from workloads.machine import processes
 from workloads.records.messages import Doing, Done
 
@@ -81,7 +79,7 @@ class Child:
         try:
             return self._measured(name, command, budget, say)
         except (BrokenPipeError, EOFError):
-            reason = self._last_words() or f"{shlex.join(command)} ended with {self._ended()}"
+            reason = f"its process ended with {processes.ending(self._exit_code(), self._printed())}"
             self.close()
             return Failure(part=name, reason=reason)
 
@@ -98,7 +96,8 @@ class Child:
                 budget.spent += now - last
             last = now
             if isinstance(message, Done):
-                return Failure(part=name, reason=message.reason) if message.reason else None
+                reason = message.error.message if message.error else message.reason
+                return Failure(part=name, reason=reason) if reason else None
             if isinstance(message, Doing):
                 doing, began = message, now
             if doing.timing and budget.is_over(now - began):
@@ -116,10 +115,9 @@ class Child:
     def _start(self) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._buffer = b""
-        paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-m", self._module],
-            env={**os.environ, "PYTHONPATH": paths},
+            env=processes.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -143,15 +141,14 @@ class Child:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return msgspec.json.decode(line, type=Doing | Done)
 
-    def _ended(self) -> int:
+    def _exit_code(self) -> int:
         """The exit code of a child that is gone."""
         return self._process.wait() if self._process else 0
 
-    def _last_words(self) -> str:
-        """The last line that the child printed, at most 300 characters."""
+    def _printed(self) -> str:
+        """The end of what the child and its libraries printed."""
         self._log.seek(0)
-        lines = self._log.read()[-4000:].decode(errors="replace").splitlines()
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+        return self._log.read()[-4000:].decode(errors="replace")
 
     def close(self) -> None:
         """Ends the child in order, so that it keeps what it has measured; a later part starts another."""

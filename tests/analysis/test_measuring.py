@@ -58,11 +58,13 @@ def test_a_child_that_is_too_slow_is_ended_and_the_budget_that_would_do_is_named
     assert failure.budget_s == 600
 
 
-def test_a_child_that_dies_leaves_its_last_words(ask):
+def test_a_child_that_dies_is_one_line_with_its_last_words(ask):
     failure, _, _ = ask("sys.exit('no such layer')")
-    assert (failure.reason, failure.budget_s) == ("no such layer", 0)
+    assert (failure.reason, failure.budget_s) == ("its process ended with exit code 1: no such layer", 0)
     failure, _, _ = ask("sys.exit(7)")
-    assert failure.reason == "x ended with 7"
+    assert failure.reason == "its process ended with exit code 7"
+    failure, _, _ = ask("import os; os.kill(os.getpid(), 9)")
+    assert failure.reason == "its process ended with signal SIGKILL"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -101,6 +103,8 @@ def test_one_real_child_measures_command_after_command(tmp_path):
     with Child() as child:
         bad = child.measure("bad", ["workloads.matmul", "--sizes", "x"], TimeBudget(seconds=90.0), say)
         good = child.measure("good", [*words, str(tmp_path / "one")], TimeBudget(seconds=90.0), say)
+        broken = child.measure("broken", ["workloads.nothing"], TimeBudget(seconds=90.0), say)
     assert bad.reason.startswith("'x' is no whole number") and good is None
+    assert broken.reason == "ModuleNotFoundError: No module named 'workloads.nothing'"
     measurements = records.read(tmp_path / "one").measurements
     assert {m.problem.op for m in measurements} == {"matmul"} and all(m.ok for m in measurements)

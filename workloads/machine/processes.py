@@ -1,4 +1,5 @@
-"""Ends a child process with everything that it started, and a process with its parent. Standard library only."""
+"""The environment of a child process; how it is ended with everything that it started, and with its parent; how it ended.
+Standard library only."""
 
 import contextlib
 import ctypes
@@ -7,7 +8,16 @@ import signal
 import subprocess
 import sys
 
+from workloads import ROOT
+
 _PR_SET_PDEATHSIG = 1  # prctl(2)
+_LONGEST = 300  # letters of a line that a process printed
+
+
+def environment() -> dict[str, str]:
+    """The environment of a child that finds the packages of this project, in whatever folder it is started."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def end_group(leader: subprocess.Popen) -> None:
@@ -29,3 +39,17 @@ def end_with_parent() -> None:
     if sys.platform == "linux" and os.getpgrp() == leader:
         signal.signal(signal.SIGHUP, lambda number, frame: os.killpg(leader, signal.SIGKILL))
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
+
+
+def ending(code: int, printed: str) -> str:
+    """How a process ended that gave no answer, with the last line that it printed: `signal SIGSEGV`, `exit code 1: no memory`."""
+    how = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
+    return f"{how}: {lines[-1][:_LONGEST]}" if lines else how
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of the numbers between SIGRTMIN and SIGRTMAX
+        return str(number)

@@ -1,6 +1,39 @@
-"""What a measuring process tells its parent, a JSON line each, beside the Measurements that it answers with."""
+"""What child processes tell their parent in JSON, beside the records that they answer with."""
+
+import traceback
 
 import msgspec
+
+from workloads import options
+
+
+class ChildFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a child did not do what it was started for: the fields of an options.Stop."""
+
+    #: The error in one sentence.
+    message: str
+    #: The words of the child's command that are wrong, as Parser.corrected takes them; None where a word lacks.
+    wrong: str | None = None
+    #: The words in their place; "" where there are none.
+    right: str = ""
+    #: The kind of word that `right` resembles: model, flag; "" for none.
+    similar: str = ""
+    #: A command that works; "" for none.
+    tip: str = ""
+    #: The child's exit code.
+    exit: int = options.FAILED
+
+    def stop(self, tip: str = "") -> options.Stop:
+        """The error for the parent's user. tip: what to try where the child proposes nothing."""
+        kind = options.Usage if self.exit == options.USAGE else options.Missing
+        return kind(self.message, self.tip or tip, wrong=self.wrong, right=self.right, similar=self.similar)
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer of a child that failed."""
+
+    #: Why it failed.
+    error: ChildFailure
 
 
 class Doing(msgspec.Struct, frozen=True, kw_only=True, tag="doing"):
@@ -19,3 +52,20 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
 
     #: Why nothing was measured; "" if something was.
     reason: str = ""
+    #: The error that ended it; None if it was carried out.
+    error: ChildFailure | None = None
+
+
+def failure(error: Exception) -> ChildFailure:
+    """An error as a child tells it: a Stop with all its fields, any other by its name and message."""
+    if isinstance(error, options.Stop):
+        return ChildFailure(
+            message=str(error),
+            wrong=error.wrong,
+            right=error.right,
+            similar=error.similar,
+            tip=error.tip,
+            exit=error.code,
+        )
+    (*_, last_line) = traceback.format_exception_only(error)
+    return ChildFailure(message=last_line.strip())
