@@ -79,16 +79,17 @@ def explain(
     except options.Missing as missing:
         raise ImportError(f"{missing}; {missing.tip}") from missing
     from analysis.explain import __main__, command
+    from analysis.explain.plan import ExplainPlan
 
     if not isinstance(model, str) and measure:
         raise TypeError("measure=True takes a name, 'file.py:function' or 'file.keras': workers build the model anew")
     values = {"batch": batch, "samples": samples, "epochs": epochs, **flags}
     if isinstance(model, str):
-        args = options.namespace(__main__.parser(), model=model, measure=measure, **values)
-        return command.answered(args, _command(model, values))
+        named = options.namespace(__main__.parser(), model=model, measure=measure, **values)
+        return command.answered(ExplainPlan.from_flags(named, _command(model, values)))
     network = described(model, flags.get("time_limit", __main__.DESCRIBING_S))
-    args = options.namespace(__main__.parser(), model=network.name, **values)
-    return command.answered(args, "", network)
+    described_flags = options.namespace(__main__.parser(), model=network.name, **values)
+    return command.answered(ExplainPlan.from_flags(described_flags, network=network))
 
 
 def _command(model: str, flags: dict[str, Any]) -> str:
@@ -112,7 +113,7 @@ def described(model: Any, time_limit_s: float) -> "Network":
     """
     import msgspec
 
-    from analysis.explain import command
+    from analysis.predict import described_model
 
     built = model() if callable(model) and not _is_model(model) else model
     if not _is_model(built):
@@ -121,7 +122,7 @@ def described(model: Any, time_limit_s: float) -> "Network":
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/{built.name}.keras"
         built.save(file)
-        network = command.describe(file, time_limit_s)
+        network = described_model.described(file, time_limit_s)
     return msgspec.structs.replace(network, name=f"{built.name} (notebook)")
 
 

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 
 import crossover
-from analysis.explain import command
+from analysis.predict import described_model
 from kernels import networks
 from workloads import help_screen, options, terminal
 
@@ -164,7 +164,7 @@ def test_a_model_is_read_from_its_file_by_a_process_of_its_own(model, monkeypatc
         read.append((pathlib.Path(file).name, pathlib.Path(file).read_text(), time_limit_s))
         return networks.find("fashion-mlp")
 
-    monkeypatch.setattr(command, "describe", describe)
+    monkeypatch.setattr(described_model, "described", describe)
     answer = crossover.explain(model, batch=64, runs="nvidia-h200", time_limit=90)
     known = crossover.explain("fashion-mlp", batch=64, runs="nvidia-h200")
     assert read == [("mine.keras", "a model", 90)]

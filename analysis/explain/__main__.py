@@ -98,25 +98,26 @@ def parser() -> options.Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda args: _body(args, _again(argv)), _check)
+    return options.command(parser(), argv, lambda flags: _run(flags, argv), _check)
 
 
-def _check(args: argparse.Namespace) -> None:
-    from analysis.explain import command
+def _run(flags: argparse.Namespace, argv: list[str] | None) -> int:
+    from analysis.explain.command import run
+    from analysis.explain.plan import ExplainPlan
 
-    command.check(args)
-
-
-def _body(args: argparse.Namespace, again: str) -> int:
-    from analysis.explain import command
-
-    return command.body(args, again)
+    return run(ExplainPlan.from_flags(flags, _typed_command(argv)))
 
 
-def _again(argv: list[str] | None) -> str:
+def _check(flags: argparse.Namespace) -> None:
+    from analysis.explain.plan import ExplainPlan
+
+    ExplainPlan.from_flags(flags)
+
+
+def _typed_command(argv: list[str] | None) -> str:
     """The command as it was typed, without the flags that say what more to do with its answer."""
-    given = sys.argv[1:] if argv is None else argv
-    words = parser().without(given, "--all", "--measure", "--budget", "--wait-quiet", "--verify", "--how")
+    typed_words = sys.argv[1:] if argv is None else argv
+    words = parser().without(typed_words, "--all", "--measure", "--budget", "--wait-quiet", "--verify", "--how")
     return options.typed(options.command_line("analysis.explain", words))
 
 

@@ -48,19 +48,20 @@ def parser() -> options.Parser:
     return made
 
 
-def _body(args: argparse.Namespace) -> int:
-    from analysis.predict import command
+def _run(flags: argparse.Namespace) -> int:
+    from analysis.predict.command import run
+    from analysis.predict.plan import plan_of
 
-    return command.body(args)
-
-
-def _check(args: argparse.Namespace) -> None:
-    from analysis.predict import command
-
-    command.check(args)
+    return run(plan_of(flags))
 
 
-main = options.entry(parser, _body, _check)
+def _check(flags: argparse.Namespace) -> None:
+    from analysis.predict.plan import plan_of
+
+    plan_of(flags)
+
+
+main = options.entry(parser, _run, _check)
 
 
 if __name__ == "__main__":

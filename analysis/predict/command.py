@@ -1,93 +1,73 @@
 """Predicts a training's time from a profile; prints predictions, saves them, and compares saved ones with measurements."""
 
-import argparse
 import pathlib
 
 import msgspec
 from msgspec.structs import replace
 
 from analysis import table
-from analysis.explain.command import STORED_GPU, describe
 from analysis.numbers import timed
-from analysis.predict import calibration, held_out, prediction, profile
+from analysis.predict import calibration, described_model, held_out, prediction, profile
 from analysis.predict.combine import WORDS
+from analysis.predict.plan import CheckPlan, LeaveOneOutPlan, Plan, PredictPlan
 from analysis.predict.prediction import Prediction
-from analysis.predict.profile import Profile
 from analysis.text import prediction_errors
 from analysis.units import seconds
+from kernels.networks import Network
 from kernels.problems import Training
-from workloads import options, records
-from workloads.corrections import closest
+from workloads import options
 from workloads.machine.facts import now
-from workloads.records import Settings, model_files
-from workloads.records import settings as switches
+from workloads.records import settings
+
+_DESCRIBING_S = 60  # that building a user's own model may take
 
 
-def trainings(args: argparse.Namespace) -> list:
-    """The trainings that the arguments name, each with its network where it is a user's own.
-
-    Raises: options.Usage for an unknown model or a number that is none; Missing for a model that cannot be built.
-    """
-    found = []
-    for name in options.words(args.model):
-        own = describe(name, 60) if switches.is_user_model(name) else None
-        network = own or switches.network(name, own=True)
-        for samples in options.sizes(args.samples) if args.samples else [network.samples]:
-            found += [
-                (Training(name, batch, samples, args.epochs or network.epochs, args.dtype), own)
-                for batch in options.sizes(args.batch)
-            ]
-    return found
+def run(plan: Plan) -> int:
+    """Prints what a plan asks for; the exit code."""
+    match plan:
+        case LeaveOneOutPlan():
+            print_errors(plan)
+        case CheckPlan():
+            print_check(plan)
+        case PredictPlan():
+            print_predictions(plan)
+    return options.OK
 
 
-def settings(args: argparse.Namespace, of: Profile) -> list:
-    """The settings of each device asked for.
-
-    Raises: options.Usage for a device that the profile lacks or a switch that is not known.
-    """
-    given = dict(text.partition("=")[::2] for text in args.switch)
-    for name, text in given.items():
-        if name not in switches.KNOWN or (switches.KNOWN[name] and text not in switches.KNOWN[name]):
-            known = ", ".join(switches.KNOWN.get(name, ())) or ", ".join(switches.KNOWN)
-            typed = f"{name}={text}"
-            near = name if name in switches.KNOWN else closest(name, switches.KNOWN)
-            value = closest(text, switches.KNOWN[near]) if near and switches.KNOWN[near] else text
-            right = f"{near}={value}" if near and value else ""
-            raise options.Usage(f"unknown switch {typed}; known: {known}", wrong=typed, right=right)
-    devices = options.words(args.device) or [d for d in of.devices if d in ("cpu", "gpu:0")]
-    devices = ["gpu:0" if d == "gpu" else d for d in devices]
-    if unknown := set(devices) - set(of.devices):
-        message = f"the profile has no rows of {min(unknown)}; it has {', '.join(of.devices)}"
-        raise options.Usage(message, wrong=min(unknown).removesuffix(":0"))
-    return [Settings(d, switches=switches.changed({"data": "synthetic", **given})) for d in devices]
-
-
-def print_predictions(args: argparse.Namespace) -> int:
+def print_predictions(plan: PredictPlan) -> None:
     """Prints a prediction for each training and device, and saves them.
 
-    Raises: options.Usage for what cannot be predicted or saved.
+    Raises: options.Usage for what cannot be predicted or saved; Missing for a model that cannot be built.
     """
-    if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
-        raise options.Usage(
-            f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
-            wrong=args.save,
-            right=str(pathlib.PurePath(args.save).with_suffix(".ndjson")),
-        )
-    if args.save:
-        require_predictions(args.save)
-    of = profile.read(*args.profile)
-    every = settings(args, of)
+    predictions = []
     try:
-        made = [prediction.predict(t, s, of, own) for t, own in trainings(args) for s in every]
+        for training, network in trainings(plan):
+            for on_device in plan.settings:
+                predictions.append(prediction.predict(training, on_device, plan.profile, network))
     except profile.Lacking as error:
         raise options.Usage(str(error), tip=error.commands[0]) from error
     except ValueError as error:
         raise options.Usage(str(error)) from error
-    for p in made:
-        print("\n".join(words(p)), end="\n\n")
-    if args.save:
-        save(args.save, made)
-    return options.OK
+    for one in predictions:
+        print("\n".join(words(one)), end="\n\n")
+    if plan.save:
+        save(plan.save, predictions)
+
+
+def trainings(plan: PredictPlan) -> list[tuple[Training, Network | None]]:
+    """The trainings of a plan, each with its layers where it is of a user's own model.
+
+    Raises: options.Usage for an unknown model; Missing for a model that cannot be built.
+    """
+    pairs: list[tuple[Training, Network | None]] = []
+    for name in plan.models:
+        user_model = described_model.described(name, _DESCRIBING_S) if settings.is_user_model(name) else None
+        network = user_model or settings.network(name, own=True)
+        for samples in plan.samples or (network.samples,):
+            for batch in plan.batches:
+                training = Training(name, batch, samples, plan.epochs or network.epochs, plan.dtype)
+                pairs.append((training, user_model))
+    return pairs
 
 
 def words(p: Prediction) -> list[str]:
@@ -101,96 +81,37 @@ def words(p: Prediction) -> list[str]:
     ]
 
 
-def require_predictions(path: str) -> None:
-    """Raises options.Usage for a file with anything else than predictions. One that is empty or not there is free."""
-    file = pathlib.Path(path)
-    if file.is_dir() or not file.exists() or (file.is_file() and not file.stat().st_size):
-        return
-    try:
-        prediction.load(path)
-    except options.Usage as error:
-        raise options.Usage(
-            f"{error}; choose another name for --save", wrong=path, right="predictions.ndjson"
-        ) from error
-
-
-def save(path: str, made: list[Prediction]) -> None:
+def save(path: str, predictions: list[Prediction]) -> None:
     """Appends predictions to a file.
 
     Raises: options.Usage where it cannot be written.
     """
     try:
         with open(path, "ab") as file:
-            file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in made)
+            file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in predictions)
     except OSError as error:
         raise options.Usage(f"cannot write {path}: {error.strerror}") from error
 
 
-def checked(args: argparse.Namespace) -> int:
+def print_check(plan: CheckPlan) -> None:
     """Prints predictions beside the steps that were measured."""
-    path, *runs = args.check
-    if not runs:
-        raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
-    told = prediction_errors.check_lines(prediction.load(path), profile.read(*runs))
-    print(*table.shown(told), sep="\n")
-    return options.OK
+    lines = prediction_errors.check_lines(prediction.load(plan.file), profile.read(*plan.runs))
+    print(*table.shown(lines), sep="\n")
 
 
-def left_out(args: argparse.Namespace) -> int:
-    """Prints the errors of predictions, and puts their table into a page."""
-    of = profile.read(*args.leave_one_out)
-    if not calibration.steps_seen(of):
+def print_errors(plan: LeaveOneOutPlan) -> None:
+    """Prints the errors of predictions, and puts their table into a page.
+
+    Raises: options.Missing where the runs have no training with a step.
+    """
+    machine = profile.read(*plan.runs)
+    if not calibration.steps_seen(machine):
         stored = options.near(options.stored_run())
         raise options.Missing(prediction_errors.SAID["nothing"], f"python -m analysis.predict --leave-one-out {stored}")
-    told = prediction_errors.lines(of)
-    print(*table.shown(told), sep="\n")
-    if args.readme:
-        run = args.leave_one_out[0]
-        told = prediction_errors.brief(of, held_out.leave_one_out(of), prediction.saved_sets(pathlib.Path(run)))
-        blocks = {"errors": table.shown(told, True)}
-        table.put_blocks(pathlib.Path(args.readme), blocks, run, _readme_command(args))
-    return options.OK
-
-
-def _readme_command(args: argparse.Namespace) -> str:
-    return f"analysis.predict --leave-one-out {pathlib.PurePath(args.leave_one_out[0])} --readme {pathlib.Path(args.readme).name}"
-
-
-def body(args: argparse.Namespace) -> int:
-    """Runs what the flags ask for and returns the exit status.
-
-    Raises: options.Usage for flags that ask for nothing.
-    """
-    check(args)
-    if args.leave_one_out:
-        return left_out(args)
-    if args.check:
-        return checked(args)
-    return print_predictions(args)
-
-
-def check(args: argparse.Namespace) -> None:
-    """Looks for what the flags name, as far as that takes no time.
-
-    Raises: options.Usage for what is not there, and for flags that ask for nothing.
-    """
-    runs = args.leave_one_out or (args.check and args.check[1:]) or args.profile or []
-    for run in runs:
-        records.files_of(profile.file_of(run))
-    if args.leave_one_out and args.readme:
-        try:
-            table.require_block(pathlib.Path(args.readme), ["errors"], args.leave_one_out[0], _readme_command(args))
-        except ValueError as error:
-            raise options.Usage(str(error), wrong="--readme") from error
-    if args.leave_one_out or args.check:
+    print(*table.shown(prediction_errors.lines(machine)), sep="\n")
+    if plan.readme is None:
         return
-    if not args.model:
-        raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
-    for name in options.words(args.model):
-        if switches.is_user_model(name):
-            model_files.require(name)
-        else:
-            switches.network(name, own=True)
-    if not args.profile:
-        raise options.Usage("say with --profile what is measured of the machine", right=f"--profile {STORED_GPU}")
-    settings(args, profile.read(*args.profile))
+    run_folder = pathlib.Path(plan.runs[0])
+    errors = prediction_errors.brief(machine, held_out.leave_one_out(machine), prediction.saved_sets(run_folder))
+    blocks = {"errors": table.shown(errors, True)}
+    table.put_blocks(plan.readme, blocks, plan.runs[0], plan.readme_command)

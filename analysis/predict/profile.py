@@ -36,6 +36,7 @@ WORDS = {
     "function": "TensorFlow's rows in a tf.function",
     "jit": "TensorFlow's rows compiled by XLA",
 }
+STORED_GPU = "nvidia-h200"  # its profile comes with the package, for machines without a GPU
 DATA_SET = "stream/tensorflow/dataset"  # the tf.data set that fit makes from its samples
 PASSES = "copy add scale read relu relu_grad dropout maxpool maxpool_grad batchnorm sgd adam"
 

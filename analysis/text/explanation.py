@@ -1,6 +1,9 @@
 """An Explanation as at most twelve lines (the winner, why, from which size, what helps, how to check it), and its details."""
 
+import itertools
 from collections.abc import Sequence
+
+import msgspec
 
 from analysis import numbers
 from analysis.explain.doubts import Warning
@@ -32,13 +35,9 @@ SAID = {
     "never": "the first epoch on, the {to}{unsure} finishes first, and it stays so.",
     "saves": "saves {job_saved:timed}",
     "overlap": "Savings overlap: do not add them.",
-    "more": "{n} more{unsure} (--all).",
+    "more": "{n} more{unsure} {where}.",
     "how": "--how 1 shows the code.",
     "no saving": "No change is sure to save 1 % of the time.",
-    "measure": "Measure it here, {time}: {command} --measure",
-    "verify": "Check it (1 min): {command} --verify 1",
-    "stored": "With a stored GPU: {command} --gpu-profile nvidia-h200",
-    "all": "More: {command} --all",
     "none": "No verdict yet: {who} for this model.",
     "one": "On the {side.name} it takes {side.whole:timed} ({side.cost.source}).",
     "withheld": "No verdict: {unknown.names} not known, {unknown.arithmetic:share} of the arithmetic; --measure times it.",
@@ -58,6 +57,14 @@ SAID = {
     "missing": "Missing of {text}.",
     "not known": "Not known: {text}.",
 }
+# Kind of a further command -> what it is for, and the flags that the typed command goes on with.
+FOLLOW_UPS = {
+    "measure": ("Measure it here, about {seconds:.0f} s", "--measure"),
+    "verify": ("Check it (1 min)", "--verify 1"),
+    "stored": ("With a stored GPU", "--gpu-profile nvidia-h200"),
+    "all": ("More", "--all"),
+}
+ACTION_HEADS = "do | saving | note"
 
 # A flag of disturbed rows -> what happened.
 DISTURBED = {
@@ -112,37 +119,135 @@ def sources(e: Explanation) -> str:
     return f"{source}, {e.borrowed}" if e.borrowed else source
 
 
-def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False, here: bool = False) -> list[str]:
-    """The answer for a terminal or as Markdown. again: the command typed, which the last line goes on with; without one that line
-    is left out. measuring: how long --measure takes, or "". here: whether this machine can check it."""
-    lone = [s.device for s in e.sides] == ["cpu"]
-    big = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in e.memory if m.too_big]
-    kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and here else "all"
-    kind = "all" if big else kind
-    last = say(SAID[kind], time=measuring, command=again) if again else ""
-    points: dict[str, list[str]] = {}
-    actions = Table("do | saving | note", (), 3)
-    if e.both:
-        cpu, gpu = e.both
-        source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
-        first = sentences.winner(cpu.whole, gpu.whole, source, disturbed=bool(e.disturbances))
-        asked = question(e)
-        points = {"Why": [why(cpu, gpu)], "But" if asked else "From": [asked or turns(e)]}
-        if e.asked.prices:
-            points["Cost"] = [price(e)]
-        notes = _notes(e)
-        said = [*_head(e), first, *bars(e.both), last, *(_LABEL + one for point in points.values() for one in point)]
-        said += [_LABEL + note for note in notes]
-        room = MOST if markdown else MOST - sum(len(terminal.wrapped(one, WIDTH)) for one in said)
-        points["Why"] += [_step_shares(e)] if e.main and room > 2 else []
-        points["Why"] += [_host(e)] if e.borrowed and room > 4 else []
-        actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
-        points["Note"] = notes
+class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
+    """A command that says or measures more than the answer."""
+
+    #: What it is for.
+    purpose: str
+    #: The command as it can be typed.
+    command: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.purpose}: {self.command}"
+
+
+class AnswerParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer says, before it is laid out for a terminal or as Markdown."""
+
+    #: The winner with both times, or why there is none.
+    first: str
+    #: Name of a point (Why, From, Do, Note) -> its sentences.
+    points: dict[str, list[str]]
+    #: The changes that help most; on a terminal they stand before the sentences of Do.
+    actions: Table
+
+
+def answer(
+    e: Explanation,
+    command: str = "",
+    *,
+    measuring_s: float = 0.0,
+    can_check: bool = False,
+    complete: bool = False,
+    markdown: bool = False,
+) -> list[str]:
+    """The answer for a terminal or as Markdown.
+
+    command: as it was typed, for the last line, which says what more it can do; "" leaves that line out.
+    measuring_s: seconds in which --measure measures what the answer lacks; 0 where it measures nothing.
+    can_check: whether this machine can measure a change.
+    complete: whether all of --all follows, to which nothing needs to lead.
+    """
+    kind = _follow_up_kind(e, measuring_s, can_check)
+    follow_up = _follow_up(kind, command, measuring_s) if command else None
+    both = e.both
+    if both:
+        last_line = follow_up.line if follow_up else ""
+        parts = _compared(e, both, last_line, complete=complete, markdown=markdown)
     else:
-        lacking = "no GPU was measured" if lone else "the CPU was not measured"
-        points = {} if e.withheld else {"And": big[1:], "Note": _notes(e)}
-        first = [*big, say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)][0]
-    return (_markdown if markdown else _lines)(e, first, points, actions, last)
+        parts = _not_compared(e)
+    if complete and kind == "all":
+        follow_up = None
+    return _markdown(e, parts, follow_up) if markdown else _lines(e, parts, follow_up)
+
+
+def _follow_up_kind(e: Explanation, measuring_s: float, can_check: bool) -> str:
+    """A key of FOLLOW_UPS."""
+    if _too_big(e):
+        return "all"
+    if measuring_s:
+        return "measure"
+    if _has_only_cpu(e):
+        return "stored"
+    return "verify" if e.actions and can_check else "all"
+
+
+def _follow_up(kind: str, command: str, measuring_s: float) -> FollowUp:
+    purpose, flags = FOLLOW_UPS[kind]
+    return FollowUp(purpose=purpose.format(seconds=measuring_s), command=f"{command} {flags}")
+
+
+def _has_only_cpu(e: Explanation) -> bool:
+    return [side.device for side in e.sides] == ["cpu"]
+
+
+def _too_big(e: Explanation) -> list[str]:
+    """A sentence for each device whose memory the training does not fit into."""
+    return [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in e.memory if m.too_big]
+
+
+def _compared(
+    e: Explanation, both: tuple[Side, Side], last_line: str, *, complete: bool, markdown: bool
+) -> AnswerParts:
+    """The answer where both sides are known. A terminal's is cut to MOST lines, its last line included."""
+    cpu, gpu = both
+    source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
+    first = sentences.winner(cpu.whole, gpu.whole, source, disturbed=bool(e.disturbances))
+    near_change = question(e)
+    points = {"Why": [why(cpu, gpu)]}
+    points["But" if near_change else "From"] = [near_change or turns(e)]
+    if e.asked.prices:
+        points["Cost"] = [price(e)]
+    notes = _notes(e)
+    room = MOST
+    if not markdown:
+        point_lines = [_LABEL + sentence for sentence in [*itertools.chain(*points.values()), *notes]]
+        room -= _line_count([*_head(e), first, *bars(both), last_line, *point_lines])
+    reasons = _further_reasons(e, room)
+    points["Why"] += reasons
+    actions, points["Do"] = _actions(e, room - len(reasons), complete=complete)
+    points["Note"] = notes
+    return AnswerParts(first=first, points=points, actions=actions)
+
+
+def _line_count(lines: Sequence[str]) -> int:
+    """How many lines these are at WIDTH columns."""
+    return sum(len(terminal.wrapped(line, WIDTH)) for line in lines)
+
+
+def _further_reasons(e: Explanation, room: int) -> list[str]:
+    """Sentences on the parts of a step and on the host of a stored GPU, where there is room for them."""
+    reasons = []
+    if e.main and room > 2:
+        reasons.append(_step_shares(e))
+    if e.borrowed and room > 4:
+        reasons.append(_host(e))
+    return reasons
+
+
+def _not_compared(e: Explanation) -> AnswerParts:
+    """The answer where a side is not known: why there is no winner."""
+    too_big = _too_big(e)
+    lacking = "no GPU was measured" if _has_only_cpu(e) else "the CPU was not measured"
+    if too_big:
+        first = too_big[0]
+    elif e.withheld:
+        first = say(SAID["withheld"], unknown=e.asked.unknown_share)
+    else:
+        first = say(SAID["none"], who=lacking)
+    points = {} if e.withheld else {"And": too_big[1:], "Note": _notes(e)}
+    return AnswerParts(first=first, points=points, actions=Table(ACTION_HEADS, (), 3))
 
 
 def _head(e: Explanation) -> list[str]:
@@ -157,26 +262,50 @@ def _head(e: Explanation) -> list[str]:
     return [left, second + right.rjust(WIDTH - len(second))]
 
 
-def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
+def _lines(e: Explanation, parts: AnswerParts, follow_up: FollowUp | None) -> list[str]:
     """The answer on a terminal: a bar a device, the points with their names before them."""
+    sides = bars(e.both) if e.both else [say(SAID["one"], side=side) for side in e.sides]
+    lines = [*_head(e), parts.first, *sides]
+    for name, point in parts.points.items():
+        rows = _action_rows(parts.actions) if name == "Do" else []
+        lines += _labeled(name, [*rows, *point])
+    if follow_up:
+        lines.append(follow_up.line)
+    return lines
+
+
+def _action_rows(actions: Table) -> list[str]:
+    """The rows of the table of changes; where they are too long for the terminal, their cells one after the other."""
     _, *rows = actions.text(0)
-    if max(map(len, rows), default=0) > (terminal.width() or WIDTH) - len(_LABEL):
-        rows = ["; ".join(str(cell) for cell in row if cell) for row in actions.rows]
-    told = {name: [*rows * (name == "Do"), *point] for name, point in points.items()}
-    named = [f"{'' if i else name:<6}{said}" for name, point in told.items() for i, said in enumerate(point)]
-    sides = bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]
-    lines = [*_head(e), first, *sides, *named]
-    return [*lines, last] if last else lines
+    widest = max(map(len, rows), default=0)
+    if widest <= (terminal.width() or WIDTH) - len(_LABEL):
+        return rows
+    return ["; ".join(str(cell) for cell in row if cell) for row in actions.rows]
 
 
-def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
+def _labeled(name: str, sentences_: list[str]) -> list[str]:
+    """The sentences of a point, its name before the first."""
+    lines: list[str] = []
+    for sentence in sentences_:
+        label = "" if lines else name
+        lines.append(f"{label:<{len(_LABEL)}}{sentence}")
+    return lines
+
+
+def _markdown(e: Explanation, parts: AnswerParts, follow_up: FollowUp | None) -> list[str]:
     """The answer as Markdown: a heading, the winner in bold, what the terminal's bars say as a table, a list of the points."""
-    sides = Table("on | whole training", [(s.name, numbers.timed(s.whole)) for s in e.sides])
-    bullets = [f"- **{name}.** {text(' '.join(point))}" for name, point in points.items() if point]
-    tables = [*sides.md(), *bullets, *[""] * bool(bullets), *actions.md()]
-    how, _, command = last.partition(": ")
-    head = f"{subject(e)} {flags(e)}".rstrip() + (f", {sources(e)}" if e.sides else "")
-    return [f"## {text(head)}", "", f"**{text(first)}**", "", *tables, f"{how}: `{command}`"]
+    heading = f"{subject(e)} {flags(e)}".rstrip()
+    if e.sides:
+        heading += f", {sources(e)}"
+    sides = Table("on | whole training", [(side.name, numbers.timed(side.whole)) for side in e.sides])
+    lines = [f"## {text(heading)}", "", f"**{text(parts.first)}**", "", *sides.md()]
+    bullets = [f"- **{name}.** {text(' '.join(point))}" for name, point in parts.points.items() if point]
+    if bullets:
+        lines += [*bullets, ""]
+    lines += parts.actions.md()
+    if follow_up:
+        lines.append(f"{follow_up.purpose}: `{follow_up.command}`")
+    return lines
 
 
 def bars(both: tuple[Side, Side]) -> list[str]:
@@ -278,16 +407,16 @@ def disturbed(warnings: Sequence[Warning]) -> str:
     return say(SAID["disturbed"], what=sentences.capital(join(clauses)))
 
 
-def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
+def _actions(e: Explanation, room: int, *, complete: bool = False) -> tuple[Table, list[str]]:
     """(a table of actions, as many as `room` allows; notes, if there is room for them, on overlap, on the changes not shown and
-    on their code)."""
+    on their code). complete: all changes follow below."""
     lines = max(0, room)
     shown = e.actions[: min(ACTIONS, max(1, lines - 1), lines)]
     rows = [
         (f"{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), _note(e, w))
         for i, w in enumerate(shown, 1)
     ]
-    table = Table("do | saving | note", rows, 3)
+    table = Table(ACTION_HEADS, rows, 3)
     if lines == len(shown):
         return table, []
     if not shown:
@@ -298,9 +427,10 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
     hidden = len(same_batch) - len(shown)
     if hidden <= 0:
         return table, [" ".join([*notes, how])]
+    where = "below" if complete else "(--all)"
     unsure = ", not sure to save 1 %" if shown == e.actions else ""
-    long = " ".join([*notes, say(SAID["more"], n=hidden, unsure=unsure)])
-    short = " ".join([*notes, say(SAID["more"], n=hidden, unsure="")])
+    long = " ".join([*notes, say(SAID["more"], n=hidden, unsure=unsure, where=where)])
+    short = " ".join([*notes, say(SAID["more"], n=hidden, unsure="", where=where)])
     if len(f"{_LABEL}{long} {how}") <= WIDTH:
         return table, [f"{long} {how}"]
     if lines - len(shown) > 1:

@@ -1,21 +1,20 @@
-"""python -m analysis.explain: what its words ask for, the profiles it reads, its one-line errors, and --verify."""
+"""python -m analysis.explain: its plan, the profiles it reads, its one-line errors, and --verify."""
 
 import json
 import pathlib
-import subprocess
 
 import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows, write
 from fake_predictions import MS, borrowed, predict, sources
 
-from analysis.explain import command as explain
-from analysis.explain import explanation, measure, verify
+from analysis.explain import explanation, measure, profiles, training_request, verify
 from analysis.explain.__main__ import main, parser
 from analysis.explain.explanation import Request, Sources
 from analysis.explain.measuring import Failure, TimeBudget
+from analysis.explain.plan import ExplainPlan, TrainingChanges
 from analysis.explain.sides import Side
-from analysis.predict import profile, what_if
+from analysis.predict import described_model, profile, what_if
 from analysis.report import stored_gpu
 from analysis.stats import NOTHING, exact
 from analysis.training.costs import TrainingCost
@@ -40,8 +39,20 @@ def written(folder: pathlib.Path, of=GPU_MACHINE, rows=()) -> str:
     return str(folder)
 
 
-def asked(*words):
-    return explain._asked(parser().parse_args(words))
+def plan(*words) -> ExplainPlan:
+    return ExplainPlan.from_flags(parser().parse_args(words), "typed")
+
+
+def requested(*words) -> Request | None:
+    return training_request.requested(plan(*words))
+
+
+@pytest.fixture
+def own_model(monkeypatch, tmp_path):
+    """own:build is a model of OWN's layers; what describes it is not started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("def build():\n    pass\n")
+    monkeypatch.setattr(described_model, "described", lambda name, seconds: OWN)
 
 
 def said(capsys, *words):
@@ -49,30 +60,66 @@ def said(capsys, *words):
     return code, caught.out, caught.err.splitlines()
 
 
-def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(monkeypatch):
-    made, case = asked("--case", "S0", "--epochs", "3", "--dtype", "float32", "--price-gpu", "4", "--jit", "off")
-    assert made.training == Training("cifar10-cnn", 32, 50_000, 3) and case.name == "S0"
-    assert (made.prices, made.switches) == ({"gpu": 4.0}, {"jit_compile": "off"})
-    made, case = asked("--case", "so-42097115")
-    assert made.training == Training("mlp-784-100x2-10", 128, 60_000, 10)
-    assert (made.varies, made.sizes[0]) == ("width", 16)
-    assert asked("--case", "S4", "--samples", "1000")[0].training == Training("peaks", 1000, 1000, 2000)
-    assert asked("--case", "cupy-2902") == (None, published_cases.EVERY["cupy-2902"])
-    made, case = asked("--model", "fashion-mlp", "--batch", "64", "--input", "tf.data", "--validation", "100")
-    assert (made.training, case, made.network) == (Training("fashion-mlp", 64, 60_000, 5), None, None)
-    assert made.switches == {"residence": "tf.data"} and made.validation == 100
-    monkeypatch.setattr(explain, "describe", lambda name, seconds: OWN)
-    made, _ = asked("--model", "own:build", "--samples", "5000", "--epochs", "2")
-    assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
-    assert made.assumed == ("batch",)
+def test_every_flag_is_a_field_of_the_plan():
+    words = "--case S0 --batch 64 --samples 1000 --epochs 3 --dtype float64 --validation 10 --input prefetch --jit on --tf32 off"
+    words += (
+        " --precision mixed_float16 --steps-per-execution 8 --price-gpu 4 --price-cpu 0.5 --gpu-profile nvidia-h200"
+    )
+    words += " --time-limit 30 --all --measure --budget 20 --wait-quiet --format md nvidia-h200 --how 2 --verify 4"
+    assert plan(*words.split()) == ExplainPlan(
+        command="typed",
+        case=published_cases.EVERY["S0"],
+        every_case=False,
+        model="",
+        network=None,
+        changes=TrainingChanges(batch=64, samples=1000, epochs=3, dtype="float64"),
+        keras_options={
+            "residence": "prefetch",
+            "jit_compile": "on",
+            "tf32": "off",
+            "precision": "mixed_float16",
+            "steps_per_execution": "8",
+        },
+        validation=10,
+        prices={"gpu": 4.0, "cpu": 0.5},
+        runs=("nvidia-h200",),
+        gpu_profile="nvidia-h200",
+        time_limit_s=30.0,
+        all_details=True,
+        measure=True,
+        budget_s=20.0,
+        wait_quiet=True,
+        format="md",
+        change_number=2,
+        verified_changes=4,
+    )
+    assert plan("--case", "all").case is None and plan("--case", "all").every_case
+    assert plan("--model", "lenet").explains_training and not plan("--case", "S0").explains_training
+    assert all(plan("--case", "S0", *more.split()).explains_training for more in ("--all", "--how 1", "--format json"))
 
 
-def test_numbers_that_nobody_gave_are_assumed_but_those_of_a_named_model_are_its_articles(monkeypatch):
-    monkeypatch.setattr(explain, "describe", lambda name, seconds: OWN)
-    assert asked("--model", "own:build")[0].assumed == ("batch", "samples", "epochs")
-    assert asked("--model", "own:build", "--batch", "64", "--epochs", "2")[0].assumed == ("samples",)
-    assert asked("--model", "mlp-784-100x2-10", "--batch", "64")[0].assumed == ("samples", "epochs")
-    assert asked("--model", "lenet")[0].assumed == asked("--case", "S0")[0].assumed == ()
+def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(own_model):
+    request = requested("--case", "S0", "--epochs", "3", "--dtype", "float32", "--price-gpu", "4", "--jit", "off")
+    assert request.training == Training("cifar10-cnn", 32, 50_000, 3)
+    assert (request.prices, request.switches) == ({"gpu": 4.0}, {"jit_compile": "off"})
+    request = requested("--case", "so-42097115")
+    assert request.training == Training("mlp-784-100x2-10", 128, 60_000, 10)
+    assert (request.varies, request.sizes[0]) == ("width", 16)
+    assert requested("--case", "S4", "--samples", "1000").training == Training("peaks", 1000, 1000, 2000)
+    assert requested("--case", "cupy-2902") is None
+    request = requested("--model", "fashion-mlp", "--batch", "64", "--input", "tf.data", "--validation", "100")
+    assert (request.training, request.network) == (Training("fashion-mlp", 64, 60_000, 5), None)
+    assert request.switches == {"residence": "tf.data"} and request.validation == 100
+    request = requested("--model", "own:build", "--samples", "5000", "--epochs", "2")
+    assert request.network is OWN and request.training == Training("own:build", 32, 5000, 2)
+    assert request.assumed == ("batch",)
+
+
+def test_numbers_that_nobody_gave_are_assumed_but_those_of_a_named_model_are_its_articles(own_model):
+    assert requested("--model", "own:build").assumed == ("batch", "samples", "epochs")
+    assert requested("--model", "own:build", "--batch", "64", "--epochs", "2").assumed == ("samples",)
+    assert requested("--model", "mlp-784-100x2-10", "--batch", "64").assumed == ("samples", "epochs")
+    assert requested("--model", "lenet").assumed == requested("--case", "S0").assumed == ()
 
 
 NAMED = {"S4 --all": "--case S4 --all", "a.py:build": "--model a.py:build", "--case S0 --model lenet": "--model lenet"}
@@ -84,31 +131,6 @@ def test_what_is_explained_is_named_once_and_by_a_flag(capsys, words, tried, tmp
     (tmp_path / "a.py").write_text("def build():\n    pass\n")
     code, _, err = said(capsys, *words.split())
     assert code == options.USAGE and err[1].endswith(f"-m analysis.explain {tried}")
-
-
-SLOW = "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: "
-SLOW += "python -m workloads.describe --model own:build --time-limit 300"
-LOST = "error: no function buld\n  tip: a similar model exists: 'own:made'\n  try: python -m x --model own:made"
-
-
-@pytest.mark.parametrize(
-    ("status", "err", "code", "said", "tried"),
-    [
-        (3, SLOW, options.MISSING, SLOW.splitlines()[:1], "--model own:build --batch 64 --time-limit 300"),
-        (2, LOST, options.USAGE, LOST.splitlines()[:2], "--model own:made --time-limit 60 --batch 64"),
-        (1, "Traceback\nKeyError: 3", options.MISSING, ["error: KeyError: 3"], "-h"),
-    ],
-)
-def test_a_model_that_cannot_be_described_is_one_error_line(
-    monkeypatch, tmp_path, capsys, status, err, code, said, tried
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text("def build():\n    pass\n\n\ndef made():\n    pass\n")
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, "", err))
-    words = ["--model", "own:build", "--time-limit", "60", "--batch", "64"]
-    assert main(words) == code
-    *told, tip = capsys.readouterr().err.splitlines()
-    assert told == said and tip.endswith(f"-m analysis.explain {tried}")
 
 
 def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys, monkeypatch):
@@ -164,7 +186,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
 
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
+    monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
@@ -179,7 +201,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
 
 def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # the real predictor
-    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
+    monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")  # so no stored GPU is taken
     code, _, err = said(capsys, "--model", "fashion-mlp")
     assert code == options.MISSING and len(err) == 2
@@ -190,7 +212,7 @@ def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkey
 def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
-    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
+    monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
     assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert out.splitlines()[-1].startswith("Measure it here, about ")
@@ -283,7 +305,7 @@ def test_the_estimate_is_of_what_was_just_timed():
 
 
 def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(explain, "REPORTS", tmp_path / "reports")
+    monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
 
     def stopped(parts, folder, budget, say):

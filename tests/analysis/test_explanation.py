@@ -13,7 +13,7 @@ from analysis.explain import explanation, published, sides, verify
 from analysis.explain.doubts import Assumption, Warning
 from analysis.explain.explanation import GPU, Request, Sources
 from analysis.predict import borrowed_gpu as stored
-from analysis.predict import profile
+from analysis.predict import prediction, profile
 from analysis.predict.combine import HIDDEN
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
@@ -65,7 +65,7 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     wide = [replace(s, cost=replace(s.cost, start=Estimate(s.cost.start.value, 0.0, 99.0))) for s in e.both]
     unsure = replace(e, sides=tuple(wide))
     assert words.turns(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
-    assert words.answer(unsure, "again", here=True)[-1].endswith("again --verify 1")
+    assert words.answer(unsure, "again", can_check=True)[-1].endswith("again --verify 1")
 
 
 def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_near():
@@ -339,7 +339,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         titles = words.details(e, "seen")
         assert ("A step, predicted" in titles) is not most and "Memory and cost" in titles
     if most:
-        told, plain = (words.answer(e, "again", time) for time in ("about 30 s", ""))
+        told, plain = (words.answer(e, "again", measuring_s=seconds) for seconds in (30.0, 0.0))
         assert told[:-1] == plain[:-1] and "odd (Odd) not known, 53 % of the arithmetic; --measure times it." in told[1]
         assert told[-1] == "Measure it here, about 30 s: again --measure"
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
@@ -411,8 +411,8 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
 def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     """Its host takes twice as long: start-up 5 s there is 10 s here, half to twice as much; the step stays its own."""
     made = predict(T, Settings("cpu"), borrowed().cpu)
-    none, partial = exact(0.0), ("of the whole training: no rows", "else")
-    bare = msgspec.structs.replace(made, start_s=none, epoch_s=none, partial=partial)
+    bare = msgspec.structs.replace(made, start_s=exact(0.0), epoch_s=exact(0.0))
+    bare = msgspec.structs.replace(bare, partial=(prediction.untold_parts(bare), "else"))
     assert bare.untold == ("start-up", "an epoch beyond its steps")
     assert made.untold == ()
     whole = stored.completed(bare, made, exact(2.0))
@@ -446,7 +446,7 @@ def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explai
     e = explained(of=lacking("gpu:0"))
     assert e.gpu is None and e.cpu
     assert "Missing of the GPU: the profile has no rows of gpu:0" in words.caveats(e)[-1]
-    told = words.answer(e, "again", "about 60 s")
+    told = words.answer(e, "again", measuring_s=60.0)
     assert told[1:] == [
         "No verdict yet: no GPU was measured for this model.",
         "On the CPU it takes 7.24 s (predicted).",

@@ -1,6 +1,5 @@
 """Predictions from a made-up profile whose laws are known: every part worked out by hand."""
 
-import argparse
 import json
 import math
 import pathlib
@@ -18,6 +17,7 @@ from test_feeding import study
 from analysis.predict import calibration, command, components, fusion, held_out, operations, prediction, profile
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
+from analysis.predict.plan import LeaveOneOutPlan
 from analysis.predict.step_work import _path
 from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate
@@ -437,7 +437,7 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
 
 def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
     def put(run):
-        return command.left_out(argparse.Namespace(leave_one_out=[run], readme=str(readme)))
+        command.print_errors(LeaveOneOutPlan(runs=(run,), readme=readme))
 
     monkeypatch.setattr(profile, "read", lambda *given: None)
     monkeypatch.setattr(calibration, "steps_seen", lambda of: ["a step"])

@@ -1,0 +1,191 @@
+"""What one `explain` command asks for: its flags, checked, as a record."""
+
+import os
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+
+from analysis.explain import profiles
+from kernels.networks import Network
+from workloads import options
+from workloads.records import model_files, published_cases, settings
+from workloads.records.files import NoRun
+from workloads.records.published_cases import Case, Complaint, Question
+
+EVERY_CASE = "all"  # as the name of a case
+AnyCase = Case | Complaint | Question
+
+
+class TrainingChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a training that the flags give; None for those that they leave as they are."""
+
+    #: Samples of a step.
+    batch: int | None = None
+    #: Samples of an epoch.
+    samples: int | None = None
+    #: Epochs.
+    epochs: int | None = None
+    #: Type of the inputs: float32, float64, uint8.
+    dtype: str | None = None
+
+    @property
+    def by_field(self) -> dict[str, Any]:
+        """The fields that the flags give, by their names."""
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if value}
+
+
+class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One `explain` command: what to explain, with what, and what to do besides answering."""
+
+    #: The command as it was typed, without the flags that ask for more than the answer; "" where no command asks the same.
+    command: str
+    #: The case to answer; None of a model, and of every case.
+    case: AnyCase | None
+    #: Whether every case is answered.
+    every_case: bool
+    #: A known name, file.py:function or file.keras; "" of cases.
+    model: str
+    #: The layers of a model that has no name to build it by; None of others.
+    network: Network | None
+    #: What differs from the training of the case or the model.
+    changes: TrainingChanges
+    #: Keras options by the names that rows give them: residence, jit_compile, tf32, precision, steps_per_execution.
+    keras_options: dict[str, str]
+    #: Samples evaluated after each epoch.
+    validation: int
+    #: Money of an hour of the machine, by device: cpu, gpu.
+    prices: dict[str, float]
+    #: Result files, run folders or machine folders; empty for the runs of this machine.
+    runs: tuple[str, ...]
+    #: The rows of another machine that the GPU is taken from; "" for none.
+    gpu_profile: str
+    #: Seconds that building the model may take.
+    time_limit_s: float
+    #: Whether everything behind the answer is shown.
+    all_details: bool
+    #: Whether what the answer lacks is measured first.
+    measure: bool
+    #: Seconds that the clocks of those measurements may run.
+    budget_s: float
+    #: Whether measurements wait until other programs are quiet.
+    wait_quiet: bool
+    #: table, md or json.
+    format: str
+    #: The number of the change whose code is shown; 0 for none.
+    change_number: int
+    #: How many of the best changes are measured.
+    verified_changes: int
+
+    @classmethod
+    def from_flags(cls, flags: Namespace, command: str = "", network: Network | None = None) -> "ExplainPlan":
+        """The plan of a command's flags, for which nothing is built or measured. network: the layers of the model, if it
+        has no name to build it by.
+
+        Raises: options.Usage for what is not there, and for flags that name nothing, or too much.
+        """
+        missing_runs = [run for run in flags.runs if not _is_run(run)]
+        _require_one_subject(flags, missing_runs)
+        if network is None and flags.model:
+            _require_model(flags.model)
+        if missing_runs:
+            raise _no_run(missing_runs[0])
+        if flags.gpu_profile and not _is_run(flags.gpu_profile):
+            raise profiles.unknown_gpu(flags.gpu_profile)
+        every_case = flags.case == EVERY_CASE
+        return cls(
+            command=command,
+            case=published_cases.EVERY[flags.case] if flags.case and not every_case else None,
+            every_case=every_case,
+            model=flags.model or "",
+            network=network,
+            changes=TrainingChanges(batch=flags.batch, samples=flags.samples, epochs=flags.epochs, dtype=flags.dtype),
+            keras_options=_keras_options(flags),
+            validation=flags.validation or 0,
+            prices=_prices(flags),
+            runs=tuple(flags.runs),
+            gpu_profile=flags.gpu_profile or "",
+            time_limit_s=flags.time_limit,
+            all_details=flags.all,
+            measure=flags.measure,
+            budget_s=flags.budget,
+            wait_quiet=flags.wait_quiet,
+            format=flags.format,
+            change_number=flags.how or 0,
+            verified_changes=flags.verify or 0,
+        )
+
+    @property
+    def markdown(self) -> bool:
+        return self.format == "md"
+
+    @property
+    def explains_training(self) -> bool:
+        """Whether a training is explained: a model's always, a case's where more than its own question is to be answered."""
+        if self.case is None:
+            return True
+        return bool(self.all_details or self.verified_changes or self.change_number or self.format == "json")
+
+
+def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
+    """Raises Usage unless the flags name either a model or a case that is known."""
+    if not flags.case and not flags.model:
+        raise _nothing_named(missing_runs[0] if missing_runs else "")
+    if flags.case and flags.model:
+        raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
+    if flags.case == EVERY_CASE and flags.how:
+        raise options.Usage("--how is for one answer; name one case", wrong="--how")
+    if flags.case and flags.case not in (EVERY_CASE, *published_cases.EVERY):
+        raise options.unknown("case", flags.case, sorted(published_cases.EVERY), needed=True)
+
+
+def _nothing_named(word: str) -> options.Usage:
+    """The error for a command without --case and --model. word: the first one that is no run; it may be what is meant."""
+    message = "name what to explain, with --case or --model"
+    is_path = os.sep in word and ":" not in word  # of a run that is not there
+    if not word or is_path or word.isdecimal():
+        return options.Usage(message)
+    flag = "--case" if word in published_cases.EVERY else "--model"
+    return options.Usage(message, wrong=word, right=f"{flag} {word}")
+
+
+def _require_model(model: str) -> None:
+    """Raises Usage for a model that is not known or not there."""
+    if settings.is_user_model(model):
+        model_files.require(model)
+    else:
+        settings.network(model, own=True)
+
+
+def _is_run(run: str) -> bool:
+    try:
+        return bool(profiles.files_of(run))
+    except FileNotFoundError:
+        return False
+
+
+def _no_run(word: str) -> options.Usage:
+    """The error for a word that is no run."""
+    one_number = "; a flag here takes one number" if word.isdecimal() else ""
+    near = NoRun(word, ())
+    right = near.right if near.similar else ""
+    return options.Usage(f"{word!r} is no run{one_number}", wrong=word, right=right, similar=near.similar)
+
+
+def _keras_options(flags: Namespace) -> dict[str, str]:
+    """The Keras options that the flags give, by the names that rows give them."""
+    steps = flags.steps_per_execution
+    by_name = {
+        "residence": flags.input,
+        "jit_compile": flags.jit,
+        "tf32": flags.tf32,
+        "precision": flags.precision,
+        "steps_per_execution": str(steps) if steps else None,
+    }
+    return {name: text for name, text in by_name.items() if text}
+
+
+def _prices(flags: Namespace) -> dict[str, float]:
+    by_device = {"gpu": flags.price_gpu, "cpu": flags.price_cpu}
+    return {device: price for device, price in by_device.items() if price is not None}

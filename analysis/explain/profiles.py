@@ -1,0 +1,62 @@
+"""The profiles that an explanation reads: this machine's rows or those of RUN, and a stored GPU where there is none."""
+
+import pathlib
+from collections.abc import Sequence
+
+from analysis.explain.explanation import Sources
+from analysis.predict import prediction, profile
+from analysis.predict.profile import STORED_GPU, Profile
+from analysis.stats import is_gpu
+from workloads import REPORTS, options, records
+from workloads.corrections import closest
+from workloads.machine import facts
+
+
+def sources(runs: Sequence[str], gpu_profile: str = "", *, or_stored: bool = False) -> Sources:
+    """The profiles of the CPU and the GPU. Without rows of a GPU, and without a GPU here, it is a stored one; of named runs only
+    where `or_stored`.
+
+    Raises: Usage for a run that is not there, and for rows of several machines.
+    """
+    cpu = profile.read(*runs) if runs else _local()
+    has_gpu = any(map(is_gpu, cpu.devices))
+    may_borrow = not has_gpu and (or_stored or not runs)
+    stored = gpu_profile
+    if not stored and may_borrow and facts.gpu_problem():
+        stored = STORED_GPU
+    if not stored:
+        return Sources(cpu, cpu if has_gpu else None, prediction.predict)
+    gpu = profile.read(stored)
+    if not any(map(is_gpu, gpu.devices)):
+        raise unknown_gpu(stored)
+    return Sources(cpu, gpu, prediction.predict)
+
+
+def local_folder() -> pathlib.Path:
+    """The folder of the runs of this machine."""
+    return REPORTS / "local" / facts.describe().key
+
+
+def _local() -> Profile:
+    """The rows that were measured on this machine; an empty profile where there are none, which lacks everything."""
+    try:
+        return profile.read(str(local_folder()))
+    except FileNotFoundError:
+        return Profile((), facts.describe())
+
+
+def files_of(run: str) -> list[pathlib.Path]:
+    """The result files of a run, or the file of a stored profile.
+
+    Raises: FileNotFoundError where there is none.
+    """
+    return records.files_of(profile.file_of(run))
+
+
+def unknown_gpu(name: str) -> options.Usage:
+    """The error for a GPU profile that is not there: it names those that are stored."""
+    known = profile.stored_names()
+    similar = closest(name, known)
+    message = f"no stored rows of a GPU in {name!r}; stored: {', '.join(known)}"
+    kind = "GPU profile" if similar else ""
+    return options.Usage(message, wrong=name, right=similar or STORED_GPU, similar=kind)

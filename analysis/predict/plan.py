@@ -1,0 +1,186 @@
+"""What one `predict` command asks for: its flags, checked, as one of three records."""
+
+import pathlib
+from argparse import Namespace
+
+import msgspec
+
+from analysis import table
+from analysis.predict import prediction, profile
+from analysis.predict.profile import STORED_GPU, Profile
+from workloads import options, records
+from workloads.corrections import closest
+from workloads.records import Settings, model_files, settings
+
+
+class LeaveOneOutPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`--leave-one-out`: how far predictions are off for the trainings that some runs measured."""
+
+    #: Result files, run folders or machine folders.
+    runs: tuple[str, ...]
+    #: The page whose error table is written anew; None for none.
+    readme: pathlib.Path | None
+
+    @property
+    def readme_command(self) -> str:
+        """The command that writes the page, as the page names it."""
+        name = self.readme.name if self.readme else ""
+        return f"analysis.predict --leave-one-out {pathlib.PurePath(self.runs[0])} --readme {name}"
+
+
+class CheckPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`--check`: saved predictions beside what was measured later."""
+
+    #: The file of predictions.
+    file: str
+    #: The runs in which their trainings were measured.
+    runs: tuple[str, ...]
+
+
+class PredictPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The trainings to predict from a profile."""
+
+    #: Known names, file.py:function or file.keras.
+    models: tuple[str, ...]
+    #: Samples of a step, one after the other.
+    batches: tuple[int, ...]
+    #: Samples of an epoch, one after the other; empty for those of the model.
+    samples: tuple[int, ...]
+    #: Epochs; None for those of the model.
+    epochs: int | None
+    #: Type of the inputs: float32, float64, uint8.
+    dtype: str
+    #: The rows of the machine.
+    profile: Profile
+    #: The settings on the devices that are predicted, one after the other.
+    settings: tuple[Settings, ...]
+    #: The file that the predictions are appended to; "" for none.
+    save: str
+
+
+Plan = LeaveOneOutPlan | CheckPlan | PredictPlan
+
+
+def plan_of(flags: Namespace) -> Plan:
+    """The plan of a command's flags, for which nothing is built.
+
+    Raises: options.Usage for what is not there, and for flags that ask for nothing.
+    """
+    if flags.leave_one_out:
+        return _leave_one_out(flags)
+    if flags.check:
+        return _check(flags)
+    return _predict(flags)
+
+
+def _require_runs(runs: list[str]) -> None:
+    """Raises FileNotFoundError, which is a Usage, for a run that is not there."""
+    for run in runs:
+        records.files_of(profile.file_of(run))
+
+
+def _leave_one_out(flags: Namespace) -> LeaveOneOutPlan:
+    _require_runs(flags.leave_one_out)
+    readme = pathlib.Path(flags.readme) if flags.readme else None
+    plan = LeaveOneOutPlan(runs=tuple(flags.leave_one_out), readme=readme)
+    if plan.readme:
+        try:
+            table.require_block(plan.readme, ["errors"], plan.runs[0], plan.readme_command)
+        except ValueError as error:
+            raise options.Usage(str(error), wrong="--readme") from error
+    return plan
+
+
+def _check(flags: Namespace) -> CheckPlan:
+    file, *runs = flags.check
+    _require_runs(runs)
+    if not runs:
+        raise options.Usage(f"--check {file} needs the RUN in which the trainings were measured")
+    return CheckPlan(file=file, runs=tuple(runs))
+
+
+def _predict(flags: Namespace) -> PredictPlan:
+    _require_runs(flags.profile or [])
+    if not flags.model:
+        raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
+    models = options.words(flags.model)
+    for name in models:
+        if settings.is_user_model(name):
+            model_files.require(name)
+        else:
+            settings.network(name, own=True)
+    if not flags.profile:
+        raise options.Usage("say with --profile what is measured of the machine", right=f"--profile {STORED_GPU}")
+    machine = profile.read(*flags.profile)
+    on_devices = _settings(flags, machine)
+    if flags.save:
+        _require_predictions(flags.save)
+    return PredictPlan(
+        models=tuple(models),
+        batches=tuple(options.sizes(flags.batch)),
+        samples=tuple(options.sizes(flags.samples)) if flags.samples else (),
+        epochs=flags.epochs,
+        dtype=flags.dtype,
+        profile=machine,
+        settings=on_devices,
+        save=flags.save or "",
+    )
+
+
+def _settings(flags: Namespace, machine: Profile) -> tuple[Settings, ...]:
+    """The settings on each device.
+
+    Raises: options.Usage for a device that the profile lacks or a switch that is not known.
+    """
+    keras_options: dict[str, str] = {}
+    for word in flags.switch:
+        name, _, text = word.partition("=")
+        _require_switch(name, text)
+        keras_options[name] = text
+    chosen = settings.changed({"data": "synthetic", **keras_options})
+    return tuple(Settings(device, switches=chosen) for device in _devices(flags, machine))
+
+
+def _require_switch(name: str, text: str) -> None:
+    """Raises Usage for a switch, or a value of one, that is not known."""
+    values = settings.KNOWN.get(name, ())
+    if name in settings.KNOWN and (not values or text in values):
+        return
+    word = f"{name}={text}"
+    known = ", ".join(values) or ", ".join(settings.KNOWN)
+    near = name if name in settings.KNOWN else closest(name, settings.KNOWN)
+    value = closest(text, settings.KNOWN[near]) if near and settings.KNOWN[near] else text
+    right = f"{near}={value}" if near and value else ""
+    raise options.Usage(f"unknown switch {word}; known: {known}", wrong=word, right=right)
+
+
+def _devices(flags: Namespace, machine: Profile) -> list[str]:
+    """The devices that the flags name, else the CPU and the first GPU of the profile."""
+    words = options.words(flags.device)
+    if not words:
+        return [device for device in machine.devices if device in ("cpu", "gpu:0")]
+    devices = ["gpu:0" if word == "gpu" else word for word in words]
+    unknown = set(devices) - set(machine.devices)
+    if unknown:
+        first = min(unknown)
+        message = f"the profile has no rows of {first}; it has {', '.join(machine.devices)}"
+        raise options.Usage(message, wrong=first.removesuffix(":0"))
+    return devices
+
+
+def _require_predictions(path: str) -> None:
+    """Raises Usage for a file that is read as rows, or has anything else than predictions. An empty one is free."""
+    file = pathlib.Path(path)
+    if file.suffix == ".jsonl":
+        raise options.Usage(
+            f"{path}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
+            wrong=path,
+            right=str(file.with_suffix(".ndjson")),
+        )
+    if file.is_dir() or not file.exists() or (file.is_file() and not file.stat().st_size):
+        return
+    try:
+        prediction.load(path)
+    except options.Usage as error:
+        message = f"{error}; choose another name for --save"
+        raise options.Usage(message, wrong=path, right="predictions.ndjson") from error
