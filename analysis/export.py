@@ -1,6 +1,7 @@
 """Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV."""
 
 import argparse
+import dataclasses
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -122,41 +123,68 @@ def text(loaded: "Loaded", to: str) -> str:
     return table(loaded) if to == "csv" else json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"
 
 
-def _check(args: argparse.Namespace) -> None:
-    from analysis.compare import command
+@dataclasses.dataclass(frozen=True, kw_only=True)  # msgspec may not be installed when this module is imported
+class ExportPlan:
+    """Runs of one machine to write in another tool's format."""
 
-    if args.output and os.path.isdir(args.output):
-        file = os.path.join(args.output, "rows.csv" if args.to == "csv" else "rows.json")
-        raise options.Usage(f"{args.output} is a folder; -o takes a file", wrong="--output", right=f"-o {file}")
-    for run in args.runs:
-        command.read(run)  # raises what is wrong with it by itself
+    #: Result files, run folders, machine folders or saved names.
+    runs: tuple[str, ...]
+    #: The format: one of TO.
+    to: str
+    #: A file that does not exist yet; "" for stdout.
+    output: str
+
+    @classmethod
+    def from_flags(cls, flags: argparse.Namespace) -> "ExportPlan":
+        """The plan of a command's flags.
+
+        Raises: options.Usage for a folder to write to, and for a run that cannot be read or has no time.
+        """
+        from analysis.compare import command
+
+        if flags.output and os.path.isdir(flags.output):
+            file = os.path.join(flags.output, "rows.csv" if flags.to == "csv" else "rows.json")
+            message = f"{flags.output} is a folder; -o takes a file"
+            raise options.Usage(message, wrong="--output", right=f"-o {file}")
+        for run in flags.runs:
+            command.read(run)
+        return cls(runs=tuple(flags.runs), to=flags.to, output=flags.output or "")
 
 
-def _body(args: argparse.Namespace) -> int:
+def _run(flags: argparse.Namespace) -> int:
     from analysis.compare import comparison
     from workloads import records
 
-    _check(args)
-    loaded = records.read(*args.runs)
-    if len(keys := comparison.machine_keys(loaded.runs)) > 1:
+    plan = ExportPlan.from_flags(flags)
+    loaded = records.read(*plan.runs)
+    machines = comparison.machine_keys(loaded.runs)
+    if len(machines) > 1:
         raise options.Usage(
-            f"these runs are of several machines ({', '.join(sorted(keys))}); export each by itself",
-            f"python -m analysis.export {args.runs[0]} --to {args.to}",
+            f"these runs are of several machines ({', '.join(sorted(machines))}); export each by itself",
+            f"python -m analysis.export {plan.runs[0]} --to {plan.to}",
         )
-    made = text(loaded, args.to)
-    if not args.output:
-        sys.stdout.write(made)
-        return options.OK
-    try:
-        with open(args.output, "x", encoding="utf-8") as file:
-            file.write(made)
-    except OSError as error:
-        raise options.Usage(f"cannot write {args.output}: {error.strerror}", wrong="--output") from error
-    print(args.output)
+    exported = text(loaded, plan.to)
+    if plan.output:
+        _write(plan.output, exported)
+    else:
+        sys.stdout.write(exported)
     return options.OK
 
 
-main = options.entry(parser, _body, _check)
+def _write(path: str, exported: str) -> None:
+    """Writes a new file and prints its path.
+
+    Raises: options.Usage for one that is there, or cannot be written.
+    """
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(exported)
+    except OSError as error:
+        raise options.Usage(f"cannot write {path}: {error.strerror}", wrong="--output") from error
+    print(path)
+
+
+main = options.entry(parser, _run, ExportPlan.from_flags)
 
 
 if __name__ == "__main__":

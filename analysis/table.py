@@ -15,8 +15,29 @@ _SHORT = 10  # columns that words keep when they wrap, and at least half of the 
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
-class Best(str):
-    """A cell that wins its row: it stands out on a terminal."""
+class Styled(str):
+    """A cell that stands out on a terminal."""
+
+    #: A style of terminal.paint.
+    style = ""
+
+
+class Best(Styled):
+    """A cell that wins its row."""
+
+    style = "best"
+
+
+class Faster(Styled):
+    """A cell of a row that became faster."""
+
+    style = "good"
+
+
+class Slower(Styled):
+    """A cell of a row that became slower."""
+
+    style = "bad"
 
 
 def text(value: object) -> str:
@@ -131,12 +152,14 @@ class Table:
         for parts in itertools.zip_longest(*shown.values(), fillvalue=""):
             padded = [(p.ljust if i in self._words else p.rjust)(widths[i]) for i, p in zip(shown, parts, strict=True)]
             padded[-1] = padded[-1].rstrip()
-            best = (
-                terminal.paint(p, "best") if isinstance(cells[i], Best) else p
-                for i, p in zip(shown, padded, strict=True)
-            )
-            made.append("  ".join(best).rstrip())
+            painted = (_painted(cells[i], part) for i, part in zip(shown, padded, strict=True))
+            made.append("  ".join(painted).rstrip())
         return made + below
+
+
+def _painted(cell: object, part: str) -> str:
+    """A part of a cell as a terminal shows it."""
+    return terminal.paint(part, cell.style) if isinstance(cell, Styled) else part
 
 
 class Printed(Table):

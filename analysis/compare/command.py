@@ -4,10 +4,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from workloads import options, terminal
+from workloads import options
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
+    from analysis.compare.plan import ComparePlan
     from workloads.records import Loaded
 
 QUESTION = "What became faster or slower between two runs?"
@@ -90,16 +91,10 @@ def show(made: "Comparison", format_: str, verbose: bool = False, share: float |
         more = 0 if verbose else len(changed.rows) - _MOST
         changed.rows = changed.rows[: None if verbose else _MOST]
         lines = changed.md()[:-1] if format_ == "md" else changed.text()
-        print("", *map(_painted, lines), sep="\n")
+        print("", *lines, sep="\n")
         print(*[f"... and {more} more; -v shows all"] * (more > 0), "", sep="\n")
     for line in words.smallest_slowdowns(made, share) + words.notes(made, verbose):
         print(mark + line, file=out)
-
-
-def _painted(line: str) -> str:
-    words = line.split()
-    style = next((style for word, style in (("slower", "bad"), ("faster", "good")) if word in words), "")
-    return terminal.paint(line, style) if style else line
 
 
 def verdict(made: "Comparison", share: float | None, strict: bool = False) -> int:
@@ -142,20 +137,31 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
     return verdict(made, share)
 
 
-def _compared(args: argparse.Namespace) -> "Comparison":
-    if args.strict and not args.fail_on:
-        raise options.Usage("--strict needs --fail-on with a share", wrong="--strict")
-    tip = f"python -m analysis.compare {args.old} {args.new} --any-machine"
-    comparison = compare(read(args.old), read(args.new), tip, args.any_machine, args.clock or "")
-    if not comparison.rows and not comparison.broken:
+def _compared(plan: "ComparePlan") -> "Comparison":
+    """The comparison of the two runs of a plan.
+
+    Raises: Usage for runs that cannot be compared.
+    """
+    old, new = read(plan.old), read(plan.new)
+    compared = compare(old, new, plan.on_any_machine, any_machine=plan.any_machine, clock=plan.clock)
+    if not compared.rows and not compared.broken:
         raise options.Usage("the two runs have no row in common that has a time in both")
-    return comparison
+    return compared
 
 
-def _body(args: argparse.Namespace) -> int:
-    made = _compared(args)
-    show(made, args.format, args.verbose, args.fail_on)
-    return verdict(made, args.fail_on, args.strict)
+def _check(flags: argparse.Namespace) -> None:
+    from analysis.compare.plan import ComparePlan
+
+    _compared(ComparePlan.from_flags(flags))
 
 
-main = options.entry(parser, _body, _compared)
+def _run(flags: argparse.Namespace) -> int:
+    from analysis.compare.plan import ComparePlan
+
+    plan = ComparePlan.from_flags(flags)
+    compared = _compared(plan)
+    show(compared, plan.format, plan.verbose, plan.fail_on)
+    return verdict(compared, plan.fail_on, plan.strict)
+
+
+main = options.entry(parser, _run, _check)

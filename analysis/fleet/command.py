@@ -9,6 +9,7 @@ from workloads import options
 
 if TYPE_CHECKING:
     from analysis.fleet.judgment import Judged
+    from analysis.fleet.plan import FleetPlan
 
 QUESTION = "Is every device of a fleet as fast as it should be?"
 EXAMPLE = "python -m analysis.fleet RUN --fail-on 'slower>3%'"
@@ -40,53 +41,79 @@ def parser() -> options.Parser:
     return made
 
 
-def judge(args: argparse.Namespace) -> "Judged":
-    """Judges the devices of RUN against the baselines that the arguments name.
+def judge(plan: "FleetPlan") -> "Judged":
+    """Judges the devices of a run against the baselines that the plan names.
 
     Raises: Usage when there is no such run, when it is no fleet's, and when none of its lines names a machine.
     """
     from analysis.fleet import devices, judgment
 
     try:
-        found = devices.devices(args.run)
-        against = [args.against] if args.against else devices.saved()
-        if args.against:
-            devices.devices(args.against)
+        judged_devices = devices.devices(plan.run)
+        if plan.against:
+            devices.devices(plan.against)
     except ValueError as error:
         raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare -h") from error
-    if not found:
-        raise options.Usage(f"no line of {args.run} that can be read says what machine its rows came from")
-    share = judgment.LEAST if args.fail_on is None else min(args.fail_on, judgment.LEAST)
-    return judgment.judge(found, [r for r in against if os.path.realpath(r) != os.path.realpath(args.run)], share)
+    if not judged_devices:
+        raise options.Usage(f"no line of {plan.run} that can be read says what machine its rows came from")
+    share = judgment.LEAST if plan.fail_on is None else min(plan.fail_on, judgment.LEAST)
+    baselines = [plan.against] if plan.against else devices.saved()
+    others = [run for run in baselines if os.path.realpath(run) != os.path.realpath(plan.run)]
+    return judgment.judge(judged_devices, others, share)
 
 
-def _body(args: argparse.Namespace) -> int:
-    """Prints the sentences on the devices (on stderr with csv and json), then the table; returns the exit code."""
+def _show(plan: "FleetPlan", judged: "Judged") -> None:
+    """Prints the sentences on the devices (on stderr with csv and json), then the table."""
     from analysis import table
     from analysis.fleet import judgment
-    from analysis.text import machines as fleet
-    from workloads import records
-    from workloads.records import baselines
+    from analysis.text import machines
 
-    if args.save is not None:
-        baselines.require_free(args.save)
-    judged, for_people = judge(args), args.format in ("table", "md")
-    for line in fleet.lines(judged, args.verbose):
-        print("- " * (args.format == "md") + line, file=sys.stdout if for_people else sys.stderr)
-    if not for_people:
-        table.records(judgment.records(judged), judgment.HEAD, args.format)
-    if args.fail_on is not None:
-        if fleet.broken(judged) or any(f.below.value > args.fail_on for f in judged.flagged):
-            return options.REGRESSION
-        if not judged.findings:
-            raise options.Missing(
-                "nothing to judge these devices by", f"python -m analysis.fleet {args.run} --save before"
-            )
-    if args.save:
-        apart = any(device.node for device in judged.devices)
-        kept = baselines.save(args.save, records.files_of(args.run), apart)
-        print(f"saved as the baseline {args.save!r}: {kept}", file=sys.stderr)
+    mark = "- " if plan.format == "md" else ""
+    out = sys.stdout if plan.for_people else sys.stderr
+    for line in machines.lines(judged, plan.verbose):
+        print(mark + line, file=out)
+    if not plan.for_people:
+        table.records(judgment.records(judged), judgment.HEAD, plan.format)
+
+
+def _verdict(plan: "FleetPlan", judged: "Judged") -> int:
+    """The exit code: 4 when a device lost or failed rows, or is below by more than the rule's share.
+
+    Raises: Missing when there is a rule and nothing to judge by.
+    """
+    from analysis.text import machines
+
+    if plan.fail_on is None:
+        return options.OK
+    too_slow = any(finding.below.value > plan.fail_on for finding in judged.flagged)
+    if machines.broken(judged) or too_slow:
+        return options.REGRESSION
+    if not judged.findings:
+        tip = f"python -m analysis.fleet {plan.run} --save before"
+        raise options.Missing("nothing to judge these devices by", tip)
     return options.OK
 
 
-main = options.entry(parser, _body)
+def _save(plan: "FleetPlan", judged: "Judged") -> None:
+    """Saves the run as a baseline, in a folder a node where it is of several."""
+    from workloads import records
+    from workloads.records import baselines
+
+    by_node = any(device.node for device in judged.devices)
+    folder = baselines.save(plan.save, records.files_of(plan.run), by_node)
+    print(f"saved as the baseline {plan.save!r}: {folder}", file=sys.stderr)
+
+
+def _run(flags: argparse.Namespace) -> int:
+    from analysis.fleet.plan import FleetPlan
+
+    plan = FleetPlan.from_flags(flags)
+    judged = judge(plan)
+    _show(plan, judged)
+    code = _verdict(plan, judged)
+    if plan.save and code == options.OK:
+        _save(plan, judged)
+    return code
+
+
+main = options.entry(parser, _run)

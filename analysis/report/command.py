@@ -1,13 +1,19 @@
 """The command line of the report, and what that of the roofline shares with it: everything heavy is imported after parsing."""
 
 import argparse
+import contextlib
 import pathlib
 import webbrowser
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from workloads import options, terminal
 
+if TYPE_CHECKING:
+    from analysis.report.material import Material
+    from analysis.report.plan import ReportPlan
+
 QUESTION = "What did a run measure, on one page?"
-BLOCKS = "answer", "page", "trainings", "findings"  # what --readme can write between markers
 
 
 def parser(command: str, does: str, makes: str, question: str) -> options.Parser:
@@ -29,54 +35,43 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
 
 def main(argv: list[str] | None = None) -> int:
     """Writes the pages and their pictures; prints the answer and the page's path. Returns the exit status."""
-    made = parser(
+    report_parser = parser(
         "analysis.report",
         "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
         "Other machines, and runs that measured the same again, are set beside the first.",
         "report.html, report.md and the pictures",
         QUESTION,
     )
-    made.add_argument("--open", action="store_true", help="open the page in a browser")
+    report_parser.add_argument("--open", action="store_true", help="open the page in a browser")
     readme = "also put the answer, or a short page, between FILE's markers that name RUN"
-    made.add_argument("--readme", metavar="FILE", help=readme)
-    return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments), _check)
+    report_parser.add_argument("--readme", metavar="FILE", help=readme)
+    return options.command(report_parser, argv, _run, _check)
 
 
-def check(arguments: argparse.Namespace) -> None:
-    """Raises options.Usage for a RUN without results."""
-    from workloads import records
+def _check(flags: argparse.Namespace) -> None:
+    from analysis.report.plan import ReportPlan
 
-    for run in arguments.runs:
-        records.files_of(run)
+    ReportPlan.from_flags(flags)
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    """Raises options.Usage for a RUN without results, and for a page of --readme without lines to write between."""
-    from analysis import table
+def _run(flags: argparse.Namespace) -> int:
+    from analysis.report.plan import ReportPlan
 
-    check(arguments)
-    if arguments.readme:
-        readme = pathlib.Path(arguments.readme)
-        try:
-            table.require_block(readme, BLOCKS, arguments.runs[0], _readme_command(arguments))
-        except ValueError as error:
-            raise options.Usage(str(error), wrong="--readme") from error
+    with refusals("analysis.report", flags.runs[0]):
+        return _report(ReportPlan.from_flags(flags))
 
 
-def _readme_command(arguments: argparse.Namespace) -> str:
-    return f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"
-
-
-def guarded(command: str, job, arguments: argparse.Namespace) -> int:
-    """Runs the job; what is wrong with the runs or the folder becomes a Usage."""
+@contextlib.contextmanager
+def refusals(command: str, first_run: str) -> Iterator[None]:
+    """Turns what is wrong with the runs or the folder of a command into a Usage."""
     from analysis.report import page
 
     try:
-        return job(arguments)
+        yield
     except (BrokenPipeError, options.Stop):
         raise
     except ValueError as error:
-        raise options.Usage(str(error), f"python -m {command} {page.folder_of(arguments.runs[0])}") from error
+        raise options.Usage(str(error), f"python -m {command} {page.folder_of(first_run)}") from error
     except OSError as error:
         if error.filename is None:  # what stdout goes to
             raise
@@ -85,26 +80,20 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
         ) from error
 
 
-def _report(arguments: argparse.Namespace) -> int:
-    from analysis import report, table
+def _report(plan: "ReportPlan") -> int:
+    from analysis import report
     from analysis.report import html, material, page
 
-    _check(arguments)
-    shown = material.shown(arguments.runs)
-    for of in shown:
-        print(*([of.label] if of.label else []), *of.said, sep="\n", flush=True)
+    shown = material.shown(plan.runs)
+    for one in shown:
+        print(*([one.label] if one.label else []), *one.said, sep="\n", flush=True)
     with terminal.doing("writing the page and its pictures"):
-        path = page.write(shown, page.place(arguments.runs, arguments.out))
+        path = page.write(shown, page.place(plan.runs, plan.out))
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
-    if arguments.readme:
-        readme = pathlib.Path(arguments.readme)
-        blocks = {"answer": [f"- {table.text(sentence)}" for sentence in shown[0].said]}
-        blocks |= {"page": page.short(shown, arguments.runs[0]), "trainings": shown[0].table_of_trainings}
-        if "<!-- findings: " in readme.read_text(encoding="utf-8"):
-            blocks["findings"] = shown[0].findings
-        table.put_blocks(readme, blocks, arguments.runs[0], _readme_command(arguments))
-    if arguments.open:
+    if plan.readme:
+        _write_blocks(plan, plan.readme, shown)
+    if plan.opens:
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")
     if not html.has_libraries():
@@ -112,6 +101,22 @@ def _report(arguments: argparse.Namespace) -> int:
             "there is no report.html: jinja2, markdown-it-py or plotly is not installed", html.INSTALL
         )
     return options.OK
+
+
+def _write_blocks(plan: "ReportPlan", readme: pathlib.Path, shown: "list[Material]") -> None:
+    """Writes the blocks of another page anew, between its markers that name the first run."""
+    from analysis import table
+    from analysis.report import page
+
+    first = shown[0]
+    blocks = {
+        "answer": [f"- {table.text(sentence)}" for sentence in first.said],
+        "page": page.short(shown, plan.runs[0]),
+        "trainings": first.table_of_trainings,
+    }
+    if "<!-- findings: " in readme.read_text(encoding="utf-8"):
+        blocks["findings"] = first.findings
+    table.put_blocks(readme, blocks, plan.runs[0], plan.readme_command)
 
 
 def require_matplotlib(without: str) -> None:

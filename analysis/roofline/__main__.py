@@ -2,29 +2,42 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from analysis.report import command
 from workloads import options
+
+if TYPE_CHECKING:
+    from analysis.report.plan import RooflinePlan
 
 QUESTION = "How close do kernels come to the limit of the hardware?"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
-    made = command.parser(
+    roofline_parser = command.parser(
         "analysis.roofline",
         "Prints a machine's measured ceilings and how near its rows come to them.",
         "roofline.svg",
         QUESTION,
     )
-
-    def body(arguments: argparse.Namespace) -> int:
-        return command.guarded("analysis.roofline", _roofline, arguments)
-
-    return options.command(made, argv, body, command.check)
+    return options.command(roofline_parser, argv, _run, _check)
 
 
-def _roofline(arguments: argparse.Namespace) -> int:
+def _check(flags: argparse.Namespace) -> None:
+    from analysis.report.plan import RooflinePlan
+
+    RooflinePlan.from_flags(flags)
+
+
+def _run(flags: argparse.Namespace) -> int:
+    from analysis.report.plan import RooflinePlan
+
+    with command.refusals("analysis.roofline", flags.runs[0]):
+        return _roofline(RooflinePlan.from_flags(flags))
+
+
+def _roofline(plan: "RooflinePlan") -> int:
     from analysis import table
     from analysis.compare.comparison import machine_keys
     from analysis.report import page
@@ -35,7 +48,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.roofline.roofs import roofs as roofs_of
     from workloads import records
 
-    loaded = records.read(*arguments.runs)
+    loaded = records.read(*plan.runs)
     if len(keys := machine_keys(loaded.runs)) > 1:
         raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one roofline shows one machine")
     ceilings = roofs_of(loaded.every, loaded.machine)
@@ -59,18 +72,17 @@ def _roofline(arguments: argparse.Namespace) -> int:
             print(f"above its roof: {describe(m)}")
     if not any(r.measured for r in ceilings):
         stored = options.near(options.stored_run())
-        runs = arguments.runs
-        wrong = runs[0] if len(runs) == 1 else None
+        wrong = plan.runs[0] if len(plan.runs) == 1 else None
         tip = f"python -m analysis.roofline {stored}"
         raise options.Missing(
-            f"no peak, stream or matmul row in {', '.join(runs)}", tip, wrong, stored if wrong else ""
+            f"no peak, stream or matmul row in {', '.join(plan.runs)}", tip, wrong, stored if wrong else ""
         )
     command.require_matplotlib("no picture was drawn")
     from analysis.report.charts import svg
 
     if not (charts := roofline.chart(list(loaded.measurements), ceilings)):
         return options.OK
-    folder = page.place(arguments.runs, arguments.out)
+    folder = page.place(plan.runs, plan.out)
     folder.mkdir(parents=True, exist_ok=True)
     print(svg.save(svg.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
     return options.OK

@@ -7,10 +7,11 @@ from analysis import labels, numbers
 from analysis.compare.comparison import CHANGED, WORDS, Compared, Comparison, disturbed
 from analysis.noise import MODELS, OWN, side
 from analysis.stats import MARGIN, group_by, middle
-from analysis.table import Table
+from analysis.table import Faster, Slower, Table
 from analysis.units import count, digits, percent, seconds
 from workloads import options
 
+_STYLES: dict[str, type[str]] = {"slower": Slower, "faster": Faster}
 _MOST_ROWS = 0.9  # of the rows of a clock, to say what most of them would show
 
 
@@ -23,10 +24,11 @@ def rows(made: Comparison, words: tuple[str, ...] = WORDS) -> Table:
 
 def _cells(r: Compared) -> tuple[str, ...]:
     ratio = r.verdict.ratio
+    style = _STYLES.get(r.word, str)
     return (
         labels.brief(r.new),
         *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
-        f"{_change(ratio.value)} {r.word}" if r.word in CHANGED else r.word,
+        style(f"{_change(ratio.value)} {r.word}" if r.word in CHANGED else r.word),
         f"[{_change(ratio.low)}, {_change(ratio.high)}]",
         " ".join(r.flags),
     )
