@@ -129,6 +129,12 @@ def device(name: str) -> str:
     return {"cpu": "CPU", "gpu:0": "GPU"}.get(name, name.upper().replace(":", " "))
 
 
+def numbered_gpu(name: str) -> str:
+    """`gpu-3` of `gpu:3`, as sentences on several GPUs have it."""
+    kind, _, number = name.partition(":")
+    return f"{kind}-{number}"
+
+
 def short(kernel: str) -> str:
     """Backend and variant of a kernel: `numpy/blas`."""
     return kernel.partition("/")[2]

@@ -28,13 +28,15 @@ TRANSFERS = ("transfer calls", "transfer bytes")
 class Part(msgspec.Struct, frozen=True):
     """Seconds that one kind of work takes in a step; None if not measured. why: where they come from, or why there are none.
 
-    `partial`: some of the part's operations have no row to be read from.
+    `partial`: some of the part's operations have no row to be read from. command: the one that measures a part without
+    seconds, "" where none does.
     """
 
     name: str
     seconds: Estimate | None
     why: str
     partial: bool = False
+    command: str = ""
 
     @property
     def words(self) -> str:
@@ -122,11 +124,11 @@ def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterabl
 
 
 def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
-    """A part that the profile has too few rows for; `why` names the command that measures them."""
+    """A part that the profile has too few rows for."""
     command = made.lacking[name].commands[0]
     if known and known.value:
         return Part(name, known, f"in part: {made.lacking[name]}", True)
-    return Part(name, None, f"not measured: {command}")
+    return Part(name, None, f"not measured: {command}", command=command)
 
 
 def _why(name: str, made: Components, fitted: Calibration, problem: Training) -> str:

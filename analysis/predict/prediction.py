@@ -168,6 +168,10 @@ def predict(
         setting_up(made),
     )
     if kernel == FIT and found.untold:
-        partial = f"of the whole training {join(found.untold)}: {launches(settings.device)}"
-        found = msgspec.structs.replace(found, partial=(*found.partial, partial))
+        found = msgspec.structs.replace(found, partial=(*found.partial, untold_parts(found)))
     return found
+
+
+def untold_parts(prediction: Prediction) -> str:
+    """The entry of `partial` on parts of the whole training without a measurement, with the command that measures them."""
+    return f"of the whole training {join(prediction.untold)}: {launches(prediction.settings.device)}"

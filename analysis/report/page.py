@@ -56,7 +56,7 @@ def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -
 
 def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs."""
-    lines = [line for line in head.header(every) if not line.startswith("- Run again with")]
+    lines = head.header(every, with_commands=False)
     lines += head.answers_section(every)
     if has_matplotlib():
         lines += [line for section in body.SECTIONS for line in pictures.images(section.charts, every)]

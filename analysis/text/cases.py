@@ -1,20 +1,25 @@
 """Answers to articles and complaints: the evidence of a case (analysis.explain.evidence) as one sentence, one table and further
 lines."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from analysis.explain import case_verdict, evidence
 from analysis.explain.explanation import Request, Sources
-from analysis.table import Table, line, parsed, text
+from analysis.table import Table, line, text
 from analysis.text import sentences
 from analysis.text.sentences import say
 from workloads import options
 from workloads.records.published_cases import Case, Complaint, Question
 
+_REPEATED = re.compile(
+    r"\[(\w+)\] (.*)"
+)  # in front of a template's line: a value, each `one` of which fills the line once
+_BETWEEN_CELLS = " | "  # in a template's line that is a row of its table
 # A template for each kind of evidence: first the answer, then rows (what | published | measured) and further lines.
 # `[name] ` repeats its line for each `one` of that value; a line with an unknown value (None) is left out.
 TOLD = {
@@ -144,30 +149,62 @@ def reply(case: Case | Complaint | Question, of: Sources, request: Request | Non
         command = COMMANDS.get(case.kind) or COMMANDS.get(case.name, "python -m workloads.training --study complaints")
         unanswered = Reply(case.name, case.title, SAID["none"], machine)
         return replace(unanswered, command=command, claim=case.claim, url=case.url)
-    answer, *rest = _filled(TOLD[found[0]], found[1])
-    rows = parsed("\n".join(line for line in rest if " | " in line))
-    more = [line for line in rest if " | " not in line]
+    kind, numbers = found
+    answer, rows, more = _filled_answer(TOLD[kind], numbers)
     if isinstance(case, Complaint):
         more += sentences.lines(SAID["apart"], apart=case.apart or None)
     return Reply(
         name=case.name,
         title=case.title,
         answer=answer,
-        machine=found[1].get("where") or machine,
-        rows=tuple(map(tuple, rows)),
+        machine=numbers.get("where") or machine,
+        rows=tuple(rows),
         more=tuple(more),
         claim=case.claim,
-        verdict=case_verdict.verdict(*found),
-        why="; ".join(_filled(WHY[found[0]], found[1])),
+        verdict=case_verdict.verdict(kind, numbers),
+        why="; ".join(_filled(WHY[kind], numbers)),
         url=case.url,
     )
 
 
-def _filled(template: str, values: dict) -> Iterator[str]:
-    """The lines of a template, filled; a `[name] ` line once for each item of that value."""
-    for template_line in template.strip().splitlines():
-        name, many, rest = template_line.removeprefix("[").partition("] ")
-        yield from (say(rest, one=one) for one in values[name]) if many else sentences.lines(template_line, **values)
+def _filled_answer(template: str, numbers: dict) -> tuple[str, list[tuple[str, ...]], list[str]]:
+    """A template of TOLD, filled: (the answer, the rows of its table, further lines)."""
+    first, *others = template.strip().splitlines()
+    answer = " ".join(_filled_line(first, numbers)) or SAID["none"]
+    rows: list[tuple[str, ...]] = []
+    more: list[str] = []
+    for line_template in others:
+        cells = line_template.split(_BETWEEN_CELLS)
+        if len(cells) == 1:
+            more += _filled_line(line_template, numbers)
+        else:
+            rows += _filled_rows(cells, numbers)
+    return answer, rows, more
+
+
+def _filled(template: str, numbers: dict) -> list[str]:
+    """The lines of a template, filled."""
+    return [line for line_template in template.strip().splitlines() for line in _filled_line(line_template, numbers)]
+
+
+def _filled_line(line_template: str, numbers: dict) -> list[str]:
+    """A line of a template, filled: once, or once for each `one` of a value; none where a value is not known."""
+    repeated = _REPEATED.fullmatch(line_template)
+    if repeated is None:
+        return sentences.lines(line_template, **numbers)
+    name, once = repeated.groups()
+    return [say(once, one=one) for one in numbers[name]]
+
+
+def _filled_rows(cells: list[str], numbers: dict) -> list[tuple[str, ...]]:
+    """A row of a template's table, filled: once, or once for each `one` of a value; none where a value is not known."""
+    repeated = _REPEATED.fullmatch(cells[0])
+    if repeated is None:
+        row = sentences.lines("\n".join(cells), **numbers)
+        return [tuple(row)] if len(row) == len(cells) else []
+    name, first_cell = repeated.groups()
+    templates = [first_cell, *cells[1:]]
+    return [tuple(say(cell, one=one) for cell in templates) for one in numbers[name]]
 
 
 def lines(r: Reply, again: str = "", markdown: bool = False) -> list[str]:

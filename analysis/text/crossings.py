@@ -67,7 +67,7 @@ def crossing_sentence(a: Answer) -> str:
 def verdict_words(a: Answer) -> str:
     """The answer in a cell: `the GPU wins from about n = 131 (128 to 135); can't tell at 512`."""
     unsure = sentences.unsure(a)
-    doubts = bool(unsure) and sentences.CANT_TELL not in sentences.crossing(a)
+    doubts = bool(unsure) and not sentences.has_no_sure_size(a)
     return sentences.crossing(a) + f"; can't tell at {join(unsure)}" * doubts
 
 

@@ -1,7 +1,7 @@
 """Runs and machines compared, in words: the fastest square product of each. Also a fleet's devices that are slower than their
 baseline, by quantity and cause."""
 
-from analysis import numbers
+from analysis import labels, numbers
 from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
@@ -41,7 +41,7 @@ def best(old: Measurements, new: Measurements, names: tuple[str, str], machine: 
 
 def name(device: Device) -> str:
     """`gpu-3 of node-7`, `the CPU of node-7`; the device alone where rows lie in the run's own folder."""
-    what = device.device.replace(":", "-") if device.is_gpu else "the CPU"
+    what = labels.numbered_gpu(device.device) if device.is_gpu else "the CPU"
     return f"{what} of {device.node}" if device.node else what
 
 

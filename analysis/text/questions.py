@@ -3,6 +3,8 @@
 import statistics
 from collections import Counter
 
+import msgspec
+
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.layers import is_square, timed
@@ -17,38 +19,86 @@ from workloads.records import Measurements
 
 _LOWER = ("tf32", "float16", "bfloat16")
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
-# Section of the page with more of it: question? answer. A line with an unknown value (None) is left out.
-QUESTIONS = """
-crossover: Is the GPU always faster? With resident data {resident}. The GPU is {last.ratio:speed} at n = {last.n:,}, \
-{least.ratio:speed} at n = {least.n:,}.
-launches: Why is a GPU slow at small sizes? Every call costs its launch, however little there is to do: an empty call takes \
-{waited:time}.
-crossover: Is it the copying? Copying moves the answer: resident, {resident}; copied ({way}), {copied}.
-transfers: What does pinned memory buy? Large copies are {pinned} than from pageable memory; a small copy costs its call, \
-whatever the memory.
-training: Is a GPU worth it for training? Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, \
-the CPU's in {shorter[cpu]}{others}.
-kernels: Do TF32, float16 and bfloat16 help? Large products, beside float32: {lower}.
-numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: it takes {first:factor} a \
-later call's time, the median of {calls:,} GPU rows.
-method: Is the CPU given a fair chance? Yes: at each size its side is the fastest of up to {tried} kernels and thread counts.
-roofline: How near is this to the hardware's limit? {reached}
-memory: Is the GPU's memory faster too? At best {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
-"""
+
+
+class NewcomerQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A question with its answer for one machine."""
+
+    #: The section of the page with more of it.
+    section: str
+    #: As it is asked.
+    question: str
+    #: The template of the answer; with an unknown value (None) it is left out.
+    answer: str
+
+
+QUESTIONS = (
+    NewcomerQuestion(
+        section="crossover",
+        question="Is the GPU always faster?",
+        answer="With resident data {resident}. The GPU is {last.ratio:speed} at n = {last.n:,}, "
+        "{least.ratio:speed} at n = {least.n:,}.",
+    ),
+    NewcomerQuestion(
+        section="launches",
+        question="Why is a GPU slow at small sizes?",
+        answer="Every call costs its launch, however little there is to do: an empty call takes {waited:time}.",
+    ),
+    NewcomerQuestion(
+        section="crossover",
+        question="Is it the copying?",
+        answer="Copying moves the answer: resident, {resident}; copied ({way}), {copied}.",
+    ),
+    NewcomerQuestion(
+        section="transfers",
+        question="What does pinned memory buy?",
+        answer="Large copies are {pinned} than from pageable memory; a small copy costs its call, whatever the memory.",
+    ),
+    NewcomerQuestion(
+        section="training",
+        question="Is a GPU worth it for training?",
+        answer="Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, "
+        "the CPU's in {shorter[cpu]}{others}.",
+    ),
+    NewcomerQuestion(
+        section="kernels",
+        question="Do TF32, float16 and bfloat16 help?",
+        answer="Large products, beside float32: {lower}.",
+    ),
+    NewcomerQuestion(
+        section="numbers",
+        question="Why is the first call so slow?",
+        answer="It loads libraries, compiles and chooses kernels: it takes {first:factor} a later call's time, "
+        "the median of {calls:,} GPU rows.",
+    ),
+    NewcomerQuestion(
+        section="method",
+        question="Is the CPU given a fair chance?",
+        answer="Yes: at each size its side is the fastest of up to {tried} kernels and thread counts.",
+    ),
+    NewcomerQuestion(
+        section="roofline",
+        question="How near is this to the hardware's limit?",
+        answer="{reached}",
+    ),
+    NewcomerQuestion(
+        section="memory",
+        question="Is the GPU's memory faster too?",
+        answer="At best {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.",
+    ),
+)
 
 
 def answered(
     rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs, pairs: list[Pair]
 ) -> list[tuple[str, str, str]]:
     """(question, section of the page with more of it, answer) for each question that the rows can answer."""
-    found = []
-    for line in sentences.lines(
-        QUESTIONS, **_products(rows, answers, roofs), **_trainings(pairs), **_first_calls(rows)
-    ):
-        asked, _, said = line.partition("? ")
-        section, _, question = asked.partition(": ")
-        found.append((f"{question}?", section, said))
-    return found
+    values = _products(rows, answers, roofs) | _trainings(pairs) | _first_calls(rows)
+    triples = []
+    for one in QUESTIONS:
+        for answer in sentences.lines(one.answer, **values):
+            triples.append((one.question, one.section, answer))
+    return triples
 
 
 def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> dict:

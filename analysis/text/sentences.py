@@ -1,6 +1,7 @@
 """Sentences that terminal, page, JSON and README share: the winner, the size or epoch from which it wins, and how sure it
 is."""
 
+import contextlib
 import math
 import string
 from collections.abc import Callable
@@ -18,6 +19,7 @@ MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
 NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
 _LITTLE = 0.01  # of a step: a part of less is not named
+_SINGULAR = {"samples": "sample", "epochs": "epoch", "channels": "channel"}  # counts that stand before their names
 
 
 def capital(text: str) -> str:
@@ -49,8 +51,8 @@ def digits(size: float) -> str:
 def counted(size: float | str, name: str) -> str:
     """A size, or sizes in digits, in words: `n = 115`, `batch 32`, `9,200 samples`, `n = 100 and 40,000`."""
     words = size if isinstance(size, str) else digits(size)
-    if name in ("samples", "epochs", "channels"):
-        return f"{words} {name.removesuffix('s') if words == '1' else name}"
+    if name in _SINGULAR:
+        return f"{words} {_SINGULAR[name] if words == '1' else name}"
     return f"{name} {words}" if name in ("batch", "width", "depth") else f"{name} = {words}"
 
 
@@ -74,40 +76,67 @@ class _Words(string.Formatter):
 say = _Words().format
 
 
+class _UnknownValue(Exception):
+    """A field of a template has no value."""
+
+
+class _KnownWords(_Words):
+    """Fills templates, and refuses a field whose value is not known (None)."""
+
+    def get_value(self, key, args, kwargs):
+        value = super().get_value(key, args, kwargs)
+        if value is None:
+            raise _UnknownValue
+        return value
+
+
+_say_if_known = _KnownWords().format
+
+
 def lines(template: str, **values) -> list[str]:
     """The lines of a template, filled; lines with an unknown value (None) are left out."""
-    unknown = [f"{{{name}" for name, value in values.items() if value is None]
-    return [say(line, **values) for line in template.strip().splitlines() if not any(name in line for name in unknown)]
+    filled_lines = []
+    for line in template.strip().splitlines():
+        with contextlib.suppress(_UnknownValue):
+            filled_lines.append(_say_if_known(line, **values))
+    return filled_lines
 
 
 # ---------------------------------------------------------------- who wins
 
 
-def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "", *, disturbed: bool = False) -> str:
-    """The winner with both times: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list with the subject `of`:
+def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, subject: str = "", *, disturbed: bool = False) -> str:
+    """The winner with both times: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list, after the `subject`:
     `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.` Of an upper bound: `at most 3 ms .. at least 1.9x faster`.
     From rows that were disturbed: `Probably the GPU: ...`, in a list `..., probably 2.1x faster.`"""
-    sides = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
-    (best, quick), (_, slow) = sides
-    told = [timed(e) if e.low <= 0 else time(e) for _, e in sides]
-    named = [f"{seconds} on the {name}" for seconds, (name, _) in zip(told, sides, strict=True)]
-    speedup, predicted = slow / quick, source == PREDICTED
-    mark = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
+    predicted = source == PREDICTED
+    (best, quick), (other, slow) = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
+    overlap = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
     if faster(cpu, gpu) != "neither":
-        gained = factor(speedup) if quick.low > 0 else f"at least {factor(speedup.low)}"
-        if of:
-            first = f"{named[0]}, {named[1]}"
-            gained = f"probably {gained}" if disturbed else gained
-        else:
-            sure = f"Probably the {best}" if disturbed else f"The {best}"
-            first = f"{sure}: {told[0]} against {named[1]}"
-        said, mark = f"{first}, {gained} faster", " (predicted)" * predicted
-    elif likely(cpu, gpu, predicted=predicted) != "neither":
-        said = f"Probably the {best}: {_with_bound(quick)} against {_with_bound(slow)} on the {sides[1][0]}"
+        speedup = slow / quick
+        gain = factor(speedup) if quick.low > 0 else f"at least {factor(speedup.low)}"
+        mark = " (predicted)" if predicted else ""
+        if subject:
+            probably = "probably " if disturbed else ""
+            both = f"{_time_or_bound(quick)} on the {best}, {_time_or_bound(slow)} on the {other}"
+            return f"{subject}: {both}, {probably}{gain} faster{mark}."
+        name = f"Probably the {best}" if disturbed else f"The {best}"
+        both = f"{_time_or_bound(quick)} against {_time_or_bound(slow)} on the {other}"
+        return f"{name}: {both}, {gain} faster{mark}."
+    if likely(cpu, gpu, predicted=predicted) != "neither":
+        verdict = f"probably the {best}"
+        both = f"{_with_bound(quick)} against {_with_bound(slow)} on the {other}"
     else:
-        said = f"Can't tell: {named[0]}, {named[1]}"
-    said = f"{of}: {said[0].lower()}{said[1:].replace(':', ',')}" if of else said
-    return f"{said}{mark}."
+        verdict = CANT_TELL
+        both = f"{_time_or_bound(quick)} on the {best}, {_time_or_bound(slow)} on the {other}"
+    if subject:
+        return f"{subject}: {verdict}, {both}{overlap}."
+    return f"{capital(verdict)}: {both}{overlap}."
+
+
+def _time_or_bound(seconds: Estimate) -> str:
+    """`61 s`; `at most 61 s` where the interval reaches down to nothing."""
+    return timed(seconds) if seconds.low <= 0 else time(seconds)
 
 
 def _with_bound(seconds: Estimate) -> str:
@@ -141,17 +170,26 @@ def crossing_size(c: Crossing, name: str, predicted: bool = False) -> str:
     return f"about {size} ({', '.join(bracket)})" if bracket else size
 
 
-def unsure(a: Answer) -> list[str]:
-    """Sizes without a certain winner beyond those of the crossing that `crossing` prints, in digits: `103 to 115`, `512`; three
-    at most, then how many more."""
-    printed = a.crossings[-1:]
-    inside = [(c.at.low, c.at.high) for c in printed]
+def unsure_spans(a: Answer) -> list[tuple[float, float]]:
+    """(first, last) of the sizes without a certain winner beyond those of the crossing that `crossing` prints, from the
+    smallest."""
+    last = [(c.at.low, c.at.high) for c in a.crossings[-1:]]
     spans = [(c.at.low, c.at.high) for c in a.crossings[:-1] if not c.wide and digits(c.at.low) != digits(c.at.high)]
-    for first, last in a.bands:
-        if not any(low <= first and last <= high for low, high in inside + spans):
-            spans.append((first, last))
-    words = [digits(x) if x == y else f"{digits(x)} to {digits(y)}" for x, y in sorted(spans)]
+    for first, end in a.bands:
+        if not any(low <= first and end <= high for low, high in last + spans):
+            spans.append((first, end))
+    return sorted(spans)
+
+
+def unsure(a: Answer) -> list[str]:
+    """The sizes of `unsure_spans` in digits: `103 to 115`, `512`; three at most, then how many more."""
+    words = [digits(x) if x == y else f"{digits(x)} to {digits(y)}" for x, y in unsure_spans(a)]
     return words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
+
+
+def has_no_sure_size(a: Answer) -> bool:
+    """Whether `crossing` says that no size has a certain winner."""
+    return a.kind == "cant-tell" and not any(point.sign for point in a.points)
 
 
 def crossing(a: Answer) -> str:
@@ -183,12 +221,16 @@ def crossing(a: Answer) -> str:
 def crossover(a: Answer, subject: str) -> list[str]:
     """The winner by size, and further sizes at which it can't be told (`At 512 it can't be told.`): two sentences at most.
     `subject`: `Square float32 products`."""
-    said, words = crossing(a), unsure(a)
-    where = f"At {join(words)}"
-    if len(words) == 1 and " to " in words[0]:
-        where = f"Between {words[0].replace(' to ', ' and ')}"
-    doubts = bool(words) and not a.predicted and CANT_TELL not in said
-    return [f"{subject}: {said}."] + [f"{where} it can't be told."] * doubts
+    sentences = [f"{subject}: {crossing(a)}."]
+    spans = unsure_spans(a)
+    if not spans or a.predicted or has_no_sure_size(a):
+        return sentences
+    first, last = spans[0]
+    if len(spans) == 1 and first != last:
+        sentences.append(f"Between {digits(first)} and {digits(last)} it can't be told.")
+    else:
+        sentences.append(f"At {join(unsure(a))} it can't be told.")
+    return sentences
 
 
 def break_even(epochs: Estimate | None) -> str:

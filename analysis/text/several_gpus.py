@@ -2,7 +2,7 @@
 
 import math
 
-from analysis import numbers
+from analysis import labels, numbers
 from analysis.roofline.peers import NCCL, bandwidth, contention, speed_ups, sums
 from analysis.stats import Estimate, group_by
 from analysis.text import sentences
@@ -71,7 +71,7 @@ def at_once_lines(rows: Measurements) -> list[str]:
             same[work] = slower.high
         else:
             large = f"n = {p.size:,}" if p.operation == "matmul" else size(p.size)
-            words = {"count": p.together, "size": large, "gpu": m.device.replace(":", "-")}
+            words = {"count": p.together, "size": large, "gpu": labels.numbered_gpu(m.device)}
             told.append(say(_SAID["slower"], work=work, slower=slower, **words))
     last = [say(_SAID["same"], count=p.together, work=join(same), most=max(same.values()))] if same else []
     return told + last

@@ -146,12 +146,12 @@ def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
     disturbed = bool(doubts.disturbances("", [cpu.row, gpu.row]))
     if both is None:
         step = f"{subject(replace(pair.setup, samples=0))}, a step"
-        return sentences.winner(cpu_step, gpu_step, of=step, disturbed=disturbed)
+        return sentences.winner(cpu_step, gpu_step, subject=step, disturbed=disturbed)
     words, named = whole_job(pair.setup)
     training = break_even.planned_training(pair.setup)
     cpu_whole, gpu_whole = (measured_training.seconds(side, training) for side in both)
-    whole = sentences.winner(cpu_whole, gpu_whole, of=f"{subject(named)}, {words}", disturbed=disturbed)
-    alone = sentences.winner(cpu_step, gpu_step, of="A step alone", disturbed=disturbed)
+    whole = sentences.winner(cpu_whole, gpu_whole, subject=f"{subject(named)}, {words}", disturbed=disturbed)
+    alone = sentences.winner(cpu_step, gpu_step, subject="A step alone", disturbed=disturbed)
     return f"{whole} {alone}"
 
 

@@ -117,6 +117,7 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
 
 def _small_says(one: "tuple[Pair, ...]") -> str:
     ends = (
-        sentences.winner(*p.seconds(BY_JOB, "samples"), of=f"{p.setup.samples:,} samples") for p in (one[0], one[-1])
+        sentences.winner(*p.seconds(BY_JOB, "samples"), subject=f"{p.setup.samples:,} samples")
+        for p in (one[0], one[-1])
     )
     return " ".join(ends)

@@ -75,31 +75,33 @@ def title(runs: "list[Material]") -> str:
     return "Where the GPU starts to win" if wins else "What was measured"
 
 
-def header(runs: "list[Material]") -> list[str]:
-    """The Markdown page's title and heads; of several runs each under its name."""
+def header(runs: "list[Material]", *, with_commands: bool = True) -> list[str]:
+    """The Markdown page's title and heads; of several runs each under its name. with_commands: and how to run them again."""
     heads = list(map(head, runs))
     if len(runs) == 1:
-        return [f"# {title(runs)}: {text(heads[0].key)}", "", *_head_lines(heads[0]), ""]
+        return [f"# {title(runs)}: {text(heads[0].key)}", "", *_head_lines(heads[0], with_commands), ""]
     lines = [f"# {title(runs)}: {text(' beside '.join(of.name for of in runs))}", ""]
     for one in heads:
-        lines += [f"## {text(one.run)}", "", *_head_lines(one), ""]
+        lines += [f"## {text(one.run)}", "", *_head_lines(one, with_commands), ""]
     return lines
 
 
-def _head_lines(of: Head) -> list[str]:
+def _head_lines(of: Head, with_commands: bool) -> list[str]:
     """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
     if not of.versions:
         return [of.machine]
+    lines = [
+        f"- Machine: {text(of.machine)}",
+        f"- Date: {text(of.dates)}; {text(of.versions)}",
+        f"- **{of.word}**: {of.why}",
+    ]
+    if not with_commands:
+        return lines
     typed = f"{len(of.commands)} commands, [listed at the end](#{COMMANDS.lower()})"
     if len(of.commands) <= INLINE:
         typed = join(f"`{text(c)}`" for c in of.commands)
     files = dict.fromkeys(f"`{pathlib.PurePath(file).name}`" for file in of.files)
-    return [
-        f"- Machine: {text(of.machine)}",
-        f"- Date: {text(of.dates)}; {text(of.versions)}",
-        f"- **{of.word}**: {of.why}",
-        f"- Run again with {typed}; measured in {join(files)}",
-    ]
+    return [*lines, f"- Run again with {typed}; measured in {join(files)}"]
 
 
 def versions(runs: "Iterable[Run]") -> str:

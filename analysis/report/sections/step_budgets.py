@@ -11,7 +11,6 @@ from analysis.units import count, join
 from workloads.records import Measurements
 
 _SCALED = re.compile(r"(, times [\d.]+ as trainings of |; measure with: ).*")
-_UNMEASURED = "not measured: "  # begins the reason of a missing part; the command that measures it follows
 
 
 def section(made: list[Budget], measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
@@ -42,9 +41,14 @@ def _sources(made: list[Budget]) -> list[str]:
 def missing(made: list[Budget]) -> list[str]:
     """A sentence: how many training rows lack which parts; then a list of the commands that measure these."""
     lacking = [b for b in made if b.missing]
-    parts = join(dict.fromkeys(n for b in lacking for n in b.missing))
-    whys = dict.fromkeys(p.why for b in lacking for p in b.parts if p.seconds is None and p.why.startswith(_UNMEASURED))
-    commands = [f"- `{text(why.removeprefix(_UNMEASURED))}`" for why in whys]
-    said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({parts})"
-    end = ["; these measure them:", "", *commands, ""] if commands else [".", ""]
-    return [said + end[0], *end[1:]] if lacking else []
+    if not lacking:
+        return []
+    names: dict[str, None] = {}
+    commands: dict[str, None] = {}
+    for budget_ in lacking:
+        names |= dict.fromkeys(budget_.missing)
+        commands |= dict.fromkeys(part.command for part in budget_.parts if part.command)
+    sentence = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(names)})"
+    if not commands:
+        return [f"{sentence}.", ""]
+    return [f"{sentence}; these measure them:", "", *(f"- `{text(command)}`" for command in commands), ""]
