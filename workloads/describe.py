@@ -1,19 +1,33 @@
 """Says what a Keras model is made of, layer by layer: shapes, weights, FLOPs, and which layers nothing here can price."""
 
+import dataclasses
 import sys
 from argparse import Namespace
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from analysis.table import Table
 from workloads import options
 
+if TYPE_CHECKING:
+    from kernels.networks import Network
+    from kernels.networks.operations import Operation, TracedStep
+
 QUESTION = "What is a model made of, layer by layer?"
-EXAMPLES = "python -m workloads.describe --model cifar10-cnn", "python -m workloads.describe --model file.py:function"
+EXAMPLES = (
+    "python -m workloads.describe --model cifar10-cnn",
+    "python -m workloads.describe --model file.py:function --operations",
+)
 LONG = """Builds a Keras model in a process of its own and says what it is made of: layers with their shapes, weights and FLOPs a
-sample in a training step, and which of them are not known, so that what they take can only be estimated."""
+sample in a training step, and which of them are not known, so that what they take can only be estimated. With --operations,
+any compiled model: the operations of its training step, as TensorFlow traces it, with their FLOPs and bytes."""
 TIME_LIMIT_S = 60
 FLAGS = f"""
 --model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
+--operations   the operations of the training step, from its trace
+--batch N =32  of --operations: samples in a batch (32)
+--data NAME    of --operations: file.py:function that gives (x, y), a tf.data.Dataset, a PyDataset or a generator
+--length N     of --operations: the length of open sizes, such as words in a text
 --time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
 --format {{table,json}} =table  what stdout gets (table)"""
 
@@ -48,28 +62,84 @@ def lines(of) -> list[str]:
     return found
 
 
-def _body(args: Namespace) -> int:
+@dataclasses.dataclass
+class OperationSums:
+    """Operations of one kind, of a layer and phase or of the whole step."""
+
+    operations: int = 0
+    runs: int = 0
+    flops: int = 0
+    nbytes: int = 0
+
+    def add(self, operation: "Operation", batch: int) -> None:
+        self.operations += 1
+        self.runs += operation.runs.at(batch)
+        self.flops += operation.step_flops(batch)
+        self.nbytes += operation.step_bytes(batch)
+
+    def cells(self) -> list[str]:
+        return [f"{number:,}" for number in (self.operations, self.runs, self.flops, self.nbytes)]
+
+
+def operation_lines(step: "TracedStep") -> list[str]:
+    """A TracedStep as text: a line for each layer, phase and kind, the sums of each kind, and what is not sure."""
+    by_layer: dict[tuple[str, str, str], OperationSums] = {}
+    by_kind: dict[str, OperationSums] = {}
+    for operation in step.operations:
+        by_kind.setdefault(operation.kind, OperationSums()).add(operation, step.batch)
+        if operation.kind != "view":
+            place = (operation.layer or "(no layer)", operation.phase, operation.kind)
+            by_layer.setdefault(place, OperationSums()).add(operation, step.batch)
+    heads = "operations | runs | FLOPs | bytes"
+    rows = [(*place, *group.cells()) for place, group in by_layer.items()]
+    text = Table(f"layer | phase | kind | {heads}", rows, 3).text()
+    sums = [(kind, *by_kind[kind].cells()) for kind in sorted(by_kind)]
+    text += ["", *Table(f"kind | {heads}", sums).text(), ""]
+    text.append(f"{step.model}, a step of {step.batch:,} samples: {step.step_flops(step.batch):,} FLOPs")
+    fixed = sum(not operation.scales for operation in step.operations)
+    if fixed:
+        text.append(f"{fixed:,} operations do not grow evenly with the batch: their numbers are those of this batch")
+    doubts = Counter(operation.doubt for operation in step.operations if operation.doubt)
+    text += [f"not sure: {doubt} ({count:,} operations)" for doubt, count in doubts.items()]
+    return text + [f"assumed: {doubt}" for doubt in step.doubts]
+
+
+def _traced_step(args: Namespace) -> "TracedStep":
+    from workloads.frameworks.tracing import request
+
+    wanted = request.TraceRequest(model=args.model, batch=args.batch, data=args.data or "", length=args.length or 0)
+    return request.traced_step(wanted, args.time_limit)
+
+
+def _network(args: Namespace) -> "Network":
     from workloads.frameworks import grid
 
+    for flag in ("data", "length"):
+        if getattr(args, flag):
+            raise options.Usage(f"--{flag} is for --operations, which is not asked for", right="--operations")
+    return grid.network(args.model, args.time_limit)
+
+
+def _body(args: Namespace) -> int:
     if args.format == "json":
-        return _print_json(args.model, args.time_limit)
-    print("\n".join(lines(grid.network(args.model, args.time_limit))))
+        return _print_json(args)
+    text = operation_lines(_traced_step(args)) if args.operations else lines(_network(args))
+    print("\n".join(text))
     return options.OK
 
 
-def _print_json(model: str, time_limit_s: float) -> int:
-    """Prints one JSON object for whoever started this process: the Network, or a messages.Failed."""
+def _print_json(args: Namespace) -> int:
+    """Prints one JSON object for whoever started this process: what is described, or a messages.Failed."""
     import msgspec
 
-    from workloads.frameworks import grid
     from workloads.records.messages import Failed, failure
 
     try:
-        network = grid.network(model, time_limit_s)
+        record: Network | TracedStep = _traced_step(args) if args.operations else _network(args)
     except Exception as error:
         print(msgspec.json.encode(Failed(error=failure(error))).decode())
         raise
-    print(msgspec.json.encode(network).decode())
+    print(msgspec.json.encode(record).decode())
     return options.OK
 
 

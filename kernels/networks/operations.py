@@ -24,6 +24,8 @@ Kind = Literal[
     "other",
 ]
 Phase = Literal["forward", "gradient", "update"]
+#: The operand of a product that is stored transposed: `nn` neither, `nt` B, `tn` A.
+Layout = Literal["nn", "nt", "tn"]
 #: A convolution's direction: the output from the images, the images' gradient, or the filters' gradient.
 Direction = Literal["fprop", "dgrad", "wgrad"]
 
@@ -69,8 +71,7 @@ class MatrixProduct(msgspec.Struct, frozen=True, kw_only=True, tag="matmul"):
     k: Amount
     #: Products in one call.
     count: Amount = Amount(1)
-    #: The operand that is stored transposed: `nn` neither, `nt` B, `tn` A.
-    layout: Literal["nn", "nt", "tn"] = "nn"
+    layout: Layout = "nn"
 
     def flops(self, batch: int) -> int:
         """FLOPs of all `count` products."""

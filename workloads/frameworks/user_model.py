@@ -30,7 +30,7 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
 
     Raises: Broken with the reason when it cannot be loaded, built or compiled.
     """
-    model = _from_file(name) if name.endswith(".keras") else _from_function(name)
+    model = opened(name)
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise Broken(
             f"{name} gives a model whose input shape is not known: with x = keras.Input(shape), return keras.Model(x, model(x))"
@@ -40,15 +40,32 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
         raise Broken(f"{name} has {both}; models of one each can be timed: join its inputs, keep one output")
     about = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
-        loss = _loss(model)
+        loss = compile_with_adam(model, name, jit_compile)
         about["compiled"] = f"it came without; compiled with adam and {loss}"
-        try:
-            model.compile("adam", loss, metrics=[] if loss == "mse" else ["accuracy"], jit_compile=jit_compile)
-        except Exception as error:
-            raise Broken(f"{name} does not compile: {described(error)}") from error
     elif jit_compile != "auto":
         model.jit_compile = jit_compile
     return model, about
+
+
+def opened(name: str):
+    """The model that a function returns or a file holds, as it comes.
+
+    Raises: Broken with the reason when there is none.
+    """
+    return _from_file(name) if name.endswith(".keras") else _from_function(name)
+
+
+def compile_with_adam(model, name: str, jit_compile: bool | str = "auto") -> str:
+    """Compiles a model with Adam and the loss that its last layer suggests, and returns that loss.
+
+    Raises: Broken with the reason when it does not compile.
+    """
+    loss = _loss(model)
+    try:
+        model.compile("adam", loss, metrics=[] if loss == "mse" else ["accuracy"], jit_compile=jit_compile)
+    except Exception as error:
+        raise Broken(f"{name} does not compile: {described(error)}") from error
+    return loss
 
 
 def _from_file(name: str):
@@ -66,7 +83,11 @@ def _from_file(name: str):
         raise Broken(f"{name} is no Keras model that loads: {said}") from error
 
 
-def _from_function(name: str):
+def called(name: str):
+    """What a user's function, `file.py:function` or `package.module:function`, returns. A model's name gives the model.
+
+    Raises: Broken with the reason when there is no such function, or when it fails.
+    """
     module, _, function = name.partition(":")
     here = os.environ.get(FOLDER) or os.getcwd()
     try:
@@ -80,9 +101,15 @@ def _from_function(name: str):
     import keras
 
     try:
-        model = build if isinstance(build, keras.Model) else build()
+        return build if isinstance(build, keras.Model) else build()
     except (Exception, SystemExit) as error:
         raise Broken(f"{name}() fails: {described(error)}") from error
+
+
+def _from_function(name: str):
+    import keras
+
+    model = called(name)
     if not isinstance(model, keras.Model):
         given = "nothing" if model is None else type(model).__name__
         raise Broken(f"{name}() returns {given}, not a keras.Model: return the model alone, its samples are made up")
@@ -156,10 +183,15 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
 
 def loss_name(model) -> str:
     """The loss of a compiled model by its name in Keras; of a function or class of the user's own, its own."""
+    return name_of_loss(model.loss)
+
+
+def name_of_loss(chosen) -> str:
+    """A loss, given as Keras's compile takes it, by its name."""
     import keras
 
     try:
-        loss = keras.losses.get(model.loss)
+        loss = keras.losses.get(chosen)
     except (TypeError, ValueError):
-        loss = model.loss
+        loss = chosen
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()

@@ -14,6 +14,7 @@ HANDLERS = {
     "prepare": "workloads.frameworks.windows:prepare",
     "window": "workloads.frameworks.windows:window",
     "trial": "workloads.frameworks.windows:trial",
+    "trace": "workloads.frameworks.tracing.answer:answer",
     "tensorflow": "workloads.frameworks.tensors:prepared",
 }
 

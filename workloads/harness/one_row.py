@@ -56,6 +56,8 @@ def obey(order) -> Measurement:
         require_address_space()
         if order.verb == "visit":
             return visit(*asked, order.visit, order.handicap)
+        if order.verb == "trace":
+            return handler("trace")(order.row, order.step_inputs)
         return measure(*asked) if order.verb == "measure" else _by_framework(order.verb, *asked)
 
     made = guarded(order.row, work)

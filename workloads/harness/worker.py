@@ -29,7 +29,8 @@ SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order to a worker: `measure` a whole row, or `visit` it for the visit-th time, after which it stays bound.
+    """An order to a worker: `measure` a whole row, or `visit` it for the visit-th time, after which it stays bound; `trace` the
+    step of its training, which takes the inputs that `step_inputs` say.
 
     handicap: a planted slow-down of a visit, as timing.visit says.
     """
@@ -40,6 +41,7 @@ class Order(msgspec.Struct, frozen=True):
     seed: int = 1
     visit: int = 0
     handicap: float = 0.0
+    step_inputs: dict[str, str] = {}
 
 
 def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:

@@ -1,0 +1,146 @@
+"""A traced step from a process or the cache, its page, and its errors."""
+
+import msgspec
+import pytest
+from fake_measurements import answer
+
+from kernels.networks.operations import Amount, Operation, TracedStep
+from workloads import describe, options
+from workloads.frameworks.tracing import request, user_files
+from workloads.frameworks.tracing.answer import FILES, STEP
+from workloads.harness import worker
+
+
+def operation(**changes):
+    fields = {
+        "type": "Tanh",
+        "kind": "element-wise",
+        "layer": "cell",
+        "phase": "forward",
+        "inputs": (),
+        "outputs": (),
+        "flops": Amount(0, 5),
+        "bytes_read": Amount(0, 20),
+        "bytes_written": Amount(0, 20),
+    }
+    return Operation(**{**fields, **changes})
+
+
+OPERATIONS = (
+    operation(runs=Amount(7), doubt="a loop ends by the data"),
+    operation(scales=False),
+    operation(kind="view", flops=Amount(), bytes_read=Amount(), bytes_written=Amount()),
+    operation(phase="update", layer="", flops=Amount(100)),
+)
+
+
+@pytest.fixture
+def process(monkeypatch, tmp_path):
+    """A worker that answers with a step that depends on a file; it counts its orders. `process.reason` lets it fail."""
+
+    class Process:
+        file = tmp_path / "model.py"
+        orders = []  # noqa: RUF012
+        reason = ""
+
+        def __init__(self, variables):
+            pass
+
+        def ask(self, order, timeout_s):
+            Process.orders.append(order)
+            if Process.reason:
+                return answer(order.row, status="failed", reason=Process.reason)
+            step = TracedStep(model=order.row.problem.model, batch=4, operations=OPERATIONS, doubts=("no targets",))
+            files = {str(Process.file): user_files.sha256(Process.file)}
+            notes = {STEP: msgspec.json.encode(step).decode(), FILES: msgspec.json.encode(files).decode()}
+            return answer(order.row, status="ok", notes=notes)
+
+        def close(self):
+            pass
+
+    Process.file.write_text("def build(): ...\n")
+    Process.orders.clear()
+    monkeypatch.setattr(worker, "Worker", Process)
+    monkeypatch.setattr(request.grid, "require_keras", lambda: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return Process
+
+
+def test_a_step_is_traced_once_until_a_file_changes(process):
+    wanted = request.TraceRequest(model="model.py:build", batch=4)
+    first = request.traced_step(wanted)
+    assert request.traced_step(wanted) == first
+    assert len(process.orders) == 1
+    process.file.write_text("def build(): return 1\n")
+    request.traced_step(wanted)
+    request.traced_step(request.TraceRequest(model="model.py:build", batch=8))
+    assert len(process.orders) == 3
+
+
+def test_the_process_gets_the_batch_and_what_the_step_takes(process):
+    request.traced_step(request.TraceRequest(model="model.py:build", batch=4, data="model.py:data", length=200))
+    order = process.orders[0]
+    assert (order.verb, order.row.problem.batch) == ("trace", 4)
+    assert order.step_inputs == {"data": "model.py:data", "length": "200"}
+
+
+def test_a_step_is_printed_by_layer_and_kind(process, capsys):
+    assert describe.main(["--model", "model.py:build", "--operations", "--batch", "4"]) == options.OK
+    lines = capsys.readouterr().out.splitlines()
+    # 8 runs of 5 FLOPs and 40 bytes for each of 4 samples; the operation that does not grow evenly counts its fixed part
+    assert lines[1].split() == ["cell", "forward", "element-wise", "2", "8", "160", "1,280"]
+    assert lines[2].split() == ["(no", "layer)", "update", "element-wise", "1", "1", "100", "160"]
+    assert ["element-wise", "3", "9", "260", "1,440"] in [line.split() for line in lines]
+    assert ["view", "1", "1", "0", "0"] in [line.split() for line in lines]
+    assert lines[-4:] == [
+        "model.py:build, a step of 4 samples: 260 FLOPs",
+        "1 operations do not grow evenly with the batch: their numbers are those of this batch",
+        "not sure: a loop ends by the data (1 operations)",
+        "assumed: no targets",
+    ]
+    assert (
+        describe.main(["--model", "model.py:build", "--operations", "--batch", "4", "--format", "json"]) == options.OK
+    )
+    assert msgspec.json.decode(capsys.readouterr().out, type=TracedStep).operations == OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "hint"),
+    [
+        ("stopped after its time limit of 60 s", options.MISSING, "--time-limit 300"),
+        ("an open size: say which: --length 200", options.USAGE, "--operations --length 200"),
+        ("its input shapes are not known: --data FILE:FUNCTION", options.USAGE, "--operations --data FILE:FUNCTION"),
+    ],
+)
+def test_a_refusal_is_one_line_with_what_to_add(process, monkeypatch, capsys, reason, code, hint):
+    monkeypatch.setattr(process, "reason", reason)
+    assert describe.main(["--model", "model.py:build", "--operations"]) == code
+    error, tried = capsys.readouterr().err.splitlines()
+    assert error.endswith(reason)
+    assert tried.endswith(hint)
+
+
+def test_what_a_step_takes_is_for_operations_only(process, capsys):
+    assert describe.main(["--model", "model.py:build", "--length", "200"]) == options.USAGE
+    error, tried = capsys.readouterr().err.splitlines()
+    assert error == "error: --length is for --operations, which is not asked for"
+    assert tried.endswith("--length 200 --operations")
+
+
+def test_files_that_are_opened_or_imported_are_noted(tmp_path, monkeypatch):
+    opened = user_files.OpenedFiles()
+    for name in ("before", "inside"):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "crossover_noted.py").write_text("x = 1\n")
+    (tmp_path / "before").read_text()
+    monkeypatch.syspath_prepend(tmp_path)
+    with opened.noting():
+        (tmp_path / "inside").read_text()
+        __import__("crossover_noted")
+    noted = opened.hashes()
+    assert str(tmp_path / "inside") in noted
+    assert str(tmp_path / "crossover_noted.py") in noted
+    assert str(tmp_path / "before") not in noted
+    # of the text `inside`
+    assert noted[str(tmp_path / "inside")].startswith("106b0862")

@@ -1,0 +1,29 @@
+"""Inside a worker: the traced step of a model, in the notes of a Measurement."""
+
+import msgspec
+
+from workloads.frameworks import tensors
+from workloads.frameworks.tracing import step
+from workloads.frameworks.tracing.user_files import OpenedFiles
+from workloads.harness.dispatch import Broken
+from workloads.records import Measurement, Row
+
+#: The notes that hold the TracedStep, and the hash of each file that it depends on.
+STEP, FILES = "traced_step", "files"
+
+
+def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
+    """Traces the step of the row's training.
+
+    step_inputs: `data`, a function that gives the samples, and `length`, that of open sizes; both may be missing.
+    """
+    tensors.begin(row.device, row.threads, row.library)
+    opened = OpenedFiles()
+    data, length = step_inputs.get("data", ""), int(step_inputs.get("length", "0"))
+    try:
+        with opened.noting():
+            traced = step.traced(row.problem.model, row.problem.batch, data, length)
+    except Broken as error:
+        return row.result("failed", str(error))
+    notes = {STEP: msgspec.json.encode(traced).decode(), FILES: msgspec.json.encode(opened.hashes()).decode()}
+    return row.result("ok", notes=notes)

@@ -1,0 +1,107 @@
+"""The parent's side: a model's traced step, from the cache or from a process that traces it."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import os
+from pathlib import Path
+
+import msgspec
+
+from kernels.networks.operations import TracedStep
+from kernels.problems import Training
+from workloads import options
+from workloads.frameworks import grid
+from workloads.frameworks.tracing import user_files
+from workloads.frameworks.tracing.answer import FILES, STEP
+from workloads.harness import worker
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row, Settings, model_files
+
+
+class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be traced."""
+
+    #: A network of the tables, `file.py:function`, `package.module:function` or a .keras file.
+    model: str
+    batch: int
+    #: A function that gives the samples; "" to make them up.
+    data: str = ""
+    #: The length of open sizes; 0 if there are none.
+    length: int = 0
+
+
+class CachedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A traced step in a file of the cache."""
+
+    step: TracedStep
+    #: File -> SHA-256, of the user's files that it depends on.
+    files: dict[str, str]
+
+
+def traced_step(request: TraceRequest, time_limit_s: float = 60) -> TracedStep:
+    """The operations of a model's training step; from the cache where no file that it depends on has changed.
+
+    Raises: Usage for a model that is not known, does not build or does not trace; Missing without TensorFlow, and when time is
+    up.
+    """
+    grid.known_model(request.model)
+    grid.require_keras()
+    file = _file(request)
+    cached = _cached(file)
+    if cached is not None:
+        return cached
+    measurement = _ask(request, time_limit_s)
+    if not measurement.ok:
+        raise _refusal(measurement, request, time_limit_s)
+    step = msgspec.json.decode(measurement.notes[STEP], type=TracedStep)
+    _store(file, CachedStep(step=step, files=msgspec.json.decode(measurement.notes[FILES], type=dict[str, str])))
+    return step
+
+
+def _ask(request: TraceRequest, time_limit_s: float) -> Measurement:
+    """The answer of a process that traces it."""
+    problem = Training(request.model, request.batch, request.batch)
+    row = Row("training/keras/trace", problem, Settings(switches={"data": "synthetic"}))
+    step_inputs = {"data": request.data, "length": str(request.length)}
+    order = worker.Order("trace", row, Limits(), step_inputs=step_inputs)
+    with contextlib.closing(worker.Worker(worker.environment(row, {}))) as tracer:
+        return tracer.ask(order, time_limit_s)
+
+
+def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: float) -> options.Stop:
+    if "time limit" in measurement.reason:
+        why = f"{request.model} cannot be traced: building and tracing it has {measurement.reason}"
+        return options.Missing(why, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
+    for flag in ("--length 200", "--data FILE:FUNCTION"):
+        if flag in measurement.reason:
+            return options.Usage(measurement.reason, right=flag)
+    return model_files.unusable(measurement.reason, request.model)
+
+
+def _file(request: TraceRequest) -> Path:
+    """Where the cache has a request: one name for each model, sources of ours, TensorFlow and Keras."""
+    versions = [importlib.metadata.version(name) for name in ("tensorflow", "keras")]
+    parts = [os.getcwd(), user_files.hash_of_sources(), *versions, msgspec.json.encode(request).decode()]
+    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "crossover" / "traces" / f"{name}.json"
+
+
+def _cached(file: Path) -> TracedStep | None:
+    """The step in a file of the cache; None where there is none, or where a file that it depends on has changed."""
+    try:
+        cached = msgspec.json.decode(file.read_bytes(), type=CachedStep)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    unchanged = all(user_files.sha256(Path(path)) == digest for path, digest in cached.files.items())
+    return cached.step if unchanged else None
+
+
+def _store(file: Path, cached: CachedStep) -> None:
+    """Writes a file of the cache; a folder that cannot be written to is no fault."""
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(msgspec.json.encode(cached))
+        unfinished.replace(file)

@@ -1,0 +1,218 @@
+"""The shapes and types of what a training step takes: of one batch of a user's data, else made up from the model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from workloads.frameworks import user_model
+from workloads.harness.dispatch import Broken, described
+
+TAKE_DATA = "name a function that gives (x, y) or a data set: --data FILE:FUNCTION"
+
+
+class StepInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """The argument of `train_step`."""
+
+    #: Specs of tensors in the structure that `train_step` takes: (x, y, sample weights), or what a data set yields.
+    specs: Any
+    #: Samples in it.
+    batch: int
+    #: What was assumed; "" if nothing.
+    assumed: str = ""
+
+    def resized(self, batch: int) -> "StepInputs":
+        """The same for another batch: tensors that begin with the batch are so long then, others stay."""
+        import keras
+
+        specs = keras.tree.map_structure(lambda spec: _resized(spec, self.batch, batch), self.specs)
+        return StepInputs(specs=specs, batch=batch, assumed=self.assumed)
+
+
+def _resized(spec, old: int, new: int):
+    import tensorflow
+
+    if spec is None or not spec.shape.rank or spec.shape[0] != old:
+        return spec
+    shape = (new, *spec.shape[1:])
+    if isinstance(spec, tensorflow.SparseTensorSpec):
+        return tensorflow.SparseTensorSpec(shape, spec.dtype)
+    return tensorflow.TensorSpec(shape, spec.dtype)
+
+
+def from_data(name: str, batch: int) -> StepInputs:
+    """The shapes and types of one batch of what the function `name` returns.
+
+    Raises: Broken for a function that fails, or gives what Keras's fit does not take.
+    """
+    return from_values(user_model.called(name), name, batch)
+
+
+def from_values(data, name: str, batch: int) -> StepInputs:
+    """The shapes and types of one batch of arrays (x, y, sample weights), a tf.data.Dataset, a keras.utils.PyDataset or a
+    generator. `batch` is that of arrays; other data bring their own.
+
+    Raises: Broken for what Keras's fit does not take.
+    """
+    from keras.src.trainers.data_adapters import get_data_adapter
+
+    parts = tuple(data) if isinstance(data, tuple | list) and len(data) <= len(("x", "y", "weights")) else (data,)
+    try:
+        adapter = get_data_adapter(*parts, batch_size=batch)
+        first = next(iter(adapter.get_tf_dataset()), None)
+    except Exception as error:
+        raise Broken(f"{name}() gives no batch that Keras's fit takes: {described(error)}") from error
+    if first is None:
+        raise Broken(f"{name}() yields no batch")
+    return _from_batch(name, first)
+
+
+def _from_batch(name: str, batch) -> StepInputs:
+    import keras
+    import tensorflow
+
+    def spec(tensor):
+        if isinstance(tensor, tensorflow.RaggedTensor):
+            raise Broken(f"{name}() gives ragged tensors, whose sizes differ by sample: pad them with to_tensor()")
+        return tensorflow.type_spec_from_value(tensor)
+
+    specs = keras.tree.map_structure(spec, batch)
+    leaves = [leaf for leaf in keras.tree.flatten(specs) if leaf is not None and leaf.shape.rank]
+    if not leaves:
+        raise Broken(f"{name}() gives single numbers: a batch has an array of samples")
+    return StepInputs(specs=specs, batch=int(leaves[0].shape[0]))
+
+
+def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]:
+    """What the step may take, the likeliest first: inputs as the model declares them, targets as its losses want them. Each open
+    size beside the batch is `length`.
+
+    Raises: Broken for a model that declares no inputs, and for an open size without a length.
+    """
+    import keras
+
+    inputs = _declared_inputs(model, name)
+    x = keras.tree.map_structure(lambda tensor: _spec(tensor, batch, length, name), inputs)
+    first = keras.tree.flatten(x)[0]
+    batch = int(first.shape[0])
+    targets = _targets(model, x)
+    plain_step = type(model).train_step is _base_model().train_step
+    if targets is not None:
+        yield StepInputs(specs=(x, targets), batch=batch, assumed=f"targets are made up: {_in_words(targets)}")
+        other = _other_targets(model, targets)
+        if other is not None:
+            yield StepInputs(specs=(x, other), batch=batch, assumed=f"targets are made up: {_in_words(other)}")
+    yield StepInputs(specs=(x,), batch=batch, assumed="the step is taken to need no targets")
+    if not plain_step:
+        yield StepInputs(specs=x, batch=batch, assumed="the step is taken to need no targets")
+
+
+def _base_model():
+    import keras
+
+    return keras.Model
+
+
+def _declared_inputs(model, name: str):
+    """The inputs of a functional or sequential model, in their structure; of another, those that it was built for."""
+    structure = getattr(model, "_inputs_struct", None)
+    if structure is not None:
+        return structure
+    inputs = getattr(model, "inputs", None)
+    if inputs:
+        return inputs[0] if len(inputs) == 1 else inputs
+    import keras
+
+    shapes = getattr(model, "_build_shapes_dict", None) or {}
+    if len(shapes) == 1:
+        shape = next(iter(shapes.values()))
+        if isinstance(shape, tuple) and all(isinstance(side, int | None) for side in shape):
+            return keras.KerasTensor(shape, keras.config.floatx())
+    raise Broken(f"{name} gives a model whose input shapes are not known: {TAKE_DATA}")
+
+
+def _spec(tensor, batch: int, length: int, name: str):
+    import tensorflow
+
+    sides = list(tensor.shape)
+    if sides and sides[0] is None:
+        sides[0] = batch
+    if None in sides and not length:
+        raise Broken(
+            f"{name} has an open size: {tuple(tensor.shape)} in input {tensor.name!r}; say which: --length 200"
+        )
+    shape = tuple(length if side is None else side for side in sides)
+    if getattr(tensor, "ragged", False):
+        raise Broken(f"{name} takes ragged tensors in input {tensor.name!r}, which cannot be made up: {TAKE_DATA}")
+    if getattr(tensor, "sparse", False):
+        return tensorflow.SparseTensorSpec(shape, tensor.dtype)
+    return tensorflow.TensorSpec(shape, tensor.dtype)
+
+
+def _targets(model, x):
+    """Specs of the targets in the structure of the model's outputs; None for a model without a loss."""
+    import keras
+
+    loss = getattr(model, "loss", None)
+    if loss is None:
+        return None
+    outputs = _outputs(model, x)
+    if outputs is None:
+        return None
+    leaves = keras.tree.flatten(outputs)
+    losses = _losses(loss, outputs, len(leaves))
+    specs = [_target(output, function) for output, function in zip(leaves, losses, strict=True)]
+    return keras.tree.pack_sequence_as(outputs, specs)
+
+
+def _outputs(model, x):
+    """The outputs for a batch; None where they cannot be told without a step."""
+    import keras
+
+    symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), x)
+    try:
+        return keras.src.backend.compute_output_spec(model, symbolic, training=False)
+    except Exception:
+        return None
+
+
+def _losses(loss, outputs, count: int) -> list:
+    """The loss of each output; None where it has none."""
+    import keras
+
+    if isinstance(loss, dict):
+        names = [path[-1] for path, _ in keras.tree.flatten_with_path(outputs)]
+        return [loss.get(name) for name in names] if set(names) & set(loss) else list(loss.values())[:count]
+    if isinstance(loss, list | tuple):
+        return list(keras.tree.flatten(loss))[:count] if len(loss) == count else [None] * count
+    return [loss] * count
+
+
+def _target(output, loss):
+    import tensorflow
+
+    if "sparse" in user_model.name_of_loss(loss):
+        return tensorflow.TensorSpec(output.shape[:-1], "int32")
+    return tensorflow.TensorSpec(output.shape, "float32")
+
+
+def _other_targets(model, targets):
+    """A class for each place, where a loss of the user's own may want that; None for losses by Keras's names."""
+    import keras
+    import tensorflow
+
+    loss = model.loss
+    if isinstance(loss, str | keras.losses.Loss) or not callable(loss):
+        return None
+
+    def classes(spec):
+        return tensorflow.TensorSpec(spec.shape[:-1], "int32")
+
+    return keras.tree.map_structure(classes, targets)
+
+
+def _in_words(targets) -> str:
+    import keras
+
+    leaves = keras.tree.flatten(targets)
+    return ", ".join(f"{leaf.dtype.name} {tuple(leaf.shape)}" for leaf in leaves)
