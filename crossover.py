@@ -46,12 +46,12 @@ def unknown(words: Sequence[str]) -> options.Usage:
     name, *others = words
     if name[:1] == "-":
         message, similar = f"a command comes before {name!r}", "explain"
-        return options.Usage(message, shlex.join(["python", "-m", "crossover", similar, *words]), options.OVERVIEW)
+        return options.Usage(message, instead=shlex.join(["python", "-m", "crossover", similar, *words]))
     similar = options.closest(name.rpartition(".")[2], commands())
     if not similar:
         return options.Usage(f"no command {name!r}", "python -m crossover")
     corrected = shlex.join(["python", "-m", "crossover", similar, *others])
-    return options.Usage(f"no command {name!r}", corrected, options.OVERVIEW, similar, "command")
+    return options.Usage(f"no command {name!r}", instead=corrected, right=similar, similar="command")
 
 
 def explain(

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import importlib.util
-import io
 import os
 import re
 import shlex
@@ -17,9 +16,24 @@ from typing import Any
 
 from workloads import ROOT, corrections, help_screen, terminal
 from workloads.corrections import closest
+from workloads.hints import Check, Hints
+from workloads.stops import (  # noqa: F401  # other modules take them from here
+    FAILED,
+    HELP,
+    INTERRUPTED,
+    MISSING,
+    OK,
+    REGRESSION,
+    SIGNALED,
+    TERMINATED,
+    UNSEEN,
+    USAGE,
+    Missing,
+    Stop,
+    Terminated,
+    Usage,
+)
 
-OK, FAILED, USAGE, MISSING, REGRESSION, UNSEEN, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 130, 143
-SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after a signal
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
 MOST_SIZES = 10_000
@@ -28,11 +42,8 @@ SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
 _FEW = 8  # up to so many known words are listed even if one is similar
 PLACE = "crossover-results"  # the folder that a hint names where another cannot be written
-HELP = "-h"  # as a Stop's tip: the command's own help
-OVERVIEW = "overview"  # as a Stop's wrong word: the command that lists the others, in whose place one of them was meant
 STORED_RUNS = "reports/nvidia-h200/suite", "reports/nvidia-h200/ladder"
 _LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
-_CORRECTIONS = 6  # mistakes of a command that its hint corrects
 SCRIPT = "crossover"  # the console command that starts every other
 _OURS = re.compile(
     r"(?<!\S)python -m (?:crossover(?=\s|$)|(?:workloads|analysis)(?:\.(?P<name>\w+)(?P<quick> --quick)?)?)"
@@ -50,31 +61,6 @@ PACKAGES = {
     "scipy": "scipy",
     "threadpoolctl": "threadpoolctl",
 }
-
-
-class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
-    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike."""
-
-    code = USAGE
-
-    def __init__(self, message: str, tip: str = "", wrong: str | None = None, right: str = "", similar: str = ""):
-        self.tip, self.wrong, self.right, self.similar = tip, wrong, right, similar
-        super().__init__(message)
-
-
-class Usage(Stop):
-    """The words of the command are off, or an output must not be touched."""
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does."""
-
-
-class Missing(Stop):
-    """Something named in the command is not there, or nothing at all can be measured."""
-
-    code = MISSING
 
 
 @contextlib.contextmanager
@@ -194,9 +180,20 @@ class Parser(argparse.ArgumentParser):
 
     module, example, question = "", "", ""
     needs: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # that were parsed last
+
+    def parse_args(self, args=None, namespace=None):
+        """The flags, and the `command` as it was typed.
+
+        Raises: Usage.
+        """
+        flags = super().parse_args(args, namespace)
+        flags.command = command_line(self.module, args)
+        return flags
 
     def parse_known_args(self, args=None, namespace=None):
-        for word in sys.argv[1:] if args is None else args:
+        self.words = tuple(sys.argv[1:] if args is None else args)
+        for word in self.words:
             dashed = corrections.with_two_dashes(word, self._option_string_actions)
             if dashed != word:
                 raise Usage(f"{word!r}: a flag's name begins with two dashes", wrong=word, right=dashed)
@@ -224,27 +221,38 @@ class Parser(argparse.ArgumentParser):
 
     def _unexpected(self, word: str) -> Usage:
         """The error for a word that no flag takes, or a flag that is not known."""
-        what, flags = f"unexpected argument {word!r}", self._option_string_actions
+        message, flags = f"unexpected argument {word!r}", self._option_string_actions
         name, value = word.partition("=")[::2]
-        overview = self.module in help_screen.OVERVIEWS
-        command = help_screen.similar_command(name, self.module) if overview else ""
+        command = self._command_meant(name)
         if command:
-            return Usage(f"{word!r} is no argument; a command is typed with a dot", wrong=OVERVIEW, right=command)
+            instead = shlex.join(["python", "-m", command, *self.words[1:]])
+            return Usage(f"{word!r} is no argument; a command is typed with a dot", instead=instead)
         if name[0] not in corrections.DASHES and not value:
-            first = f"--{next(iter(self.needs), '')}"
-            no_model = first == "--model" and word.isdecimal()
-            takes_value = first in flags and flags[first].nargs != 0 and not no_model
-            return Usage(what, wrong=word, right=f"{first} {word}" if takes_value else "")
+            return Usage(message, wrong=word, right=self._first_need(word))
         value_of = self._flag_with(name.lstrip(corrections.DASHES))
         if value_of and f"{name}s" not in flags:  # as --size, which is --sizes too
-            return Usage(what, wrong=word, right=value_of)
+            return Usage(message, wrong=word, right=value_of)
         near = closest(name, flags)
         if near:
-            return Usage(what, wrong=name, right=near, similar="argument")
+            return Usage(message, wrong=name, right=near, similar="argument")
         others = help_screen.commands_with(name, self.module)
         if others:
-            what += f", a flag of {' and '.join(others[:2])}"
-        return Usage(what, wrong=name)
+            message += f", a flag of {' and '.join(others[:2])}"
+        return Usage(message, wrong=name)
+
+    def _command_meant(self, name: str) -> str:
+        """The command that a word names where this one only lists the others; "" for none."""
+        if self.module not in help_screen.OVERVIEWS:
+            return ""
+        return help_screen.similar_command(name, self.module)
+
+    def _first_need(self, word: str) -> str:
+        """The first flag of `needs` with a word that was typed without one; "" where it takes no such word."""
+        flag = f"--{next(iter(self.needs), '')}"
+        action = self._option_string_actions.get(flag)
+        if action is None or action.nargs == 0 or (flag == "--model" and word.isdecimal()):
+            return ""
+        return f"{flag} {word}"
 
     def _flag_with(self, word: str) -> str:
         """The flag with this word as its value, `--device cpu`, where the word is one that a flag's list of values has."""
@@ -363,32 +371,46 @@ def add(made, text: str, **types: Callable) -> None:
         place.add_argument(*names, **how, help=" ".join(about.split()))
 
 
-def namespace(made: Parser, **keywords) -> Namespace:
+def words_of(command: Parser, **keywords) -> list[str]:
+    """The words that ask for these flags: fast=True is `--fast`, sizes=[1, 2] is `--sizes 1 2`; None, False and [] are no words.
+
+    Raises: TypeError for a keyword that is no flag.
+    """
+    actions = {action.dest: action for action in command._actions if action.dest != argparse.SUPPRESS}
+    runs: list[str] = []  # words without a flag come first
+    flags: list[str] = []
+    for name, value in keywords.items():
+        if name not in actions:
+            raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(actions))}")
+        several = isinstance(value, (list, tuple, range))
+        values = [str(one) for one in value] if several else [str(value)]
+        if value is None or value is False or not values:
+            continue
+        if not actions[name].option_strings:
+            runs += values
+        elif value is True:
+            flags.append(actions[name].option_strings[-1])
+        elif several:
+            flags += [actions[name].option_strings[-1], *values]
+        else:
+            flags.append(f"{actions[name].option_strings[-1]}={value}")
+    return [*runs, *flags]
+
+
+def namespace(command: Parser, **keywords) -> Namespace:
     """The arguments of a command called as a function: flags as keywords, defaults for the rest.
 
-    Raises: TypeError for a keyword that is no flag, and for what a command does at its end.
+    Raises: TypeError for a keyword that is no flag.
     """
-    args = made.parse_args([])
-    for name, value in keywords.items():
-        if name in ("save", "against", "fail_on"):
-            raise TypeError(f"{name!r} is a flag of the command; save with output=DIR and use analysis.compare")
-        if not hasattr(args, name):
-            raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(vars(args)))}")
-        several = isinstance(value, (list, tuple, range))
-        takes_several = name in {a.dest for a in made._actions if a.nargs in ("+", "*")}
-        if takes_several and value is not None and not several:
-            value, several = [value], True
-        setattr(args, name, [str(v) for v in value] if several else value)
-    return args
+    return command.parse_args(words_of(command, **keywords))
 
 
-def refuse(args: Namespace, names: Iterable[str], why: str) -> None:
-    """Raises Usage, which says why, for those of these flags that are given; the command works without them."""
-    if given := " ".join(f"--{n.replace('_', '-')}" for n in names if getattr(args, n, None) is not None):
-        raise Usage(f"{why}; leave {given} out", wrong=given)
-
-
-Check = Callable[[Namespace], object]  # raises the Stop that a command with these arguments would end with, at once
+def refuse(flags: object, names: Iterable[str], why: str) -> None:
+    """Raises Usage, which says why, for those of these flags that have a value; the command works without them."""
+    typed_names = [name for name in names if getattr(flags, name, None) not in (None, ())]
+    refused = " ".join("--" + "-".join(name.split("_")) for name in typed_names)
+    if refused:
+        raise Usage(f"{why}; leave {refused} out", wrong=refused)
 
 
 def command(
@@ -424,7 +446,6 @@ def _carry_out(
     """Parses, runs `body`, and writes all of its output; the exit code."""
     try:
         args = command_parser.parse_args(argv)
-        args.command = command_line(command_parser.module, argv)
         if not getattr(args, "quiet", False):
             terminal.show_waiting(command_parser.question)
         out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
@@ -453,7 +474,7 @@ def _terminated(number, frame) -> None:
     raise Terminated
 
 
-def _say(stop: Stop, hints: "Hints") -> None:
+def _say(stop: Stop, hints: Hints) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
     print(terminal.paint("error:", "bad", sys.stderr), terminal.on_one_line(str(stop)), file=sys.stderr, flush=True)
     if stop.similar:
@@ -462,69 +483,6 @@ def _say(stop: Stop, hints: "Hints") -> None:
     for mistake in hints.others:
         terminal.note(f"  and: {mistake}")
     terminal.note(f"  try: {typed(hint)}")
-
-
-class Hints:
-    """Finds a command that works in place of one that ended with a Stop."""
-
-    def __init__(self, parser: Parser, words: list[str], check: Check):
-        self.parser = parser
-        self.words = words
-        self.check = check
-        self.others: list[Stop] = []  # mistakes beside the first that `corrected` met
-
-    def best(self, stop: Stop) -> str:
-        """The typed command corrected, else what the Stop proposes, else the command's example, else its help."""
-        if stop.wrong == OVERVIEW and stop.tip:
-            return stop.tip
-        if stop.wrong == OVERVIEW:
-            return shlex.join(["python", "-m", *stop.right.split(), *self.words[1:]])
-        fixed = self.corrected(stop)
-        if fixed is not None:
-            return self.line(fixed)
-        for proposed in (stop.tip, *[other.tip for other in self.others[-1:]], self.parser.example):
-            if proposed and proposed != HELP and self.works(proposed):
-                return proposed
-            if proposed == HELP:
-                break
-        return self.line([HELP])
-
-    def line(self, words: Sequence[str]) -> str:
-        return shlex.join(["python", "-m", self.parser.module, *words])
-
-    def corrected(self, stop: Stop) -> list[str] | None:
-        """The typed words, corrected until they pass; None where a mistake has no correction."""
-        words, current = self.words, stop
-        for _ in range(_CORRECTIONS):
-            if current.wrong is None and not current.right:
-                return None
-            fixed = self.parser.corrected(words, current.wrong, current.right)
-            if fixed == words:
-                return None
-            words = fixed
-            mistake = self.mistake(words)
-            if mistake is None:
-                return words
-            self.others.append(mistake)
-            current = mistake
-        return None
-
-    def mistake(self, words: Sequence[str]) -> Stop | None:
-        """The Stop with which the command would end; None where it would not."""
-        if not {"-h", "--help"}.isdisjoint(words):
-            return None
-        silent = io.StringIO()
-        try:
-            with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-                self.check(self.parser.parse_args(words))
-        except Stop as stop:
-            return stop
-        return None
-
-    def works(self, line: str) -> bool:
-        """Whether a command line works, as far as it is one of this command."""
-        start = f"python -m {self.parser.module} "
-        return not line.startswith(start) or self.mistake(shlex.split(line.removeprefix(start))) is None
 
 
 def python() -> str:

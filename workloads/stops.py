@@ -1,0 +1,51 @@
+"""How a command ends: its exit codes, and the exceptions that end it with one error line. Standard library only."""
+
+OK = 0
+FAILED = 1
+USAGE = 2
+MISSING = 3
+REGRESSION = 4
+UNSEEN = 5
+INTERRUPTED = 130
+TERMINATED = 143
+HELP = "-h"  # as a Stop's tip: the command's own help
+SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after a signal
+
+
+class Stop(Exception):
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
+    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike.
+    instead: another command, which was meant."""
+
+    code = USAGE
+
+    def __init__(
+        self,
+        message: str,
+        tip: str = "",
+        wrong: str | None = None,
+        right: str = "",
+        similar: str = "",
+        *,
+        instead: str = "",
+    ):
+        super().__init__(message)
+        self.tip = tip
+        self.wrong = wrong
+        self.right = right
+        self.similar = similar
+        self.instead = instead
+
+
+class Usage(Stop):
+    """The words of the command are off, or an output must not be touched."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
+
+
+class Missing(Stop):
+    """Something named in the command is not there, or nothing at all can be measured."""
+
+    code = MISSING
