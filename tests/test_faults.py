@@ -234,7 +234,7 @@ def test_what_graphs_and_gpus_say_when_they_fail():
 )
 def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
     bad = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", flags=("steal",), **where)
-    with records.Writer(tmp_path / "x.jsonl", sweep.header(matmul.parser().parse_args([]), "c")) as writer:
+    with records.Writer(tmp_path / "x.jsonl", sweep.header("c", seed=1)) as writer:
         writer.append(bad)
     read = records.read(tmp_path)
     assert read.bad_lines == 0 and read.measurements[0].status == "failed" and read.measurements[0].flags == ("steal",)
@@ -295,10 +295,9 @@ def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
 def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
     times = iter(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"])
     monkeypatch.setattr(facts, "now", lambda: next(times))
-    args = matmul.parser().parse_args([])
     timed = Samples("host-latency", (1.0,), 1, (0,), "steady")
     for n, resume in ((1, False), (2, True)):
-        with records.Writer(tmp_path / "matmul.jsonl", sweep.header(args, "c"), resume) as writer:
+        with records.Writer(tmp_path / "matmul.jsonl", sweep.header("c", seed=1), resume) as writer:
             writer.append(Measurement("matmul/numpy/blas", Matmul(n, n, n), Settings(), "ok", samples=(timed,)))
     assert [m.problem.n for m in records.read(tmp_path).measurements] == [1, 2]
 

@@ -1,13 +1,21 @@
 """Times the convolutions of a network, or of any shape, on the CPU and the GPU, each way that training needs them."""
 
+import dataclasses
 import itertools
 import re
 import sys
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workloads import options
-from workloads.session import Workload, refined, say
+from workloads import options, printing, shared_flags
+from workloads.session import CommandLine, MeasuringPlan, print_ladder, refined
+
+if TYPE_CHECKING:
+    from kernels.networks import Work
+    from kernels.problems import Conv
+    from workloads.harness.plan import CallForms
+    from workloads.harness.sweep import Outcome
+    from workloads.records import Machine, Measurement, Row
 
 QUESTION = "From which size on is a GPU faster at convolutions?"
 EXAMPLES = (
@@ -21,6 +29,7 @@ SHAPES = "python -m workloads.conv --shapes 32x32x32x3:64x3x3 --pad same"
 VARY = ("batch", "channels", "size")
 _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
 _BASE = "32x32x32x64:64x3x3"
+_MODEL = "cifar10-cnn"  # whose convolutions are timed where nothing else is named
 FLAGS = f"""
 --model NAME               the convolutions of this network's training step, each distinct one once (cifar10-cnn, unless
                            there are --shapes or --vary)
@@ -39,76 +48,169 @@ FLAGS = f"""
 --no-refine                only the sizes named, none added around a crossover
 --ladder                   the teaching rungs too, from seven plain loops upward"""
 
+COMMAND = CommandLine(
+    name="conv",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="model batch vary",
+    flags=FLAGS,
+)
 
-def axis(args: Namespace) -> str:
-    """The size along which a crossover is sought: that of --vary, else the batch if there are several; "" for neither."""
-    return args.vary or ("batch" if args.batch and len(options.sizes(args.batch)) > 1 else "")
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConvPlan(MeasuringPlan):
+    """The convolutions to time."""
+
+    command_line = COMMAND
+    #: The network whose convolutions are timed; "" of convolutions by shape.
+    model: str
+    #: The convolutions of its layers, by batch, layer, direction and precision; () of convolutions by shape.
+    layers: "tuple[Work, ...]"
+    #: The convolutions, each once: those of the layers, else by shape, size, direction and precision.
+    problems: "tuple[Conv, ...]"
+    #: The size along which a crossover is sought: batch, channels or size; "" for none.
+    varies: str
+    #: Copy modes, states of the caches, and teaching rungs.
+    forms: "CallForms"
+    #: Whether sizes are added around a crossover.
+    refines: bool
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "ConvPlan":
+        """Raises: Usage for what is no convolution, and for an unknown mode or model."""
+        from workloads.harness import plan
+
+        several_batches = bool(flags.batch) and len(options.sizes(flags.batch)) > 1
+        by_shape = flags.model is None and (flags.shapes or flags.vary)
+        layers = [] if by_shape else _layers(flags)
+        problems: list[Any] = [layer.problem for layer in layers] or _by_shape(flags)
+        # on a CPU the library is oneDNN, which TensorFlow brings
+        tensorflow = "eager" if flags.ladder and not flags.backends else ""
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            model="" if by_shape else flags.model or _MODEL,
+            layers=tuple(layers),
+            problems=tuple(dict.fromkeys(problems)),
+            varies=flags.vary or ("batch" if several_batches else ""),
+            forms=plan.call_forms(flags.modes, flags.cache, ladder=flags.ladder, tensorflow=tensorflow),
+            refines=not flags.no_refine,
+        )
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """The roofs first, then problem by problem every kernel in every form."""
+        from workloads.harness import plan
+
+        return plan.under_roofs("conv", self.problems, forms=self.forms, measuring=self.measuring, here=machine)
+
+    def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
+        """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing varies."""
+        from analysis.crossover import crossover
+
+        if not self.refines or not self.varies:
+            return []
+        forms = (crossover.LATENCY, *crossover.COPIES)
+        answers = crossover.layer_crossovers(done, "conv", {self.varies: 2}, forms, machine)
+        return refined(done, answers, "conv", _size)
+
+    def table(self, machine: "Machine") -> printing.Printer:
+        """A line a convolution, its layers' names first where a model's are timed."""
+        from workloads import tables
+
+        return tables.Convs(
+            machine,
+            names=tables.layer_names(self.layers) if self.layers else None,
+            planned=self.problems,
+            cold="cold" in self.forms.caches,
+            markdown=self.measuring.format == "md",
+        )
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints the total time of all layers, and the crossover, in words."""
+        from analysis.crossover import crossover
+        from analysis.text import answers, crossings
+
+        done, machine = outcome.measurements, outcome.run.machine
+        lines = []
+        if self.layers:
+            lines += answers.together(self.layers, done, f"convolutions of {self.model}")
+        if self.varies:
+            crossovers = crossover.layer_crossovers(done, "conv", {self.varies: 2}, machine=machine)
+            lines += answers.lines(crossovers, done, machine)
+            lines += crossings.noise_sentences(crossovers, machine)
+        if self.forms.ladder:
+            print_ladder(outcome, "conv")
+        if lines:
+            print("", *lines, sep="\n")
 
 
-def works(args: Namespace) -> list:
-    """The convolutions of the model's step, in every batch and precision asked for; [] where shapes are asked for.
+def _layers(flags: Namespace) -> "list[Work]":
+    """The convolutions of the model's step, in every batch and precision.
 
     Raises: Usage.
     """
     from msgspec.structs import replace
 
     from workloads.frameworks import grid
+    from workloads.harness import plan
 
-    if args.model is None and (args.shapes or args.vary):
-        return []
-    if args.model is None and args.sizes:
+    if flags.model is None and flags.sizes:
         raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
     others = "shapes", "stride", "pad", "groups", "vary", "sizes"
-    options.refuse(args, others, "a model has its own shapes, and --batch its batches")
-    args.model = args.model or "cifar10-cnn"
-    found: list[Any] = grid.layers(args, "conv")
-    return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
+    options.refuse(flags, others, "a model has its own shapes, and --batch its batches")
+    layers: list[Any] = grid.layers(
+        flags.model or _MODEL,
+        "conv",
+        directions=plan.directions(flags.direction),
+        batches=plan.counts(flags.batch, grid.BATCH),
+        precisions=plan.precisions(flags.dtypes),
+    )
+    return [replace(layer, problem=replace(layer.problem, layout=flags.layout)) for layer in layers]
 
 
-def problems(args: Namespace) -> list:
-    """The convolutions asked for, each once: by batch, layer and direction, or by shape and size; then by precision.
+def _by_shape(flags: Namespace) -> "list[Conv]":
+    """The convolutions of --shapes, each in every size that --vary goes through.
 
     Raises: Usage for what is no convolution.
     """
-    return list(dict.fromkeys([w.problem for w in works(args)] or _of_shapes(args)))
-
-
-def _of_shapes(args: Namespace) -> list:
     from analysis.crossover import families
     from kernels.problems import Conv
     from workloads.harness import plan
 
-    bases = [plan.shape(t, "NxHxWxC:KxRxS" + "xC" * (t.count("x") == 6)) for t in plan.shapes(args.shapes) or [_BASE]]
-    varies, sizes = _varied(args)
-    common = {"stride": args.stride or 1, "pad": _pad(args.pad), "groups": args.groups or 1, "layout": args.layout}
-    directions, precisions = plan.directions(args), plan.precisions(args)
-    found = []
+    shapes = plan.shapes(flags.shapes) or [_BASE]
+    bases = [plan.shape(text, "NxHxWxC:KxRxS" + ("xC" if text.count("x") == 6 else "")) for text in shapes]
+    varies, sizes = _varied(flags)
+    groups = flags.groups or 1
+    common = {"stride": flags.stride or 1, "pad": _pad(flags.pad), "groups": groups, "layout": flags.layout}
+    directions, precisions = plan.directions(flags.direction), plan.precisions(flags.dtypes)
+    convolutions = []
     for numbers, size in itertools.product(bases, sizes):
         fields: dict[str, Any] = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
         filter_channels = fields.pop("c", None)
         if varies:
             fields |= dict.fromkeys(families.CONV_FIELDS[varies], size)
-        if filter_channels not in (None, fields["c_in"] / common["groups"]):
+        if filter_channels not in (None, fields["c_in"] / groups):
+            in_groups = f" in {flags.groups} groups" if flags.groups else ""
             raise options.Usage(
-                f"filters of {filter_channels} channels do not go with images of {fields['c_in']} channels"
-                f"{f' in {args.groups} groups' if args.groups else ''}",
+                f"filters of {filter_channels} channels do not go with images of {fields['c_in']} channels{in_groups}",
                 SHAPES,
             )
         try:
-            found += [Conv(**fields, **common, direction=d, dtype=t, math=m) for d in directions for t, m in precisions]
+            for direction, (dtype, math) in itertools.product(directions, precisions):
+                convolutions.append(Conv(**fields, **common, direction=direction, dtype=dtype, math=math))
         except ValueError as error:
             raise options.Usage(f"at {varies} {size}: {error}" if varies else str(error), SHAPES) from error
-    return found
+    return convolutions
 
 
-def _varied(args: Namespace) -> tuple[str, list]:
+def _varied(flags: Namespace) -> tuple[str, list]:
     """(what is varied, its sizes); ("", [None]) for shapes as they are."""
-    if args.sizes and not args.vary:
+    if flags.sizes and not flags.vary:
         raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
-    if args.vary:
-        options.refuse(args, ["batch"], "--vary says what to go through")
-        return args.vary, options.sizes(args.sizes or [_SIZES[args.vary]])
-    return ("batch", options.sizes(args.batch)) if args.batch else ("", [None])
+    if flags.vary:
+        options.refuse(flags, ["batch"], "--vary says what to go through")
+        return flags.vary, options.sizes(flags.sizes or [_SIZES[flags.vary]])
+    return ("batch", options.sizes(flags.batch)) if flags.batch else ("", [None])
 
 
 def _pad(text: str | None) -> str | int:
@@ -118,59 +220,14 @@ def _pad(text: str | None) -> str | int:
     return int(text) if text.isdigit() else text
 
 
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep on this machine: the roofs first, then problem by problem every kernel in every setting.
-
-    Raises: Usage, Missing.
-    """
-    from workloads.harness import plan
-
-    # on a CPU the library is oneDNN, which TensorFlow brings
-    return plan.under_roofs("conv", problems(args), args, here, "eager" if args.ladder and not args.backends else "")
-
-
-def refine(args: Namespace, here, done: list) -> list:
-    """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing varies."""
-    if not (varies := axis(args)):
-        return []
-    from analysis.crossover import crossover
-
-    forms = (crossover.LATENCY, *crossover.COPIES)
-    return refined(done, crossover.layer_crossovers(done, "conv", {varies: 2}, forms, here), "conv", _size)
-
-
-def _size(p) -> tuple:
+def _size(p: "Conv") -> tuple:
     return p.n, p.h, p.c_in, p.c_out, p.direction
 
 
-def table(args: Namespace, here):
-    """Prints a line a convolution, its layers' names first where a model's are asked for."""
-    from workloads import tables
-    from workloads.harness import plan
-
-    found = works(args)
-    named, cold = tables.layer_names(found) if found else None, "cold" in plan.caches(args)
-    return tables.Convs(here, named, problems(args), cold, args.format == "md")
-
-
-def answer(args: Namespace, outcome) -> None:
-    """Prints the total time of all layers, and the crossover, in words."""
-    from analysis.crossover import crossover
-    from analysis.text import answers, crossings
-
-    varies, works_, said = axis(args), works(args), []
-    if works_:
-        said += answers.together(works_, outcome.measurements, f"convolutions of {args.model}")
-    if varies:
-        found = crossover.layer_crossovers(outcome.measurements, "conv", {varies: 2}, machine=outcome.run.machine)
-        said += answers.lines(found, outcome.measurements, outcome.run.machine)
-        said += crossings.noise_sentences(found, outcome.run.machine)
-    say(said, args, outcome, "conv")
-
-
-COMMAND = "conv", QUESTION, LONG, EXAMPLES, "model batch vary", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, table, answer, refine)
-main, parser, run = WORKLOAD.entry_points
+parser = COMMAND.parser
+parse = ConvPlan.parse
+main = ConvPlan.main
+run = ConvPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -203,6 +203,35 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
     ]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DoctorPlan:
+    """What to look at, and what is done with it."""
+
+    #: Result files, run folders or saved names to look at instead of this machine.
+    runs: tuple[str, ...]
+    #: Whether to measure what two runs of this machine differ by.
+    noise: bool
+    #: Seconds from the first sweep of that to the last.
+    over_s: float
+    #: Seconds after which no sweep begins; None for no limit.
+    stop_after_s: float | None
+    #: Whether to go on with the newest sweeps that are fewer than ten.
+    resume: bool
+    #: What stdout gets: table or json.
+    format: str
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "DoctorPlan":
+        return cls(
+            runs=tuple(flags.runs),
+            noise=flags.noise,
+            over_s=flags.over,
+            stop_after_s=flags.stop_after,
+            resume=flags.resume,
+            format=flags.format,
+        )
+
+
 def parser() -> options.Parser:
     made = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS)
     about = "result files, run folders or saved names to look at instead"
@@ -210,7 +239,7 @@ def parser() -> options.Parser:
     return made
 
 
-def stored(runs: list[str]) -> Iterator[Finding]:
+def stored(runs: Iterable[str]) -> Iterator[Finding]:
     """Findings of the checks on stored rows, machine by machine.
 
     Raises: Usage when there are none.
@@ -229,30 +258,33 @@ def stored(runs: list[str]) -> Iterator[Finding]:
             yield Finding("bad lines", "warn", lost, "their rows are lost", again)
 
 
-def noise(args: Namespace) -> int:
+def noise(plan: DoctorPlan) -> int:
     """Makes the missing sweeps of this machine, each in its own processes, and stores their differences, also when interrupted.
     Returns the exit code."""
     from workloads.harness import sweep
     from workloads.machine import facts
 
     here = facts.describe()
-    folders = sorted(p for p in (sweep.LOCAL / here.key).glob("noise-*") if len(_swept(p)) < SWEEPS)
-    fresh = sweep.LOCAL / here.key / f"noise-{facts.now().replace(':', '')}"
-    folder = folders[-1] if args.resume and folders else fresh
-    begin, took, gap = time.monotonic(), 0.0, args.over / (SWEEPS - 1)
+    unfinished = sorted(p for p in (sweep.LOCAL / here.key).glob("noise-*") if len(_swept(p)) < SWEEPS)
+    if plan.resume and unfinished:
+        folder = unfinished[-1]
+    else:
+        folder = sweep.LOCAL / here.key / f"noise-{facts.now().replace(':', '')}"
+    begin, took_s, gap_s = time.monotonic(), 0.0, plan.over_s / (SWEEPS - 1)
+    done = len(_swept(folder))
     try:
-        for i in range(done := len(_swept(folder)), SWEEPS):
-            wait = max(0.0, begin + (i - done) * gap - time.monotonic())
-            if args.stop_after and time.monotonic() + wait + took - begin > args.stop_after:
+        for i in range(done, SWEEPS):
+            wait_s = max(0.0, begin + (i - done) * gap_s - time.monotonic())
+            if plan.stop_after_s and time.monotonic() + wait_s + took_s - begin > plan.stop_after_s:
                 break
-            left = wait + (SWEEPS - 1 - i) * max(gap, took) + took
-            terminal.note(f"[{i + 1}/{SWEEPS}] begins in {wait:.0f} s; about {left / 60:.0f} min to go")
-            time.sleep(wait)
+            left_s = wait_s + (SWEEPS - 1 - i) * max(gap_s, took_s) + took_s
+            terminal.note(f"[{i + 1}/{SWEEPS}] begins in {wait_s:.0f} s; about {left_s / 60:.0f} min to go")
+            time.sleep(wait_s)
             started = time.monotonic()
             _sweep(folder, i, here)
-            took = time.monotonic() - started
+            took_s = time.monotonic() - started
     finally:
-        _keep(folder, here, args.format)
+        _keep(folder, here, plan.format)
     return options.OK
 
 
@@ -313,24 +345,25 @@ def _keep(folder: Path, here, format_: str) -> None:
         terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}")
 
 
-def _body(args: Namespace) -> int:
-    if args.noise:
-        return noise(args)
-    coming = stored(args.runs) if args.runs else run()
-    found = []
-    for one in coming:
-        found.append(one)
-        if args.format == "table":
-            print(line(one), flush=True)
-    if args.format == "json":
-        print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
+def carry_out(plan: DoctorPlan) -> int:
+    """Prints each finding as it comes, then the verdict; the exit code."""
+    if plan.noise:
+        return noise(plan)
+    findings = []
+    for finding in stored(plan.runs) if plan.runs else run():
+        findings.append(finding)
+        if plan.format == "table":
+            print(line(finding), flush=True)
+    if plan.format == "json":
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+    elif plan.runs:
+        print("", *verdict(findings, "These rows are", "sound"), sep="\n")
     else:
-        said = ("These rows are", "sound") if args.runs else ("This machine is", "fit to be measured")
-        print("", *verdict(found, *said), sep="\n")
-    return options.FAILED if any(one.level == "problem" for one in found) else options.OK
+        print("", *verdict(findings, "This machine is", "fit to be measured"), sep="\n")
+    return options.FAILED if any(finding.level == "problem" for finding in findings) else options.OK
 
 
-main = options.entry(parser, _body)
+main = options.entry(parser, lambda flags: carry_out(DoctorPlan.from_flags(flags)))
 
 
 if __name__ == "__main__":

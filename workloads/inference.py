@@ -1,12 +1,20 @@
 """Times what a Keras model needs to answer samples, one by one and in batches, on the CPU and the GPU."""
 
+import dataclasses
 import itertools
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING, NamedTuple
 
-from workloads import options
+from workloads import options, shared_flags
 from workloads.printing import Lines, number, scaled, timed, where
-from workloads.session import Workload, unfinished
+from workloads.session import CommandLine, MeasuringPlan, hidden, unfinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from workloads.harness.sweep import Outcome, Workers
+    from workloads.records import Machine, Measurement, Row, Run
 
 QUESTION = "Does a GPU answer sooner once a model is trained?"
 EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
@@ -30,88 +38,173 @@ FLAGS = f"""
 --data {{synthetic,real}} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
 --no-refine                     only the batches named, none added around a crossover"""
 
-
-def names(args: Namespace) -> list[str]:
-    """The models asked for as the training command knows them, a user's own too; `seeds` as its list.
-
-    Raises: Usage for an unknown one.
-    """
-    from workloads.frameworks import grid
-
-    words = options.words(args.model)
-    no_flags = dict.fromkeys(("inputs", "width", "depth", "outputs", "hidden_layers"))
-    every = [name for word in words for name in (SEEDS if word in ("seed", "seeds") else (word,))]
-    return grid.models(Namespace(model=every, **no_flags))
+COMMAND = CommandLine(
+    name="inference",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="model batch modes",
+    flags=FLAGS,
+)
 
 
-def _calls(args: Namespace) -> list[tuple[str, str, int, dict[str, str]]]:
-    """(variant, mode, samples, switches) of each call asked for: batch by batch every way to answer, then the single requests.
+class Call(NamedTuple):
+    """One way to have samples answered."""
+
+    #: predict, call or serve.
+    variant: str
+    #: resident or roundtrip.
+    mode: str
+    #: Samples a call.
+    batch: int
+    #: Single requests at a time; 1 where one waits for the other.
+    in_flight: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InferencePlan(MeasuringPlan):
+    """The answers to time."""
+
+    command_line = COMMAND
+    #: Models by the names that rows have.
+    models: tuple[str, ...]
+    #: The calls, batch by batch every way to answer, then the single requests.
+    calls: tuple[Call, ...]
+    #: Switch -> the texts that it takes in turn.
+    switches: dict[str, list[str]]
+    #: synthetic or real.
+    data: str
+    #: Whether batches are added around the one from which the GPU wins.
+    refines: bool
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "InferencePlan":
+        """Raises: Usage for an unknown model, variant, mode or switch."""
+        from workloads.frameworks import grid
+        from workloads.harness import plan
+
+        plan.known("backend", flags.backends, ("keras",))
+        calls = _calls(flags)
+        switches = grid.switches(vars(flags))
+        switches.pop("in_flight", None)  # of the variant `serve` alone
+        names: list[str] = []
+        for word in options.words(flags.model):
+            names += SEEDS if word in ("seed", "seeds") else [word]
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            models=tuple(grid.models(names, {})),
+            calls=tuple(calls),
+            switches=switches,
+            data=flags.data,
+            refines=not flags.no_refine,
+        )
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """Every call of every model, compiled in every way. Devices take turns, so that a run that ends early has both sides of
+        its rows.
+
+        Raises: Missing for a device that is not here.
+        """
+        from workloads.frameworks import forecast, grid
+        from workloads.harness import plan
+
+        rows: list[Row] = []
+        for device in plan.devices(self.measuring.devices, machine, self.measuring.require_gpu):
+            effective = [
+                switch for switch in self.switches if grid.applies(switch, device, "inference/keras/call", False)
+            ]
+            texts_of_each = [self.switches[switch] for switch in effective]
+            named = self.measuring.threads if device == "cpu" else ()
+            counts: Sequence[int | None] = named or [None]
+            for threads, model, texts in itertools.product(counts, self.models, itertools.product(*texts_of_each)):
+                chosen = dict(zip(effective, texts, strict=True))
+                rows += [self._row(call, model, device, threads, chosen) for call in self.calls]
+        return forecast.in_turns(rows)
+
+    def _row(self, call: Call, model: str, device: str, threads: int | None, chosen: dict[str, str]) -> "Row":
+        """The row of a call; `chosen`: the switches of its model."""
+        from kernels.problems import Inference
+        from workloads.records import Row, Settings, settings
+
+        switches = {"data": self.data, **chosen}
+        if call.variant == "serve":
+            switches["in_flight"] = str(call.in_flight)
+        how = Settings(device, threads, call.mode, switches=settings.changed(switches))
+        return Row(f"inference/keras/{call.variant}", Inference(model, call.batch), how)
+
+    def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
+        """The rows still needed to pin down the batches from which the GPU wins."""
+        from msgspec.structs import replace
+
+        from analysis.training import inference
+        from workloads.records import distinct
+
+        if not self.refines:
+            return []
+        wanted = [replace(m.row, problem=replace(m.problem, batch=batch)) for m, batch in inference.wanted(done)]
+        return sorted(distinct(wanted, done), key=lambda row: (row.problem.model, row.problem.batch, row.device))
+
+    def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Each model's process says itself whether it has room."""
+
+    def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
+        from workloads.frameworks import forecast
+
+        forecast.build_models(rows)
+        super().dry_run(rows, machine)
+
+    def measure(
+        self,
+        run: "Run",
+        rows: "list[Row]",
+        shown: "Callable[[Measurement], None]" = hidden,
+        processes: "Workers | None" = None,
+    ) -> "Outcome":
+        """Raises: Missing without TensorFlow."""
+        from workloads.frameworks import grid
+
+        grid.require_keras()
+        return self.sweep(run, rows, shown, processes)
+
+    def table(self, machine: "Machine") -> "InferenceTable":
+        return InferenceTable(self.measuring.format == "md")
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints samples a second, and the batch from which the GPU wins."""
+        from analysis.text import inference as inference_words
+
+        lines = unfinished(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine)
+        if lines:
+            print("", *lines, sep="\n")
+
+
+def _calls(flags: Namespace) -> list[Call]:
+    """The calls of the flags, batch by batch every way to answer, then the single requests.
 
     Raises: Usage.
     """
     from workloads.harness import plan
 
-    variants = plan.known("variant", args.variants, VARIANTS) or list(VARIANTS if args.in_flight else VARIANTS[:2])
-    modes = {"call": plan.known("mode", args.modes, MODES)}
+    usual = VARIANTS if flags.in_flight else VARIANTS[:2]
+    variants = plan.known("variant", flags.variants, VARIANTS) or list(usual)
+    modes = {"call": plan.known("mode", flags.modes, MODES)}
     modes["predict"] = [mode for mode in modes["call"] if mode == "roundtrip"]
     if variants == ["predict"] and not modes["predict"]:
         raise options.Usage(
             "predict answers arrays with arrays: it has no resident mode",
             "python -m workloads.inference --variants predict --modes roundtrip",
         )
-    calls: list[tuple[str, str, int, dict[str, str]]] = []
-    for batch in options.sizes(args.batch):
-        calls += [(v, mode, batch, {}) for v in variants if v != "serve" for mode in modes[v]]
+    calls: list[Call] = []
+    for batch in options.sizes(flags.batch):
+        for variant in variants:
+            calls += [Call(variant, mode, batch) for mode in modes.get(variant, ())]
     if "serve" in variants:
-        calls += [("serve", "roundtrip", 1, {"in_flight": str(n)}) for n in options.sizes(args.in_flight or IN_FLIGHT)]
+        counts = options.sizes(flags.in_flight or IN_FLIGHT)
+        calls += [Call("serve", "roundtrip", 1, in_flight=count) for count in counts]
     return calls
 
 
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep: every call of every model, compiled in every way asked for. Devices take turns, so that a run that
-    ends early has both sides of its rows.
-
-    Raises: Usage; Missing for a device that is not here.
-    """
-    from kernels.problems import Inference
-    from workloads.frameworks import forecast, grid
-    from workloads.harness import plan
-    from workloads.records import Row, Settings, settings
-
-    plan.known("backend", args.backends, ("keras",))
-    calls, given, found = _calls(args), grid.switches(args), []
-    given.pop("in_flight", None)  # of the variant `serve` alone
-    for device in plan.devices(args, here):
-        own = {s: texts for s, texts in given.items() if grid.applies(s, device, "inference/keras/call", False)}
-        threads = plan.counts(args.threads, None) if device == "cpu" else [None]
-        for count, model, texts in itertools.product(threads, names(args), itertools.product(*own.values())):
-            for variant, mode, batch, more in calls:
-                chosen = settings.changed({"data": args.data, **dict(zip(own, texts, strict=True)), **more})
-                way = Settings(device, count, mode, switches=chosen)
-                found.append(Row(f"inference/keras/{variant}", Inference(model, batch), way))
-    return forecast.in_turns(found)
-
-
-def refine(args: Namespace, here, done: list) -> list:
-    """The rows still needed to pin down the batches from which the GPU wins."""
-    from msgspec.structs import replace
-
-    from analysis.training import inference
-    from workloads.records import distinct
-
-    wanted = [replace(m.row, problem=replace(m.problem, batch=batch)) for m, batch in inference.wanted(done)]
-    return sorted(distinct(wanted, done), key=lambda row: (row.problem.model, row.problem.batch, row.device))
-
-
-def _measured(args: Namespace, run, shown):
-    """Raises: Missing without TensorFlow."""
-    from workloads.frameworks import grid
-
-    grid.require_keras()
-    return WORKLOAD.sweep(args, run, shown)
-
-
-class Table(Lines):
+class InferenceTable(Lines):
     """A line a row: the call, its device, milliseconds a call, samples a second and joules a sample."""
 
     HEAD = (
@@ -147,16 +240,10 @@ class Table(Lines):
         ]
 
 
-def answer(args: Namespace, outcome) -> None:
-    from analysis.text import inference as inference_words
-
-    if said := unfinished(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):
-        print("\n" + "\n".join(said))
-
-
-COMMAND = "inference", QUESTION, LONG, EXAMPLES, "model batch modes", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, Table, answer, refine, _measured, of_models=True)
-main, parser, run = WORKLOAD.entry_points
+parser = COMMAND.parser
+parse = InferencePlan.parse
+main = InferencePlan.main
+run = InferencePlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

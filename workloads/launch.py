@@ -1,13 +1,20 @@
 """Times calls that do almost nothing: what a launch, a library call, a Keras step and a process's start cost."""
 
+import dataclasses
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from analysis import units
 from kernels import registry
-from workloads import options
+from workloads import options, shared_flags
 from workloads.printing import Lines, scaled, timed
-from workloads.session import Workload
+from workloads.session import CommandLine, MeasuringPlan
+
+if TYPE_CHECKING:
+    from workloads.harness.sweep import Outcome
+    from workloads.records import Machine, Row
 
 QUESTION = "What does a call cost before it does any work?"
 EXAMPLES = ("python -m workloads.launch --backends numpy numba", "python -m workloads.launch --calls step epoch --fast")
@@ -45,69 +52,114 @@ FLAGS = """
                   --fast: of TensorFlow's once-in-a-process calls only the import)
 --counts N ...    so many of a call in a row (default: by call, 1 and more)"""
 
+COMMAND = CommandLine(name="launch", question=QUESTION, about=LONG, examples=EXAMPLES, needs="calls", flags=FLAGS)
 
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep, by device, backend, kernel, call and count; then what happens once in a process.
 
-    Raises: Usage for an unknown call or variant; Missing for a backend or device asked for that is not here.
-    """
-    from kernels.problems import Launch
-    from workloads.harness import plan
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchPlan(MeasuringPlan):
+    """The calls to time."""
 
-    calls = plan.known("call", args.calls, Launch.CALLS) or list(Launch.CALLS)
-    on = plan.devices(args, here)
-    variants = options.words(args.variants)
-    once = not variants or "once" in variants
-    rest = [v for v in variants if v != "once"]
-    repeated = [c for c in calls if c not in Launch.ONCE]
-    kernels = plan.kernels("launch", Namespace(**{**vars(args), "variants": rest or None}), on)
-    if variants and not rest:
-        repeated = []
-    if args.fast and not variants:
-        kernels = [k for k in kernels if k.variant not in NOT_FAST]
-    made = [row for device in on for k in kernels for row in _repeated(k, repeated, device, args)]
-    backends = list(dict.fromkeys(k.backend for k in kernels))
-    made += [row for device in on for row in _once(backends, calls, device, on, args)] if once else []
-    if not made:
-        raise options.Usage(
-            f"none of these kernels has {' or '.join(calls)}; try other --calls, --backends or --variants"
+    command_line = COMMAND
+    #: Calls by name, those that happen once in a process among them.
+    calls: tuple[str, ...]
+    #: Whether the calls were named.
+    calls_named: bool
+    #: So many of a call in a row; () for those of COUNTS.
+    counts: tuple[int, ...]
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "LaunchPlan":
+        """Raises: Usage for an unknown call, and for counts that are no numbers."""
+        from kernels.problems import Launch
+        from workloads.harness import plan
+
+        named = plan.known("call", flags.calls, Launch.CALLS)
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            calls=tuple(named or Launch.CALLS),
+            calls_named=bool(named),
+            counts=tuple(options.sizes(flags.counts)) if flags.counts else (),
         )
-    return made
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """By device, backend, kernel, call and count; then what happens once in a process.
+
+        Raises: Usage for an unknown variant; Missing for a backend or device that is named and not here.
+        """
+        from workloads.harness import plan
+
+        measuring = self.measuring
+        on = plan.devices(measuring.devices, machine, measuring.require_gpu)
+        repeated_variants = tuple(variant for variant in measuring.variants if variant != "once")
+        kernels = plan.kernels("launch", dataclasses.replace(measuring, variants=repeated_variants), on)
+        if measuring.fast and not measuring.variants:
+            kernels = [kernel for kernel in kernels if kernel.variant not in NOT_FAST]
+        rows: list[Row] = []
+        if repeated_variants or not measuring.variants:
+            for device in on:
+                for kernel in kernels:
+                    rows += self._repeated(kernel, device)
+        if "once" in measuring.variants or not measuring.variants:
+            backends = list(dict.fromkeys(kernel.backend for kernel in kernels))
+            for device in on:
+                rows += self._once(backends, device, on)
+        if not rows:
+            raise options.Usage(
+                f"none of these kernels has {' or '.join(self.calls)}; try other --calls, --backends or --variants"
+            )
+        return rows
+
+    def _repeated(self, kernel: registry.Kernel, device: str) -> "Iterator[Row]":
+        """The rows of a kernel on a device: every call it has, every count, every number of threads."""
+        from kernels.problems import Launch
+        from workloads.harness import plan
+        from workloads.records import Row
+
+        calls = [call for call in self.calls if call not in Launch.ONCE]
+        has = getattr(kernel.bind, "calls", calls)  # a kernel that does not say is asked when it is bound
+        usual = FAST_COUNTS if self.measuring.fast else COUNTS
+        for call in calls:
+            if call not in has:
+                continue
+            for count in self.counts or usual[call]:
+                for how in plan.settings(kernel, [device], self.measuring):
+                    yield Row(kernel.name, Launch(call, count), how)
+
+    def _once(self, backends: list[str], device: str, on: list[str]) -> "Iterator[Row]":
+        """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
+        from kernels.problems import Launch
+        from workloads.harness import plan
+        from workloads.records import Row, Settings
+
+        for backend in [*backends, "keras"] if "tensorflow" in backends else backends:
+            usable_on = [other for other in on if plan.usable(registry.BACKENDS[backend], [other])]
+            if device not in usable_on:
+                continue
+            for call, switches in ONCE.get(backend, ()):
+                again = call == "import" and device != usable_on[0]
+                framework = backend in registry.FRAMEWORKS
+                slow = self.measuring.fast and framework and call != "import" and not self.calls_named
+                if call in self.calls and not again and not slow:
+                    yield Row(
+                        f"launch/{backend}/once",
+                        Launch(call),
+                        Settings(device=device, process="fresh", switches=switches),
+                    )
+
+    def table(self, machine: "Machine") -> "LaunchTable":
+        return LaunchTable(self.measuring.format == "md")
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints what one call, node, step or epoch costs."""
+        from analysis.roofline import overheads
+
+        constants = overheads.constants(outcome.measurements)
+        if constants:
+            print("\nWhat one of each costs (with its 95 % interval):")
+            print(*overheads.table(constants).text(), sep="\n")
 
 
-def _repeated(kernel, calls: list[str], device: str, args: Namespace):
-    """The rows of a kernel on a device: every call it has, every count, every number of threads."""
-    from kernels.problems import Launch
-    from workloads.harness import plan
-    from workloads.records import Row
-
-    has = getattr(kernel.bind, "calls", calls)  # a kernel that does not say is asked when it is bound
-    counts = FAST_COUNTS if args.fast else COUNTS
-    asked = options.sizes(args.counts) if args.counts else None
-    for call in (c for c in calls if c in has):
-        for count in asked or counts[call]:
-            for settings in plan.settings(kernel, [device], args):
-                yield Row(kernel.name, Launch(call, count), settings)
-
-
-def _once(backends: list[str], calls: list[str], device: str, on: list[str], args: Namespace):
-    """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
-    from kernels.problems import Launch
-    from workloads.harness import plan
-    from workloads.records import Row, Settings
-
-    named = [*backends, *(["keras"] if "tensorflow" in backends else [])]
-    for backend in (b for b in named if plan.usable(registry.BACKENDS[b], [device])):
-        first = next(d for d in on if plan.usable(registry.BACKENDS[backend], [d]))
-        for call, switches in ONCE.get(backend, ()):
-            again = call == "import" and device != first
-            slow = args.fast and backend in registry.FRAMEWORKS and call != "import" and not args.calls
-            if call in calls and not again and not slow:
-                settings = Settings(device=device, process="fresh", switches=switches)
-                yield Row(f"launch/{backend}/once", Launch(call), settings)
-
-
-class Table(Lines):
+class LaunchTable(Lines):
     """A line a row: µs of the whole call (`step x64`: 64 steps together), waited for, queued, only issued, and on the device's
     clock."""
 
@@ -133,16 +185,10 @@ class Table(Lines):
         return [*head, *timed(waited, 1e6), *others, " ".join([*notes, *m.flags])]
 
 
-def answer(args: Namespace, outcome) -> None:
-    from analysis.roofline import overheads
-
-    if told := overheads.constants(outcome.measurements):
-        print("\nWhat one of each costs (with its 95 % interval):")
-        print(*overheads.table(told).text(), sep="\n")
-
-
-WORKLOAD = Workload("launch", QUESTION, LONG, EXAMPLES, "calls", FLAGS, rows, Table, answer, answers_in_suite=True)
-main, parser, run = WORKLOAD.entry_points
+parser = COMMAND.parser
+parse = LaunchPlan.parse
+main = LaunchPlan.main
+run = LaunchPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,10 +1,20 @@
 """Times matrix products on the CPU and the GPU and says from which size the GPU wins, in which form, and why."""
 
+import dataclasses
+import itertools
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING, Any
 
-from workloads import options
-from workloads.session import Workload, refined, say
+from workloads import options, printing, shared_flags
+from workloads.session import CommandLine, MeasuringPlan, print_ladder, refined
+
+if TYPE_CHECKING:
+    from kernels.networks import Work
+    from kernels.problems import Matmul
+    from workloads.harness.plan import CallForms
+    from workloads.harness.sweep import Outcome
+    from workloads.records import Machine, Measurement, Row
 
 QUESTION = "From which size on is a GPU faster at matrix products?"
 EXAMPLES = (
@@ -28,25 +38,161 @@ FLAGS = f"""
 --no-refine                only the sizes named, none added around a crossover
 --ladder                   the teaching rungs too, from three plain loops upward"""
 
+COMMAND = CommandLine(
+    name="matmul",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="sizes model dtypes",
+    flags=FLAGS,
+)
 
-def works(args: Namespace) -> list:
-    """The products of the model's dense layers, in every batch and precision asked for; [] without a model.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MatmulPlan(MeasuringPlan):
+    """The products to time."""
+
+    command_line = COMMAND
+    #: The network whose dense layers are timed; "" of products by size or shape.
+    model: str
+    #: The products of these layers, by batch, layer, direction and precision; () of products by size or shape.
+    layers: "tuple[Work, ...]"
+    #: The products, each once: those of the layers, else by count in one launch, shape, layout and precision.
+    problems: "tuple[Matmul, ...]"
+    #: Copy modes, states of the caches, and teaching rungs.
+    forms: "CallForms"
+    #: Whether sizes are added around a crossover.
+    refines: bool
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "MatmulPlan":
+        """Raises: Usage for a word that is no size, shape, dtype, mode or model."""
+        from workloads.harness import plan
+
+        layers = _layers(flags)
+        problems: list[Any] = [layer.problem for layer in layers] or _products(flags)
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            model=flags.model or "",
+            layers=tuple(layers),
+            problems=tuple(dict.fromkeys(problems)),
+            forms=plan.call_forms(flags.modes, flags.cache, ladder=flags.ladder),
+            refines=not flags.no_refine,
+        )
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """The roofs first, then product by product every kernel in every form."""
+        from workloads.harness import plan
+
+        return plan.under_roofs("matmul", self.problems, forms=self.forms, measuring=self.measuring, here=machine)
+
+    def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
+        """The rows still needed to pin down each crossover of the square sizes, or in batch of the layers of --model."""
+        from analysis.crossover import crossover
+        from analysis.text import crossings
+
+        if not self.refines:
+            return []
+        forms = [crossover.LATENCY, *crossover.COPIES]
+        of_layers = crossover.layer_crossovers(done, "matmul", forms=forms, machine=machine)
+        if self.layers:
+            answers = [answer for answer in of_layers if answer.family.varies == "batch"]
+        else:
+            answers = []
+            for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul"):
+                answers += crossover.crossovers(done, forms, *pair, machine=machine)
+            answers += [answer for answer in of_layers if crossings.at_once(answer.family)]
+        return refined(done, answers, "matmul", _size)
+
+    def table(self, machine: "Machine") -> printing.Printer:
+        """A line a product, its layers' names first where those of a model are timed."""
+        from workloads import tables
+
+        return tables.Matmuls(
+            machine,
+            names=tables.layer_names(self.layers, directions=True) if self.layers else None,
+            planned=self.problems,
+            cold="cold" in self.forms.caches,
+            markdown=self.measuring.format == "md",
+        )
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints the crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
+        from analysis.crossover import crossover
+        from analysis.text import answers, crossings, summary
+
+        done, machine = outcome.measurements, outcome.run.machine
+        squares: tuple = ()
+        if self.layers:
+            lines = answers.together(self.layers, done, f"products of the dense layers of {self.model}")
+        elif not any(m.on_gpu for m in done):
+            lines = summary.answer(done, machine)
+        else:
+            squares = crossover.crossovers(done, machine=machine)
+            lines = summary.products(done, squares, (), machine) if squares else []
+        others = crossover.layer_crossovers(done, "matmul", machine=machine)
+        if not self.layers:
+            others = [answer for answer in others if answer.family.varies == "n"]
+        lines += [line for line in answers.lines(others, done, machine) if line not in lines]
+        lines += crossings.noise_sentences([*squares, *others], machine)
+        if self.forms.ladder:
+            print_ladder(outcome, "matmul")
+        if lines:
+            print("", *lines, sep="\n")
+
+
+def _layers(flags: Namespace) -> "list[Work]":
+    """The products of the dense layers of --model, in every batch and precision; [] without a model.
 
     Raises: Usage.
     """
     from msgspec.structs import replace
 
     from workloads.frameworks import grid
+    from workloads.harness import plan
 
-    if args.model is None:
-        options.refuse(args, ["direction"], "layers of a --model have directions")
+    if flags.model is None:
+        options.refuse(flags, ["direction"], "layers of a --model have directions")
         return []
-    options.refuse(args, ("sizes", "shapes", "layouts"), "the layers of a --model have their own shapes")
-    options.refuse(args, ["epilogue"], "the layers of a --model are timed as plain products")
-    return [replace(w, problem=_as_float8(w.problem)) for w in grid.layers(args, "dense")]
+    options.refuse(flags, ("sizes", "shapes", "layouts"), "the layers of a --model have their own shapes")
+    options.refuse(flags, ["epilogue"], "the layers of a --model are timed as plain products")
+    layers: list[Any] = grid.layers(
+        flags.model,
+        "dense",
+        directions=plan.directions(flags.direction),
+        batches=plan.counts(flags.batch, grid.BATCH),
+        precisions=plan.precisions(flags.dtypes),
+    )
+    return [replace(layer, problem=_as_float8(layer.problem)) for layer in layers]
 
 
-def _as_float8(problem):
+def _products(flags: Namespace) -> "list[Matmul]":
+    """The products of --sizes and --shapes, by count in one launch, shape, layout and precision.
+
+    Raises: Usage for a word that is no size, shape or dtype.
+    """
+    from kernels.problems import Matmul
+    from workloads.harness import plan
+
+    squares = flags.sizes or ([] if flags.shapes else ["64:2048:x2"])
+    shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
+    for text in plan.shapes(flags.shapes):
+        m, n, k = plan.shape(text)
+        shapes.append((m, n, k))
+    layouts = options.words(flags.layouts) or ["nn"]
+    epilogue = plan.known("epilogue", flags.epilogue and [flags.epilogue], ["bias-relu"])
+    if epilogue:
+        options.refuse(flags, ["batch"], "an epilogue is of one product a call")
+    products = []
+    with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
+        forms = itertools.product(plan.counts(flags.batch, 1), shapes, layouts, plan.precisions(flags.dtypes))
+        for count, (m, n, k), layout, (dtype, math) in forms:
+            product = Matmul(m, n, k, dtype, math, layout=layout, batch=count, epilogue="".join(epilogue))
+            products.append(_as_float8(product))
+    return products
+
+
+def _as_float8(problem: "Matmul") -> "Matmul":
     """A float8 product in the one form that libraries have: B stored transposed, C in bfloat16. Others as they are."""
     from msgspec.structs import replace
 
@@ -55,101 +201,14 @@ def _as_float8(problem):
     return replace(problem, layout="nt", out="bfloat16")
 
 
-def problems(args: Namespace) -> list:
-    """The products asked for, each once, ordered by count in one launch, shape, layout and precision; those of a --model by
-    batch, layer, direction and precision.
-
-    Raises: Usage for a word that is no size, shape or dtype.
-    """
-    from kernels.problems import Matmul
-    from workloads.harness import plan
-
-    if found := works(args):
-        return list(dict.fromkeys(w.problem for w in found))
-    squares = args.sizes or ([] if args.shapes else ["64:2048:x2"])
-    shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
-    for text in plan.shapes(args.shapes):
-        m, n, k = plan.shape(text)
-        shapes.append((m, n, k))
-    layouts = options.words(args.layouts) or ["nn"]
-    epilogue = plan.known("epilogue", args.epilogue and [args.epilogue], ["bias-relu"])
-    if epilogue:
-        options.refuse(args, ["batch"], "an epilogue is of one product a call")
-    with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
-        made = [
-            Matmul(m, n, k, dtype, math, layout=way, batch=count, epilogue="".join(epilogue))
-            for count in plan.counts(args.batch, 1)
-            for m, n, k in shapes
-            for way in layouts
-            for dtype, math in plan.precisions(args)
-        ]
-    return list(dict.fromkeys(map(_as_float8, made)))
-
-
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep on this machine: the roofs first, then size by size every kernel in every setting.
-
-    Raises: Usage, Missing.
-    """
-    from workloads.harness import plan
-
-    return plan.under_roofs("matmul", problems(args), args, here)
-
-
-def refine(args: Namespace, here, done: list) -> list:
-    """The rows still needed to pin down each crossover of the square sizes, or in batch of the products of a --model's layers."""
-    from analysis.crossover import crossover
-    from analysis.text import crossings
-
-    forms = [crossover.LATENCY, *crossover.COPIES]
-    dense = crossover.layer_crossovers(done, "matmul", forms=forms, machine=here)
-    if args.model is not None:
-        found = [a for a in dense if a.family.varies == "batch"]
-    else:
-        pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
-        found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair, machine=here)]
-        found += [a for a in dense if crossings.at_once(a.family)]
-    return refined(done, found, "matmul", _size)
-
-
-def _size(p) -> tuple:
+def _size(p: "Matmul") -> tuple:
     return (p.count, p.n) if p.m == p.n == p.k else (p.count, 0, p.layout, p.m, p.n, p.k)
 
 
-def table(args: Namespace, here):
-    """Prints a line a product, its layers' names first where a model is asked for."""
-    from workloads import tables
-    from workloads.harness import plan
-
-    found = works(args)
-    named = tables.layer_names(found, directions=True) if found else None
-    return tables.Matmuls(here, named, problems(args), "cold" in plan.caches(args), args.format == "md")
-
-
-def answer(args: Namespace, outcome) -> None:
-    """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
-    from analysis.crossover import crossover
-    from analysis.text import answers, crossings, summary
-
-    squares: tuple = ()
-    done, works_ = outcome.measurements, works(args)
-    if works_:
-        said = answers.together(works_, done, f"products of the dense layers of {args.model}")
-    elif not any(m.on_gpu for m in done):
-        said = summary.answer(done, outcome.run.machine)
-    else:
-        squares = crossover.crossovers(done, machine=outcome.run.machine)
-        said = summary.products(done, squares, (), outcome.run.machine) if squares else []
-    more = crossover.layer_crossovers(done, "matmul", machine=outcome.run.machine)
-    more = [a for a in more if works_ or a.family.varies == "n"]
-    said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
-    said += crossings.noise_sentences([*squares, *more], outcome.run.machine)
-    say(said, args, outcome)
-
-
-COMMAND = "matmul", QUESTION, LONG, EXAMPLES, "sizes model dtypes", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, table, answer, refine)
-main, parser, run = WORKLOAD.entry_points
+parser = COMMAND.parser
+parse = MatmulPlan.parse
+main = MatmulPlan.main
+run = MatmulPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

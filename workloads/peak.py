@@ -1,10 +1,16 @@
 """Times multiply-adds in registers: the arithmetic ceilings of the CPU and the GPU."""
 
+import dataclasses
+import itertools
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from workloads import options
-from workloads.session import Workload
+from workloads import options, shared_flags
+from workloads.session import CommandLine, MeasuringPlan
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Row
 
 QUESTION = "How fast can the CPU and the GPU compute at most?"
 LONG = "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic."
@@ -12,33 +18,55 @@ EXAMPLES = ("python -m workloads.peak --dtypes float32", "python -m workloads.pe
 FLAGS = """
 --dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)"""
 
-
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep.
-
-    Raises: Usage for an unknown dtype.
-    """
-    from kernels.problems.arrays import MATHS
-    from workloads.harness import plan
-    from workloads.records import Row, Settings
-
-    on = plan.devices(args, here)
-    kernels = plan.kernels("peak", args, on)
-    asked = options.words(args.dtypes)
-    every = asked or [math for maths in MATHS.values() for math in maths]
-    found = []
-    with options.usage_errors():
-        for math in every:
-            some = plan.peak_problem(math, Settings(threads=1))
-            able = [k for k in kernels if not plan.refusal(k, some)]
-            # what was asked for by name is refused in a row, with the reason
-            chosen = able or (kernels if asked else [])
-            found += [Row(k.name, plan.peak_problem(math, s), s) for k in chosen for s in plan.settings(k, on, args)]
-    return found
+COMMAND = CommandLine(name="peak", question=QUESTION, about=LONG, examples=EXAMPLES, needs="dtypes", flags=FLAGS)
 
 
-WORKLOAD = Workload("peak", QUESTION, LONG, EXAMPLES, "dtypes", FLAGS, rows)
-main, parser, run = WORKLOAD.entry_points
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PeakPlan(MeasuringPlan):
+    """The arithmetic whose ceilings to time."""
+
+    command_line = COMMAND
+    #: Kinds of arithmetic by name; () for all that a kernel has.
+    maths: tuple[str, ...]
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "PeakPlan":
+        """Raises: Usage for an unknown dtype."""
+        from workloads.harness import plan
+        from workloads.records import Settings
+
+        maths = options.words(flags.dtypes)
+        with options.usage_errors():
+            for math in maths:
+                plan.peak_problem(math, Settings(threads=1))
+        return cls(measuring=shared_flags.measuring(flags), maths=tuple(maths))
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """Every kernel of each kind of arithmetic. One that is named and that no kernel has is refused in its rows, with the
+        reason."""
+        from kernels.problems.arrays import MATHS
+        from workloads.harness import plan
+        from workloads.records import Row, Settings
+
+        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        kernels = plan.kernels("peak", self.measuring, on)
+        every = itertools.chain.from_iterable(MATHS.values())
+        rows = []
+        for math in self.maths or every:
+            small = plan.peak_problem(math, Settings(threads=1))
+            able = [kernel for kernel in kernels if not plan.refusal(kernel, small)]
+            if not able and self.maths:
+                able = kernels
+            for kernel in able:
+                for how in plan.settings(kernel, on, self.measuring):
+                    rows.append(Row(kernel.name, plan.peak_problem(math, how), how))
+        return rows
+
+
+parser = COMMAND.parser
+parse = PeakPlan.parse
+main = PeakPlan.main
+run = PeakPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,11 +1,20 @@
 """Times what several GPUs of one host do with each other: copies between them, sums over all, the same work on all at once."""
 
+import dataclasses
+import itertools
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from workloads import options
+from workloads import options, shared_flags
 from workloads.printing import Lines, number, scaled, timed
-from workloads.session import Workload
+from workloads.session import CommandLine, MeasuringPlan, hidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workloads.harness.sweep import Outcome, Workers
+    from workloads.records import Machine, Measurement, Row, Run
 
 QUESTION = "How fast do several GPUs of one host work together?"
 EXAMPLE = "python -m workloads.peers --fast"
@@ -26,119 +35,166 @@ FLAGS = f"""
 --copied BYTES ...  bytes of a copy between GPUs ({" ".join(COPIED)})
 --dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)"""
 
-
-def _parts(args: Namespace) -> list[str]:
-    from workloads.harness import plan
-
-    return plan.known("part", args.only, list(PARTS)) or list(PARTS)
+COMMAND = CommandLine(name="peers", question=QUESTION, about=LONG, examples=EXAMPLES, needs="only sizes", flags=FLAGS)
 
 
-def gpus(args: Namespace, here) -> list[int]:
-    """The numbers of the GPUs that work with each other: those of --device, else all.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PeersPlan(MeasuringPlan):
+    """What the GPUs of a host are to do with each other."""
 
-    Raises: Usage; Missing where they are fewer than two.
-    """
-    from workloads.harness import plan
-    from workloads.machine import facts
+    command_line = COMMAND
+    #: Parts by name: copies, all-reduce, at-once.
+    parts: tuple[str, ...]
+    #: Kernels by name.
+    variants: tuple[str, ...]
+    #: Bytes of a copy between two GPUs, rising.
+    copied: tuple[int, ...]
+    #: Bytes of each GPU's array in an all-reduce, rising.
+    summed: tuple[int, ...]
+    #: Types of the values in an all-reduce.
+    dtypes: tuple[str, ...]
 
-    takes = "every row of peers takes two GPUs or more"
-    if not here.gpus:
-        raise options.Missing(f"{takes}: {facts.gpu_problem()}", f"python -m analysis.report {STORED}")
-    asked = Namespace(**{**vars(args), "device": args.device or ["all"]})
-    found = [int(device[4:]) for device in plan.devices(asked, here) if device != "cpu"]
-    if len(found) < 2:
-        named = args.device and len(here.gpus) > 1
-        chosen = f"--device names {len(found)}" if named else f"there is one, {here.gpus[0].name}"
-        raise options.Missing(f"{takes}: {chosen}", "python -m workloads.suite --quick")
-    return sorted(found)
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "PeersPlan":
+        """Raises: Usage for an unknown part or kernel, and for words that are no sizes."""
+        from workloads.harness import plan
 
+        parts = plan.known("part", flags.only, list(PARTS)) or list(PARTS)
+        known = [variant for part in VARIANTS if part in parts for variant in VARIANTS[part]]
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            parts=tuple(parts),
+            variants=tuple(plan.known("variant", flags.variants, known) or known),
+            copied=tuple(options.sizes(flags.copied or COPIED, options.BYTES)),
+            summed=tuple(options.sizes(flags.sizes or [SIZES], options.BYTES)),
+            dtypes=tuple(options.words(flags.dtypes) or ("float32", "bfloat16")),
+        )
 
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep: copies pair by pair, then sums over all GPUs by type, form and kernel.
+    def gpus(self, machine: "Machine") -> list[int]:
+        """The numbers of the GPUs that work with each other: those of --device, else all.
 
-    Raises: Usage; Missing without two GPUs.
-    """
-    from workloads.harness import plan
+        Raises: Usage; Missing where they are fewer than two.
+        """
+        from workloads.harness import plan
+        from workloads.machine import facts
 
-    members, parts = gpus(args, here), _parts(args)
-    every = [v for part, names in VARIANTS.items() if part in parts for v in names]
-    kernels = plan.known("variant", args.variants, every) or every
-    made = _copies(args, members, kernels) if "copies" in parts else []
-    return made + (_sums(args, members, kernels) if "all-reduce" in parts else [])
+        takes = "every row of peers takes two GPUs or more"
+        if not machine.gpus:
+            raise options.Missing(f"{takes}: {facts.gpu_problem()}", f"python -m analysis.report {STORED}")
+        named = self.measuring.devices
+        devices = plan.devices(named or ("all",), machine, self.measuring.require_gpu)
+        numbers = sorted(int(device[4:]) for device in devices if device != "cpu")
+        if len(numbers) < 2:
+            few = f"there is one, {machine.gpus[0].name}"
+            if named and len(machine.gpus) > 1:
+                few = f"--device names {len(numbers)}"
+            raise options.Missing(f"{takes}: {few}", "python -m workloads.suite --quick")
+        return numbers
 
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """Copies pair by pair, then sums over all GPUs by type, form and kernel; not what all GPUs do at once, which has a file
+        of its own.
 
-def _copies(args: Namespace, members: list[int], kernels: list[str]) -> list:
-    from kernels.problems import PeerCopy
-    from workloads.records import Row, Settings
+        Raises: Usage; Missing without two GPUs.
+        """
+        gpus = self.gpus(machine)
+        rows: list[Row] = []
+        if "copies" in self.parts:
+            rows += self._copies(gpus)
+        if "all-reduce" in self.parts:
+            rows += self._sums(gpus)
+        return rows
 
-    sizes = options.sizes(args.copied or list(COPIED), options.BYTES)
-    pairs = [(i, j) for i in members for j in members if i != j]
-    copies = [PeerCopy(i, j, n) for n in sizes for i, j in pairs]
-    copies += [PeerCopy(i, j, sizes[-1], 2) for i, j in pairs if i < j]
-    return [
-        Row(f"peer/cupy/{variant}", p, Settings(f"gpu:{p.source}"))
-        for variant in VARIANTS["copies"]
-        if variant in kernels
-        for p in copies
-        if variant == "direct" or p.ways == 1
-    ]
+    def rows_by_file(self, machine: "Machine") -> "dict[str, list[Row]]":
+        from workloads.harness import concurrent
 
+        by_file = super().rows_by_file(machine)
+        if "at-once" in self.parts:
+            by_file["at-once"] = concurrent.every_gpu_rows(self.gpus(machine))
+        return by_file
 
-def _sums(args: Namespace, members: list[int], kernels: list[str]) -> list:
-    """The rows of all-reduces. One-shot kernels have sizes up to ONE_SHOT_BYTES; only plain NCCL has every form."""
-    from kernels.problems import ONE_SHOT_BYTES, AllReduce
-    from workloads.records import Row, Settings
+    def _copies(self, gpus: list[int]) -> "list[Row]":
+        """The rows of copies from every GPU to every other; the largest both ways at once too."""
+        from kernels.problems import PeerCopy
+        from workloads.records import Row, Settings
 
-    dtypes, every = options.words(args.dtypes) or ["float32", "bfloat16"], ",".join(map(str, members))
-    made = []
-    with options.usage_errors(EXAMPLE):
-        for dtype in dtypes:
-            for variant in (v for v in VARIANTS["all-reduce"] if v in kernels):
+        pairs = [pair for pair in itertools.product(gpus, gpus) if pair[0] != pair[1]]
+        copies = [PeerCopy(source, target, n) for n in self.copied for source, target in pairs]
+        copies += [PeerCopy(source, target, self.copied[-1], 2) for source, target in pairs if source < target]
+        rows = []
+        for variant in VARIANTS["copies"]:
+            if variant not in self.variants:
+                continue
+            for copy in copies:
+                if variant == "direct" or copy.ways == 1:
+                    rows.append(Row(f"peer/cupy/{variant}", copy, Settings(f"gpu:{copy.source}")))
+        return rows
+
+    def _sums(self, gpus: list[int]) -> "list[Row]":
+        """The rows of all-reduces. One-shot kernels have sizes up to ONE_SHOT_BYTES; only plain NCCL has every form."""
+        from kernels.problems import ONE_SHOT_BYTES, AllReduce
+        from workloads.records import Row, Settings
+
+        every = ",".join(map(str, gpus))
+        kernels = [variant for variant in VARIANTS["all-reduce"] if variant in self.variants]
+        rows = []
+        with options.usage_errors(EXAMPLE):
+            for dtype, variant in itertools.product(self.dtypes, kernels):
                 forms = AllReduce.FORMS if variant == "nccl" else AllReduce.FORMS[:1]
-                sizes = options.sizes(args.sizes or [SIZES], options.BYTES)
-                sums = [AllReduce(n, every, dtype, form) for form in forms for n in sizes]
-                made += [
-                    Row(f"collective/cupy/{variant}", p, Settings(f"gpu:{members[0]}"))
-                    for p in sums
-                    if variant == "nccl" or p.nbytes <= ONE_SHOT_BYTES
-                ]
-    return made
+                for form, nbytes in itertools.product(forms, self.summed):
+                    problem = AllReduce(nbytes, every, dtype, form)
+                    if variant == "nccl" or nbytes <= ONE_SHOT_BYTES:
+                        rows.append(Row(f"collective/cupy/{variant}", problem, Settings(f"gpu:{gpus[0]}")))
+        return rows
+
+    def measure(
+        self,
+        run: "Run",
+        rows: "list[Row]",
+        shown: "Callable[[Measurement], None]" = hidden,
+        processes: "Workers | None" = None,
+    ) -> "Outcome":
+        """Measures copies and sums into one file, then every GPU alone and all at once into another beside it."""
+        from workloads.harness import concurrent, sweep
+
+        plan = self
+        if not self.measuring.output:
+            folder = sweep.place("", self.command_line.name, run).parent
+            plan = self.with_measuring(output=str(folder))
+        gpus = plan.gpus(run.machine)
+        if plan.parts == ("at-once",):
+            return concurrent.every_gpu(gpus, plan.measuring, run, shown)
+        outcome = plan.sweep(run, rows, shown, processes)
+        if "at-once" not in plan.parts or outcome.stopped:
+            return outcome
+        return concurrent.every_gpu(gpus, plan.measuring, run, shown).after(outcome)
+
+    def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
+        by_file = self.rows_by_file(machine)
+        super().dry_run([row for planned in by_file.values() for row in planned], machine)
+
+    def operation(self) -> str:
+        """The operation of the one part that is measured.
+
+        Raises: Usage for more than one: a table for machines has rows of one.
+        """
+        if len(self.parts) != 1:
+            format_ = self.measuring.format if self.measuring.format in ("csv", "json") else "json"
+            tip = f"{EXAMPLES[1]} --format {format_}"
+            raise options.Usage("a table for machines has one part; name it with --only", tip)
+        return PARTS[self.parts[0]]
+
+    def table(self, machine: "Machine") -> "PeersTable":
+        return PeersTable(self.measuring.format == "md")
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints what several GPUs do with each other, in words."""
+        from analysis.text import several_gpus
+
+        print("", *several_gpus.lines(outcome.measurements), sep="\n")
 
 
-def _measured(args: Namespace, run, shown):
-    """Measures copies and sums into one file, then every GPU alone and all at once into another beside it; one sweep.Outcome."""
-    from workloads.harness import concurrent, sweep
-
-    members, parts, outcome = gpus(args, run.machine), _parts(args), None
-    if not args.output and not args.resume:
-        args.output = str(sweep.place(args, WORKLOAD.name, run).parent)
-    if parts != ["at-once"]:
-        outcome = WORKLOAD.sweep(args, run, shown)
-    if "at-once" not in parts or (outcome and outcome.stopped):
-        return outcome
-    return concurrent.every_gpu(args, run, members, shown).after(outcome)
-
-
-def _dry_run(rows: list, args: Namespace, here) -> None:
-    from workloads.harness import concurrent, plan
-
-    at_once = concurrent.every_gpu_rows(gpus(args, here)) if "at-once" in _parts(args) else []
-    plan.dry_run([*rows, *at_once], args)
-
-
-def _op(args: Namespace) -> str:
-    """The operation of the one part that was asked for.
-
-    Raises: Usage for more than one: a table for machines has rows of one.
-    """
-    parts = _parts(args)
-    if len(parts) != 1:
-        tip = f"{EXAMPLES[1]} --format {args.format if args.format in ('csv', 'json') else 'json'}"
-        raise options.Usage("a table for machines has one part; name it with --only", tip)
-    return PARTS[parts[0]]
-
-
-class Table(Lines):
+class PeersTable(Lines):
     """A line a row: µs of a call that is waited for and, for copies and sums, of a queued one. GB/s is the rate of queued
     calls; for a sum it is the bus bandwidth."""
 
@@ -168,15 +224,10 @@ class Table(Lines):
         ]
 
 
-def answer(args: Namespace, outcome) -> None:
-    from analysis.text import several_gpus
-
-    print("\n".join(["", *several_gpus.lines(outcome.measurements)]))
-
-
-COMMAND = "peers", QUESTION, LONG, EXAMPLES, "only sizes", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, Table, answer, own=_measured, dry_run=_dry_run, op=_op)
-main, parser, run = WORKLOAD.entry_points
+parser = COMMAND.parser
+parse = PeersPlan.parse
+main = PeersPlan.main
+run = PeersPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from analysis import table, units
 
@@ -36,6 +36,16 @@ def where(m) -> str:
     return f"{m.device} x{m.threads}" if m.threads else m.device
 
 
+class Printer(Protocol):
+    """Prints rows as they are complete."""
+
+    def shown(self, m: "Measurement", /) -> None:
+        """Takes in a row."""
+
+    def finish(self) -> None:
+        """Prints what comes after the last row."""
+
+
 class Lines:
     """Prints a line for each `wanted` row under HEAD (columns and widths of a table.Printed), and ABOUT at the end. A part
     `column: words` of ABOUT is printed only if that column is shown. A narrow terminal drops the columns of LEAST first. This
@@ -45,8 +55,8 @@ class Lines:
     LEAST = "±%"
     ABOUT = ""
 
-    def __init__(self, args=None, here=None):
-        self._table = table.Printed(self.HEAD, getattr(args, "format", "") == "md", self.LEAST)
+    def __init__(self, markdown: bool = False):
+        self._table = table.Printed(self.HEAD, markdown, self.LEAST)
 
     def wanted(self, m) -> bool:
         """Skipped rows have no line: the sweep's end says each reason once."""

@@ -4,7 +4,6 @@ A line of stdin is a workload's command as a JSON list of words, with the folder
 each command, failures too, go to stdout as workloads.records.messages, until stdin closes.
 """
 
-import argparse
 import importlib
 import os
 import sys
@@ -18,18 +17,17 @@ from workloads.harness import announce, sweep
 from workloads.records.messages import Doing, Done, failure
 
 
-def measure(words: list[str], workers: dict) -> sweep.Outcome:
+def measure(words: list[str], workers: sweep.Workers) -> sweep.Outcome:
     """Measures the rows of a command in these workers: those of its own operation alone, without roofs or sizes to refine.
 
     Raises: options.Stop for a command that cannot be run.
     """
     module, *flags = words
-    workload = importlib.import_module(module).WORKLOAD
-    parsed = workload.parser().parse_args(flags)
-    args = argparse.Namespace(**{**vars(parsed), "workers": workers})
-    run = sweep.header(args, options.command_line(module, flags))
-    rows = [row for row in workload.rows(args, run.machine) if row.problem.op == workload.name]
-    return sweep.sweep(rows, args, workload.name, run)
+    plan = importlib.import_module(module).parse(flags)
+    operation = plan.command_line.name
+    run = sweep.header(plan.measuring.command, plan.measuring.seed)
+    rows = [row for row in plan.rows(run.machine) if row.problem.op == operation]
+    return sweep.sweep(rows, plan.measuring, operation, run, processes=workers)
 
 
 def reason(outcome: sweep.Outcome) -> str:

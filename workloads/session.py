@@ -1,6 +1,6 @@
-"""The skeleton of a measuring command: a Workload, from its parser to its exit code, with the output on the way and at the
-end."""
+"""The skeleton of a measuring command: its plan, from its flags to its exit code, with the output on the way and at the end."""
 
+import abc
 import contextlib
 import dataclasses
 import re
@@ -8,179 +8,309 @@ import shlex
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from analysis import units
 from analysis.compare import command as compare
 from workloads import options, printing, shared_flags, terminal
 from workloads.machine import load
+from workloads.shared_flags import Measuring
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CommandLine:
+    """What `python -m workloads.<name>` takes, and how -h and --help say it."""
+
+    #: The command's name, which its result file has too.
+    name: str
+    #: The question that it answers.
+    question: str
+    #: What it does, in a paragraph.
+    about: str
+    #: Commands to copy, the first one for every machine.
+    examples: tuple[str, ...]
+    #: Flags of its own that -h shows, by name, with blanks between them.
+    needs: str
+    #: Flags of its own, as options.add reads them.
+    flags: str
+
+    def parser(self) -> options.Parser:
+        """The parser of its own flags and of those that every measuring command shares."""
+        parser = options.parser(
+            f"workloads.{self.name}",
+            self.about,
+            *self.examples,
+            question=self.question,
+            needs=self.needs,
+            flags=self.flags,
+        )
+        shared_flags.add_measuring(parser)
+        return parser
 
 
 def hidden(m: "Measurement") -> None:
     """Shows no row: for what is measured without a table."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Workload:
-    """A command that measures rows: python -m workloads.<name>, its function run(), and its part in a suite.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MeasuringPlan(abc.ABC):
+    """What a measuring command is to do: its flags, read once, become its rows, and the measured rows its answer.
 
-    question, about, examples, needs, flags: its command line, as options.parser takes them. rows(args, machine): the plan.
-    table(args, machine): prints rows as they finish. answer(args, outcome): prints the result in words; in a suite only with
-    `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its own way, as `sweep` would.
-    dry_run(rows, args, machine): prints the plan. of_models: whether rows have models, of which the first example is one command.
-    op(args): the operation of its rows, where that is not its name.
+    A command has a `command_line`, `from_flags` and `rows`; what else is here it overrides where it does it in another way.
     """
 
-    name: str
-    question: str
-    about: str
-    examples: tuple[str, ...]
-    needs: str
-    flags: str
-    rows: Callable
-    table: Callable = printing.Lines
-    answer: Callable = lambda args, outcome: None
-    refine: Callable = lambda args, here, done: []
-    own: Callable | None = None
-    dry_run: Callable | None = None
-    answers_in_suite: bool = False
-    of_models: bool = False
-    op: Callable = lambda args: ""
+    command_line: ClassVar[CommandLine]
+    #: What every measuring command is told.
+    measuring: Measuring
 
-    @property
-    def entry_points(self) -> tuple[Callable[..., int], Callable[[], options.Parser], Callable]:
-        """main, parser and run, which its module gives by these names."""
-        return self.main, self.parser, self.run
+    @classmethod
+    @abc.abstractmethod
+    def from_flags(cls, flags: Namespace) -> "Self":
+        """The plan that these flags ask for; nothing else reads them.
 
-    def parser(self) -> options.Parser:
-        how: dict[str, Any] = {"question": self.question, "needs": self.needs, "flags": self.flags}
-        made = options.parser(f"workloads.{self.name}", self.about, *self.examples, **how)
-        shared_flags.add_measuring(made)
-        return made
+        Raises: Usage, Missing.
+        """
 
-    def sweep(self, args: Namespace, run: "Run", shown: "Callable[[Measurement], None]" = hidden, rows=None):
-        """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
+    @classmethod
+    def parse(cls, argv: Sequence[str] | None = None) -> "Self":
+        """The plan of a command line.
+
+        Raises: Usage, Missing.
+        """
+        return cls.from_flags(cls.command_line.parser().parse_args(argv))
+
+    @abc.abstractmethod
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """The rows to measure on a machine, in the order of its table.
+
+        Raises: Usage; Missing for a device or library that is not there.
+        """
+
+    def rows_by_file(self, machine: "Machine") -> "dict[str, list[Row]]":
+        """Name of a result file -> the rows that it will have, as far as they are known before any is measured."""
+        return {self.command_line.name: self.rows(machine)}
+
+    def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
+        """The rows still needed once these are measured."""
+        return []
+
+    def table(self, machine: "Machine") -> printing.Printer:
+        """Prints rows as they finish."""
+        return printing.Lines(self.measuring.format == "md")
+
+    def answer(self, outcome: "sweep.Outcome") -> None:
+        """Prints the result in words; a table may be all that there is."""
+        return
+
+    def operation(self) -> str:
+        """The operation of the rows in a table for machines.
+
+        Raises: Usage where the rows are of several.
+        """
+        return self.command_line.name
+
+    def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Raises Missing where memory is too small for each of the rows."""
+        from workloads.harness import plan
+
+        plan.require_room_for_any(self.command_line.name, rows, machine, self.command_line.examples[0])
+
+    def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Prints the rows, and how long they take."""
+        from workloads.harness import plan
+
+        plan.dry_run(rows, self.measuring)
+
+    def measure(
+        self,
+        run: "Run",
+        rows: "list[Row]",
+        shown: "Callable[[Measurement], None]" = hidden,
+        processes: "sweep.Workers | None" = None,
+    ) -> "sweep.Outcome":
+        """Measures the rows into files that begin with this Run. processes: workers that outlive it.
+
+        Raises: Missing for a library or data that is not there.
+        """
+        return self.sweep(run, rows, shown, processes)
+
+    def sweep(
+        self,
+        run: "Run",
+        rows: "list[Row]",
+        shown: "Callable[[Measurement], None]" = hidden,
+        processes: "sweep.Workers | None" = None,
+    ) -> "sweep.Outcome":
+        """Visits the rows round after round, and those that `refine` asks for.
 
         Raises: Missing when real data was asked for and cannot be had.
         """
         from workloads.harness import sweep
 
-        tells = shown is not hidden and args.format == "table" and sys.stderr.isatty() and not args.quiet
+        on_terminal = self.measuring.format == "table" and sys.stderr.isatty() and not self.measuring.quiet
+        provisional = on_terminal and shown is not hidden
 
         def more(done: "list[Measurement]") -> "list[Row]":
-            nonlocal tells
-            if tells and (first := [m for m in done if m.visits == 1]):
-                self._provisional(args, run.machine, first)
-            tells = False
-            return [] if getattr(args, "no_refine", False) else self.refine(args, run.machine, done)
+            nonlocal provisional
+            once = [m for m in done if m.visits == 1]
+            if provisional and once:
+                _print_provisional(self.table(run.machine), once)
+            provisional = False
+            return self.refine(run.machine, done)
 
-        outcome = sweep.sweep(rows or self.rows(args, run.machine), args, self.name, run, shown, more)
-        if lost := [m.reason for m in outcome.measurements if m.reason.startswith("no data: ")]:
+        outcome = sweep.sweep(
+            rows,
+            self.measuring,
+            self.command_line.name,
+            run,
+            shown=shown,
+            refine=more,
+            processes=processes,
+        )
+        lacking = [m.reason for m in outcome.measurements if m.reason.startswith("no data: ")]
+        if lacking:
             tip = re.sub("(--data[ =])real", r"\1synthetic", run.command)
-            raise options.Missing(lost[0].removeprefix("no data: "), tip)
+            raise options.Missing(lacking[0].removeprefix("no data: "), tip)
         return outcome
 
-    def _provisional(self, args: Namespace, here: "Machine", done: "list[Measurement]") -> None:
-        """Prints on stderr the table as it stands after the first round."""
-        with contextlib.redirect_stdout(sys.stderr):
-            print("provisional, after the first round of visits:")
-            table = self.table(args, here)
-            for m in done:
-                table.shown(m)
-            table.finish()
+    @classmethod
+    def main(cls, argv: list[str] | None = None) -> int:
+        """The command: parses, measures, prints and returns the exit code."""
+        return options.command(
+            cls.command_line.parser(),
+            argv,
+            lambda flags: carry_out(cls.from_flags(flags)),
+            lambda flags: check(cls.from_flags(flags)),
+        )
 
-    def measure(self, args: Namespace, run: "Run", shown: "Callable[[Measurement], None]" = hidden):
-        """Measures what the arguments ask for into files that begin with this Run, first waiting for a quiet machine if they ask
-        for that; the sweep.Outcome."""
-        if args.resume and not args.output:
-            folder = self.newest_run(args, run)
-            args = Namespace(**{**vars(args), "output": str(folder)})
-        if args.wait_quiet:
-            load.wait_until_quiet()
-        return (self.own or self.sweep)(args, run, shown)
-
-    def newest_run(self, args: Namespace, run: "Run") -> Path:
-        """The folder of this machine's newest run that planned the rows of the arguments.
-
-        Raises: Usage when there is none.
-        """
-        from workloads.harness import resuming, sweep
-
-        def planned_by(command: str) -> "Iterable[Row]":
-            words = resuming.arguments(command, f"workloads.{self.name}")
-            return [] if words is None else self.rows(self.parser().parse_args([*words, "--quiet"]), run.machine)
-
-        rows = self.rows(args, run.machine)
-        return resuming.newest_run(sweep.LOCAL / run.machine.key, run.command, rows, planned_by)
-
-    def run(self, **keywords):
+    @classmethod
+    def run(cls, **keywords):
         """The rows as a pandas DataFrame, under the roofs measured with them; keywords are the flags, such as
         run(sizes=[256, 512], backends=["numpy"], fast=True).
 
         Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
         """
-        from workloads.harness import sweep
+        at_the_end = keywords.keys() & {"save", "against", "fail_on"}
+        if at_the_end:
+            raise TypeError(
+                f"{min(at_the_end)!r} is a flag of the command; save with output=DIR and use analysis.compare"
+            )
+        words = options.words_of(cls.command_line.parser(), **{"quiet": True, **keywords})
+        plan = cls.parse(words).with_measuring(command=f"workloads.{cls.command_line.name}.run(**{keywords!r})")
+        header = begin(plan)
+        rows = plan.rows(header.machine)
+        outcome = ready(plan, header, rows).measure(header, rows)
+        return frame(outcome, plan.operation())
 
-        args = options.namespace(self.parser(), **{"quiet": True, **keywords})
-        run = sweep.header(args, f"workloads.{self.name}.run(**{keywords!r})")
-        return frame(self.measure(args, run), self.op(args) or self.name)
+    def with_measuring(self, **changes: Any) -> "Self":
+        """The same plan, some fields of `measuring` changed."""
+        return dataclasses.replace(self, measuring=dataclasses.replace(self.measuring, **changes))
 
-    def session(self, args: Namespace, run=None, alone: bool = False) -> int:
-        """Runs the command, `alone` or as one part of a suite, and returns the exit code. It prints the plan for --dry-run,
-        else rows as they finish and then the answer. run: the suite's Run line; without it one of this command is made."""
-        from workloads.harness import plan, sweep
-        from workloads.machine import facts
 
-        check_flags(args)
-        if args.dry_run:
-            here = facts.describe()
-            rows = list(self.rows(args, here))
-            if self.of_models:
-                from workloads.frameworks import forecast
+def _print_provisional(table: printing.Printer, done: "list[Measurement]") -> None:
+    """Prints on stderr the table as it stands after the first round."""
+    with contextlib.redirect_stdout(sys.stderr):
+        print("provisional, after the first round of visits:")
+        for m in done:
+            table.shown(m)
+        table.finish()
 
-                for row in rows:
-                    forecast.values(row.problem.model)  # as one that cannot be built makes no plan
-            self.dry_run(rows, args, here) if self.dry_run else plan.dry_run(rows, args)
-            return options.OK
-        if alone and not self.of_models and not args.resume:
-            here = facts.describe()
-            plan.require_room_for_any(self.name, self.rows(args, here), here, self.examples[0])
-        run = run or sweep.header(args, args.command)
-        if args.format in ("table", "md"):
-            out = self.table(args, run.machine)
-        else:
-            out = printing.Rows(args.format, self.op(args) or self.name, run.machine)
-        outcome = self.measure(args, run, out.shown)
-        out.finish()
-        if args.format == "table" and (alone or self.answers_in_suite):
-            self.answer(args, outcome)
-        code = save_and_compare(args, outcome.files, sum_up(outcome, args))
-        if alone:
-            require_measured(outcome, self.name, self.examples[0])
-        return code
 
-    def main(self, argv: list[str] | None = None) -> int:
-        return options.command(self.parser(), argv, lambda args: self.session(args, alone=True), self.check)
+def check(plan: MeasuringPlan) -> None:
+    """Plans the rows.
 
-    def check(self, args: Namespace) -> None:
-        """Plans what the arguments ask for.
+    Raises: Stop where there is no plan, or where rows cannot be saved or compared as asked.
+    """
+    from workloads.harness.plan import require_plan_format
+    from workloads.machine import facts
 
-        Raises: Stop where there is no plan, or where rows cannot be saved or compared as asked.
-        """
-        from workloads.harness import plan
-        from workloads.machine import facts
+    if plan.measuring.dry_run:
+        require_plan_format(plan.measuring.format)
+    check_files(plan.measuring)
+    plan.rows(facts.describe())
 
-        here = facts.describe()
-        if args.dry_run:
-            plan.require_plan_format(args)
-        check_flags(args)
-        self.rows(args, here)
+
+def carry_out(plan: MeasuringPlan) -> int:
+    """Carries out the command and returns its exit code: prints the plan for --dry-run, else rows as they finish and then the
+    answer."""
+    from workloads.machine import facts
+
+    measuring = plan.measuring
+    check_files(measuring)
+    machine = facts.describe()
+    rows = plan.rows(machine)
+    if measuring.dry_run:
+        plan.dry_run(rows, machine)
+        return options.OK
+    if not measuring.resume:
+        plan.require_room(rows, machine)
+    run = begin(plan)
+    plan = ready(plan, run, rows)
+    outcome = print_measured(plan, run, rows)
+    if measuring.format == "table":
+        plan.answer(outcome)
+    code = sum_up(outcome, quiet=measuring.quiet, verbose=measuring.verbose)
+    code = save_and_compare(measuring, outcome.files, code)
+    require_measured(outcome, plan.command_line.name, plan.command_line.examples[0])
+    return code
+
+
+def begin(plan: MeasuringPlan) -> "Run":
+    """The first line of the files that a plan writes now."""
+    from workloads.harness import sweep
+
+    return sweep.header(plan.measuring.command, plan.measuring.seed)
+
+
+def ready(plan: MeasuringPlan, run: "Run", rows: "list[Row]") -> MeasuringPlan:
+    """The plan with the folder of the run that it resumes, once the machine is quiet if it waits for that.
+
+    Raises: Usage when there is no run to resume.
+    """
+    measuring = plan.measuring
+    if measuring.resume and not measuring.output:
+        plan = plan.with_measuring(output=str(newest_run(plan, run, rows)))
+    if measuring.wait_quiet:
+        load.wait_until_quiet()
+    return plan
+
+
+def newest_run(plan: MeasuringPlan, run: "Run", rows: "list[Row]") -> Path:
+    """The folder of this machine's newest run that planned these rows of a plan.
+
+    Raises: Usage when there is none.
+    """
+    from workloads.harness import resuming, sweep
+
+    return resuming.newest_run(
+        sweep.LOCAL / run.machine.key,
+        run.command,
+        rows,
+        module=f"workloads.{plan.command_line.name}",
+        rows_of=lambda words: plan.parse([*words, "--quiet"]).rows(run.machine),
+    )
+
+
+def print_measured(
+    plan: MeasuringPlan, run: "Run", rows: "list[Row]", processes: "sweep.Workers | None" = None
+) -> "sweep.Outcome":
+    """Measures the rows of a plan and prints them as they finish, in the format that it has."""
+    table: printing.Printer
+    if plan.measuring.format in ("table", "md"):
+        table = plan.table(run.machine)
+    else:
+        table = printing.Rows(plan.measuring.format, plan.operation(), run.machine)
+    outcome = plan.measure(run, rows, table.shown, processes)
+    table.finish()
+    return outcome
 
 
 def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
@@ -216,17 +346,14 @@ def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
     return distinct(sorted(added, key=order), done)
 
 
-def say(said: list[str], args: Namespace, outcome: "sweep.Outcome", op: str = "matmul") -> None:
-    """Prints the ladder of an operation where it was asked for, then these lines."""
-    if args.ladder:
-        from analysis.crossover import ladder
+def print_ladder(outcome: "sweep.Outcome", op: str) -> None:
+    """Prints how much faster each teaching rung of an operation is than the one below it."""
+    from analysis.crossover import ladder
 
-        print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, op))))
-    if said:
-        print("\n" + "\n".join(said))
+    print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, op))))
 
 
-def check_flags(args: Namespace) -> None:
+def check_files(measuring: Measuring) -> None:
     """Checks --resume, --save and --against before anything is measured.
 
     Raises: Missing where the folder to resume has no run; Usage where the name to save exists, and where the run to compare with
@@ -234,38 +361,38 @@ def check_flags(args: Namespace) -> None:
     """
     from workloads.records import baselines
 
-    if args.resume and args.output and not any(Path(args.output).glob("*.jsonl")):
-        raise options.Missing(f"no run in {args.output} to resume", wrong="--resume")
-    if args.fail_on is not None and args.against is None:
+    if measuring.resume and measuring.output and not any(Path(measuring.output).glob("*.jsonl")):
+        raise options.Missing(f"no run in {measuring.output} to resume", wrong="--resume")
+    if measuring.fail_on is not None and measuring.against is None:
         raise options.Usage("--fail-on needs --against, which says what to compare with", wrong="--fail-on")
-    if args.save is not None:
-        baselines.require_free(args.save)
-    if args.against is not None:
+    if measuring.save is not None:
+        baselines.require_free(measuring.save)
+    if measuring.against is not None:
         try:
-            compare.read(args.against)
+            compare.read(measuring.against)
         except FileNotFoundError as error:
             similar = getattr(error, "similar", "")
             right = f"--against {getattr(error, 'right', '')}" if similar else ""
             raise options.Usage(str(error), wrong="--against", right=right) from error
 
 
-def save(args: Namespace, files: list, apart: bool = False) -> None:
-    """Saves the result files as the baseline asked for, if one is; `apart` as baselines.save has it."""
+def save(name: str | None, files: list, *, quiet: bool, apart: bool = False) -> None:
+    """Saves the result files as the baseline of this name, if there is one; `apart` as baselines.save has it."""
     from workloads.records import baselines
 
-    if args.save:
-        kept = baselines.save(args.save, files, apart)
-        if not args.quiet:
-            terminal.note(f"saved as the baseline {args.save!r}: {options.near(kept)}")
+    if name:
+        folder = baselines.save(name, files, apart)
+        if not quiet:
+            terminal.note(f"saved as the baseline {name!r}: {options.near(folder)}")
 
 
-def save_and_compare(args: Namespace, files: list, code: int) -> int:
+def save_and_compare(measuring: Measuring, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as the flags say; returns the exit code."""
     if code not in (options.OK, options.FAILED):
         return code
-    save(args, files)
-    if args.against:
-        regressed = compare.against(args.against, files, args.fail_on, args.format)
+    save(measuring.save, files, quiet=measuring.quiet)
+    if measuring.against:
+        regressed = compare.against(measuring.against, files, measuring.fail_on, measuring.format)
         return code or regressed
     return code
 
@@ -287,10 +414,10 @@ def resume_command(command: str, folder: Path) -> str:
     return f"{begun}{where} --resume"
 
 
-def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
+def sum_up(outcome: "sweep.Outcome", *, quiet: bool = False, verbose: bool = False) -> int:
     """Prints on stderr at the end: failed and skipped rows, doubts, how it stopped, the file; returns the exit code."""
     from analysis import checks
-    from workloads.harness.plan import name, note
+    from workloads.harness.plan import name
 
     file = options.near(outcome.path)
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
@@ -299,16 +426,17 @@ def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
     if len(bad) > 5:
         terminal.note(f"... and {len(bad) - 5} more failed or wrong rows in the file")
     skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
-    for reason, rows in skipped.most_common(None if args.verbose else 2):
-        said = f"skipped: {units.count(rows, 'row')}: {reason}"
-        terminal.note(said) if outcome.exit_code == options.MISSING else note(args, said)
-    for line in checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
-        note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
+    for reason, rows in skipped.most_common(None if verbose else 2):
+        if outcome.exit_code == options.MISSING or not quiet:
+            terminal.note(f"skipped: {units.count(rows, 'row')}: {reason}")
+    if not quiet:
+        for line in checks.lines(outcome.measurements, outcome.run.machine, file, verbose):
+            terminal.note(terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
         left = f"stopped by {outcome.stopped.replace('SIGINT', 'Ctrl-C')} with {units.count(outcome.left, 'row')} unfinished"
         terminal.note(f"{left}; finish with:\n  {how}")
-    if not args.quiet:
+    if not quiet:
         terminal.note(f"results: {file}")
     return outcome.exit_code
 

@@ -1,4 +1,4 @@
-"""The flags that every workload shares, and how long a row is timed by them. Standard library only."""
+"""The flags that every measuring command shares, and the record that they are read into. Standard library only."""
 
 import argparse
 import dataclasses
@@ -22,6 +22,54 @@ class Limits:
     max_noise: float = 0.01
     max_time: float = 2.0
     slow_step_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """What every measuring command is told: where to measure, how, and what is done with the rows."""
+
+    #: The command as it was typed, for the record and for the line that resumes it.
+    command: str
+    #: Devices by name: cpu, gpu, gpu:1, all; () for the CPU and the first GPU.
+    devices: tuple[str, ...] = ()
+    #: Libraries by name; () for all that are here.
+    backends: tuple[str, ...] = ()
+    #: Kernels by name; () for all but the teaching rungs.
+    variants: tuple[str, ...] = ()
+    #: Numbers of CPU threads, rising; () for 1, 2, 4, ... all, or what a framework takes by itself.
+    threads: tuple[int, ...] = ()
+    #: Whether a machine without a GPU is an error.
+    require_gpu: bool = False
+    #: How long a row is timed.
+    limits: Limits = Limits()
+    #: Whether a quick look is enough, with fewer rows too.
+    fast: bool = False
+    #: Whether each visit has a process of its own.
+    rigorous: bool = False
+    #: Seed of the data and of the order.
+    seed: int = 1
+    #: Whether to wait first until other programs use little of the CPUs.
+    wait_quiet: bool = False
+    #: Whether the plan is printed and nothing is measured.
+    dry_run: bool = False
+    #: Seconds after which no visit begins; None for no limit.
+    stop_after_s: float | None = None
+    #: Whether a run that is there is finished: the newest of this plan, or the one in `output`.
+    resume: bool = False
+    #: What stdout gets, one of options.FORMATS.
+    format: str = "table"
+    #: Folder of the result file; "" for a new one in reports/local.
+    output: str = ""
+    #: Name of the baseline that the rows are kept as; None for none.
+    save: str | None = None
+    #: Baseline or run to compare with; None for none.
+    against: str | None = None
+    #: The share by which a row must be slower to count as a regression; None where none counts.
+    fail_on: float | None = None
+    #: Whether stderr gets no progress.
+    quiet: bool = False
+    #: Whether stderr gets a line for each row.
+    verbose: bool = False
 
 
 FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
@@ -62,12 +110,43 @@ def add_measuring(made: options.Parser) -> None:
     options.add(made, _MEASURING, N=_seed, F=_noise)
 
 
-def limits(args: Namespace) -> Limits:
-    """The limits as given, else of --fast, else the usual ones."""
-    given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
-    if args.rigorous:
-        given["rounds"] = RIGOROUS_ROUNDS
-    return dataclasses.replace(FAST if args.fast else FINE, **{name: n for name, n in given.items() if n is not None})
+def measuring(flags: Namespace) -> Measuring:
+    """The record of these flags.
+
+    Raises: Usage for a flag that names nothing, and for threads that are no numbers.
+    """
+    return Measuring(
+        command=flags.command,
+        devices=tuple(options.words(flags.device)),
+        backends=tuple(options.words(flags.backends)),
+        variants=tuple(options.words(flags.variants)),
+        threads=tuple(options.sizes(flags.threads)) if flags.threads else (),
+        require_gpu=flags.require_gpu,
+        limits=_limits(flags),
+        fast=flags.fast,
+        rigorous=flags.rigorous,
+        seed=flags.seed,
+        wait_quiet=flags.wait_quiet,
+        dry_run=flags.dry_run,
+        stop_after_s=flags.stop_after,
+        resume=flags.resume,
+        format=flags.format,
+        output=flags.output or "",
+        save=flags.save,
+        against=flags.against,
+        fail_on=flags.fail_on,
+        quiet=flags.quiet,
+        verbose=flags.verbose,
+    )
+
+
+def _limits(flags: Namespace) -> Limits:
+    """The limits that are typed, else those of --fast, else the usual ones."""
+    typed = {"visit_s": flags.min_time, "max_noise": flags.max_noise, "max_time": flags.max_time}
+    if flags.rigorous:
+        typed["rounds"] = RIGOROUS_ROUNDS
+    usual = FAST if flags.fast else FINE
+    return dataclasses.replace(usual, **{name: limit for name, limit in typed.items() if limit is not None})
 
 
 def _noise(text: str) -> float:

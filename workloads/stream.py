@@ -1,11 +1,18 @@
 """Times STREAM's element-wise passes and those of a training step: how fast the memory is, on the CPU and the GPU."""
 
+import dataclasses
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from analysis import units
-from workloads import options
-from workloads.session import Workload
+from workloads import options, shared_flags
+from workloads.session import CommandLine, MeasuringPlan
+
+if TYPE_CHECKING:
+    from kernels.problems import Stream
+    from workloads.harness.sweep import Outcome
+    from workloads.records import Machine, Row
 
 QUESTION = "How fast is the memory of the CPU and of the GPU?"
 EXAMPLES = (
@@ -21,68 +28,94 @@ FLAGS = f"""
 --operations OP ... =triad  {OPERATIONS} (default triad)
 --dtypes TYPE ... =float64  float32 float64 (default float64)"""
 
-
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep, by size.
-
-    Raises: Usage for an unknown operation, dtype or size, and where none of the kernels has any of the operations.
-    """
-    from kernels.problems import Stream
-    from workloads.harness import plan
-    from workloads.records import Row
-
-    with options.usage_errors():
-        problems = [
-            Stream(operation, size, dtype)
-            for size in options.sizes(args.sizes, options.BYTES)
-            for operation in options.words(args.operations)
-            for dtype in options.words(args.dtypes)
-        ]
-    on = plan.devices(args, here)
-    kernels = plan.kernels("stream", args, on, on_request=("tensorflow",))
-    kinds = {(p.operation, p.dtype): Stream(p.operation, 1 << 20, p.dtype) for p in problems}
-    refused = {(k.name, *kind): plan.refusal(k, small) for k in kernels for kind, small in kinds.items()}
-    found = [
-        Row(k.name, p, s)
-        for p in problems
-        for k in kernels
-        if not refused[k.name, p.operation, p.dtype]
-        for s in plan.settings(k, on, args)
-    ]
-    if not found:
-        tip = f"python -m workloads.stream --operations {' '.join(args.operations)} --backends tensorflow"
-        raise options.Usage("; ".join(dict.fromkeys(filter(None, refused.values()))) or "no kernel is left", tip)
-    return found
-
-
-def answer(args: Namespace, outcome) -> None:
-    """Prints the bytes/s on the memory bus with write-allocate: a cache reads each line before it is written. STREAM counts
-    only the bytes that a program asks for."""
-    from analysis import stats
-    from analysis.roofline.roofs import last_cache_bytes
-
-    rows = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
-    beyond = (m for m in rows if m.problem.footprint_bytes > last_cache_bytes(outcome.run.machine, "cpu"))
-    largest = stats.best_by(
-        beyond, lambda m: (m.problem.operation, m.problem.dtype, m.threads), lambda m: -m.problem.nbytes
-    )
-    for (operation, dtype, threads), m in largest.items():
-        problem, seconds = m.problem, stats.call_s(m)
-        read, written, _ = problem.WEIGHTS[operation]
-        if written:
-            counted = problem.bytes_moved / seconds
-            what = f"{operation} of {dtype}, {units.size(problem.nbytes)}, {units.count(threads, 'thread')}"
-            bus = units.bytes_rate(counted * (read + 2 * written) / (read + written))
-            print(
-                f"with write-allocate: {what}: {bus} on the bus, when each line of the output is read before it is written; "
-                f"STREAM counts {units.bytes_rate(counted)}"
-            )
-
-
-WORKLOAD = Workload(
-    "stream", QUESTION, LONG, EXAMPLES, "sizes operations", FLAGS, rows, answer=answer, answers_in_suite=True
+COMMAND = CommandLine(
+    name="stream",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="sizes operations",
+    flags=FLAGS,
 )
-main, parser, run = WORKLOAD.entry_points
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StreamPlan(MeasuringPlan):
+    """The passes over memory to time."""
+
+    command_line = COMMAND
+    #: The passes, by size, operation and type.
+    problems: "tuple[Stream, ...]"
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "StreamPlan":
+        """Raises: Usage for an unknown operation, dtype or size."""
+        from kernels.problems import Stream
+
+        problems = []
+        with options.usage_errors():
+            for size in options.sizes(flags.sizes, options.BYTES):
+                for operation in options.words(flags.operations):
+                    for dtype in options.words(flags.dtypes):
+                        problems.append(Stream(operation, size, dtype))
+        return cls(measuring=shared_flags.measuring(flags), problems=tuple(problems))
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """Every kernel that has the pass, size by size.
+
+        Raises: Usage where none of the kernels has any of the passes.
+        """
+        from kernels.problems import Stream
+        from workloads.harness import plan
+        from workloads.records import Row
+
+        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        kernels = plan.kernels("stream", self.measuring, on, on_request=("tensorflow",))
+        refused: dict[tuple[str, str, str], str] = {}
+        for problem in self.problems:
+            small = Stream(problem.operation, 1 << 20, problem.dtype)
+            for kernel in kernels:
+                refused[kernel.name, problem.operation, problem.dtype] = plan.refusal(kernel, small)
+        rows = []
+        for problem in self.problems:
+            for kernel in kernels:
+                if not refused[kernel.name, problem.operation, problem.dtype]:
+                    rows += [Row(kernel.name, problem, how) for how in plan.settings(kernel, on, self.measuring)]
+        if not rows:
+            operations = dict.fromkeys(problem.operation for problem in self.problems)
+            tip = f"python -m workloads.stream --operations {' '.join(operations)} --backends tensorflow"
+            reasons = dict.fromkeys(filter(None, refused.values()))
+            raise options.Usage("; ".join(reasons) or "no kernel is left", tip)
+        return rows
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints the bytes/s on the memory bus with write-allocate: a cache reads each line before it is written. STREAM counts
+        only the bytes that a program asks for."""
+        from analysis import stats
+        from analysis.roofline.roofs import last_cache_bytes
+
+        cache_bytes = last_cache_bytes(outcome.run.machine, "cpu")
+        loops = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
+        beyond_caches = [m for m in loops if m.problem.footprint_bytes > cache_bytes]
+        largest = stats.best_by(
+            beyond_caches, lambda m: (m.problem.operation, m.problem.dtype, m.threads), lambda m: -m.problem.nbytes
+        )
+        for (operation, dtype, threads), m in largest.items():
+            problem, seconds = m.problem, stats.call_s(m)
+            read, written, _ = problem.WEIGHTS[operation]
+            if written:
+                counted = problem.bytes_moved / seconds
+                what = f"{operation} of {dtype}, {units.size(problem.nbytes)}, {units.count(threads, 'thread')}"
+                bus = units.bytes_rate(counted * (read + 2 * written) / (read + written))
+                print(
+                    f"with write-allocate: {what}: {bus} on the bus, when each line of the output is read before it is "
+                    f"written; STREAM counts {units.bytes_rate(counted)}"
+                )
+
+
+parser = COMMAND.parser
+parse = StreamPlan.parse
+main = StreamPlan.main
+run = StreamPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,6 +1,7 @@
 """Runs every workload on this machine into one folder, writes the report, and ends with the answer in words."""
 
 import contextlib
+import dataclasses
 import importlib
 import itertools
 import json
@@ -9,10 +10,17 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from workloads import options, shared_flags, terminal
+from workloads import options, session, shared_flags, terminal
+from workloads.session import CommandLine, MeasuringPlan
+from workloads.shared_flags import Measuring
+
+if TYPE_CHECKING:
+    from workloads.harness.sweep import Workers
+    from workloads.records import Machine, Row, Run
 
 QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLES = "python -m workloads.suite --quick", "python -m workloads.suite"
@@ -62,13 +70,88 @@ WORDS = {
     "training": "a training of the CIFAR-10 CNN",
     "peers": "copies between GPUs",
 }
-SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous seed resume quiet verbose"
+# The flags that every part takes from the suite, unless it has its own of them.
+SHARED = (
+    *("device", "threads", "require_gpu", "min_time", "max_noise", "max_time"),
+    *("fast", "rigorous", "seed", "quiet", "verbose", "format"),
+)
+ANSWERED = ("stream", "launch")  # workloads whose answer is printed under their table, as the page has it nowhere
+
+COMMAND = CommandLine(
+    name="suite",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="quick only",
+    flags=FLAGS,
+)
 
 
-def parser() -> options.Parser:
-    made = options.parser("workloads.suite", LONG, *EXAMPLES, question=QUESTION, needs="quick only", flags=FLAGS)
-    shared_flags.add_measuring(made)
-    return made
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SuitePlan:
+    """Which parts of the suite to measure, and how."""
+
+    #: What every measuring command is told.
+    measuring: Measuring
+    #: Whether only products, a training and what its step is made of are measured.
+    quick: bool
+    #: Workloads by name; () for all.
+    only: tuple[str, ...]
+    #: Where the Ray cluster is whose nodes measure; "" for this machine alone.
+    ray: str
+    #: Seconds after which a node that says nothing is given up.
+    ray_timeout_s: float
+    #: The flags that every part takes from the suite: name -> what was typed.
+    shared: dict[str, Any]
+
+    @classmethod
+    def parse(cls, argv: Sequence[str] | None = None) -> "SuitePlan":
+        return cls.from_flags(COMMAND.parser().parse_args(argv))
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "SuitePlan":
+        """Raises: Usage for flags that its parts have their own of, and for a format that one table alone has."""
+        options.refuse(flags, ("backends", "variants"), "every part of the suite has its own kernels")
+        only = options.words(flags.only)
+        if flags.format in ("csv", "json") and len(only) != 1 and not flags.ray:
+            raise options.Usage(
+                f"--format {flags.format} takes one table; name one workload with --only, or read the run's files",
+                f"python -m workloads.suite --quick --only matmul --format {flags.format}",
+            )
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            quick=flags.quick,
+            only=tuple(only),
+            ray=flags.ray or "",
+            ray_timeout_s=flags.ray_timeout,
+            shared={name: getattr(flags, name) for name in SHARED},
+        )
+
+    @property
+    def every_gpu(self) -> bool:
+        """Whether each GPU is measured, and several also together."""
+        return "all" in self.measuring.devices
+
+    @property
+    def brief(self) -> bool:
+        """Whether the rows are for the page alone: a terminal gets their tables with --verbose."""
+        return self.measuring.format == "table" and not self.measuring.verbose
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step of the suite."""
+
+    #: The workload.
+    name: str
+    #: What it measures, as its step is announced.
+    words: str
+    #: What it is to do.
+    plan: MeasuringPlan
+
+    def into(self, folder: Path, left_s: float | None, resume: bool) -> MeasuringPlan:
+        """The plan that writes into the suite's folder and ends when the suite's time is over."""
+        return self.plan.with_measuring(output=str(folder), stop_after_s=left_s, resume=resume)
 
 
 def plan(
@@ -109,233 +192,291 @@ def plan(
     ]
 
 
-def chosen(args: Namespace, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
-    """The part of the plan that was asked for.
+def chosen(suite: SuitePlan, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
+    """(workload, its flags) of the parts to measure.
 
     Raises: Usage for an unknown workload.
     """
-    whole = plan(args.quick, gpu, several, *lacks)
-    names, asked = {name for name, _ in whole}, options.words(args.only)
-    for name in asked:
+    whole = plan(suite.quick, gpu, several, *lacks)
+    names = {name for name, _ in whole}
+    for name in suite.only:
         if name == "peers" and not several:
             raise options.Usage("peers takes several GPUs, and --device all", EXAMPLES[0])
         if name not in names:
             raise options.unknown("workload", name, sorted(names), where=" in this suite")
-    return [(name, flags) for name, flags in whole if not asked or name in asked]
+    return [(name, flags) for name, flags in whole if not suite.only or name in suite.only]
 
 
-def _all(args: Namespace) -> bool:
-    return "all" in options.words(args.device)
+def parts(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[Step]:
+    """The steps of the suite on a machine; with `every_gpu` its GPU rows for every GPU, else for the first.
+
+    Raises: Usage for an unknown workload.
+    """
+    gpus = [] if suite.measuring.devices == ("cpu",) else [f"gpu:{i}" for i in range(len(here.gpus))]
+    several = len(gpus) > 1 and suite.every_gpu
+    every = chosen(suite, gpus if every_gpu else gpus[:1], several, here.lacks)
+    steps = []
+    for name, flags in every:
+        words = WORDS[name] + (" of the CIFAR-10 CNN" if "model" in flags else "")
+        steps.append(Step(name=name, words=words, plan=plan_of(suite, name, flags)))
+    return steps
 
 
-def _parts(args: Namespace, here, every: bool) -> list[tuple[str, dict]]:
-    """The part of the plan that was asked for; with `every`, its GPU rows for every GPU, else for the first."""
-    gpus = [] if options.words(args.device) == ["cpu"] else [f"gpu:{i}" for i in range(len(here.gpus))]
-    return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args), here.lacks)
+def plan_of(suite: SuitePlan, name: str, flags: dict[str, Any]) -> MeasuringPlan:
+    """The plan of a workload with these flags within a suite."""
+    command = importlib.import_module(f"workloads.{name}")
+    return command.parse(options.words_of(command.parser(), **{**suite.shared, **flags}))
 
 
-def _command(name: str):
-    return importlib.import_module(f"workloads.{name}")
-
-
-def arguments(args: Namespace, name: str, flags: dict, folder: Path, left: float | None) -> Namespace:
-    """The arguments of one workload within this suite."""
-    made = _command(name).parser().parse_args([])
-    shared = {flag: getattr(args, flag) for flag in SHARED.split()}
-    vars(made).update(shared | flags, output=str(folder), stop_after=left, format=args.format)
-    return made
-
-
-def _main(args: Namespace) -> int:
-    from workloads import records, session
+def carry_out(suite: SuitePlan) -> int:
+    """Measures, writes the page, prints the answer and returns the exit code."""
+    from workloads import records
     from workloads.harness import sweep
-    from workloads.machine import facts
 
-    options.refuse(args, ("backends", "variants"), "every part of the suite has its own kernels")
-    if args.ray:
-        from workloads.fleet import nodes
-
-        chosen(args, ["gpu"], _all(args))  # what is unknown is said here, not by every node
-        if args.resume and not args.output:
-            args = Namespace(**{**vars(args), "output": str(nodes.newest_run(args, parser()))})
-        return nodes.run(args)
-    if args.format in ("csv", "json") and len(options.words(args.only)) != 1:
-        raise options.Usage(
-            f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
-            f"python -m workloads.suite --quick --only matmul --format {args.format}",
-        )
-    session.check_flags(args)
-    run = sweep.header(args, args.command)
-    every = _all(args)
-    parts = _parts(args, run.machine, every)
-    if args.dry_run:
-        return _dry_run(args, parts)
-    folder = _newest_run(args, run) if args.resume and not args.output else sweep.place(args, parts[0][0], run).parent
-    if not args.quiet:
-        here = run.machine
-        none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
-        gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
-        terminal.note(f"{here.cpu}, {here.cores} cores; {gpus}")
-    if _is_brief(args):
-        steps = Announced(parts, args, run)
-        codes = _each(parts, args, run, folder, steps.one)
-        steps.end()
+    if suite.ray:
+        return _on_cluster(suite)
+    measuring = suite.measuring
+    session.check_files(measuring)
+    run = sweep.header(measuring.command, measuring.seed)
+    steps = parts(suite, run.machine, suite.every_gpu)
+    if measuring.dry_run:
+        return _dry_run(steps, run.machine)
+    if measuring.resume and not measuring.output:
+        folder = _newest_run(steps, run)
     else:
-        codes = _each(parts, args, run, folder, _one)
+        folder = sweep.place(measuring.output, steps[0].name, run).parent
+    if not measuring.quiet:
+        _print_machine(run.machine)
+    if suite.brief:
+        announced = Announced(steps, run.machine, quiet=measuring.quiet)
+        codes = _each(steps, measuring, run, folder=folder, measured_by=announced.measure)
+        announced.end()
+    else:
+        codes = _each(steps, measuring, run, folder=folder, measured_by=_print_measured)
     if codes[-1] in options.SIGNALED.values():
         return codes[-1]
-    if not records.read_files(sorted(folder.glob("*.jsonl"))).measurements:  # stopped before the first row
+    files = sorted(folder.glob("*.jsonl"))
+    if not records.read_files(files).measurements:  # stopped before the first row
         return session.worst(codes)
-    _report(args, folder)
-    return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
+    _report(suite, folder)
+    return session.save_and_compare(measuring, sorted(folder.glob("*.jsonl")), session.worst(codes))
 
 
-def _newest_run(args: Namespace, run) -> Path:
-    """The folder of this machine's newest suite that planned the rows of the arguments.
+def _on_cluster(suite: SuitePlan) -> int:
+    """The suite on every node of a Ray cluster; the exit code.
+
+    Raises: Usage, Missing.
+    """
+    from workloads.fleet import nodes
+
+    chosen(suite, ["gpu"], suite.every_gpu)  # what is unknown is said here, not by every node
+    measuring = suite.measuring
+    if measuring.resume and not measuring.output:
+        folder = nodes.newest_run(measuring.command, lambda words: _same_rows(suite, SuitePlan.parse(words)))
+        measuring = dataclasses.replace(measuring, output=str(folder))
+    return nodes.run(measuring, suite.ray, suite.ray_timeout_s)
+
+
+def _same_rows(a: SuitePlan, b: SuitePlan) -> bool:
+    """Whether two suites measure the same rows on a node."""
+    return (a.quick, a.only, a.measuring.devices, a.measuring.threads, a.measuring.fast) == (
+        b.quick,
+        b.only,
+        b.measuring.devices,
+        b.measuring.threads,
+        b.measuring.fast,
+    )
+
+
+def _print_machine(here: "Machine") -> None:
+    """Prints on stderr what is measured."""
+    from workloads.machine import facts
+
+    gpus = f"{len(here.gpus)} x {here.gpus[0].name}" if here.gpus else ""
+    none = f"no GPU ({facts.gpu_problem()}): the CPU is measured"
+    terminal.note(f"{here.cpu}, {here.cores} cores; {gpus or none}")
+
+
+def _newest_run(steps: list[Step], run: "Run") -> Path:
+    """The folder of this machine's newest suite that planned the rows of these steps.
 
     Raises: Usage when there is none.
     """
     from workloads.harness import resuming, sweep
 
-    def planned(these: Namespace) -> list:
-        rows = []
-        for name, flags in _parts(these, run.machine, _all(these)):
-            part = arguments(these, name, flags, folder=Path(), left=None)
-            with contextlib.suppress(options.Missing):  # it is left out, here as when it is measured
-                for _, more in _rows(name, part, run.machine):
-                    rows += more
-        return rows
+    def rows_of(words: list[str]) -> "list[Row]":
+        suite = SuitePlan.parse(words)
+        return _planned(parts(suite, run.machine, suite.every_gpu), run.machine)
 
-    def planned_by(command: str) -> list:
-        words = resuming.arguments(command, "workloads.suite")
-        return [] if words is None else planned(parser().parse_args(words))
-
-    return resuming.newest_run(sweep.LOCAL / run.machine.key, run.command, planned(args), planned_by)
+    return resuming.newest_run(
+        sweep.LOCAL / run.machine.key,
+        run.command,
+        _planned(steps, run.machine),
+        module="workloads.suite",
+        rows_of=rows_of,
+    )
 
 
-def _is_brief(args: Namespace) -> bool:
-    """Whether the rows are for the page alone: a terminal gets their tables with --verbose."""
-    return args.format == "table" and not args.verbose
+def _planned(steps: list[Step], here: "Machine") -> "list[Row]":
+    """The rows of some steps; a step that cannot run here has none."""
+    rows = []
+    for part in steps:
+        with contextlib.suppress(options.Missing):  # it is left out, here as when it is measured
+            for planned in _quietly(part.plan).rows_by_file(here).values():
+                rows += planned
+    return rows
+
+
+def _quietly(plan: MeasuringPlan) -> MeasuringPlan:
+    """The plan that prints no note: what is left out is said when it is measured."""
+    return plan.with_measuring(quiet=True)
 
 
 class Announced:
-    """Measures each part of the suite without its table: a line says which, and about how long the rest takes."""
+    """Measures steps without their tables: a line says which one it is, and about how long the rest takes."""
 
-    def __init__(self, parts: list[tuple[str, dict]], args: Namespace, run):
-        self._names = [WORDS[name] + (" of the CIFAR-10 CNN" if "model" in flags else "") for name, flags in parts]
-        self._planned = []
-        for name, flags in parts:
-            part = arguments(args, name, flags, folder=Path(), left=None)
-            self._planned.append(_seconds(name, part, run.machine))
-        self._quiet = args.quiet
-        self._begin, self._begun = 0.0, 0
+    def __init__(self, steps: list[Step], here: "Machine", quiet: bool):
+        self._words = [part.words for part in steps]
+        self._planned_s = [_seconds(part.plan, here) for part in steps]
+        self._quiet = quiet
+        self._begin = 0.0  # of the first step
+        self._step = 0  # steps that have begun
         if not self._quiet:
-            terminal.note(f"measure  {len(parts)} steps, about {_minutes(sum(self._planned))}")
+            terminal.note(f"measure  {len(steps)} steps, about {_duration(sum(self._planned_s))}")
 
-    def one(self, name: str, args: Namespace, run) -> int:
-        """One workload's session, of which only errors are printed."""
-        from workloads import session
-
-        if self._begun == 0:
+    def measure(self, name: str, plan: MeasuringPlan, run: "Run", processes: "Workers | None") -> int:
+        """Measures the next step and prints only its errors; the exit code."""
+        if self._step == 0:
             self._begin = time.monotonic()
-        if not args.quiet:
-            left = sum(self._planned[self._begun :])
-            before = sum(self._planned[: self._begun])
-            if before:  # as the steps so far took beside their plan
-                left *= (time.monotonic() - self._begin) / before
-            step = f"{self._begun + 1}/{len(self._names)}  {self._names[self._begun]}"
-            terminal.note(f"         {step:<45} about {_minutes(left)} left")
-        self._begun += 1
-        lines = terminal.redraws(sys.stderr) or not args.fast  # a fast step in a log is over before its first line
-        outcome = _command(name).WORKLOAD.measure(Namespace(**vars(args) | {"quiet": args.quiet or not lines}), run)
-        return session.sum_up(outcome, Namespace(**vars(args) | {"quiet": True}))
+        if not self._quiet:
+            self._announce()
+        self._step += 1
+        redraws = terminal.redraws(sys.stderr)
+        no_progress = plan.measuring.fast and not redraws  # a fast step in a log is over before its first line
+        plan = plan.with_measuring(quiet=self._quiet or no_progress)
+        outcome = plan.measure(run, plan.rows(run.machine), processes=processes)
+        return session.sum_up(outcome, quiet=True)
+
+    def _announce(self) -> None:
+        """Prints the next step's line."""
+        before_s, left_s = sum(self._planned_s[: self._step]), sum(self._planned_s[self._step :])
+        if before_s:  # as the steps so far took beside their plan
+            left_s *= (time.monotonic() - self._begin) / before_s
+        step = f"{self._step + 1}/{len(self._words)}  {self._words[self._step]}"
+        terminal.note(f"         {step:<45} about {_duration(left_s)} left")
 
     def end(self) -> None:
         """Says how long all took. What follows can then show what it does: the last bar's line has ended."""
         if not self._quiet:
-            terminal.note(f"         done in {_minutes(time.monotonic() - self._begin)}")
+            terminal.note(f"         done in {_duration(time.monotonic() - self._begin)}")
 
 
-def _seconds(name: str, args: Namespace, here) -> float:
+def _seconds(plan: MeasuringPlan, here: "Machine") -> float:
     """Seconds that a workload takes at most, as planned; 0 for one that cannot run here."""
     from workloads.harness.plan import seconds_at_most
 
     try:
-        rows = itertools.chain.from_iterable(rows for _, rows in _rows(name, args, here))
-        return seconds_at_most(list(rows), args)
+        by_file = _quietly(plan).rows_by_file(here)
     except options.Stop:
         return 0.0
+    rows = list(itertools.chain.from_iterable(by_file.values()))
+    return seconds_at_most(rows, plan.measuring.limits, plan.measuring.rigorous)
 
 
-def _minutes(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
-def _each(parts, args: Namespace, run, folder: Path, one: Callable[..., int]) -> list[int]:
-    """Runs the parts in order, until --stop-after or a signal; returns their exit codes."""
+def _each(
+    steps: list[Step],
+    measuring: Measuring,
+    run: "Run",
+    *,
+    folder: Path,
+    measured_by: "Callable[[str, MeasuringPlan, Run, Workers | None], int]",
+) -> list[int]:
+    """Measures the steps in order, until --stop-after or a signal; returns their exit codes."""
     from workloads.harness import sweep
     from workloads.machine import load
 
-    if args.wait_quiet and parts:
+    if measuring.wait_quiet and steps:
         load.wait_until_quiet()
-    begin, begun, codes = time.monotonic(), set(), []
+    begin = time.monotonic()
+    begun: set[str] = set()
+    codes: list[int] = []
     with sweep.workers() as processes:
-        for name, flags in parts:
-            left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
-            if left is not None and left <= 0:
-                break
-            made = arguments(args, name, flags, folder, left)
-            made.resume = args.resume or name in begun  # a workload's second part goes on in its file
-            made.workers = None if name == "training" else processes  # its start-up is of a process of its own
-            begun.add(name)
+        for part in steps:
+            left_s = None
+            if measuring.stop_after_s is not None:
+                left_s = measuring.stop_after_s - (time.monotonic() - begin)
+                if left_s <= 0:
+                    break
+            # a workload's second part goes on in its file
+            plan = part.into(folder, left_s, resume=measuring.resume or part.name in begun)
+            begun.add(part.name)
             try:
-                codes.append(one(name, made, run))
+                # a training's start-up is of a process of its own
+                codes.append(measured_by(part.name, plan, run, None if part.name == "training" else processes))
             except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
-                tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
-                terminal.note(f"{name} left out: {missing}{tip}")
+                tip = f"\n  to have it: {missing.tip}" if missing.tip else ""
+                terminal.note(f"{part.name} left out: {missing}{tip}")
                 codes.append(options.MISSING)
             if codes[-1] in options.SIGNALED.values():
                 break
     return codes
 
 
-def _one(name: str, args: Namespace, run) -> int:
-    """One workload's own session, its final sentences left to the report."""
-    if args.format == "table":
+def _print_measured(name: str, plan: MeasuringPlan, run: "Run", processes: "Workers | None") -> int:
+    """Measures a workload and prints its table, its final sentences left to the report; the exit code."""
+    if plan.measuring.format == "table":
         print(f"\n{name}", flush=True)
-    return _command(name).WORKLOAD.session(args, run=run)
+    outcome = session.print_measured(plan, run, plan.rows(run.machine), processes)
+    if plan.measuring.format == "table" and name in ANSWERED:
+        plan.answer(outcome)
+    return session.sum_up(outcome, quiet=plan.measuring.quiet, verbose=plan.measuring.verbose)
 
 
 def on_node(folder: str) -> int:
-    """The suite on a node of a fleet, in a process of its own: its flags come on stdin, its files go into this folder. The
-    plan is written first, so that lost rows are known should the node die. GPUs work alone; with --device all also together."""
+    """The suite on a node of a fleet, in a process of its own: its command's words come on stdin, its files go into this folder.
+    The plan is written first, so that lost rows are known should the node die. GPUs work alone; with --device all also
+    together."""
     import msgspec
 
     from workloads.fleet import cluster, nodes
     from workloads.harness import sweep
     from workloads.machine import facts
 
-    args, place = Namespace(**json.loads(sys.stdin.buffer.readline())), Path(folder)
+    suite = SuitePlan.parse(json.loads(sys.stdin.buffer.readline()))
+    measuring = dataclasses.replace(suite.measuring, resume=True)
+    place = Path(folder)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    run = sweep.header(args, args.command)
-    planned, wanted = nodes.Plan(run, {}), []
+    run = sweep.header(measuring.command, measuring.seed)
+    planned = nodes.NodePlan(run, {})
+    wanted = []
     if not run.machine.gpus:
         print(f"no GPU ({facts.gpu_problem()}): its CPU is measured", flush=True)
     try:
-        parts = _parts(args, run.machine, True)
-        args.device = args.device or ["all"]
-        for name, flags in parts:
+        for part in _node_parts(suite, run.machine):
             try:
-                for file, rows in _rows(name, arguments(args, name, flags, place, None), run.machine):
+                for file, rows in _quietly(part.plan).rows_by_file(run.machine).items():
                     planned.rows[file] = planned.rows.get(file, []) + rows
-                wanted.append((name, flags))
+                wanted.append(part)
             except options.Missing as missing:
-                print(f"{name} left out: {missing}", flush=True)
+                print(f"{part.name} left out: {missing}", flush=True)
         (place / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
-        _each([] if args.dry_run else wanted, args, run, place, _measured)
+        if not measuring.dry_run:
+            _each(wanted, measuring, run, folder=place, measured_by=_measured)
     except options.Stop as stop:
         print(stop, flush=True)
     return options.OK
+
+
+def _node_parts(suite: SuitePlan, here: "Machine") -> list[Step]:
+    """The steps on a node: where no device is named, those of every GPU, alone."""
+    if suite.measuring.devices:
+        return parts(suite, here, True)
+    on_all = dataclasses.replace(suite, shared={**suite.shared, "device": ["all"]})
+    return parts(on_all, here, True)
 
 
 def _leave_with_parent() -> None:
@@ -345,48 +486,36 @@ def _leave_with_parent() -> None:
     os._exit(options.TERMINATED)
 
 
-def _rows(name: str, args: Namespace, here) -> Iterator[tuple[str, list]]:
-    """(result file, rows) of one workload; rows that refining adds are not known yet."""
-    module = _command(name)
-    args.quiet = True  # what is left out is said when it is measured
-    yield name, list(module.rows(args, here))
-    if name == "peers":
-        from workloads.harness import concurrent
-
-        yield "at-once", concurrent.every_gpu_rows(module.gpus(args, here))
-
-
-def _measured(name: str, args: Namespace, run) -> int:
-    """One workload without its table and sentences."""
-    _command(name).WORKLOAD.measure(args, run)
+def _measured(name: str, plan: MeasuringPlan, run: "Run", processes: "Workers | None") -> int:
+    """Measures a workload without its table and sentences."""
+    plan.measure(run, plan.rows(run.machine), processes=processes)
     return options.OK
 
 
-def _dry_run(args: Namespace, parts: list[tuple[str, dict]]) -> int:
-    for name, flags in parts:
-        if args.format != "json":  # then it is one part, and its plan an object
-            print(f"\n{name}")
-        made = arguments(args, name, flags, Path(), None)
-        made.dry_run = True
-        _command(name).WORKLOAD.session(made)
+def _dry_run(steps: list[Step], here: "Machine") -> int:
+    """Prints the plan of each step."""
+    for part in steps:
+        if part.plan.measuring.format != "json":  # then it is one part, and its plan an object
+            print(f"\n{part.name}")
+        part.plan.dry_run(part.plan.rows(here), here)
     return options.OK
 
 
-def _report(args: Namespace, folder: Path) -> None:
+def _report(suite: SuitePlan, folder: Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report, units
     from analysis.explain import command as explain
     from analysis.text import several_gpus, summary
     from workloads import records
 
-    out = sys.stdout if args.format == "table" else sys.stderr
+    out = sys.stdout if suite.measuring.format == "table" else sys.stderr
     loaded = records.read(folder)
     rows, here = loaded.measurements, loaded.runs[-1].machine
     trained = any(m.problem.op == "training" for m in rows)
     with terminal.doing(f"reading {units.count(len(rows), 'row')} and writing the page"):
         path = report.to_open(report.render([folder], folder))
         sentences = []
-        if not trained or not _is_brief(args):
+        if not trained or not suite.brief:
             sentences += summary.answer(rows, here)
         elif here.gpus:  # the training is explained below; without a GPU no size has another winner
             others = [m for m in rows if m.problem.op != "training"]
@@ -402,7 +531,15 @@ def _report(args: Namespace, folder: Path) -> None:
     print(f"Page  {options.near(path)}", file=out)
 
 
-main = options.entry(parser, _main)
+parser = COMMAND.parser
+parse = SuitePlan.parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return options.command(
+        parser(), argv, lambda flags: carry_out(SuitePlan.from_flags(flags)), lambda flags: SuitePlan.from_flags(flags)
+    )
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -46,6 +46,7 @@ class Matmuls:
     def __init__(
         self,
         machine: Machine | None = None,
+        *,
         names: Callable[[Problem], str] | None = None,
         planned: Iterable[Problem] = (),
         cold: bool = False,

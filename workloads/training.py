@@ -1,11 +1,24 @@
 """Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole training cost, and who wins."""
 
-import argparse
+import dataclasses
 import sys
+import time
+from argparse import Namespace
+from collections import Counter
+from typing import TYPE_CHECKING
 
-from workloads import options
+from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, number, scaled, where
-from workloads.session import Workload, resume_command, unfinished
+from workloads.session import CommandLine, MeasuringPlan, hidden, resume_command, unfinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from analysis.predict.prediction import Prediction
+    from workloads.frameworks import several_gpus
+    from workloads.frameworks.grid import Grid
+    from workloads.harness.sweep import Outcome, Workers
+    from workloads.records import Machine, Measurement, Row, Run
 
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
@@ -49,84 +62,309 @@ FLAGS = """
 --predicted FILE       the trainings of predictions that `analysis.predict --save FILE` wrote, instead of the above;
                        `analysis.predict --check FILE RUN` then compares them"""
 
+# Flags of trainings, beside those of options in records/switches.py: a study and saved predictions have their own of them.
+_SHAPES = (
+    "model",
+    "inputs",
+    "width",
+    "depth",
+    "outputs",
+    "hidden_layers",
+    "batch",
+    "samples",
+    "steps",
+    "epochs",
+    "dtypes",
+)
+_WAYS = ("onednn", "variants", "backends", "threads", "gpus")
 
-def rows(args: argparse.Namespace, here) -> list:
-    """The trainings in every way asked for, or those of --study; the products for their budget are known when they have run.
+COMMAND = CommandLine(
+    name="training",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="model batch samples epochs",
+    flags=FLAGS,
+)
 
-    Raises: Usage for what trains nothing; Missing for a device or library that is not here.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingPlan(MeasuringPlan):
+    """The trainings to time: every combination of flags, or those of studies, or those of saved predictions."""
+
+    command_line = COMMAND
+    #: Every combination of the flags; None where a study or predictions bring the trainings.
+    grid: "Grid | None"
+    #: Studies by name; () for none.
+    studies: tuple[str, ...]
+    #: The cases of the study of several GPUs.
+    several_gpus: "several_gpus.Study"
+    #: The file of saved predictions; "" for none.
+    file: str
+    #: The saved predictions of it.
+    predictions: "tuple[Prediction, ...]"
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "TrainingPlan":
+        """Raises: Usage for what trains nothing, for an unknown study and for a file that holds no predictions; Missing for a
+        library that is named and is not here."""
+        from workloads.frameworks import several_gpus
+
+        names = _studies(flags)
+        predictions = _predictions(flags)
+        by_flags = not names and not predictions
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            grid=_grid(flags) if by_flags else None,
+            studies=tuple(names),
+            several_gpus=several_gpus.Study() if by_flags else several_gpus.study(vars(flags)),
+            file=flags.predicted or "",
+            predictions=tuple(predictions),
+        )
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """The trainings; the products for their budget are known when they have run.
+
+        Raises: Usage for what trains nothing; Missing for a device that is not here.
+        """
+        from workloads.frameworks import several_gpus
+        from workloads.harness import plan
+
+        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        several_gpus.require(self._most_gpus(), machine)
+        if self.grid is None:
+            return self._predicted(on) if self.predictions else self._studied(on, len(machine.gpus))
+        if "replicas" in self.grid.switches:
+            libraries = self.grid.switches.get("keras_backend", [])
+            on = several_gpus.devices(self.measuring.devices, on, libraries)
+        return self.grid.rows(on, self.measuring.threads)
+
+    def _most_gpus(self) -> int:
+        """The largest number of GPUs that share a batch."""
+        from workloads.frameworks import studies
+
+        if self.grid is not None:
+            return max(map(int, self.grid.switches.get("replicas", ["1"])))
+        return max(self.several_gpus.gpus, default=2 if studies.DATA_PARALLEL in self.studies else 1)
+
+    def _studied(self, on: list[str], gpus: int) -> "list[Row]":
+        """The rows of the studies, without those whose rows run side by side. `all` includes the study of several GPUs if any."""
+        from workloads.frameworks import studies
+
+        rows = studies.rows(self.studies, on)
+        if studies.DATA_PARALLEL in self.studies or ("all" in self.studies and gpus > 1):
+            rows += self.several_gpus.rows(gpus)
+        return rows
+
+    def _predicted(self, on: list[str]) -> "list[Row]":
+        """The trainings of saved predictions, unchanged, on these devices. A note counts those of other devices.
+
+        Raises: Usage for none of these devices, and for a model that is not known.
+        """
+        from analysis.predict import prediction
+        from workloads.frameworks import grid, studies
+        from workloads.records import Row, distinct
+
+        file, devices = self.file, ", ".join(on)
+        others = Counter(p.settings.device for p in self.predictions if p.settings.device not in on)
+        if others.total() == len(self.predictions):
+            raise options.Usage(
+                f"{file} has predictions for {', '.join(others)}; asked for: {devices}", prediction.MAKES
+            )
+        if not self.measuring.quiet:
+            for device, count in others.items():
+                left_out = f"{count} of {len(self.predictions)} predictions left out"
+                terminal.note(f"{file}: {left_out}, being for {device}; taken: {devices}")
+        rows = []
+        for predicted in self.predictions:
+            if predicted.settings.device not in on:
+                continue
+            try:
+                grid.known_model(predicted.training.model)
+            except options.Usage as error:
+                raise options.Usage(f"{file}: {error}", prediction.MAKES) from error
+            resident = predicted.settings.keras.residence == "resident"
+            kernel = studies.RESIDENT if resident else studies.FIT
+            rows.append(Row(kernel, predicted.training, predicted.settings))
+        return distinct(rows)
+
+    def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
+        """The products that the steps are made of. A study measures none: its rows are many, and their budgets are another
+        command's."""
+        return [] if self.grid is None else products(machine, done)
+
+    def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Each training's process says itself whether it has room."""
+
+    def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
+        from workloads.frameworks import forecast
+
+        forecast.build_models(rows)
+        print(*forecast.lines(rows, self.measuring, self.studies, machine), sep="\n")
+
+    def measure(
+        self,
+        run: "Run",
+        rows: "list[Row]",
+        shown: "Callable[[Measurement], None]" = hidden,
+        processes: "Workers | None" = None,
+    ) -> "Outcome":
+        """Runs the trainings, those of one environment together, and then their products; then the studies whose rows run side
+        by side.
+
+        Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
+        """
+        from workloads.frameworks import forecast, grid, studies
+        from workloads.records import settings as switches
+
+        grid.require_keras({switches.of(row).keras_backend for row in rows} or {"tensorflow"})
+        # The study of several GPUs goes case by case, so that a stopped run has whole cases; its two processes live together.
+        in_order = rows if self.studies == (studies.DATA_PARALLEL,) else forecast.in_turns(rows)
+        experiments = studies.experiments(self.studies)
+        if not experiments:
+            return self.sweep(run, in_order, shown, processes)
+        outcome = self.sweep(run, in_order, shown, processes) if rows else None
+        return self._side_by_side(experiments, outcome, run, shown)
+
+    def _side_by_side(
+        self, names: list[str], outcome: "Outcome | None", run: "Run", shown: "Callable[[Measurement], None]"
+    ) -> "Outcome":
+        """Measures these studies, each into its own file; all rows with those of `outcome` in one Outcome."""
+        from workloads.frameworks import side_by_side
+
+        begin = time.monotonic()
+        measuring = self.measuring
+        for name in names:
+            if outcome is not None:
+                measuring = dataclasses.replace(measuring, output=str(outcome.path.parent))
+                if outcome.stopped:
+                    outcome.left += len(side_by_side.rows(name, measuring, run.machine))
+                    continue
+                if self.measuring.stop_after_s:
+                    left_s = self.measuring.stop_after_s - (time.monotonic() - begin)
+                    measuring = dataclasses.replace(measuring, stop_after_s=max(1e-3, left_s))
+            outcome = side_by_side.measure(name, measuring, run, shown).after(outcome)
+        assert outcome is not None, "no study was named"
+        return outcome
+
+    def table(self, machine: "Machine") -> "TrainingTable":
+        return TrainingTable(self.measuring.format == "md")
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints the sentences on trainings, then the budgets of steps that are sound; with --verbose all budgets."""
+        from analysis.predict import budget, profile
+        from analysis.report.sections.several_gpus import trainings
+        from analysis.text import budget as budget_words
+        from analysis.text import several_gpus, training
+
+        done = outcome.measurements
+        lines = unfinished(outcome)
+        for sentences in (training.lines, training.side_by_side, several_gpus.training_lines):
+            lines += sentences(done)
+        several = trainings(done)
+        if several:
+            lines += ["", *several.text()]
+        budgets = []
+        if any(m.problem.op == "matmul" for m in done):
+            budgets = budget.budgets(profile.Profile(done))
+        wanted = [one for one in budgets if self.measuring.verbose or one.sound]
+        about_steps = [budget_words.sentence(one) for one in wanted]
+        if len(wanted) < len(budgets):
+            command = f"{options.typed(resume_command(outcome.run.command, outcome.path.parent))} -v"
+            about_steps.append(f"What a step is made of, from these rows, nothing measured again: {command}")
+        if lines and about_steps:
+            lines.append("")
+        lines += about_steps
+        if lines:
+            print("", *lines, sep="\n")
+
+
+def _studies(flags: Namespace) -> list[str]:
+    """The studies of --study, each once.
+
+    Raises: Usage for an unknown one, and for flags whose values a study sets itself.
     """
-    from workloads.frameworks import grid
+    from workloads.frameworks import several_gpus, studies
+    from workloads.harness import plan
 
-    if args.predicted is None or args.study:
-        return grid.rows(args, here)
+    names = plan.known("study", flags.study, (*studies.NAMES, "all"))
+    if names:
+        obeyed = several_gpus.TAKES if names == [studies.DATA_PARALLEL] else ()
+        _refuse_trainings(flags, "--study", obeyed)
+        options.refuse(flags, ["predicted"], "--study brings its own rows")
+    return names
+
+
+def _predictions(flags: Namespace) -> "list[Prediction]":
+    """The saved predictions of --predicted.
+
+    Raises: Usage for a file that holds none, and for flags of other trainings.
+    """
     from analysis.predict import prediction
 
-    return grid.predicted(args, here, prediction.load, prediction.MAKES)
+    if flags.predicted is None or flags.study:
+        return []
+    saved = prediction.load(flags.predicted)
+    _refuse_trainings(flags, "--predicted")
+    return saved
 
 
-def products(here, done: list) -> list:
+def _refuse_trainings(flags: Namespace, flag: str, obeyed: tuple[str, ...] = ()) -> None:
+    """Raises Usage for flags of trainings beside one that brings its own, but for those that it obeys."""
+    from workloads.records.settings import KNOWN
+
+    every = [*_SHAPES, "jit", *KNOWN, *_WAYS]
+    if flags.data == "synthetic":  # which it is where the flag is not typed
+        every.remove("data")
+    options.refuse(flags, [name for name in every if name not in obeyed], f"{flag} brings its own rows")
+
+
+def _grid(flags: Namespace) -> "Grid":
+    """Every combination of the flags.
+
+    Raises: Usage for an unknown model, way of training or switch; Missing for a library that is named and is not here.
+    """
+    from workloads.frameworks import data, grid
+    from workloads.harness import plan
+
+    backends, variants = options.words(flags.backends), options.words(flags.variants)
+    kernels = grid.kernels(backends, variants)
+    switches = grid.switches(vars(flags))
+    names = grid.models(options.words(flags.model) or [grid.MODEL], vars(flags))
+    problems = grid.problems(
+        names,
+        data_set=flags.data,
+        batches=plan.counts(flags.batch),
+        samples=plan.counts(flags.samples),
+        steps=flags.steps,
+        epochs=plan.counts(flags.epochs),
+        dtypes=plan.known("type", flags.dtypes, data.DTYPES) or ["float32"],
+    )
+    return grid.Grid(
+        problems=tuple(problems),
+        kernels=tuple(kernels),
+        kernels_named=bool(backends or variants),
+        residences=tuple(grid.residences(flags.residence)),
+        switches=switches,
+        data=flags.data,
+    )
+
+
+def products(here: "Machine", done: "list[Measurement]") -> "list[Row]":
     """The library products that the steps measured so far are made of and that have no row yet."""
     from analysis.predict import budget
     from workloads.records import Row, Settings, distinct
 
-    found = []
+    rows = []
     for m in done:
         if m.problem.op == "training" and m.ok:
             kernel = "matmul/cupy/cublas" if m.on_gpu else "matmul/numpy/blas"
             settings = Settings(m.device, None if m.on_gpu else m.threads or here.cores)
-            found += [Row(kernel, problem, settings) for problem in budget.gemms(m)]
-    return distinct(found, done)
+            rows += [Row(kernel, problem, settings) for problem in budget.gemms(m)]
+    return distinct(rows, done)
 
 
-def _measured(args: argparse.Namespace, run, shown):
-    """Runs the trainings, those of one environment together, and then their products; the sweep.Outcome. A study measures
-    no products: its rows are many, and their budgets are another command's.
-
-    Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
-    """
-    from workloads.frameworks import forecast, grid, studies
-    from workloads.records import settings as switches
-
-    every = rows(args, run.machine)
-    grid.require_keras({switches.of(row).keras_backend for row in every} or {"tensorflow"})
-    asked = options.words(args.study)
-    # A study of several GPUs goes case by case, so that a stopped run has whole cases; its two processes live side by side.
-    wanted = every if asked == [studies.DATA_PARALLEL] else forecast.in_turns(every)
-    beside = studies.experiments(asked)
-    outcome = WORKLOAD.sweep(args, run, shown, wanted) if wanted or not beside else None
-    return _experiments(beside, outcome, args, run, shown)
-
-
-def _experiments(names: list[str], outcome, args: argparse.Namespace, run, shown):
-    """Measures the studies whose rows run side by side, each into its own file; returns all rows in one Outcome."""
-    import time
-
-    from workloads.frameworks import side_by_side
-
-    begin, args = time.monotonic(), argparse.Namespace(**vars(args))
-    limit = args.stop_after
-    for name in names:
-        if outcome is not None:
-            args.output = str(outcome.path.parent)
-            if outcome.stopped:
-                outcome.left += len(side_by_side.rows(name, args, run.machine))
-                continue
-            args.stop_after = limit and max(1e-3, limit - (time.monotonic() - begin))
-        outcome = side_by_side.measure(name, args, run, shown).after(outcome)
-    return outcome
-
-
-def _refine(args: argparse.Namespace, here, done: list) -> list:
-    return [] if args.study or args.predicted else products(here, done)
-
-
-def _dry_run(rows: list, args: argparse.Namespace, here) -> None:
-    from workloads.frameworks import forecast
-
-    print("\n".join(forecast.lines(rows, args, here)))
-
-
-class Table(Lines):
+class TrainingTable(Lines):
     """A line a training on 120 columns. The costs of a step, an epoch and a fit come from later epochs
     (analysis.training.costs); without these, ms/step is that of a whole fit."""
 
@@ -142,8 +380,8 @@ class Table(Lines):
         "and all epochs, in a process of its own."
     )
 
-    def __init__(self, args=None, here=None):
-        super().__init__(args)
+    def __init__(self, markdown: bool = False):
+        super().__init__(markdown)
         self._all: list = []
 
     def wanted(self, m) -> bool:
@@ -187,31 +425,10 @@ class Table(Lines):
         ]
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
-    """Prints the sentences on trainings, then the budgets of steps that are sound; with --verbose all budgets."""
-    from analysis.predict import budget, profile
-    from analysis.report.sections.several_gpus import trainings
-    from analysis.text import budget as budget_words
-    from analysis.text import several_gpus, training
-
-    rows_ = outcome.measurements
-    parts = [training.lines, training.side_by_side, several_gpus.training_lines]
-    told = unfinished(outcome) + [line for lines in parts for line in lines(rows_)]
-    if several := trainings(rows_):
-        told += ["", *several.text()]
-    made = budget.budgets(profile.Profile(rows_)) if any(m.problem.op == "matmul" for m in rows_) else []
-    wanted = [b for b in made if args.verbose or b.sound]
-    budgets = list(map(budget_words.sentence, wanted))
-    if len(wanted) < len(made):
-        command = f"{options.typed(resume_command(outcome.run.command, outcome.path.parent))} -v"
-        budgets.append(f"What a step is made of, from these rows, nothing measured again: {command}")
-    if told or budgets:
-        print("", *told, *([""] if told and budgets else []), *budgets, sep="\n")
-
-
-COMMAND = "training", QUESTION, LONG, EXAMPLES, "model batch samples epochs", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, Table, answer, _refine, _measured, _dry_run, of_models=True)
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+parser = COMMAND.parser
+parse = TrainingPlan.parse
+main = TrainingPlan.main
+run = TrainingPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,13 +1,23 @@
 """Times copies between host and device, and on the device: what a call costs, and what its bytes do."""
 
+import dataclasses
+import itertools
 import sys
 from argparse import Namespace
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from analysis import units
 from analysis.table import shown
-from workloads import options
+from workloads import options, shared_flags
 from workloads.printing import Lines, number, scaled, timed
-from workloads.session import Workload
+from workloads.session import CommandLine, MeasuringPlan
+
+if TYPE_CHECKING:
+    from kernels.problems import Transfer
+    from kernels.registry import Kernel
+    from workloads.harness.sweep import Outcome
+    from workloads.records import Machine, Row
 
 QUESTION = "What does it cost to copy data to a GPU and back?"
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
@@ -32,112 +42,199 @@ FLAGS = f"""
                          TensorFlow; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU
 --dtypes TYPE ...       of what is fed by --study feeding: float32, uint8, float64 (all three)"""
 
+COMMAND = CommandLine(
+    name="transfer",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="sizes directions study",
+    flags=FLAGS,
+)
 
-def problems(args: Namespace) -> list:
-    """The copies asked for: way by way, then by size; those with a kernel beside them last.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransferPlan(MeasuringPlan):
+    """The copies to time, or the ways to get a batch into Keras's training step."""
+
+    command_line = COMMAND
+    #: small-dataset, feeding or "".
+    study: str
+    #: The copies by way and size, those with a kernel beside them last; () in the feeding study.
+    problems: "tuple[Transfer, ...]"
+    #: Types of the values in the feeding study; () in others.
+    dtypes: tuple[str, ...]
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "TransferPlan":
+        """Raises: Usage for a word that is no size, direction, host memory or type, for what cannot be copied, and for flags of
+        rows that a study brings itself."""
+        if flags.study == FEEDING:
+            options.refuse(flags, (*_STUDY_HAS, "threads"), "--study brings its own rows")
+            problems, dtypes = [], _fed_types(flags)
+        else:
+            options.refuse(flags, ("dtypes",), "copies are of bytes; only --study feeding has types")
+            problems, dtypes = _copies(flags), []
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            study=flags.study or "",
+            problems=tuple(problems),
+            dtypes=tuple(dtypes),
+        )
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """Kernel by kernel, each way over all its sizes, as a law is read off them.
+
+        Raises: Usage; Missing without a GPU, which every copy needs.
+        """
+        if self.study == FEEDING:
+            return self._feeding_rows(machine)
+        from workloads.harness import plan
+        from workloads.machine import facts
+        from workloads.records import Row
+
+        measuring = self.measuring
+        on = [device for device in plan.devices(measuring.devices, machine, measuring.require_gpu) if device != "cpu"]
+        why = "every row of transfer copies to or from a GPU"
+        if not machine.gpus:
+            raise options.Missing(f"{why}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
+        if not on:
+            raise options.Usage(f"{why}; --device names none", f"{EXAMPLE} --device gpu")
+        kernels = plan.kernels("transfer", measuring, on, on_request=() if self.study else ("tensorflow",))
+        if self.study and not measuring.variants:
+            kernels = [kernel for kernel in kernels if kernel.variant in STUDY]
+        rows = []
+        for kernel in kernels:
+            for problem in self.problems:
+                if self._takes(kernel, problem):
+                    rows += [Row(kernel.name, problem, how) for how in plan.settings(kernel, on, measuring)]
+        return rows
+
+    def _takes(self, kernel: "Kernel", problem: "Transfer") -> bool:
+        """Whether a kernel makes such a copy."""
+        if self.study:
+            return problem.host_memory in STUDY.get(kernel.variant, ("pageable",))
+        takes = getattr(kernel.bind, "takes", None)
+        return takes(problem) if takes else not problem.compute
+
+    def _feeding_rows(self, machine: "Machine") -> "list[Row]":
+        """The rows of --study feeding: each type's sizes by every way on every device, then CuPy's copies of as many bytes.
+
+        Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
+        """
+        from kernels.problems import Feeding
+        from workloads.harness import plan
+
+        measuring = self.measuring
+        on = plan.devices(measuring.devices, machine, measuring.require_gpu)
+        backends = plan.known("backend", measuring.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
+        ways = plan.known("way", measuring.variants, Feeding.WAYS) or list(Feeding.WAYS)
+        rows = []
+        if "keras" in backends:
+            rows += _keras_rows(on, self.dtypes, ways)
+        if "cupy" in backends and not measuring.variants:
+            rows += _cupy_rows([device for device in on if device != "cpu"])
+        if not rows:
+            raise options.Missing(
+                "CuPy's copies are to a GPU, and none was asked for or is here",
+                f"python -m workloads.transfer --study {self.study} --backends keras",
+            )
+        return rows
+
+    def operation(self) -> str:
+        return FEEDING if self.study == FEEDING else "transfer"
+
+    def table(self, machine: "Machine") -> Lines:
+        """The table of the copies, or of the feeding study."""
+        markdown = self.measuring.format == "md"
+        return FeedingTable(markdown) if self.study == FEEDING else TransferTable(markdown)
+
+    def answer(self, outcome: "Outcome") -> None:
+        """Prints the fitted laws of copies, or the answers of a study."""
+        from analysis.crossover import transfer_study
+        from analysis.roofline import links
+        from analysis.text import feeding
+
+        lines = {"small-dataset": transfer_study.lines, FEEDING: feeding.lines}.get(self.study, links.lines)
+        print("", *shown(lines(outcome.measurements)), sep="\n")
+
+
+def _copies(flags: Namespace) -> "list[Transfer]":
+    """The copies by way and size; those with a kernel beside them last.
 
     Raises: Usage for a word that is no size, direction or host memory, and for what cannot be copied.
     """
     from kernels.problems import Transfer
 
-    if args.study:
+    if flags.study:
         from analysis.crossover import transfer_study
 
-        options.refuse(args, _STUDY_HAS, "--study brings its own rows")
+        options.refuse(flags, _STUDY_HAS, "--study brings its own rows")
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
-    directions = options.words(args.directions) or list(Transfer.DIRECTIONS)
-    memories = options.words(args.host_memory) or list(HOST_MEMORIES)
-    sizes = options.sizes(args.sizes or [SIZES], options.BYTES)
+    directions = options.words(flags.directions) or list(Transfer.DIRECTIONS)
+    memories = options.words(flags.host_memory) or list(HOST_MEMORIES)
+    sizes = options.sizes(flags.sizes or [SIZES], options.BYTES)
+    copies = []
     with options.usage_errors():
-        ways = [(d, m) for d in directions for m in ([""] if d == "d2d" else memories)]
-        made = [Transfer(d, n, m) for d, m in ways for n in sizes]
-        if args.overlap:
-            made += [
-                Transfer("h2d", options.number(args.overlap, options.BYTES), "pinned", compute, chunks, streams)
-                for compute in Transfer.COMPUTES
-                for chunks in options.sizes(args.chunks)
-                for streams in options.sizes(args.streams)
-            ]
-    return made
+        for direction in directions:
+            for memory in [""] if direction == "d2d" else memories:
+                copies += [Transfer(direction, n, memory) for n in sizes]
+        if flags.overlap:
+            nbytes = options.number(flags.overlap, options.BYTES)
+            counts = itertools.product(Transfer.COMPUTES, options.sizes(flags.chunks), options.sizes(flags.streams))
+            for compute, chunks, streams in counts:
+                copies.append(Transfer("h2d", nbytes, "pinned", compute=compute, chunks=chunks, streams=streams))
+    return copies
 
 
-def feeding_rows(args: Namespace, here) -> list:
-    """The rows of --study feeding: each type's sizes by every way on every device asked for, then CuPy's copies of as many bytes.
+def _fed_types(flags: Namespace) -> list[str]:
+    """The types of the feeding study.
 
-    Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
+    Raises: Usage for an unknown one.
     """
     from analysis.training import feeding
-    from kernels.problems import Feeding, Transfer
-    from workloads.frameworks import grid
     from workloads.harness import plan
+
+    return plan.known("type", flags.dtypes, feeding.DTYPES) or list(feeding.DTYPES)
+
+
+def _keras_rows(on: list[str], dtypes: Iterable[str], ways: list[str]) -> "list[Row]":
+    """The rows of Keras's fit around a model that does next to nothing: each type's sizes by every way on every device.
+
+    Raises: Missing without Keras.
+    """
+    from analysis.training import feeding
+    from kernels.problems import Feeding
+    from workloads.frameworks import grid
     from workloads.records import Row, Settings
 
-    options.refuse(args, (*_STUDY_HAS, "threads"), "--study brings its own rows")
-    on = plan.devices(args, here)
-    backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
-    ways = plan.known("way", args.variants, Feeding.WAYS) or list(Feeding.WAYS)
-    dtypes = plan.known("type", args.dtypes, feeding.DTYPES) or list(feeding.DTYPES)
-    found = []
-    if "keras" in backends:
-        grid.require_keras()
-        more = {feeding.DTYPES[0]: feeding.HELD_OUT}  # sorted between the others: what changes meanwhile is in both
-        sizes = [(dtype, *size) for dtype in dtypes for size in sorted((*feeding.SIZES, *more.get(dtype, ())))]
-        found += [
-            Row(f"feeding/keras/{way}", Feeding(batch, width, feeding.steps(batch, width), dtype), Settings(device))
-            for device in on
-            for dtype, batch, width in sizes
-            for way in ways
-            if feeding.tells(device, way, dtype)
-        ]
-    if "cupy" in backends and not args.variants:
-        nbytes = sorted({4 * batch * width for batch, width in (*feeding.SIZES, *feeding.HELD_OUT)})
-        found += [
-            Row("transfer/cupy/array", Transfer("h2d", n, memory), Settings(device))
-            for device in on
-            if device != "cpu"
-            for memory in STUDY["array"]
-            for n in nbytes
-        ]
-    if not found:
-        raise options.Missing(
-            "CuPy's copies are to a GPU, and none was asked for or is here",
-            f"python -m workloads.transfer --study {args.study} --backends keras",
-        )
-    return found
+    grid.require_keras()
+    rows = []
+    for device in on:
+        for dtype in dtypes:
+            # sorted between the others: what changes meanwhile is in both
+            more = feeding.HELD_OUT if dtype == feeding.DTYPES[0] else ()
+            for batch, width in sorted((*feeding.SIZES, *more)):
+                problem = Feeding(batch, width, feeding.steps(batch, width), dtype)
+                for way in ways:
+                    if feeding.tells(device, way, dtype):
+                        rows.append(Row(f"feeding/keras/{way}", problem, Settings(device)))
+    return rows
 
 
-def rows(args: Namespace, here) -> list:
-    """The rows of the sweep: kernel by kernel, each way over all its sizes, as a law is read off them.
+def _cupy_rows(gpus: list[str]) -> "list[Row]":
+    """The rows of CuPy's copies of as many bytes as the batches of the feeding study have."""
+    from analysis.training import feeding
+    from kernels.problems import Transfer
+    from workloads.records import Row, Settings
 
-    Raises: Usage; Missing without a GPU, which every copy needs.
-    """
-    from workloads.harness import plan
-    from workloads.machine import facts
-    from workloads.records import Row
-
-    if args.study == FEEDING:
-        return feeding_rows(args, here)
-    options.refuse(args, ("dtypes",), "copies are of bytes; only --study feeding has types")
-    wanted = problems(args)
-    on = [device for device in plan.devices(args, here) if device != "cpu"]
-    why = "every row of transfer copies to or from a GPU"
-    if not here.gpus:
-        raise options.Missing(f"{why}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
-    if not on:
-        raise options.Usage(f"{why}; --device names none", f"{EXAMPLE} --device gpu")
-    kernels = plan.kernels("transfer", args, on, on_request=() if args.study else ("tensorflow",))
-    if args.study and not args.variants:
-        kernels = [k for k in kernels if k.variant in STUDY]
-
-    def fits(kernel, problem) -> bool:
-        if args.study:
-            return problem.host_memory in STUDY.get(kernel.variant, ("pageable",))
-        return getattr(kernel.bind, "takes", lambda problem: not problem.compute)(problem)
-
-    return [Row(k.name, p, s) for k in kernels for p in wanted if fits(k, p) for s in plan.settings(k, on, args)]
+    sizes = sorted({4 * batch * width for batch, width in (*feeding.SIZES, *feeding.HELD_OUT)})
+    rows = []
+    for device, memory, nbytes in itertools.product(gpus, STUDY["array"], sizes):
+        rows.append(Row("transfer/cupy/array", Transfer("h2d", nbytes, memory), Settings(device)))
+    return rows
 
 
-class Table(Lines):
+class TransferTable(Lines):
     """A line a copy: µs of a call that is waited for, µs to enqueue it, and the rate on the device's clock, if there is one.
     The rate counts the bytes of both ways, on the device those read and written. A kernel's reason to skip copies is printed
     once."""
@@ -145,8 +242,8 @@ class Table(Lines):
     HEAD = "way 4< | host memory 14< | size 9 | kernel 20< | µs waited 9 | ±% 4 | enqueue µs 10 | GB/s 6 | notes 5<"
     LEAST = "±% | enqueue µs | notes"
 
-    def __init__(self, args=None, here=None):
-        super().__init__(args)
+    def __init__(self, markdown: bool = False):
+        super().__init__(markdown)
         self._said: set[tuple[str, str]] = set()
 
     def wanted(self, m) -> bool:
@@ -199,24 +296,10 @@ class FeedingTable(Lines):
         return [*start, *timed(seconds, 1e3), " ".join(m.flags)]
 
 
-def table(args=None, here=None) -> Lines:
-    """The table of the copies, or of the feeding study."""
-    return (FeedingTable if args and args.study == FEEDING else Table)(args, here)
-
-
-def answer(args: Namespace, outcome) -> None:
-    """Prints the fitted laws of copies, or the answers of a study."""
-    from analysis.crossover import transfer_study
-    from analysis.roofline import links
-    from analysis.text import feeding
-
-    of = {"small-dataset": transfer_study, FEEDING: feeding}.get(args.study, links)
-    print("", *shown(of.lines(outcome.measurements)), sep="\n")
-
-
-COMMAND = "transfer", QUESTION, LONG, EXAMPLES, "sizes directions study", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, table, answer, op=lambda args: FEEDING if args.study == FEEDING else "")
-main, parser, run = WORKLOAD.entry_points
+parser = COMMAND.parser
+parse = TransferPlan.parse
+main = TransferPlan.main
+run = TransferPlan.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -365,8 +365,8 @@ class TestBaselines:
             baselines.save("other", [])
         assert len(records.read("other").measurements) == 3
 
-    def args(self, *argv):
-        return matmul.parser().parse_args(["-q", *argv])
+    def measuring(self, *argv):
+        return matmul.parse(["-q", *argv]).measuring
 
     def test_flags_are_checked_before_anything_is_measured(self, runs):
         baselines.save("before", records.files_of(runs[0]))
@@ -379,28 +379,30 @@ class TestBaselines:
             (["--against", ""], "no result file"),
         ):
             with pytest.raises(options.Usage, match=message):
-                session.check_flags(self.args(*argv))
+                session.check_files(self.measuring(*argv))
             with pytest.raises(options.Usage, match=message):
-                matmul.WORKLOAD.session(self.args("--dry-run", *argv))
-        session.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
+                session.carry_out(matmul.parse(["-q", "--dry-run", *argv]))
+        session.check_files(self.measuring("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
 
     def test_at_the_end_rows_are_saved_and_compared(self, runs, capsys):
         baselines.save("before", records.files_of(runs[0]))
         files = records.files_of(runs[1])
-        args = self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%")
-        assert session.save_and_compare(args, files, options.OK) == options.REGRESSION
+        measuring = self.measuring("--save", "after", "--against", "before", "--fail-on", "slower>5%")
+        assert session.save_and_compare(measuring, files, options.OK) == options.REGRESSION
         out, err = capsys.readouterr()
         assert "against before:" in out
         assert "1 slower" in out and "regression" in err and baselines.names() == ["after", "before"]
-        args = self.args("--against", "before", "--fail-on", "slower>5%", "--format", "json")
-        assert session.save_and_compare(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
-        assert session.save_and_compare(args, files, options.FAILED) == options.FAILED
-        assert session.save_and_compare(args, files, options.INTERRUPTED) == options.INTERRUPTED
-        assert session.save_and_compare(self.args(), files, options.OK) == options.OK
+        measuring = self.measuring("--against", "before", "--fail-on", "slower>5%", "--format", "json")
+        assert (
+            session.save_and_compare(measuring, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
+        )
+        assert session.save_and_compare(measuring, files, options.FAILED) == options.FAILED
+        assert session.save_and_compare(measuring, files, options.INTERRUPTED) == options.INTERRUPTED
+        assert session.save_and_compare(self.measuring(), files, options.OK) == options.OK
 
     def test_a_function_does_not_compare(self):
         with pytest.raises(TypeError, match="flag of the command"):
-            options.namespace(matmul.parser(), save="x")
+            matmul.run(save="x")
 
 
 def test_a_row_that_the_later_run_cannot_be_read_of_is_a_regression(tmp_path, capsys):

@@ -143,14 +143,14 @@ def workers(monkeypatch):
     return FakeWorker
 
 
-def arguments(folder, *words):
-    """As the training command has them."""
-    return training.parser().parse_args(["-q", "--fast", "-o", str(folder), *words])
+def told(folder, *words):
+    """What the training command is told."""
+    return training.parse(["-q", "--fast", "-o", str(folder), *words]).measuring
 
 
 def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     shown = []
-    outcome = side_by_side.measure("teacher", arguments(tmp_path), run(GPU_MACHINE), shown.append)
+    outcome = side_by_side.measure("teacher", told(tmp_path), run(GPU_MACHINE), shown.append)
     assert [(m.problem.op, m.problem.model, m.settings.device, m.settings.switches["beside"]) for m in shown] == [
         ("inference", "vgg-small", "cpu", "nothing"),
         ("training", "cifar10-cnn", "gpu:0", "nothing"),
@@ -191,16 +191,15 @@ def test_what_ends_one_party_ends_the_others_and_is_said(monkeypatch, error):
 
 
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
-    args = arguments(tmp_path, "--model", "lenet", "--steps", "3")
-    found = side_by_side.measure("together", args, run(GPU_MACHINE)).measurements
-    expected = [("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]
+    found = side_by_side.measure("together", told(tmp_path), run(GPU_MACHINE)).measurements
+    expected = [("gpu:0", k, Training("mnist-cnn", 32, 32 * 64)) for k in ("1", "2", "4")]
     assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == expected
     assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48] and found[0].on("host-throughput") is None
     assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
     assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 4)
     assert len(workers.every) == 4
     (line,) = training_words.side_by_side(found)
-    name = "lenet, batch 32, on one GPU, a process each"
+    name = "MNIST CNN, batch 32, on one GPU, a process each"
     assert line == f"{name}: 2 trainings make 1.0x and 4 trainings make 1.0x the steps a second of one."
 
 
@@ -253,11 +252,9 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
-    args = arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on")
-    found = side_by_side.measure("trials", args, run(GPU_MACHINE)).measurements
+    found = side_by_side.measure("trials", told(tmp_path, "--device", "cpu"), run(GPU_MACHINE)).measurements
     expected = [(TRIAL, "warm", "off"), (TRIAL, "warm", "on"), (TRIAL, "fresh", "off")]
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
-    assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
     assert [m.on("host-latency").seconds for m in found] == [(1.0, 1.0, 1.0)] * 3
     assert found[0].values == {"total_s": 3.0, "trials": 3.0, "traces": 6.0, "jit_compile": 0.0}
     assert found[0].series["build_s"] == (0.5, 0.5, 0.5)
@@ -281,9 +278,9 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     assert (trial_seconds(warm), trial_seconds(fresh)) == (5.0, 6.0)
     # they start processes, but that is not what they are asked
     assert training_words.start_sentences([warm, fresh]) == []
-    cells = training.Table().cells(warm)
+    cells = training.TrainingTable().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
-    assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
+    assert training.TrainingTable().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
     m = side_by_side.tried(row, taken, [9.0, 4.0])
@@ -296,20 +293,20 @@ def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_a
 ):
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
     for study in ("teacher", "together"):
-        outcome = side_by_side.measure(study, arguments(tmp_path / study), run(CPU_MACHINE))
+        outcome = side_by_side.measure(study, told(tmp_path / study), run(CPU_MACHINE))
         assert {m.status for m in outcome.measurements} == {"skipped"}
         assert outcome.measurements[0].reason == "no GPU here: no NVIDIA driver; --device cpu runs all of it on the CPU"
         assert outcome.exit_code == options.MISSING
     assert workers.asked == []
-    found = side_by_side.rows("teacher", arguments(tmp_path, "--device", "cpu"), CPU_MACHINE)
+    found = side_by_side.rows("teacher", told(tmp_path, "--device", "cpu"), CPU_MACHINE)
     assert {row.settings.device for row in found} == {"cpu"}
-    assert {row.settings.device for row in side_by_side.rows("trials", arguments(tmp_path), CPU_MACHINE)} == {"cpu"}
+    assert {row.settings.device for row in side_by_side.rows("trials", told(tmp_path), CPU_MACHINE)} == {"cpu"}
 
 
 @pytest.mark.parametrize("verb", ["prepare", "window"])
 def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, tmp_path, verb):
     workers.fails[verb] = "no luck"
-    outcome = side_by_side.measure("teacher", arguments(tmp_path), run(GPU_MACHINE))
+    outcome = side_by_side.measure("teacher", told(tmp_path), run(GPU_MACHINE))
     assert [m.status for m in outcome.measurements] == ["failed"] * 4
     assert [m.reason for m in outcome.measurements] == ["no luck", "what ran beside it ended: no luck"] * 2
     assert outcome.exit_code == options.FAILED
@@ -318,19 +315,19 @@ def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, t
 
 def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(concurrent, "inside", lambda windows: {party: [] for party in windows})
-    outcome = side_by_side.measure("together", arguments(tmp_path), run(GPU_MACHINE))
+    outcome = side_by_side.measure("together", told(tmp_path), run(GPU_MACHINE))
     assert {m.status for m in outcome.measurements} == {"failed"}
     assert "no step ended within a window of 2 s" in outcome.measurements[0].reason
 
 
 def test_finished_rows_are_kept_and_not_measured_again(workers, tmp_path):
-    args = arguments(tmp_path, "--device", "cpu", "--stop-after", "1e-9")
-    stopped = side_by_side.measure("trials", args, run(GPU_MACHINE))
+    measuring = told(tmp_path, "--device", "cpu", "--stop-after", "1e-9")
+    stopped = side_by_side.measure("trials", measuring, run(GPU_MACHINE))
     assert (stopped.stopped, stopped.left, stopped.measurements) == ("stop-after", 3, [])
-    args.stop_after, args.resume = None, True
-    whole = side_by_side.measure("trials", args, run(GPU_MACHINE))
+    measuring = told(tmp_path, "--device", "cpu", "--resume")
+    whole = side_by_side.measure("trials", measuring, run(GPU_MACHINE))
     asked = len(workers.asked)
-    again = side_by_side.measure("trials", args, run(GPU_MACHINE))
+    again = side_by_side.measure("trials", measuring, run(GPU_MACHINE))
     assert (len(workers.asked), asked) == (9, 9)
     assert again.measurements == whole.measurements
 
@@ -344,35 +341,26 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
         return real(self, order, timeout_s)
 
     monkeypatch.setattr(FakeWorker, "ask", ask)
-    outcome = side_by_side.measure("trials", arguments(tmp_path, "--device", "cpu"), run(GPU_MACHINE))
+    outcome = side_by_side.measure("trials", told(tmp_path, "--device", "cpu"), run(GPU_MACHINE))
     assert (outcome.stopped, outcome.left, outcome.exit_code) == ("SIGTERM", 2, options.TERMINATED)
     assert len(records.read(tmp_path).measurements) == 1
     assert all(worker.closed for worker in workers.every)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"), [(["--model", "nobody"], "unknown model 'nobody'"), (["--batch", "0"], "out of range")]
-)
-def test_what_cannot_be_studied_is_refused(words, message, tmp_path):
-    for study in ("teacher", "together", "trials"):
-        with pytest.raises(options.Usage, match=message):
-            side_by_side.rows(study, arguments(tmp_path, *words), GPU_MACHINE)
-
-
-def test_a_teacher_takes_the_students_samples_and_no_study_has_ordinary_rows(tmp_path):
-    found = side_by_side.rows("teacher", arguments(tmp_path, "--model", "lenet"), GPU_MACHINE)
-    assert {row.problem.model for row in found} == {"lenet"}
+def test_a_teacher_takes_the_students_samples_and_no_study_has_ordinary_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(side_by_side, "STUDENT", "lenet")
+    assert {row.problem.model for row in side_by_side.rows("teacher", told(tmp_path), GPU_MACHINE)} == {"lenet"}
     assert switches.ordinary(STUDENT)
     for study in (["--device", "cpu"], []):
         for name in ("teacher", "together", "trials"):
-            assert not any(map(switches.ordinary, side_by_side.rows(name, arguments("nowhere", *study), GPU_MACHINE)))
+            assert not any(map(switches.ordinary, side_by_side.rows(name, told("nowhere", *study), GPU_MACHINE)))
 
 
 def test_the_plan_has_a_time_and_names_a_process_for_each_trial(tmp_path):
-    args = arguments(tmp_path)
-    assert side_by_side.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
-    assert side_by_side.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
-    named = [forecast.name(r) for r in side_by_side.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)]
+    measuring = told(tmp_path)
+    assert side_by_side.seconds("trials", measuring, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
+    assert side_by_side.seconds("teacher", measuring, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
+    named = [forecast.name(r) for r in side_by_side.rows("trials", told(tmp_path, "--device", "cpu"), GPU_MACHINE)]
     assert [name.endswith(" each trial in a fresh process") for name in named] == [False, False, True]
 
 

@@ -33,8 +33,9 @@ def main() -> int:
     args = flags.parse_args()
     for folder in (f for f in args.runs if not f.exists()):
         words = ["--rigorous", "--min-time", VISIT_S, "--stop-after", args.stop_after, "-o", str(folder), "-q"]
-        asked = matmul.parser().parse_args(words)
-        sweep.sweep(rows(), asked, "matmul", sweep.header(asked, f"make bench NAME=rigorous ARGS={folder.name}"))
+        measuring = matmul.parse(words).measuring
+        header = sweep.header(f"make bench NAME=rigorous ARGS={folder.name}", measuring.seed)
+        sweep.sweep(rows(), measuring, "matmul", header)
     runs = [records.read(folder) for folder in args.runs]
     pairs = itertools.combinations(runs, 2)
     found = [row for pair in pairs for row in comparison.comparison(*pair).rows if row.clock == "device"]

@@ -73,11 +73,11 @@ def _call(row: Row) -> Callable:
 
 
 def _by_us(rows: Iterable[Row], folder: str) -> None:
-    from workloads import matmul, options
+    from workloads import matmul
     from workloads.harness import sweep
 
-    args = options.namespace(matmul.parser(), output=folder, quiet=True)
-    sweep.sweep(list(rows), args, "referee", sweep.header(args, "make bench NAME=referee"))
+    measuring = matmul.parse(["--output", folder, "--quiet"]).measuring
+    sweep.sweep(list(rows), measuring, "referee", sweep.header("make bench NAME=referee", measuring.seed))
 
 
 def _by_cuda_bench(rows: Iterable[Row]) -> str:

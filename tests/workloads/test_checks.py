@@ -281,12 +281,12 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     doubtful = gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})
     outcome = sweep.Outcome(run(GPU_MACHINE), pathlib.Path("x.jsonl"), [doubtful])
-    assert session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
+    assert session.sum_up(outcome) == 0
     err = capsys.readouterr().err
     assert "1 warning (power-cap): " in err and "doubtful (no-wait)" in err
     assert err.count("-m workloads.doctor x.jsonl") == 1
-    session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=True))
+    session.sum_up(outcome, verbose=True)
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "1 warning" not in err
-    session.sum_up(outcome, types.SimpleNamespace(quiet=True, verbose=False))
+    session.sum_up(outcome, quiet=True)
     assert "doubtful" not in capsys.readouterr().err

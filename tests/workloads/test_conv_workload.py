@@ -26,13 +26,12 @@ from workloads.harness import copy_modes, one_row, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
 
-PLAIN = types.SimpleNamespace(vary="channels", model=None)
 pytestmark = pytest.mark.usefixtures("no_roofs")
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
 
 
-def problems(*argv, of=conv):
-    return of.problems(of.parser().parse_args(list(argv)))
+def problems(*argv, command=conv):
+    return list(command.parse(argv).problems)
 
 
 def test_what_is_planned_of_models_shapes_and_what_is_varied():
@@ -64,7 +63,7 @@ def test_what_is_planned_of_models_shapes_and_what_is_varied():
 def test_a_model_without_convolutions_or_a_direction_is_refused_with_what_works(capsys):
     conv.main(["--model", "peaks", "--batch", "7"])
     assert capsys.readouterr().err.rstrip().endswith("-m workloads.matmul --model peaks --batch 7")
-    dense = problems("--model", "peaks", "--batch", "7", of=matmul)
+    dense = problems("--model", "peaks", "--batch", "7", command=matmul)
     assert {(p.m, p.n, p.k) for p in dense} == {(7, 20, 2), (7, 5, 20), (7, 1, 5)}
     layers = (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2))
     NETWORKS["one-conv"] = Network("one-conv", "", (8, 8, 1), 2, layers)
@@ -97,7 +96,8 @@ def law(n: int, **fields) -> list:
 )
 def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(varies, fields, true):
     sizes, done = [4, 1024], [m for v in (4, 1024) for m in law(**{"n": 1} | fields(v))]
-    while added := conv.refine(types.SimpleNamespace(vary=varies), None, done):
+    plan = conv.parse(["--vary", varies])
+    while added := plan.refine(None, done):
         new = dict.fromkeys(r.problem for r in added)
         assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
         done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
@@ -121,9 +121,12 @@ def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no
     lone = [m for n in (1, 64) for m in law(n, c_in=3, h=9)]
     assert {f.varies for f in conv_rows(comparable(lone, "conv"), dict.fromkeys(families.CONV_FIELDS, 1))} == {"batch"}
     rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
-    assert (added := conv.refine(PLAIN, None, rows)) and all(r.problem.c_in % 8 == 0 for r in added)
+    of_channels = conv.parse(["--vary", "channels"])
+    added = of_channels.refine(None, rows)
+    assert added and all(r.problem.c_in % 8 == 0 for r in added)
+    assert conv.parse(["--vary", "channels", "--no-refine"]).refine(None, rows) == []
     rows = [m for v in (6, 96) for m in law(1, c_in=v, c_out=v, groups=3)]
-    assert conv.refine(PLAIN, None, rows) == []  # 32, in the middle, is not in three groups
+    assert of_channels.refine(None, rows) == []  # 32, in the middle, is not in three groups
 
 
 def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
@@ -161,15 +164,14 @@ def test_answers_in_words_name_the_family_and_what_varies():
 
 
 def test_the_table_names_layer_shape_and_winner_and_all_layers_count_as_often_as_they_occur(capsys):
-    args = conv.parser().parse_args(["--model", "vgg-16", "--batch", "2"])
-    works = conv.works(args)
-    rows = [row("conv/numpy/im2col", p, 1e-3, threads=t) for p in conv.problems(args) for t in (1, 2)]
-    (said,) = answers.together(works, rows, "convolutions of vgg-16")
+    plan = conv.parse(["--model", "vgg-16", "--batch", "2"])
+    rows = [row("conv/numpy/im2col", p, 1e-3, threads=t) for p in plan.problems for t in (1, 2)]
+    (said,) = answers.together(plan.layers, rows, "convolutions of vgg-16")
     assert said == "All 13 convolutions of vgg-16 (fprop), float32, batch 2: 13.0 ms on the CPU."
-    assert answers.together(works, rows[:3], "convolutions") == []
-    args = conv.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
-    names, planned = tables.layer_names(conv.works(args)), conv.problems(args)
-    table = tables.Convs(fake.GPU_MACHINE, names, planned)
+    assert answers.together(plan.layers, rows[:3], "convolutions") == []
+    plan = conv.parse(["--model", "cifar10-cnn", "--direction", "all"])
+    planned = plan.problems
+    table = plan.table(fake.GPU_MACHINE)
     for p in (*planned, replace(planned[0], n=7)):
         table.shown(row("conv/numpy/im2col", p, 2e-3, threads=2))
         table.shown(row("conv/numpy/im2col", p, 3e-3, threads=1))
@@ -190,23 +192,25 @@ def test_the_table_names_layer_shape_and_winner_and_all_layers_count_as_often_as
 
 
 def test_rows_of_the_plan_hold_every_setting_once_cold_ones_are_resident_and_the_ladder_brings_rungs():
-    args = conv.parser().parse_args(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
-    found = [r for r in conv.rows(args, fake.CPU_MACHINE) if r.problem.op == "conv"]
+    convolutions = conv.parse(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
+    measuring = convolutions.measuring
+    found = [r for r in convolutions.rows(fake.CPU_MACHINE) if r.problem.op == "conv"]
     expected = [("conv/numpy/im2col", "warm"), ("conv/numpy/im2col", "cold")]
     assert [(r.kernel, r.settings.cache) for r in found] == expected
     on_gpu = Kernel("conv", "cudnn", "plan", lambda p, a, b: None, ("gpu",))
     modes = list(options.MODES)
-    assert [s.mode for s in plan.settings(on_gpu, ["cpu", "gpu:0"], args, modes)] == modes
-    assert [(s.mode, s.cache) for s in plan.settings(on_gpu, ["gpu:0"], args, modes, "cold")] == [("resident", "cold")]
+    assert [s.mode for s in plan.settings(on_gpu, ["cpu", "gpu:0"], measuring, modes=modes)] == modes
+    cold = plan.settings(on_gpu, ["gpu:0"], measuring, modes=modes, cache="cold")
+    assert [(s.mode, s.cache) for s in cold] == [("resident", "cold")]
     framework = Kernel("conv", "tensorflow", "jit", lambda p, a, b: None, ("cpu", "gpu"))
-    assert [s.mode for s in plan.settings(framework, ["gpu:0"], args, modes)] == ["resident"]
+    assert [s.mode for s in plan.settings(framework, ["gpu:0"], measuring, modes=modes)] == ["resident"]
     shape = ["--shapes", "1x8x8x4:4x3x3", "--fast", "--threads", "1", "--backends", "numba"]
     for more, expected in (
         ("", ["blocked", "held"]),
         ("--ladder", ["blocked", "direct", "held"]),
         ("--variants direct", ["direct"]),
     ):
-        found = conv.rows(conv.parser().parse_args([*shape, *more.split()]), fake.CPU_MACHINE)
+        found = conv.parse([*shape, *more.split()]).rows(fake.CPU_MACHINE)
         assert sorted(r.kernel for r in found if r.problem.op == "conv") == [f"conv/numba/{name}" for name in expected]
 
 
@@ -277,7 +281,7 @@ def test_operands_of_other_shapes_are_refused(kernel, direction):
 
 
 def products(*argv):
-    return problems(*argv, of=matmul)
+    return problems(*argv, command=matmul)
 
 
 def test_a_models_dense_layers_layouts_and_float8():
@@ -317,9 +321,9 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
             row("matmul/cupy/cublas", p, 2e-5, device="gpu:0"),
         ]
         rows = [*fused, *rows]
-    args = matmul.parser().parse_args(["--batch", "1", "256", "--sizes", "4", "512"])
+    many = matmul.parse(["--batch", "1", "256", "--sizes", "4", "512"])
     run = fake.run(fake.GPU_MACHINE)
-    matmul.answer(args, sweep.Outcome(run, pathlib.Path("x.jsonl"), rows))
+    many.answer(sweep.Outcome(run, pathlib.Path("x.jsonl"), rows))
     said = capsys.readouterr().out
     assert "Square float32 products, resident on the GPU: the GPU wins from about n = 141 (124 to 161)" in said
     assert (
@@ -329,9 +333,9 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
     assert "Square products, bias-relu, float32, resident on the GPU: the GPU wins from about n = 36 (32 to 41)" in said
     assert "256 in one launch" in " ".join(summary.answer(rows, fake.GPU_MACHINE))
     few = [m for m in rows if m.problem.n in (4, 512)]
-    assert {r.problem.count for r in matmul.refine(PLAIN, fake.GPU_MACHINE, few)} == {1, 256}
+    assert {r.problem.count for r in many.refine(fake.GPU_MACHINE, few)} == {1, 256}
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):
-        table = tables.Matmuls(fake.GPU_MACHINE, None, planned)
+        table = tables.Matmuls(fake.GPU_MACHINE, planned=planned)
         for m in (rows[-1], row("matmul/cupy/cublas", planned[-1], 2e-5, device="gpu:0")):
             table.shown(m)
         table.finish()
@@ -349,38 +353,39 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
 
     layers = [products("--model", "lenet", "--batch", n, "--direction", "all") for n in ("1", "512")]
     rows = [m for some in layers for p in some for m in at(p)]
-    added = matmul.refine(types.SimpleNamespace(model="lenet"), None, rows)
+    added = matmul.parse(["--model", "lenet"]).refine(None, rows)
+    squares = matmul.parse([])
     shapes = {r.problem for r in rows}
     assert added and not {r.problem for r in added} & shapes
     fixed = lambda p: (p.n, p.k) if p.layout != "tn" else (p.m, p.n)  # noqa: E731
     assert {fixed(r.problem) for r in added} == set(map(fixed, shapes))
-    assert matmul.refine(PLAIN, None, rows) == []
+    assert squares.refine(None, rows) == []
     rows = fake.laws(lambda n: 1e-9 * n**2, lambda n: 2e-5, [64, 1024])
     rows += [row("matmul/tensorflow/function", square(n), 1e-9 * n**2 * 3) for n in (64, 1024)]
-    assert {r.kernel for r in matmul.refine(PLAIN, None, rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}
+    assert {r.kernel for r in squares.refine(None, rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}
     rows += [row("matmul/tensorflow/function", square(n), 2e-5, device="gpu:0") for n in (64, 1024)]
     expected = {"matmul/numpy/blas", "matmul/cupy/cublas", "matmul/tensorflow/function"}
-    assert {r.kernel for r in matmul.refine(PLAIN, None, rows)} == expected
+    assert {r.kernel for r in squares.refine(None, rows)} == expected
 
 
 def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatch):
     asked = []
 
-    def kernels(op, args, on, ladder, on_request):
-        asked.append((ladder, on_request))
+    def kernels(op, measuring, on, ladder, on_request):
+        asked.append((ladder, set(on_request)))
         made = [("cuda", "naive", True), ("cuda", "wgmma", False), ("cupy", "cublas", False)]
         return [Kernel(op, backend, v, lambda problem, a, b: None, ("gpu",), rung=rung) for backend, v, rung in made]
 
     monkeypatch.setattr(plan, "kernels", kernels)
-    monkeypatch.setattr(plan, "roof_rows", lambda *args: [])
+    monkeypatch.setattr(plan, "roof_rows", lambda *given, **more: [])
     modes, both = {"naive": 1, "wgmma": 4, "cublas": 4}, {"naive": 2, "wgmma": 2, "cublas": 2}
     for argv, out, copies in (
-        (["--ladder"], ("tensorflow",), modes),
-        ([], ("tensorflow", "cuda"), modes),
-        (["--variants", "wgmma"], ("tensorflow",), modes),
-        (["--modes", "roundtrip", "resident"], ("tensorflow", "cuda"), both),
+        (["--ladder"], {"tensorflow"}, modes),
+        ([], {"tensorflow", "cuda"}, modes),
+        (["--variants", "wgmma"], {"tensorflow"}, modes),
+        (["--modes", "roundtrip", "resident"], {"tensorflow", "cuda"}, both),
     ):
-        args = matmul.parser().parse_args([*argv, "--sizes", "64", "--device", "gpu", "-q"])
-        rows = [r for r in matmul.rows(args, fake.GPU_MACHINE) if r.problem.op == "matmul"]
+        products = matmul.parse([*argv, "--sizes", "64", "--device", "gpu", "-q"])
+        rows = [r for r in products.rows(fake.GPU_MACHINE) if r.problem.op == "matmul"]
         assert asked.pop() == ("--ladder" in argv, out)
         assert {name: sum(r.kernel.endswith(name) for r in rows) for name in modes} == copies

@@ -17,7 +17,7 @@ from analysis.training import data_parallel
 from kernels.problems import AllReduce, Training
 from workloads import options, training
 from workloads.frameworks import data_parallel as replicas
-from workloads.frameworks import grid, studies
+from workloads.frameworks import studies
 from workloads.harness.worker import environment
 from workloads.records import Fits, Row, Settings
 from workloads.records import settings as switches
@@ -185,7 +185,7 @@ def test_memory_halves_for_activations_alone():
 
 
 def rows_of(words, here=TWO):
-    return grid.rows(training.parser().parse_args(words.split()), here)
+    return training.parse(words.split()).rows(here)
 
 
 def spread(row):

@@ -1,8 +1,8 @@
 """A fleet's run: with a made-up engine, one node's suite in its own process, and three nodes of a real cluster, one of which is
 killed halfway."""
 
-import argparse
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -179,7 +179,7 @@ def encoded(*lines) -> bytes:
     return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
-PLAN = ("plan.json", encoded(fleet.Plan(HERE, {"peak": ROWS})))
+PLAN = ("plan.json", encoded(fleet.NodePlan(HERE, {"peak": ROWS})))
 BEGAN = ("peak.jsonl", encoded(HERE))
 
 
@@ -254,7 +254,7 @@ def test_what_cannot_be_written_ends_that_node_and_one_with_other_gpus_is_not_re
     assert said == [f"cannot write {tmp_path / 'n1' / 'peak.jsonl'}: File exists"] and len(ray.cancelled) == 1
     tmp_path /= "other"
     write(tmp_path / "n1", fake.with_gpus("GPU-a"), reads("gpu:0"))
-    plan, said = ("plan.json", encoded(fleet.Plan(fake.run(fake.with_gpus("GPU-b")), {}))), []
+    plan, said = ("plan.json", encoded(fleet.NodePlan(fake.run(fake.with_gpus("GPU-b")), {}))), []
     ray, _ = by_row(tmp_path, {"n1": [plan, None]}, seen=lambda part, line: said.append(line))
     assert len(ray.cancelled) == 1 and said == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
 
@@ -275,11 +275,10 @@ def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason
 
 def test_a_folder_with_results_is_not_written_without_resume(tmp_path):
     write(tmp_path / "run" / "n1", fake.with_gpus("GPU-a"), reads("gpu:0"))
-    args = argparse.Namespace(output=str(tmp_path / "run"), resume=False, ray="auto")
+    folder = str(tmp_path / "run")
     with pytest.raises(records.Refused, match="add --resume"):
-        fleet.place(args)
-    args.resume = True
-    assert fleet.place(args) == tmp_path / "run"
+        fleet.place(folder, resume=False)
+    assert fleet.place(folder, resume=True) == tmp_path / "run"
 
 
 @pytest.mark.parametrize("flags", [["--format", "json"], ["--against", "x"], ["--only", "nope"]])
@@ -289,18 +288,16 @@ def test_what_a_fleet_does_not_do_is_refused_before_anything_is_started(flags, c
 
 
 def test_one_node_says_its_plan_and_measures_what_is_not_known():
-    asked = "--only peak --max-time 0.01 --min-time 0.001 --threads 1 -q"
-    args = suite.parser().parse_args(asked.split())
+    words = shlex.split("--ray auto --only peak --max-time 0.01 --min-time 0.001 --threads 1")
 
-    def copied(kept: dict, **how) -> dict[str, bytes]:
-        flags = {**vars(args), "quiet": False, "resume": True, "command": "python -m workloads.suite --ray auto", **how}
+    def copied(kept: dict, *more: str) -> dict[str, bytes]:
         files: dict[str, bytes] = {}
-        for name, text in cluster.measure_node(encoded(flags), kept, 1):
+        for name, text in cluster.measure_node(encoded([*words, *more]), kept, 1):
             files[name] = files.get(name, b"") + text
         return files
 
-    planned = copied({}, dry_run=True)
-    plan = msgspec.json.decode(planned.pop("plan.json"), type=fleet.Plan)
+    planned = copied({}, "--dry-run")
+    plan = msgspec.json.decode(planned.pop("plan.json"), type=fleet.NodePlan)
     gpus = plan.run.machine.gpus
     assert list(plan.rows) == ["peak"] and len(plan.rows["peak"]) >= 2
     assert list(planned) == ([] if gpus else ["suite.log"])
@@ -308,7 +305,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
     files = copied({"peak.jsonl": known})
     runs, rows, bad = records.decode(files["peak.jsonl"].splitlines())
     assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
-    assert [run.command for run in runs] == ["python -m workloads.suite --ray auto"]
+    assert [run.command for run in runs] == [shlex.join(["python", "-m", "workloads.suite", *words])]
     assert b"[visit 1 of " in files["suite.log"]
     with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
         list(cluster.measure_node(b"{\n", {}, 1))
@@ -317,10 +314,10 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
 def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):
     def files(count: int, *argv: str) -> dict[str, int]:
         here = fake.with_gpus(*(f"GPU-{i}" for i in range(count)))
-        args, found = suite.parser().parse_args(["--ray", "auto", *argv]), {}
-        for name, flags in suite._parts(args, here, True):
-            if name == "peers":
-                found |= dict(suite._rows(name, suite.arguments(args, name, flags, tmp_path, None), here))
+        found = {}
+        for part in suite.parts(suite.parse(["--ray", "auto", *argv]), here, True):
+            if part.name == "peers":
+                found |= part.plan.rows_by_file(here)
         return {file: len(rows) for file, rows in found.items()}
 
     assert files(2) == files(1, "--device", "all") == {}

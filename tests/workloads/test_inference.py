@@ -170,12 +170,12 @@ def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path)
     assert energy.counter("cpu") == (None, energy.NO_RAPL)
 
 
-def arguments(words: str):
-    return inference.parser().parse_args(words.split())
+def planned(words: str, here):
+    return inference.parse(words.split()).rows(here)
 
 
 def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
-    found = inference.rows(arguments("--model lenet peaks --batch 1,8"), GPU_MACHINE)
+    found = planned("--model lenet peaks --batch 1,8", GPU_MACHINE)
     ways = [("predict", "roundtrip"), ("call", "resident"), ("call", "roundtrip")]
     expected = [("cpu", model, batch, *way) for model in ("lenet", "peaks") for batch in (1, 8) for way in ways]
     kernels = [(r.kernel.rpartition("/")[2], r.settings.mode) for r in found]
@@ -183,13 +183,13 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     assert [(*case, *way) for case, way in zip(cases, kernels, strict=True)][::2] == expected
     assert [r.settings.device for r in found] == ["cpu", "gpu:0"] * 12
     expected = [1, 4, 16, 64, 256]
-    assert [r.problem.batch for r in inference.rows(arguments("--variants predict"), CPU_MACHINE)] == expected
-    seeds = inference.rows(arguments("--model seed --batch 1 --modes resident"), CPU_MACHINE)
+    assert [r.problem.batch for r in planned("--variants predict", CPU_MACHINE)] == expected
+    seeds = planned("--model seed --batch 1 --modes resident", CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS) and {r.kernel for r in seeds} == {CALL}
-    args = arguments("--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip")
-    found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
+    words = "--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip"
+    found = [(r.settings.device, r.problem.batch) for r in planned(words, GPU_MACHINE)]
     assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
-    found = inference.rows(arguments("--variants serve --in-flight 1 8 --onednn on off --jit on"), GPU_MACHINE)
+    found = planned("--variants serve --in-flight 1 8 --onednn on off --jit on", GPU_MACHINE)
     sides = [("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}), ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}), ("gpu:0", {})]
     assert [(r.settings.device, dict(r.settings.switches)) for r in found] == [
         (device, {"data": "synthetic", "jit_compile": "on", **flag, **flying})
@@ -233,10 +233,10 @@ def test_the_batch_from_which_the_gpu_wins():
     ((case, way, answer),) = said.crossovers(two_sides())
     assert (case.model, way, answer.kind) == ("lenet", said.ROUNDTRIP, "gpu-from")
     assert 2 < answer.crossings[0].at.value < 8 and abs(answer.crossings[0].at.value - 4) < 0.5
-    added = inference.refine(None, None, two_sides())
+    added = inference.parse([]).refine(GPU_MACHINE, two_sides())
     assert [(r.settings.device, r.problem.batch) for r in added] == [("cpu", 4), ("gpu:0", 4)]
     more = [answered(4, 5.01e-3), answered(4, 5e-3, device="gpu:0")]
-    assert {r.problem.batch for r in inference.refine(None, None, two_sides() + more)} <= {3, 5, 6}
+    assert {r.problem.batch for r in inference.parse([]).refine(GPU_MACHINE, two_sides() + more)} <= {3, 5, 6}
     beside = answered(4, 1e-9, device="gpu:0", switches={"beside": "student"})
     other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
     ((_, _, answer),) = said.crossovers([*two_sides(), beside, other])
@@ -285,7 +285,7 @@ def test_no_winner_is_named_where_the_intervals_meet_and_queued_calls_are_told()
 
 
 def test_the_table_and_the_page_show_rates_and_failures(capsys):
-    table = inference.Table()
+    table = inference.InferenceTable()
     served = answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, switches={"in_flight": "8"})
     table.shown(served)
     table.shown(answered(1, None, status="failed", reason="no luck"))

@@ -10,14 +10,14 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
 from kernels import registry
 from kernels.problems import Launch
-from workloads import launch, options
+from workloads import launch, options, session
 from workloads.harness import startup, sweep
 from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Row, Settings
 
 
 def rows(*flags: str, here=CPU_MACHINE) -> list[Row]:
-    return launch.rows(launch.parser().parse_args(["-q", *flags]), here)
+    return launch.parse(["-q", *flags]).rows(here)
 
 
 def test_counts_threads_and_once_are_planned_and_calls_counts_and_variants_choose():
@@ -77,10 +77,12 @@ def test_the_command_prints_rows_and_constants_and_cells_have_every_clock(tmp_pa
     clocks = {"host-latency": 10.3e-6, "host-throughput": 5.2e-6, "host-issue": 5.1e-6, "device": 2.5e-6}
     m = row("launch/cupy/rawkernel", Launch("empty"), clocks, flags=("cpu-clock",))
     expected = ["cupy/rawkernel", "empty x1", "gpu:0", "10.3", "0", "5.20", "5.10", "2.50", "cpu-clock"]
-    assert launch.Table().cells(m) == expected
+    assert launch.LaunchTable().cells(m) == expected
     failed = row("launch/cupy/graph", Launch("empty"), None, status="failed", reason="no memory")
-    assert launch.Table().cells(failed)[3:] == ["failed", "", "", "", "", "no memory"]
-    launch.Table().shown(row("launch/cupy/graph", Launch("copy"), None, status="skipped", reason="it has no copy"))
+    assert launch.LaunchTable().cells(failed)[3:] == ["failed", "", "", "", "", "no memory"]
+    launch.LaunchTable().shown(
+        row("launch/cupy/graph", Launch("copy"), None, status="skipped", reason="it has no copy")
+    )
     assert capsys.readouterr().out == ""
 
 
@@ -103,8 +105,9 @@ def test_a_fresh_process_gives_one_sample_and_five_are_merged_with_their_spread(
     assert list(m.phases_s) == ["import"] and samples.seconds[0] > 0.01 and m.phases_s["import"] > 0.01
     m = fresh(once("numba", "device_start"))
     assert (m.status, m.reason) == ("skipped", "numba has no device_start of its own; it has import, compile")
-    args = options.namespace(launch.parser(), backends=["numba"], calls=["import"], quiet=True, output=str(tmp_path))
-    (m,) = launch.WORKLOAD.measure(args, sweep.header(args, "test")).measurements
+    plan = launch.parse(["--backends", "numba", "--calls", "import", "-q", "-o", str(tmp_path)])
+    run = session.begin(plan)
+    (m,) = plan.measure(run, plan.rows(run.machine)).measurements
     assert len(m.on("host-latency").seconds) == sweep.plan.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
     assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one
 

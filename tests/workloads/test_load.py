@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from workloads import options, session
+from workloads import peak, session
 from workloads.machine import cpu, load
 from workloads.machine.load import Load
 
@@ -89,16 +89,6 @@ def test_this_process_is_no_other_program():
 def test_a_command_waits_before_it_measures_if_it_is_told_to(monkeypatch, given):
     waits = []
     monkeypatch.setattr(load, "wait_until_quiet", lambda: waits.append("waited"))
-    measured = session.Workload(
-        name="matmul",
-        question="",
-        about="",
-        examples=("python -m workloads.matmul",),
-        needs="",
-        flags="",
-        rows=lambda args, here: [],
-        own=lambda args, run, shown: waits.append("measured"),
-    )
-    args = options.namespace(measured.parser(), wait_quiet=given)
-    measured.measure(args, run=None)
-    assert waits == ["waited", "measured"][not given :]
+    plan = peak.parse(["--wait-quiet"] if given else [])
+    assert session.ready(plan, run=None, rows=[]) == plan
+    assert waits == (["waited"] if given else [])

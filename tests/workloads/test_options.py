@@ -74,15 +74,18 @@ def test_limits_and_keywords_of_a_call():
     made = options.parser("workloads.x", "", "x")
     shared_flags.add_measuring(made)
     plain, fast = made.parse_args([]), made.parse_args(["--fast", "--max-time", "7"])
-    assert shared_flags.limits(plain) == shared_flags.FINE
-    assert shared_flags.limits(fast) == shared_flags.Limits(0.025, 3, 0.05, 7, slow_step_s=0.1)
+    assert shared_flags.measuring(plain).limits == shared_flags.FINE
+    assert shared_flags.measuring(fast).limits == shared_flags.Limits(0.025, 3, 0.05, 7, slow_step_s=0.1)
     given = made.parse_args(["--max-time", "2min", "--min-time", "50ms", "--max-noise", "5%", "--stop-after", "1.5"])
     assert (given.max_time, given.min_time, given.max_noise, given.stop_after) == (120, 0.05, 0.05, 1.5)
+    empty = {"backends": None, "device": [], "quiet": False}
+    words = options.words_of(made, threads=[1, 2], fast=True, seed=0, output="x y", **empty)
+    assert words == ["--threads", "1", "2", "--fast", "--seed=0", "--output=x y"]
     args = options.namespace(made, threads=[1, 2], fast=True)
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
     assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
     assert options.namespace(made, backends="numpy").backends == ["numpy"]
-    with pytest.raises(TypeError, match="unknown option 'sizez'"):
+    with pytest.raises(TypeError, match="unknown option 'sizez'; known: against, backends, "):
         options.namespace(made, sizez=[1])
     assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
@@ -123,7 +126,8 @@ def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
 --share S =5        what `S` makes of it
 -q --quiet          says nothing"""
     options.add(made, text, S=float)
-    assert vars(made.parse_args([])) == {"sizes": ["1", "2"], "kind": "b", "count": None, "share": 5.0, "quiet": False}
+    expected = {"sizes": ["1", "2"], "kind": "b", "count": None, "share": 5.0, "quiet": False, "command": "python -m x"}
+    assert vars(made.parse_args([])) == expected
     given = made.parse_args(["--sizes", "3", "--kind", "a", "--sizes", "4", "--count", "2^3", "-q"])  # given twice
     assert (given.sizes, given.kind, given.count, given.quiet) == (["3", "4"], "a", 8, True)
     assert "sizes (1 2), in order" in made.format_help()

@@ -26,8 +26,8 @@ def host(gpus: int) -> records.Machine:
     return fake.with_gpus(*(f"GPU-{i}" for i in range(gpus)))
 
 
-def asked(*argv: str):
-    return peers.parser().parse_args(list(argv))
+def planned(*argv: str, gpus: int) -> list[Row]:
+    return peers.parse(argv).rows(host(gpus))
 
 
 def test_bus_bytes_are_those_of_nccl_tests_and_work_at_once_that_of_one_gpu():
@@ -74,7 +74,7 @@ def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
 
 
 def test_every_pair_is_planned_and_sums_only_where_a_kernel_goes():
-    rows = peers.rows(asked(), host(3))
+    rows = planned(gpus=3)
     copies = [r for r in rows if isinstance(r.problem, PeerCopy)]
     direct = [r.problem for r in copies if r.kernel == "peer/cupy/direct"]
     expected = {(i, j) for i in range(3) for j in range(3) if i != j}
@@ -91,9 +91,9 @@ def test_every_pair_is_planned_and_sums_only_where_a_kernel_goes():
     assert by["nccl", "float32", "in-place"] == by["nccl", "bfloat16", "out-of-place"] == sizes
     assert by["one_shot", "float32", "out-of-place"] == by["nccl_graph", "bfloat16", "out-of-place"] == sizes[:5]
     assert len(by) == 2 * (2 + 4)
-    some = peers.rows(asked("--device", "gpu:0", "gpu:2", "--only", "all-reduce"), host(3))
+    some = planned("--device", "gpu:0", "gpu:2", "--only", "all-reduce", gpus=3)
     assert {r.problem.gpus for r in some} == {"0,2"}
-    assert {r.kernel for r in peers.rows(asked("--variants", "staged"), host(2))} == {"peer/cupy/staged"}
+    assert {r.kernel for r in planned("--variants", "staged", gpus=2)} == {"peer/cupy/staged"}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_every_pair_is_planned_and_sums_only_where_a_kernel_goes():
 )
 def test_what_cannot_be_planned_is_refused(words_, gpus, error, why):
     with pytest.raises(error, match=why):
-        peers.rows(asked(*words_), host(gpus))
+        planned(*words_, gpus=gpus)
 
 
 def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
@@ -132,29 +132,29 @@ def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
 def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_path):
     """The second is not begun where the first was stopped."""
     parts = {name: sweep.Outcome(fake.run(host(2)), tmp_path / name, [name]) for name in ("peers", "at-once")}
-    monkeypatch.setattr(type(peers.WORKLOAD), "sweep", lambda *_: parts["peers"])
+    monkeypatch.setattr(peers.PeersPlan, "sweep", lambda *_: parts["peers"])
     monkeypatch.setattr(concurrent, "every_gpu", lambda *_: parts["at-once"])
-    args, run = asked("-q", "-o", str(tmp_path)), fake.run(host(2))
-    both = peers.WORKLOAD.measure(args, run)
+    plan, run = peers.parse(["-q", "-o", str(tmp_path)]), fake.run(host(2))
+    both = plan.measure(run, [])
     assert both.measurements == ["peers", "at-once"] and [f.name for f in both.files] == ["peers", "at-once"]
     parts["peers"].stopped = "SIGINT"
-    assert peers.WORKLOAD.measure(args, run) is parts["peers"]
+    assert plan.measure(run, []) is parts["peers"]
 
 
 def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, tmp_path):
     assert "peers" not in dict(suite.plan(False, ["gpu:0"])) and "peers" in dict(suite.plan(True, ["gpu:0"], True))
     with pytest.raises(options.Usage, match="peers takes several GPUs, and --device all"):
-        suite.chosen(suite.parser().parse_args(["--only", "peers"]), ["gpu:0"])
-    parts = suite._parts(suite.parser().parse_args(["--device", "all"]), host(3), True)
-    assert {tuple(f["device"]) for _, f in parts if "device" in f} == {("cpu",), ("gpu:0", "gpu:1", "gpu:2")}
-    names = [name for name, _ in parts]
+        suite.chosen(suite.parse(["--only", "peers"]), ["gpu:0"])
+    on_all = suite.parse(["--device", "all"])
+    parts = suite.parts(on_all, host(3), True)
+    expected = {("all",), ("cpu",), ("gpu:0", "gpu:1", "gpu:2")}
+    assert {part.plan.measuring.devices for part in parts} == expected
+    names = [part.name for part in parts]
     assert names.index("matmul") < names.index("peers") < names.index("training")
-    all_ = suite.parser().parse_args(["--device", "all"])
-    made = suite.arguments(all_, "peers", {"fast": True}, suite.Path("x"), None)
-    assert peers.gpus(made, host(2)) == [0, 1] and made.output == "x"
+    assert suite.plan_of(on_all, "peers", {"fast": True}).gpus(host(2)) == [0, 1]
     seen = []
     monkeypatch.setattr(facts, "describe", lambda: host(1))
-    monkeypatch.setattr(suite, "_one", lambda name, *_: seen.append(name) or 0)
+    monkeypatch.setattr(suite, "_print_measured", lambda name, *_: seen.append(name) or 0)
     monkeypatch.setattr(suite, "_report", lambda *_: None)
     assert suite.main(["--device", "all", "--quick", "-v", "-o", str(tmp_path)]) == 0
     assert seen[:2] == ["matmul", "training"] and "peers" not in seen
@@ -269,8 +269,8 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     monkeypatch.setattr(
         concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: closed.append(variables))
     )
-    args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
-    outcome = concurrent.every_gpu(args, fake.run(host(2)), [0, 1])
+    measuring = peers.parse(["--fast", "-q", "-o", str(tmp_path)]).measuring
+    outcome = concurrent.every_gpu([0, 1], measuring, fake.run(host(2)))
     assert asked_for[0] == (("gpu:0", "gpu:1"), ((0,), (1,), (0, 1)), 2, concurrent.FAST_ROUNDS)
     assert [v["CUDA_VISIBLE_DEVICES"] for v in closed] == ["GPU-0", "GPU-1"]  # one worker a GPU for all of it
     assert outcome.exit_code == 0 and outcome.path.name == "at-once.jsonl"
@@ -284,7 +284,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
 
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
-    args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path / "failed")])
-    outcome = concurrent.every_gpu(args, fake.run(host(2)), [0, 1])
+    measuring = peers.parse(["--fast", "-q", "-o", str(tmp_path / "failed")]).measuring
+    outcome = concurrent.every_gpu([0, 1], measuring, fake.run(host(2)))
     assert len(outcome.measurements) == 4 * len(concurrent.WORK) and outcome.exit_code == 1
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}

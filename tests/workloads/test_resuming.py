@@ -193,15 +193,15 @@ def test_without_a_folder_only_a_run_that_planned_these_rows_is_taken_up(tmp_pat
     runs = tmp_path / RUN.machine.key
     stored(runs / "20260101T000000Z", command)
     stored(runs / "20260102T000000Z", "python -m workloads.stream --sizes 2MiB --backends numpy --threads 1")
-    args = stream.parser().parse_args([*STREAM.split()[3:], "--resume"])
+    plan = stream.parse([*STREAM.split()[3:], "--resume"])
     run = msgspec.structs.replace(RUN, command=f"{STREAM} --resume")
     if taken:
-        assert stream.WORKLOAD.newest_run(args, run) == runs / "20260101T000000Z"
+        assert session.newest_run(plan, run, plan.rows(run.machine)) == runs / "20260101T000000Z"
         return
     with pytest.raises(
         options.Usage, match=r"nothing to resume: no run under .* has these rows in its plan"
     ) as refused:
-        stream.WORKLOAD.newest_run(args, run)
+        session.newest_run(plan, run, plan.rows(run.machine))
     assert refused.value.tip == STREAM
     assert str(runs / "20260102T000000Z") in str(refused.value)
 
@@ -212,8 +212,8 @@ def test_the_newest_of_two_runs_is_taken_up_and_a_file_that_cannot_be_read_is_no
     for day in (1, 2):
         stored(runs / f"2026010{day}T000000Z", STREAM)
     (runs / "20260103T000000Z" / "stream.jsonl").mkdir(parents=True)
-    args = stream.parser().parse_args([*STREAM.split()[3:], "--resume"])
-    assert stream.WORKLOAD.newest_run(args, RUN) == runs / "20260102T000000Z"
+    plan = stream.parse([*STREAM.split()[3:], "--resume"])
+    assert session.newest_run(plan, RUN, plan.rows(RUN.machine)) == runs / "20260102T000000Z"
 
 
 def test_the_command_that_finishes_a_run_stops_by_itself():

@@ -116,13 +116,15 @@ def test_what_it_cannot_do_is_refused(kernel, problem, reason):
         kernel.bind(problem, *problem.inputs(1))
 
 
-def asked(module, **words):
-    return options.namespace(module.parser(), **{"device": ["cpu"], "threads": ["1"], "quiet": True, **words})
+def planned(module, **keywords):
+    """The rows of a command with these flags on a machine without a GPU."""
+    words = options.words_of(module.parser(), **{"device": ["cpu"], "threads": ["1"], "quiet": True, **keywords})
+    return module.parse(words).rows(fake.CPU_MACHINE)
 
 
 def test_every_operation_makes_rows_of_the_kernels_that_have_it(monkeypatch):
     assert stream.OPERATIONS.split() == [*Stream.WEIGHTS]
-    rows = stream.rows(asked(stream, sizes=["1MiB"], operations=["triad", "read"]), fake.CPU_MACHINE)
+    rows = planned(stream, sizes=["1MiB"], operations=["triad", "read"])
     assert {(r.kernel, r.problem.operation) for r in rows} == {
         ("stream/numpy/ufunc", "triad"),
         ("stream/numba/loop", "triad"),
@@ -131,11 +133,11 @@ def test_every_operation_makes_rows_of_the_kernels_that_have_it(monkeypatch):
         ("stream/numba/loop", "read"),
     }
     with pytest.raises(options.Usage, match="no relu of float64") as stop:
-        stream.rows(asked(stream, operations=["relu"]), fake.CPU_MACHINE)
+        planned(stream, operations=["relu"])
     assert stop.value.tip == "python -m workloads.stream --operations relu --backends tensorflow"
     seen = {}
-    monkeypatch.setattr(plan, "kernels", lambda op, args, on, **more: seen.update(more) or [LOOP])
-    stream.rows(asked(stream, sizes=["1MiB"]), fake.CPU_MACHINE)
+    monkeypatch.setattr(plan, "kernels", lambda op, measuring, on, **more: seen.update(more) or [LOOP])
+    planned(stream, sizes=["1MiB"])
     assert seen == {"on_request": ("tensorflow",)}
 
 
@@ -143,7 +145,7 @@ def test_peaks_are_those_that_this_chip_has(monkeypatch):
     from kernels.simd import amx
 
     def maths(**words):
-        return {(r.kernel.split("/")[2], r.problem.math) for r in peak.rows(asked(peak, **words), fake.CPU_MACHINE)}
+        return {(r.kernel.split("/")[2], r.problem.math) for r in planned(peak, **words)}
 
     monkeypatch.setattr(amx.llvm, "get_host_cpu_features", dict)
     plain = {("fma", "float32"), ("fma", "float64")}
@@ -164,7 +166,7 @@ def test_the_table_and_the_answer_in_lines(capsys):
         fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2),
     ]
     run = type("Run", (), {"machine": fake.CPU_MACHINE})
-    stream.answer(None, type("Outcome", (), {"run": run, "measurements": rows}))
+    stream.parse([]).answer(type("Outcome", (), {"run": run, "measurements": rows}))
     assert capsys.readouterr().out == (
         "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
         "before it is written; STREAM counts 30.0 GB/s\n"

@@ -112,14 +112,17 @@ def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_l
 
 
 def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monkeypatch):
-    args = training.parser().parse_args(["--study", "width", "trials", "--fast"])
-    rows = grid.rows(args, GPU_MACHINE)
-    said = forecast.lines(rows, args, GPU_MACHINE)
+
+    def lines(plan) -> list[str]:
+        return forecast.lines(plan.rows(GPU_MACHINE), plan.measuring, plan.studies, GPU_MACHINE)
+
+    plan = training.parse(["--study", "width", "trials", "--fast"])
+    rows, said = plan.rows(GPU_MACHINE), lines(plan)
     assert len(rows) == 10 and sum("training/keras/trial" in line for line in said) == 6
     assert said[-2].startswith("16 rows, at most ") and " minutes, a guess" in said[-1]
     # not of an experiment's rows, which take no five
-    args = training.parser().parse_args(["--study", "starts", "width", "trials", "--rigorous", "--device", "cpu"])
-    said = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)[:-2]
+    plan = training.parse(["--study", "starts", "width", "trials", "--rigorous", "--device", "cpu"])
+    said = lines(plan)[:-2]
     ends = Counter(re.search(r"(in 5 .*|each trial .*)?$", line)[0] for line in said)
     rows = {name: len(studies.rows([name], ["cpu"])) for name in ("starts", "width")}
     assert ends == {
@@ -128,11 +131,9 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
         "each trial in a fresh process": 1,
         "": sum("/trial " in line for line in said) - 1,
     }
-    args.rigorous = False
-    assert "in 5 processes" not in "".join(forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE))
+    assert "in 5 processes" not in "".join(lines(plan.with_measuring(rigorous=False)))
     for own, also in (["cpu"], ""), (["cpu", "--jit", "on"], ", compiled too"), (["gpu"], ", compiled too"):
-        args = training.parser().parse_args(["--samples", "100", "40", "--batch", "32", "64", "--device", *own])
-        *said, _, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+        *said, _, _ = lines(training.parse(["--samples", "100", "40", "--batch", "32", "64", "--device", *own]))
         ends = sorted(re.search("(last|one) batch.*", line)[0] for line in said)
         assert ends == sorted([*(f"last batch of {n}{also}" for n in (4, 8, 36)), "one batch of 40"])
     built: list[str] = []  # 28 x 28 values a sample
@@ -140,11 +141,11 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
     own = "tests/support/own_models.py:classes"
     assert inference.main(["--model", own, "--device", "cpu", "--dry-run", "-q"]) == 0 and built == [own]
     own = [Row(studies.FIT, Training("a.py:f", 32, samples, dtype="float64"), Settings()) for samples in (1024, 10**10)]
-    _, size, gone, _ = forecast.lines(own, args, GPU_MACHINE)
+    _, size, gone, _ = forecast.lines(own, plan.with_measuring(rigorous=False).measuring, (), GPU_MACHINE)
     assert size == "1 row, at most 6.12 MiB of arrays at a time" and gone.startswith(f"left out: {studies.FIT} a.py:f ")
     on_gpu = "572 GiB of GPU memory, there are 141 GiB: --residence tf.data leaves "
     for way, why in (("fit", "1720 GiB of host memory, "), ("fit", on_gpu), ("resident", on_gpu)):
-        args = training.parser().parse_args(["--samples", "50000000", "--device", "gpu", "--variants", way])
+        plan = training.parse(["--samples", "50000000", "--device", "gpu", "--variants", way])
         with pytest.raises(options.Missing, match=f"^training/keras/{way} .*needs {re.escape(why)}"):
-            forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+            lines(plan)
         monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)

@@ -14,7 +14,7 @@ from analysis.report import material
 from analysis.report import page as report_page
 from analysis.text import summary
 from kernels import registry
-from workloads import matmul, options, records, session, shared_flags, suite
+from workloads import conv, matmul, options, records, session, shared_flags, suite, training
 from workloads.harness import plan, worker
 from workloads.machine import facts
 
@@ -23,13 +23,17 @@ QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1"
 
 
 def parsed(*argv):
-    return suite.parser().parse_args(list(argv))
+    return suite.parse(argv)
 
 
 def test_plans_of_parts_and_flags():
     for name, flags in [part for quick in (True, False) for gpu in (GPU, []) for part in suite.plan(quick, gpu)]:
-        made = suite.arguments(parsed("--seed", "7"), name, flags, pathlib.Path("x"), 5.0)
-        assert vars(made).items() >= {**flags, "seed": 7, "output": "x", "stop_after": 5.0}.items()
+        part = suite.Step(name=name, words="", plan=suite.plan_of(parsed("--seed", "7", "--threads", "2"), name, flags))
+        measuring = part.into(pathlib.Path("x"), 5.0, resume=False).measuring
+        assert (measuring.seed, measuring.output, measuring.stop_after_s) == (7, "x", 5.0)
+        assert measuring.devices == tuple(flags.get("device", ()))
+        assert measuring.threads == (() if "threads" in flags else (2,))
+        assert measuring.fast == flags.get("fast", False) == (measuring.limits == shared_flags.FAST)
     assert {name for name, _ in suite.plan(False, GPU)} > {name for name, _ in suite.plan(True, GPU)}
     sizes = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (GPU, []))
     with_gpu, without = ([flags for flags in own if "sizes" in flags] for own in sizes)
@@ -57,14 +61,15 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
     missing = {"conv": options.Missing("no cudnn"), "training": options.Missing("no keras", "pip install keras")}
     workers = []
 
-    def one(name, made, run):
-        workers.append(made.workers)
+    def measured(name, plan, run, processes):
+        workers.append(processes)
         if name in missing:
             raise missing[name]
         return 0
 
-    parts = [(name, {}) for name in ("conv", "matmul", "training")]
-    assert suite._each(parts, parsed(), None, suite.Path("x"), one) == [3, 0, 3]
+    steps = [suite.Step(name=name, words="", plan=matmul.parse([])) for name in ("conv", "matmul", "training")]
+    codes = suite._each(steps, parsed().measuring, None, folder=suite.Path("x"), measured_by=measured)
+    assert codes == [3, 0, 3]
     said = ["conv left out: no cudnn", "training left out: no keras", "  to have it: pip install keras"]
     assert capsys.readouterr().err.splitlines() == said
     assert workers[0] is workers[1] and workers[::2] == [{}, None]
@@ -74,26 +79,30 @@ def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     """Steps of 30, 20 and 40 s: the first takes 60 s, so the other two are taken for 120 s; both take 120 s, so the last is taken
     for 160 s."""
     planned = {"matmul": 30.0, "training": 20.0, "conv": 40.0}
-    parts = [("matmul", {}), ("training", {}), ("conv", {"model": "cifar10-cnn"})]
     now = iter([0.0, 60.0, 200.0, 360.0])
-    measured = SimpleNamespace(measure=lambda args, run: args.quiet)
-    monkeypatch.setattr(suite, "_seconds", lambda name, args, here: planned[name])
+    run = SimpleNamespace(machine=GPU_MACHINE)
+    words = {"matmul": "matrix products", "training": "a training", "conv": "convolutions"}
+    plans = {"matmul": matmul.parse([]), "training": training.parse([]), "conv": conv.parse([])}
+    steps = [suite.Step(name=name, words=words[name], plan=plan) for name, plan in plans.items()]
+    monkeypatch.setattr(suite, "_seconds", lambda plan, here: planned[plan.command_line.name])
     monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: next(now)))
-    monkeypatch.setattr(suite, "_command", lambda name: SimpleNamespace(WORKLOAD=measured, parser=matmul.parser))
-    monkeypatch.setattr(session, "sum_up", lambda outcome, args: outcome)
-    steps = suite.Announced(parts, parsed(), SimpleNamespace(machine=GPU_MACHINE))
-    assert [steps.one(name, parsed(), None) for name, _ in parts] == [False] * 3
-    steps.end()
+    for kind in (matmul.MatmulPlan, training.TrainingPlan, conv.ConvPlan):
+        monkeypatch.setattr(kind, "rows", lambda self, machine: [])
+        monkeypatch.setattr(kind, "measure", lambda self, run, rows, processes: self.measuring.quiet)
+    monkeypatch.setattr(session, "sum_up", lambda outcome, quiet: outcome)
+    announced = suite.Announced(steps, GPU_MACHINE, quiet=False)
+    assert [announced.measure(part.name, part.plan, run, None) for part in steps] == [False] * 3
+    announced.end()
     assert capsys.readouterr().err.splitlines() == [
         "measure  3 steps, about 2 minutes",
         "         1/3  matrix products                          about 2 minutes left",
-        "         2/3  a training of the CIFAR-10 CNN           about 2 minutes left",
-        "         3/3  convolutions of the CIFAR-10 CNN         about 3 minutes left",
+        "         2/3  a training                               about 2 minutes left",
+        "         3/3  convolutions                             about 3 minutes left",
         "         done in 6 minutes",
     ]
     now = iter([0.0])
-    steps = suite.Announced(parts, parsed("-q"), SimpleNamespace(machine=GPU_MACHINE))
-    assert steps.one("matmul", parsed("-q"), None) is True and not capsys.readouterr().err
+    announced = suite.Announced(steps, GPU_MACHINE, quiet=True)
+    assert announced.measure("matmul", plans["matmul"], run, None) is True and not capsys.readouterr().err
 
 
 def test_every_step_is_planned_and_has_words():
@@ -114,11 +123,10 @@ def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
     monkeypatch.setattr(facts, "usable_cores", lambda: 16)
     monkeypatch.setattr(facts, "usable_threads", lambda: 16)
     monkeypatch.setattr(facts, "memory_available", lambda device: 1 << 36)
-    args = suite.arguments(parsed("--seed", "7"), *suite.plan(True, GPU)[0], pathlib.Path("x"), 5.0)
-    assert (args.seed, args.output, args.stop_after) == (7, "x", 5.0)
-    rows = matmul.rows(args, GPU_MACHINE)
+    products = suite.plan_of(parsed(), *suite.plan(True, GPU)[0])
+    rows = products.rows(GPU_MACHINE)
     assert len(rows) == 5 * (2 * 2 + 2 * 4) + 3 + 3
-    assert args.no_refine and shared_flags.limits(args).rounds * len(rows) == 198
+    assert not products.refines and products.measuring.limits.rounds * len(rows) == 198
 
 
 @pytest.mark.parametrize(

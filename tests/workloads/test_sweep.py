@@ -1,6 +1,5 @@
 """Sweeps through real workers, on kernels that die, hang, raise, lie or need too much: nothing measured is lost."""
 
-import argparse
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from workloads import matmul, options, records
 from workloads.harness import one_row, plan, rounds, sweep, worker
 from workloads.machine import facts
 from workloads.records import Row, Samples, Settings
+from workloads.shared_flags import Measuring
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
@@ -85,13 +85,9 @@ def rows(*variants, n=8):
     return [Row(f"matmul/numpy/{v}", Matmul(n, n, n), Settings(threads=1)) for v in variants]
 
 
-def arguments(tmp_path, *more):
-    return matmul.parser().parse_args([*FAST["--rigorous" in more :], "-o", str(tmp_path), *more])
-
-
-def swept(tmp_path, wanted, *more):
-    args = arguments(tmp_path, *more)
-    return sweep.sweep(wanted, args, "matmul", sweep.header(args, "command"))
+def swept(tmp_path, wanted, *more, **how):
+    measuring = matmul.parse([*FAST["--rigorous" in more :], "-o", str(tmp_path), *more]).measuring
+    return sweep.sweep(wanted, measuring, "matmul", sweep.header("command", measuring.seed), **how)
 
 
 def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
@@ -117,8 +113,7 @@ def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
     before = records.read(tmp_path).measurements[0]
     assert before.visits >= 3 and 0 < before.span_s < 60
     seen = []
-    args = arguments(tmp_path, "--resume")
-    outcome = sweep.sweep(rows("good", "raises", "prints"), args, "matmul", sweep.header(args, "c"), seen.append)
+    outcome = swept(tmp_path, rows("good", "raises", "prints"), "--resume", shown=seen.append)
     assert [m.kernel.rpartition("/")[2] for m in seen] == ["good", "raises", "prints"]
     assert outcome.measurements[0] == before  # taken from the file, samples and all
     assert records.read(tmp_path).bad_lines == 0
@@ -228,8 +223,8 @@ def test_a_call_predicted_to_take_too_long_is_skipped_and_a_tiny_one_predicts_no
 
 
 class TestChoosing:
-    def args(self, *argv):
-        return matmul.parser().parse_args([*argv, "-q"])
+    def measuring(self, *argv):
+        return matmul.parse([*argv, "-q"]).measuring
 
     def test_unknown_words_are_usage_errors(self):
         for argv, message in (
@@ -237,7 +232,7 @@ class TestChoosing:
             (["--variants", "nope"], "unknown variant 'nope'"),
         ):
             with pytest.raises(options.Usage, match=message):
-                plan.kernels("matmul", self.args(*argv), ["cpu"])
+                plan.kernels("matmul", self.measuring(*argv), ["cpu"])
 
     @pytest.mark.parametrize(
         ("problem", "tip"),
@@ -247,15 +242,16 @@ class TestChoosing:
         """Without a driver no package helps: the stored GPU is shown."""
         monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
         with pytest.raises(options.Missing) as error:
-            plan.kernels("matmul", self.args("--backends", "cupy"), ["cpu"])
+            plan.kernels("matmul", self.measuring("--backends", "cupy"), ["cpu"])
         assert problem in str(error.value) and tip in error.value.tip
         with pytest.raises(options.Missing, match="the CPU was not asked for") as error:
-            plan.kernels("matmul", self.args("--backends", "numpy"), ["gpu:0"])
+            plan.kernels("matmul", self.measuring("--backends", "numpy"), ["gpu:0"])
         assert (error.value.wrong, error.value.right) == ("--device", "")  # the hint leaves it out
 
     def test_rungs_run_only_when_asked_for(self):
         def variants(*argv, ladder=False):
-            return [k.variant for k in plan.kernels("matmul", self.args("--backends", "numba", *argv), ["cpu"], ladder)]
+            measuring = self.measuring("--backends", "numba", *argv)
+            return [k.variant for k in plan.kernels("matmul", measuring, ["cpu"], ladder=ladder)]
 
         assert variants() == ["parallel", "simd"]
         assert variants(ladder=True) == ["naive", "reordered", "parallel", "amx", "packed", "simd", "dots"]
@@ -263,9 +259,9 @@ class TestChoosing:
 
     def test_threads_of_a_kernel_that_uses_one(self):
         naive, parallel = (registry.find(f"matmul/numba/{v}") for v in ("naive", "parallel"))
-        args = self.args("--threads", "1,2")
-        assert [s.threads for s in plan.settings(naive, ["cpu"], args)] == [1]
-        assert [s.threads for s in plan.settings(parallel, ["cpu"], args)] == [1, 2]
+        measuring = self.measuring("--threads", "1,2")
+        assert [s.threads for s in plan.settings(naive, ["cpu"], measuring)] == [1]
+        assert [s.threads for s in plan.settings(parallel, ["cpu"], measuring)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +374,7 @@ def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
     gpu, cpu, fits, own = (Row("training/keras/fit", Training("lenet", 4, 8), on) for on in each)
     product = Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0"))
     for rows, left in (((gpu, cpu, gpu), []), ((gpu, own), ["own"]), ((fits, product), []), ((own, product), ["0"])):
-        runner = sweep._Runner(facts.describe(), sweep.Limits(), argparse.Namespace(rigorous=False, seed=1), {})
+        runner = sweep._Runner(facts.describe(), Measuring(command=""), {})
         ended.clear()
         assert [runner.ask(row, 0).status for row in rows] == ["ok"] * len(rows) and ended == left
 

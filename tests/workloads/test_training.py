@@ -312,7 +312,7 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
     assert training.products(GPU_MACHINE, done) == []
     small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
-    table = training.Table()
+    table = training.TrainingTable()
     table.shown(lost)
     table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
     head, line = capsys.readouterr().out.splitlines()
@@ -322,7 +322,7 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
 def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
     reason = "no data: CIFAR-10 cannot be loaded: no way"
     lost = row("training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason)
-    monkeypatch.setattr(sweep, "sweep", lambda rows, args, name, command, *rest: SimpleNamespace(measurements=[lost]))
+    monkeypatch.setattr(sweep, "sweep", lambda *given, **more: SimpleNamespace(measurements=[lost]))
     assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
     said = capsys.readouterr().err.splitlines()
     works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"

@@ -18,7 +18,7 @@ from analysis.predict.profile import stored
 from analysis.text import training as training_words
 from analysis.training import costs
 from kernels.problems import Training
-from workloads import inference, options, records, training
+from workloads import inference, options, records, session, training
 from workloads.frameworks import grid, side_by_side, studies
 from workloads.harness import sweep
 from workloads.records import Measurement, Samples, Settings
@@ -26,13 +26,20 @@ from workloads.records import Measurement, Samples, Settings
 FIT = "training/keras/fit"
 
 
-def arguments(*words):
+def planned(*words) -> training.TrainingPlan:
     """Parsed as if typed; a word with spaces in it is many."""
-    return training.parser().parse_args([part for word in words for part in word.split() or [word]])
+    return training.parse([part for word in words for part in word.split() or [word]])
 
 
 def rows(*words, here=GPU_MACHINE):
-    return training.rows(arguments(*words), here)
+    return planned(*words).rows(here)
+
+
+def measured(*words, shown=session.hidden) -> sweep.Outcome:
+    """The trainings of these words, measured here."""
+    plan = planned(*words)
+    run = session.begin(plan)
+    return plan.measure(run, plan.rows(run.machine), shown)
 
 
 def shapes(found):
@@ -81,10 +88,10 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
 
 
 def test_generators_types_epochs_and_threads_are_taken_from_flags():
-    sizes = "--width 10,100 --depth 1 --inputs 20 --outputs 3 --hidden-layers 2:4:+2"
-    found = grid.models(arguments("--model mlp fashion-mlp", sizes))
+    sizes = {"width": ["10,100"], "depth": ["1"], "inputs": ["20"], "outputs": ["3"], "hidden_layers": ["2:4:+2"]}
+    found = grid.models(["mlp", "fashion-mlp"], sizes)
     assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
-    assert grid.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
+    assert grid.models(["mlp", "fashion-mlp"], {}) == ["mlp-784-500x2-10", "fashion-mlp"]
     found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
     here = [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found]
     assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
@@ -142,7 +149,7 @@ def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words,
 
 def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys, monkeypatch):
     """An epoch of 1 ms beside its steps that spread over 10 ms: nothing is known but its upper end."""
-    table = training.Table()
+    table = training.TrainingTable()
     cost = (0.1, 0.05, 2e-3)
     table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
     table.shown(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
@@ -151,11 +158,11 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
     assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
-    table = training.Table()
+    table = training.TrainingTable()
     table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
     assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
     m = trained("cifar10-cnn", 32, 320, (0.0, 1e-3, 1e-2), epochs=2, noise=0.05)
-    table = training.Table()
+    table = training.TrainingTable()
     table.shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()
     end = costs.measured(m).epoch.high
@@ -164,10 +171,10 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     table.finish()
     out = capsys.readouterr().out
     assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
-    training.Table().finish()
+    training.TrainingTable().finish()
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("COLUMNS", "80")
-    (narrow := training.Table()).shown(m)
+    (narrow := training.TrainingTable()).shown(m)
     narrow.finish()
     assert "maybe nothing; ms/step: a step; whole s: start-up" in capsys.readouterr().out
 
@@ -219,27 +226,25 @@ def test_rows_of_an_environment_share_a_process_and_a_plan_that_ended_goes_on(co
 def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
     seen = []
 
-    def beside(name, args, run, shown):
-        seen.append((args.output, args.stop_after))
+    def beside(name, measuring, run, shown):
+        seen.append((measuring.output, measuring.stop_after_s))
         m = trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), beside="fits", at_once="2")
         shown(m)
         return sweep.Outcome(run, tmp_path / "training-together.jsonl", [m])
 
     monkeypatch.setattr(side_by_side, "measure", beside)
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
-    args = arguments("--study epochs together --device cpu -q")
     shown = []
-    outcome = training.WORKLOAD.measure(args, sweep.header(args, "x"), shown.append)
+    outcome = measured("--study epochs together --device cpu -q", shown=shown.append)
     (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
     assert seen == [(str(first.parent), None)]
     models = [[m.problem.model for m in each] for each in (outcome.measurements, shown)]
     assert models == [["fashion-mlp", "mnist-cnn"]] * 2
-    args = arguments("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
-    outcome = training.WORKLOAD.measure(args, sweep.header(args, "x"))
+    words = ("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
+    outcome = measured(*words)
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
-    assert outcome.left == 1 + len(side_by_side.rows("together", args, outcome.run.machine))
-    args = arguments("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
-    outcome = training.WORKLOAD.measure(args, sweep.header(args, "x"))
+    assert outcome.left == 1 + len(side_by_side.rows("together", planned(*words).measuring, outcome.run.machine))
+    outcome = measured("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
     assert [m.problem.model for m in outcome.measurements] == ["mnist-cnn"]
 
 
@@ -250,7 +255,7 @@ def test_rows_of_starts_have_their_times(capsys):
     settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
     of = {"phases_s": phases, "series": once, "values": {"jit_compile": 0.0}, "notes": {"gpu": "hidden"}}
     m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", **of)
-    training.Table().shown(m)
+    training.TrainingTable().shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "9.05", "-", "op", "by", "op", "3", "starts"]
     assert training_words.lines([m]) == [  # 9 + 0.05 + 0.1 + 1 s

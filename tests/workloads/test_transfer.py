@@ -12,7 +12,7 @@ from analysis.crossover import transfer_study
 from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
-from workloads import options, results, transfer
+from workloads import options, results, suite, transfer
 from workloads.harness import kept, one_row, plan, telemetry
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -38,12 +38,8 @@ def kernels(monkeypatch):
     monkeypatch.setattr(registry, "load", lambda op, backend: named[backend])
 
 
-def arguments(*words):
-    return transfer.parser().parse_args([*words, "--quiet"])
-
-
 def planned(*words, here=GPU_MACHINE):
-    return transfer.rows(arguments(*words), here)
+    return transfer.parse([*words, "--quiet"]).rows(here)
 
 
 def test_without_a_gpu_it_exits_3_with_the_reason_and_a_cpu_alone_copies_nothing(monkeypatch, capsys, kernels):
@@ -111,7 +107,7 @@ def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/
 
 def test_the_table(capsys):
     clocks = {"host-latency": 30e-6, "host-issue": 4e-6, "device": 20e-6}
-    table = transfer.Table()
+    table = transfer.TransferTable()
     table.shown(copy(clocks))
     table.shown(copy({"host-latency": 2e-3}, memory="pageable", kernel="transfer/cupy/array", flags=("other-tenant",)))
     table.shown(copy({"host-latency": 1e-3, "device": 1e-6}, direction="d2d", memory="", kernel="transfer/cupy/wide"))
@@ -133,13 +129,13 @@ def test_the_table(capsys):
 def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
     rows = [copy(10e-6 + n / 50e9, n) for n in (1 << k for k in range(2, 31, 2))]
     outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
-    transfer.answer(arguments(), outcome)
+    transfer.parse([]).answer(outcome)
     _, _, law = capsys.readouterr().out.splitlines()
     assert law.split()[:8] == ["h2d", "pinned", "cupy/memcpy_async", "10.0", "µs", "50.0", "GB/s", "0"]
     assert "488 KiB" in law
-    transfer.answer(arguments("--study", "small-dataset"), outcome)
+    transfer.parse(["--study", "small-dataset"]).answer(outcome)
     assert "MNIST in float32 by cupy/memcpy_async of pinned memory, an epoch: " in capsys.readouterr().out
-    assert not transfer.WORKLOAD.answers_in_suite, "within a suite its report says it"
+    assert "transfer" not in suite.ANSWERED, "within a suite its report says it"
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
     expected = ["h2d", 1 << 20, "pinned", 20e-6, 1 << 20]
     assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == expected

@@ -6,8 +6,8 @@ Ray places the tasks, carries the lines added to their folders, and notices whic
 # Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
 
 import contextlib
+import shlex
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,17 +21,17 @@ from workloads.fleet.cluster import LOG, PLAN, Node
 from workloads.harness import resuming, sweep
 from workloads.records import Measurement, Row, Run, regular_files
 from workloads.records.files import by_row, end_last_line, require_ours
+from workloads.shared_flags import Measuring
 from workloads.terminal import note
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
 _DEATH_KNOWN_S = 5.0
 _SAID_EVERY_S = 10.0
-_PLAN_FLAGS = ("quick", "only", "device", "threads", "fast")  # flags that say which rows a node measures
 _NOT_BEGUN = "did not begin (others hold its CPUs and GPUs, or it hangs) within"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class NodePlan(msgspec.Struct, frozen=True):
     """The rows that a node will measure, by result file. Rows that depend on measured results are not known yet."""
 
     run: Run
@@ -43,7 +43,7 @@ class Part:
 
     def __init__(self, node: Node, folder: Path, dry_run: bool = False):
         self.node, self.folder, self.dry_run = node, folder / node.name, dry_run
-        self.plan: Plan | None = None
+        self.plan: NodePlan | None = None
         self.lost, self.heard = "", time.monotonic()
         self.kept: dict[str, bytes] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
@@ -61,7 +61,7 @@ class Part:
         """
         self.heard, path = time.monotonic(), self.folder / name
         if name == PLAN:
-            self.plan = msgspec.json.decode(text, type=Plan)
+            self.plan = msgspec.json.decode(text, type=NodePlan)
             before = [run for old in self.kept.values() for run in records.decode(old.splitlines())[0]]
             if before and _uuids(before[-1]) != _uuids(self.plan.run):
                 raise records.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
@@ -160,78 +160,78 @@ def _why_lost(ray, part: Part, error: Exception) -> str:
     return f"{part.node.name} died"
 
 
-def place(args: Namespace) -> Path:
-    """The run's folder: -o DIR, or a new one under reports/local/fleet.
+def place(output: str, resume: bool) -> Path:
+    """The run's folder: `output`, else a new one under reports/local/fleet.
 
     Raises: Usage when there is something in it and it is not resumed.
     """
     from workloads.machine.facts import now
 
-    if not args.output:
+    if not output:
         return sweep.LOCAL / "fleet" / now().replace(":", "").replace("-", "")
-    folder = Path(args.output)
-    if any(folder.glob("**/*.jsonl")) and not args.resume:
+    folder = Path(output)
+    if any(folder.glob("**/*.jsonl")) and not resume:
         raise records.Refused(f"{folder} has results; add --resume to finish them, or choose another folder with -o")
     return folder
 
 
-def newest_run(args: Namespace, parser: options.Parser) -> Path:
-    """The newest folder of a fleet's run whose command, read by its parser, asked for the same rows.
+def newest_run(command: str, same_rows: Callable[[list[str]], bool]) -> Path:
+    """The newest folder of a fleet's run whose command asked for the same rows as this one: `same_rows` tells by its words.
 
     Raises: Usage when there is none.
     """
     folders = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
     for folder in reversed(folders):
-        for command in resuming.commands(folder, "*/*.jsonl"):
-            words = resuming.arguments(command, "workloads.suite")
+        for stored in resuming.commands(folder, "*/*.jsonl"):
+            words = resuming.arguments(stored, "workloads.suite")
             if words is None:
                 continue
             with contextlib.suppress(options.Stop):  # another version's flags
-                before = parser.parse_args(words)
-                if all(getattr(before, flag) == getattr(args, flag) for flag in _PLAN_FLAGS):
+                if same_rows(words):
                     return folder
     raise options.Usage(
         "nothing to resume: no fleet's run was asked for these rows; name its folder with -o, or start one",
-        resuming.without_resume(args.command),
+        resuming.without_resume(command),
     )
 
 
-def run(args: Namespace) -> int:
-    """The body of `suite --ray`: every node's suite into one folder, then each device in a line; the exit code.
+def run(measuring: Measuring, where: str, limit_s: float) -> int:
+    """The body of `suite --ray`: the suite of every node of the cluster there into one folder, then each device in a line; the
+    exit code. limit_s: after so many seconds a node that says nothing is given up.
 
     Raises: Usage, Missing.
     """
-    if args.format != "table":
+    if measuring.format != "table":
         raise options.Usage(
             "--ray prints a table; its files are read by python -m analysis.fleet RUN --format json",
-            f"python -m workloads.suite --ray {args.ray}",
+            f"python -m workloads.suite --ray {where}",
         )
-    if args.against or args.fail_on is not None:
-        against = f" --against {args.against}" if args.against else ""
+    if measuring.against or measuring.fail_on is not None:
+        against = f" --against {measuring.against}" if measuring.against else ""
         tip = f"python -m analysis.fleet RUN{against} --fail-on 'slower>3%'"
         raise options.Usage("a fleet is compared device by device, after it was measured", tip)
-    if args.save:
+    if measuring.save:
         from workloads.records import baselines
 
-        baselines.require_free(args.save)
-    folder = place(args)
-    ray = cluster.connect(args.ray, note)
+        baselines.require_free(measuring.save)
+    folder = place(measuring.output, measuring.resume)
+    ray = cluster.connect(where, note)
     try:
-        return _run(ray, args, folder)
+        return _run(ray, measuring, folder, limit_s)
     finally:
         ray.shutdown()
 
 
-def _run(ray, args: Namespace, folder: Path) -> int:
+def _run(ray, measuring: Measuring, folder: Path, limit_s: float) -> int:
     found = cluster.nodes(ray.nodes())
-    asked = options.words(args.device)
-    if args.require_gpu or (asked and "all" not in asked and "cpu" not in asked):
+    named = measuring.devices
+    if measuring.require_gpu or (named and "all" not in named and "cpu" not in named):
         for node in (n for n in found if not n.gpus):
             note(f"{node.name} left out: Ray counts no GPU on it")
         found = [n for n in found if n.gpus]
     for node in (n for n in found if not n.cpus):
         note(f"{node.name} left out: Ray counts no CPU on it to measure with")
-    found = cluster.usable(ray, [n for n in found if n.cpus], note, args.ray_timeout)
+    found = cluster.usable(ray, [n for n in found if n.cpus], note, limit_s)
     if len({node.name for node in found}) < len(found):
         note(
             "some nodes share a name: they are told apart by their node ids, which change when the cluster is started anew"
@@ -239,29 +239,29 @@ def _run(ray, args: Namespace, folder: Path) -> int:
     found = cluster.with_distinct_names(found)
     if not found:
         raise options.Missing("no node of this cluster can run the suite", "ray status  # and each node's line above")
-    parts = [Part(node, folder, args.dry_run) for node in found]
-    order = msgspec.json.encode({**vars(args), "resume": True}) + b"\n"
+    parts = [Part(node, folder, measuring.dry_run) for node in found]
+    order = msgspec.json.encode(shlex.split(measuring.command)[3:]) + b"\n"
     said = time.monotonic()
 
     def seen(part: Part, line: str) -> None:
         nonlocal said
         if line.startswith("["):  # a row begins
-            if not args.verbose and time.monotonic() - said < _SAID_EVERY_S:
+            if not measuring.verbose and time.monotonic() - said < _SAID_EVERY_S:
                 return
             said = time.monotonic()
         note(f"{part.node.name}: {line}")
 
     stopped: list[str] = []  # what is raised inside Ray's own calls gets lost there
     with sweep.signals(stopped.append):
-        gather(ray, parts, order, args.ray_timeout, seen, stopped)
-    if args.dry_run:
+        gather(ray, parts, order, limit_s, seen, stopped)
+    if measuring.dry_run:
         for part in parts:
             print(f"{part.node.name}: {len(part.planned)} rows" + (f"; {part.lost}" if part.lost else ""))
         return options.OK if any(part.planned for part in parts) else options.MISSING
-    return _ended(args, folder, parts, stopped[0] if stopped else "")
+    return _ended(measuring, folder, parts, stopped[0] if stopped else "")
 
 
-def _ended(args: Namespace, folder: Path, parts: list[Part], stopped: str) -> int:
+def _ended(measuring: Measuring, folder: Path, parts: list[Part], stopped: str) -> int:
     """Prints a line per node, the rows that were lost, and how to go on. Gives the exit code."""
     head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
     rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
@@ -271,8 +271,8 @@ def _ended(args: Namespace, folder: Path, parts: list[Part], stopped: str) -> in
     here = {p.node.name for p in parts}
     for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
         note(f"{name} was measured before and is not among the nodes now")
-    if stopped or (args.stop_after and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
-        again = options.typed(session.resume_command(args.command, folder))
+    if stopped or (measuring.stop_after_s and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
+        again = options.typed(session.resume_command(measuring.command, folder))
         note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {again}")
     code = exit_code(tallies, any(p.lost for p in parts), stopped)
     if code == options.MISSING:
@@ -283,7 +283,7 @@ def _ended(args: Namespace, folder: Path, parts: list[Part], stopped: str) -> in
 
         for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
             print(said)
-        session.save(args, records.files_of(folder), apart=True)
+        session.save(measuring.save, records.files_of(folder), quiet=measuring.quiet, apart=True)
         print(f"results: {options.near(folder)}")
         print(f"next:    {options.typed(f'python -m analysis.fleet {options.near(folder)}')}")
     return code

@@ -2,8 +2,7 @@
 
 import functools
 import math
-from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis import stats, units
 from kernels.problems import Training
@@ -12,6 +11,7 @@ from workloads.frameworks import grid, side_by_side, studies, training_row
 from workloads.harness import one_row, plan
 from workloads.harness.plan import RIGOROUS_PROCESSES as FRESH
 from workloads.records import Machine, Row, settings
+from workloads.shared_flags import Measuring
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
@@ -34,24 +34,31 @@ def values(model: str) -> int:
     return math.prod(grid.network(model).input) if settings.is_user_model(model) else 0
 
 
-def lines(rows: list[Row], args: Namespace, here: Machine) -> list[str]:
-    """The plan in words: a line a row, their number, the largest data set, rows that do not fit into memory, and the guessed
-    minutes of the others. Raises: Missing where no row fits, and for a model of the user's own that cannot be trained."""
+def build_models(rows: Iterable[Row]) -> None:
+    """Builds each of the user's own models once. Raises: Usage for one that cannot be built."""
+    for row in rows:
+        values(row.problem.model)
+
+
+def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Machine) -> list[str]:
+    """The plan in words: a line a row, those of the studies of these names among them, their number, the largest data set, rows
+    that do not fit into memory, and the guessed minutes of the others. Raises: Missing where no row fits, and for a model of the
+    user's own that cannot be trained."""
     every, time = [*rows], 0.0
-    for study in studies.experiments(args.study or []):
-        time += side_by_side.seconds(study, args, here)
-        every += side_by_side.rows(study, args, here)
+    for study in studies.experiments(names):
+        time += side_by_side.seconds(study, measuring, here)
+        every += side_by_side.rows(study, measuring, here)
     left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values(r.problem.model)), name)
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
-    time += sum(plan.seconds(row, args.rigorous) for row in own)
+    time += sum(plan.seconds(row, measuring.rigorous) for row in own)
     if left_out and not fits:
         why = next(iter(left_out.values())).removeprefix("left out: ")
         raise options.Missing(why, wrong="--samples", right="--samples 1000")
     largest = max((training_row.footprint_bytes(r.problem, values(r.problem.model)) for r in fits), default=0)
     size = f"{units.count(len(fits), 'row')}, at most {units.size(largest)} of arrays at a time"
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on"
-    return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
+    return [*(name(row, measuring.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
 
 
 def name(row: Row, rigorous: bool = False) -> str:

@@ -1,22 +1,21 @@
-"""Turns the arguments of `python -m workloads.training` (models, shapes, ways of training, switches) into rows."""
+"""Combines models, shapes, ways of training and switches into rows; finds networks by their names."""
 
 import contextlib
+import dataclasses
 import importlib.util
 import itertools
-from argparse import Namespace
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from kernels import networks, registry
 from kernels.problems import Training
 from workloads import options
-from workloads.frameworks import data, input_pipeline, several_gpus, studies
+from workloads.frameworks import input_pipeline, studies
 from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan, worker
 from workloads.harness.timing import Limits
-from workloads.records import Machine, Row, Settings, distinct, model_files, settings
+from workloads.records import Row, Settings, distinct, model_files, settings
 from workloads.records.settings import KNOWN
 
 MODEL, BATCH = "cifar10-cnn", 32
@@ -30,32 +29,31 @@ KERNELS = {studies.FIT: "fit", studies.RESIDENT: "resident", **dict.fromkeys(stu
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
 _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
-# Flags that a study has its own of.
-_STUDY_HAS = "model inputs width depth outputs hidden_layers batch samples steps epochs dtypes jit"
-_STUDY_HAS += f" {' '.join(KNOWN)} onednn variants backends threads gpus"
 _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
 
+Typed = Mapping[str, Sequence[str] | None]  # flag -> its words, None where it was not typed
 
-def models(args: Namespace) -> list[str]:
-    """The models asked for, generators and user's own by the names that rows have.
 
-    Raises: Usage for an unknown one and for flags of a model that was not asked for.
+def models(names: Sequence[str], sizes: Typed) -> list[str]:
+    """The models of these names, generators and user's own by the names that rows have. sizes: the flags of generators.
+
+    Raises: Usage for an unknown one and for flags of a model that is not named.
     """
-    words, found = options.words(args.model) or [MODEL], []
     for flag, model in _ONLY_OF.items():
-        if getattr(args, flag) and model not in words:
-            said = f"--{flag.replace('_', '-')} is for the model {model}, which was not asked for"
-            raise options.Usage(said, wrong="--model", right=f"--model {model}")
-    for name in words:
+        if sizes.get(flag) and model not in names:
+            message = f"--{'-'.join(flag.split('_'))} is for the model {model}, which was not asked for"
+            raise options.Usage(message, wrong="--model", right=f"--model {model}")
+    every: list[str] = []
+    for name in names:
         if name == "mlp":
-            counts = [plan.counts(getattr(args, flag), default) for flag, default in _MLP.items()]
-            found += [f"mlp-{i}-{w}x{d}-{o}" for i, w, d, o in itertools.product(*counts)]
-        elif name == "fashion-mlp" and args.hidden_layers:
-            found += [f"fashion-mlp-{layers}" for layers in options.sizes(args.hidden_layers)]
+            counts = [plan.counts(sizes.get(flag), default) for flag, default in _MLP.items()]
+            every += [f"mlp-{i}-{w}x{d}-{o}" for i, w, d, o in itertools.product(*counts)]
+        elif name == "fashion-mlp" and sizes.get("hidden_layers"):
+            every += [f"fashion-mlp-{layers}" for layers in plan.counts(sizes["hidden_layers"])]
         else:
-            found.append(known_model(name))
-    return list(dict.fromkeys(found))
+            every.append(known_model(name))
+    return list(dict.fromkeys(every))
 
 
 def known_model(name: str) -> str:
@@ -90,58 +88,74 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
     raise model_files.unusable(said, name)
 
 
-def layers(args: Namespace, kind: str) -> list[networks.Work]:
-    """The products of one kind (conv, dense) in a training step of --model, in the directions and batches asked for: layer
-    by layer in each precision. The first layer has no dgrad, as nothing needs it.
+def layers(
+    model: str,
+    kind: str,
+    *,
+    directions: Sequence[str],
+    batches: Sequence[int],
+    precisions: Sequence[tuple[str, str]],
+) -> list[networks.Work]:
+    """The products of one kind (conv, dense) in a training step of a model: batch by batch and layer by layer, each in every
+    (dtype, math) of `precisions`. The first layer has no dgrad, as nothing needs it.
 
     Raises: Usage for a network that has none.
     """
-    args.network = getattr(args, "network", None) or network(args.model)
-    wanted, batches = plan.directions(args), plan.counts(args.batch, 32)
-    steps = [
-        [[w for w in networks.step(args.network, n, *p) if w.kind == kind] for p in plan.precisions(args)]
-        for n in batches
-    ]
-    if not steps[0][0]:
-        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model}"
-        raise options.Usage(
-            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has",
-            f"{other} --batch {batches[0]}",
-        )
-    found = [w for step in steps for same in zip(*step, strict=True) for w in same if w.direction in wanted]
-    if not found:
-        there = "fprop and wgrad, as only its first layer is one"
-        raise options.Usage(f"the {_KINDS[kind]} of {args.model} have no {' or '.join(wanted)}: there are {there}")
-    return found
+    described = network(model)
+    wanted: list[networks.Work] = []
+    for batch in batches:
+        steps = []
+        for dtype, math in precisions:
+            steps.append([work for work in networks.step(described, batch, dtype, math) if work.kind == kind])
+        if not steps[0]:
+            other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {model}"
+            raise options.Usage(
+                f"{model} has no {_KINDS[kind]}; the command below times the layers that it has",
+                f"{other} --batch {batch}",
+            )
+        for in_each_precision in zip(*steps, strict=True):
+            wanted += [work for work in in_each_precision if work.direction in directions]
+    if not wanted:
+        present = "fprop and wgrad, as only its first layer is one"
+        raise options.Usage(f"the {_KINDS[kind]} of {model} have no {' or '.join(directions)}: there are {present}")
+    return wanted
 
 
-def problems(args: Namespace) -> list[Training]:
-    """The trainings asked for: model by model, by batch, samples, epochs and type.
+def problems(
+    names: Iterable[str],
+    *,
+    data_set: str,
+    batches: Sequence[int],
+    samples: Sequence[int],
+    steps: int | None,
+    epochs: Sequence[int],
+    dtypes: Sequence[str],
+) -> list[Training]:
+    """The trainings of these models: model by model, by batch, samples, epochs and type. () stands for the usual numbers.
 
-    A model that its article trains in one batch has all samples in one, unless --batch says otherwise.
-    Raises: Usage for an unknown model or type and for words that are no sizes.
+    A model that its article trains in one batch has all samples in one, unless batches are named.
+    Raises: Usage for a model without such data or types.
     """
-    dtypes = plan.known("type", args.dtypes, data.DTYPES) or ["float32"]
-    found = []
-    for model in models(args):
+    trainings: list[Training] = []
+    for model in names:
         network = networks.known(model)
         whole = _whole(network)
-        if args.data == "real" and network and not network.data:
+        if data_set == "real" and network and not network.data:
             raise options.Usage(f"{model} has no real data set", wrong="--data")
         if network and network.regression and "uint8" in dtypes:
             why = f"{model} learns from points that are no whole numbers: not as uint8"
             raise options.Usage(why, wrong="--dtypes", right="--dtypes float32")
-        if network and whole and not args.batch:
-            shapes = [(count, count) for count in plan.counts(args.samples, network.samples)]
+        if network and whole and not batches:
+            shapes = [(count, count) for count in samples or [network.samples]]
         else:
-            shapes = [
-                (batch, count)
-                for batch in plan.counts(args.batch, BATCH)
-                for count in plan.counts(args.samples, batch * (args.steps or studies.short(model, batch).steps))
-            ]
-        epochs = plan.counts(args.epochs, studies.FULL_BATCH_EPOCHS if whole else 1)
-        found += [Training(model, *shape, e, dtype) for shape in shapes for e in epochs for dtype in dtypes]
-    return found
+            shapes = []
+            for batch in batches or [BATCH]:
+                usual = batch * (steps or studies.short(model, batch).steps)
+                shapes += [(batch, count) for count in samples or [usual]]
+        usual_epochs = studies.FULL_BATCH_EPOCHS if whole else 1
+        for (batch, count), number, dtype in itertools.product(shapes, epochs or [usual_epochs], dtypes):
+            trainings.append(Training(model, batch, count, number, dtype))
+    return trainings
 
 
 def _whole(network) -> bool:
@@ -149,67 +163,56 @@ def _whole(network) -> bool:
     return network is not None and network.batch == network.samples
 
 
-def kernels(args: Namespace) -> list[str]:
-    """The ways of training asked for. By default Keras's fit; what --residence names besides; for a model that its article
-    trains in one batch the bare loops too, JAX's where it is installed.
+def kernels(backends: Sequence[str], variants: Sequence[str]) -> list[str]:
+    """The ways of training of these backends and variants, () for all, JAX's where it is installed.
 
-    Raises: Usage for an unknown backend or variant; Missing for a library that was asked for and is not here.
+    Raises: Usage for an unknown backend or variant; Missing for a library that is named and is not here.
     """
-    backends = plan.known("backend", args.backends, BACKENDS, " for training") or list(BACKENDS)
-    variants = plan.known("variant", args.variants, VARIANTS, " for training")
-    if "jax" in backends and not studies.available("jax"):
-        if args.backends:
+    libraries = plan.known("backend", backends, BACKENDS, " for training") or list(BACKENDS)
+    wanted = plan.known("variant", variants, VARIANTS, " for training") or list(VARIANTS)
+    if "jax" in libraries and not studies.available("jax"):
+        if backends:
             raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
-        backends.remove("jax")
-    wanted = variants or VARIANTS
-    found = [k for name in backends for k, v in KERNELS.items() if v in wanted and k.split("/")[1] == name]
-    if not found:
+        libraries.remove("jax")
+    chosen = []
+    for library in libraries:
+        chosen += [k for k, variant in KERNELS.items() if variant in wanted and k.split("/")[1] == library]
+    if not chosen:
         raise options.Usage(
-            f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",
+            f"no {' or '.join(wanted)} of {' or '.join(libraries)} trains here",
             "python -m workloads.training --backends tensorflow --variants loop",
         )
-    return found
+    return chosen
 
 
-def _ways(args: Namespace, problem, every: list[str]) -> list[tuple[str, str]]:
-    """(kernel, residence) of a problem.
+def residences(typed: Sequence[str] | None) -> list[str]:
+    """Where the samples live, by the words of --residence.
 
-    Raises: Usage for a residence that none of the kernels has.
+    Raises: Usage for an unknown one.
     """
-    residences = plan.known("residence", args.residence, list(dict.fromkeys(itertools.chain(*RESIDENCES.values()))))
-    usual = {"fit": True, "resident": bool(residences), "loop": _whole(networks.known(problem.model))}
-    found = []
-    for kernel in every:
-        variant = KERNELS[kernel]
-        wanted = residences or (["numpy"] if variant == "fit" else RESIDENCES[variant])
-        if usual[variant] or args.variants or args.backends:
-            found += [(kernel, word) for word in wanted if word in RESIDENCES[variant]]
-    if not found:
-        raise options.Usage(
-            f"nothing asked for trains with --residence {' '.join(residences)}",
-            "python -m workloads.training --variants resident loop --residence resident",
-        )
-    return found
+    every = dict.fromkeys(itertools.chain.from_iterable(RESIDENCES.values()))
+    return plan.known("residence", typed, list(every))
 
 
-def switches(args: Namespace) -> dict[str, list[str]]:
-    """The switches asked for, a list of texts each.
+def switches(typed: Typed) -> dict[str, list[str]]:
+    """The switches that flags name, a list of texts each.
 
     Raises: Usage for a text that a switch cannot have.
     """
-    found = {}
-    for option, known in KNOWN.items():
-        flag = option.removesuffix("_compile")
-        if option not in ("data", "residence") and (words := getattr(args, flag, None)):
-            found[option] = plan.known(flag.replace("_", "-"), words, known) if known else _texts(words)
-    onednn = plan.known("onednn", args.onednn, ("on", "off"))
-    found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[word] for word in onednn]
-    found["replicas"] = _texts(getattr(args, "gpus", None))
-    return {switch: texts for switch, texts in found.items() if texts}
+    by_name: dict[str, list[str]] = {}
+    for switch, known in KNOWN.items():
+        flag = switch.removesuffix("_compile")
+        words = typed.get(flag)
+        if words and switch not in ("data", "residence"):
+            by_name[switch] = plan.known("-".join(flag.split("_")), words, known) if known else _texts(words)
+    onednn = plan.known("onednn", typed.get("onednn"), ("on", "off"))
+    by_name["TF_ENABLE_ONEDNN_OPTS"] = ["1" if word == "on" else "0" for word in onednn]
+    by_name["replicas"] = _texts(typed.get("gpus"))
+    return {switch: texts for switch, texts in by_name.items() if texts}
 
 
-def _texts(given: list[str] | None) -> list[str]:
-    return list(map(str, plan.counts(given)))
+def _texts(words: Sequence[str] | None) -> list[str]:
+    return [str(count) for count in plan.counts(words)]
 
 
 def applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
@@ -221,83 +224,76 @@ def applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
     return kernel == studies.FIT or switch not in _FIT_ALONE
 
 
-def rows(args: Namespace, here) -> list:
-    """The trainings in every way asked for; the products for their budget are known when they have run.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Trainings in every combination of some ways to train them."""
 
-    Raises: Usage for what trains nothing; Missing for a device or library that is not here.
-    """
-    on = plan.devices(args, here)
-    most = several_gpus.require(args, here)
-    if args.study:
-        return _studied(args, on, most)
-    if args.gpus:
-        on = several_gpus.devices(args, on)
-    every, given = kernels(args), switches(args)
-    found = []
-    for problem in problems(args):
+    #: The trainings, model by model.
+    problems: tuple[Training, ...]
+    #: Ways of training, by the names that rows have.
+    kernels: tuple[str, ...]
+    #: Whether the ways of training were named; else a training has its usual ones of these.
+    kernels_named: bool
+    #: Where the samples live; () for the usual place of each way of training.
+    residences: tuple[str, ...]
+    #: Switch -> the texts that it takes in turn.
+    switches: dict[str, list[str]]
+    #: synthetic or real.
+    data: str
+
+    def rows(self, on: Sequence[str], threads: Sequence[int]) -> list[Row]:
+        """The trainings on these devices; threads: of the CPU, () for TensorFlow's own choice.
+
+        Raises: Usage for what trains nothing.
+        """
+        rows: list[Row] = []
+        for problem in self.problems:
+            network = networks.known(problem.model)
+            if "targets" in self.switches and network and not network.regression:
+                message = f"--targets is for a regression, which {problem.model} is not"
+                raise options.Usage(message, wrong="--model", right="--model peaks")
+            for device, (kernel, residence) in itertools.product(on, self._kernels_of(problem)):
+                counts: Sequence[int | None] = threads if device == "cpu" and threads else [None]
+                for count in counts:
+                    for chosen in self._switches_of(problem, device, kernel):
+                        choice = settings.changed({"data": self.data, "residence": residence, **chosen})
+                        rows.append(Row(kernel, problem, Settings(device, count, switches=choice)))
+        return distinct(rows)
+
+    def _kernels_of(self, problem: Training) -> list[tuple[str, str]]:
+        """(kernel, residence) of each way to train a problem: Keras's fit; on the device, where such a residence is named; bare
+        loops, where its article trains it in one batch.
+
+        Raises: Usage for a residence that none of the kernels has.
+        """
+        usual = {
+            "fit": True,
+            "resident": bool(self.residences),
+            "loop": _whole(networks.known(problem.model)),
+        }
+        chosen = []
+        for kernel in self.kernels:
+            variant = KERNELS[kernel]
+            residences = self.residences or (["numpy"] if variant == "fit" else RESIDENCES[variant])
+            if usual[variant] or self.kernels_named:
+                chosen += [(kernel, word) for word in residences if word in RESIDENCES[variant]]
+        if not chosen:
+            raise options.Usage(
+                f"nothing asked for trains with --residence {' '.join(self.residences)}",
+                "python -m workloads.training --variants resident loop --residence resident",
+            )
+        return chosen
+
+    def _switches_of(self, problem: Training, device: str, kernel: str) -> Iterator[dict[str, str]]:
+        """Every combination of the switches that have an effect on such a row, each with its text."""
         network = networks.known(problem.model)
         regression = not network or network.regression
-        if "targets" in given and not regression:
-            said = f"--targets is for a regression, which {problem.model} is not"
-            raise options.Usage(said, wrong="--model", right="--model peaks")
-        for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
-            own = {s: texts for s, texts in given.items() if applies(s, device, kernel, regression)}
-            threads = plan.counts(args.threads, None) if device == "cpu" else [None]
-            for count, texts in itertools.product(threads, itertools.product(*own.values())):
-                chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True))}
-                if chosen.get("replicas", "1") != "1":
-                    chosen["strategy"] = STRATEGIES[chosen.get("keras_backend", "tensorflow")]
-                found.append(Row(kernel, problem, Settings(device, count, switches=settings.changed(chosen))))
-    return distinct(found)
-
-
-def _studied(args: Namespace, on: list[str], most: int) -> list:
-    """The rows of the studies asked for, without those of `side_by_side`. `all` includes the study of several GPUs if any.
-
-    Raises: Usage for an unknown one, and for flags whose values a study sets itself; Missing.
-    """
-    names = plan.known("study", args.study, (*studies.NAMES, "all"))
-    _alone(args, "--study", several_gpus.TAKES if names == [studies.DATA_PARALLEL] else ())
-    options.refuse(args, ["predicted"], "--study brings its own rows")
-    several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
-    return studies.rows(names, on) + (several_gpus.rows(args, most) if several else [])
-
-
-def _alone(args: Namespace, flag: str, own: Iterable[str] = ()) -> None:
-    """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
-    usual = () if args.data != "synthetic" else ("data",)
-    options.refuse(
-        args, [name for name in _STUDY_HAS.split() if name not in (*own, *usual)], f"{flag} brings its own rows"
-    )
-
-
-def predicted(args: Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
-    """The trainings of saved predictions, unchanged, on the devices asked for. A note counts those of other devices.
-
-    `load` reads them; `makes`: a command that saves some.
-    Raises: Usage for a file that holds none, none of these devices, a model that is not known, or flags that say otherwise;
-    Missing for a device that is not here.
-    """
-    on, file = plan.devices(args, here), args.predicted
-    several_gpus.require(args, here)
-    saved = load(file)
-    _alone(args, "--predicted")
-    others = Counter(p.settings.device for p in saved if p.settings.device not in on)
-    if others.total() == len(saved):
-        raise options.Usage(f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", makes)
-    for device, count in others.items():
-        plan.note(
-            args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}"
-        )
-    found = []
-    for p in (p for p in saved if p.settings.device in on):
-        try:
-            known_model(p.training.model)
-        except options.Usage as error:
-            raise options.Usage(f"{file}: {error}", makes) from error
-        resident = p.settings.keras.residence == "resident"
-        found.append(Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings))
-    return distinct(found)
+        effective = [switch for switch in self.switches if applies(switch, device, kernel, regression)]
+        for texts in itertools.product(*(self.switches[switch] for switch in effective)):
+            chosen = dict(zip(effective, texts, strict=True))
+            if chosen.get("replicas", "1") != "1":
+                chosen["strategy"] = STRATEGIES[chosen.get("keras_backend", "tensorflow")]
+            yield chosen
 
 
 def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:

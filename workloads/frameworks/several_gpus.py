@@ -1,9 +1,9 @@
 """Trainings on several GPUs, as rows: those of --gpus, and the study of the speedup by more GPUs (S3c)."""
 
+import dataclasses
 import itertools
 import math
-from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernels import networks
@@ -41,13 +41,13 @@ def data_parallel(
     Dropout and shuffling are off: the losses of one GPU and of several are the same, and compared.
     """
     usual = "on" if library == "jax" else "off"
-    asked, wanted = list(models), list(jit) or ["on", "off"]
+    named, wanted = list(models), list(jit) or ["on", "off"]
     other = ("mnist-cnn", 32) if library == "jax" else ("cifar10-cnn", 32)
     found = []
     for setting in sorted(wanted, key=lambda word: word != usual):
         for model, dtype, sizes in CASES:
             for batch in batches or sizes:
-                if (asked and model not in asked) or (setting != usual and (model, batch) != other):
+                if (named and model not in named) or (setting != usual and (model, batch) != other):
                     continue
                 for count in (n for n in counts if n > 1):
                     found += _spread(model, dtype, batch, count, library, setting, setting == usual)
@@ -65,31 +65,26 @@ def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: s
     return [studies.row(studies.short(name, size, dtype), "gpu:0", **own, **given) for name, size, given in wanted]
 
 
-def require(args: Namespace, here: Machine) -> int:
-    """How many GPUs this machine has.
-
-    Raises: Missing where more were asked for.
-    """
-    there = len(here.gpus)
-    study = studies.DATA_PARALLEL in options.words(args.study)
-    wanted = max(plan.counts(args.gpus, 2 if study else 1))
-    if wanted > max(there, 1):
-        reason = f"there {'is' if there == 1 else 'are'} {there}" if there else ""
+def require(wanted: int, here: Machine) -> None:
+    """Raises Missing where this machine has fewer GPUs than are wanted."""
+    count = len(here.gpus)
+    if wanted > max(count, 1):
+        reason = f"there {'is' if count == 1 else 'are'} {count}" if count else ""
         raise plan.no_gpu(f"no {wanted} GPUs here", reason, "--gpus")
-    return there
 
 
-def devices(args: Namespace, on: list[str]) -> list[str]:
-    """The devices of trainings by --gpus: the first GPU; the training adds the GPUs after it.
+def devices(named: Sequence[str], on: list[str], libraries: Iterable[str]) -> list[str]:
+    """The devices of trainings by --gpus: the first GPU; the training adds the GPUs after it. named: the words of --device,
+    which are the devices `on`; libraries: those of --keras-backend.
 
     Raises: Usage for another device and for a backend that has no strategy; Missing without a GPU.
     """
     example = "python -m workloads.training --gpus 1 2 --keras-backend jax --batch 32 2048"
-    if options.words(args.device) and on != ["gpu:0"]:
+    if named and on != ["gpu:0"]:
         raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(on)}", example)
     if "gpu:0" not in on:
         raise plan.no_gpu()
-    for library in options.words(args.keras_backend):
+    for library in libraries:
         if library not in STRATEGIES:
             raise options.Usage(
                 f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGIES)} it has", example
@@ -97,25 +92,50 @@ def devices(args: Namespace, on: list[str]) -> list[str]:
     return ["gpu:0"]
 
 
-def rows(args: Namespace, most: int) -> list[Row]:
-    """The rows of the study on a machine of so many GPUs.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Study:
+    """The cases of the study of several GPUs that are measured; () stands for all."""
 
-    Raises: Usage for words that it does not know; Missing for a library that was asked for and is not here.
+    #: Numbers of GPUs; () for 2, 4 and 8, as far as they are here.
+    gpus: tuple[int, ...] = ()
+    #: What Keras runs on; () for all that have a strategy and are here.
+    libraries: tuple[str, ...] = ()
+    #: Models by name.
+    models: tuple[str, ...] = ()
+    #: Settings of jit: on, off.
+    jit: tuple[str, ...] = ()
+    #: Samples of a step over all GPUs.
+    batches: tuple[int, ...] = ()
+
+    def rows(self, most: int) -> list[Row]:
+        """The rows of the study on a machine of so many GPUs.
+
+        Raises: Usage for a batch that does not divide among the GPUs.
+        """
+        counts = self.gpus or [n for n in (2, 4, 8) if n <= most]
+        for batch, count in itertools.product(self.batches, counts):
+            if batch % count:
+                example = f"python -m workloads.training --study {studies.DATA_PARALLEL} --batch {count * batch}"
+                raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
+        rows = []
+        for library in self.libraries or filter(studies.available, STRATEGIES):
+            rows += data_parallel(counts, library, self.jit, self.models, self.batches)
+        return rows
+
+
+def study(typed: Mapping[str, Sequence[str] | None]) -> Study:
+    """The study that the words of the flags TAKES ask for.
+
+    Raises: Usage for words that it does not know; Missing for a library that is named and is not here.
     """
-    counts = plan.counts(args.gpus, *(n for n in (2, 4, 8) if n <= most))
-    libraries = plan.known("keras backend", args.keras_backend, tuple(STRATEGIES))
+    libraries = plan.known("keras backend", typed["keras_backend"], tuple(STRATEGIES))
     for library in libraries:
         if not studies.available(library):
             raise options.Missing(f"{library} is not installed", f"{options.python()} -m pip install {library}")
-    models = plan.known("model of this study", args.model, [model for model, *_ in CASES])
-    jit = plan.known("jit", args.jit, ("on", "off"))
-    batches = plan.counts(args.batch)
-    for batch, count in itertools.product(batches, counts):
-        if batch % count:
-            example = f"python -m workloads.training --study {studies.DATA_PARALLEL} --batch {count * batch}"
-            raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
-    return [
-        row
-        for library in libraries or filter(studies.available, STRATEGIES)
-        for row in data_parallel(counts, library, jit, models, batches)
-    ]
+    return Study(
+        gpus=tuple(plan.counts(typed["gpus"])),
+        libraries=tuple(libraries),
+        models=tuple(plan.known("model of this study", typed["model"], [model for model, *_ in CASES])),
+        jit=tuple(plan.known("jit", typed["jit"], ("on", "off"))),
+        batches=tuple(plan.counts(typed["batch"])),
+    )

@@ -1,26 +1,27 @@
-"""Experiments with trainings side by side: a teacher beside a student, several at once on one device, and many trials in a
+"""RowGroups with trainings side by side: a teacher beside a student, several at once on one device, and many trials in a
 row.
 
 How rows take turns alone and together is in workloads.harness.concurrent.
 """
 
+import abc
 import contextlib
-import functools
+import dataclasses
 import itertools
 import time
-from argparse import Namespace
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from msgspec.structs import replace
 
 from kernels import networks
 from kernels.problems import Inference, Training
-from workloads import options, shared_flags
 from workloads.harness import concurrent, plan, sweep
+from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
 from workloads.records import settings as switches
+from workloads.shared_flags import Measuring
 
 WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
 # the interval of three is so much widened that 1.5 times as long cannot be told from as long
@@ -31,7 +32,9 @@ SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
 STEPS = 64
 
 
-def measure(study: str, args: Namespace, run: Run, shown=lambda m: None) -> sweep.Outcome:
+def measure(
+    study: str, measuring: Measuring, run: Run, shown: Callable[[Measurement], None] = lambda m: None
+) -> sweep.Outcome:
     """Carries out a study into a file of its own.
 
     teacher (S3d): a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone;
@@ -40,131 +43,190 @@ def measure(study: str, args: Namespace, run: Run, shown=lambda m: None) -> swee
     again and again in one process, with keras.utils.clear_session and without, and in a fresh process each; the model is built
     and compiled anew every time.
     """
-    return concurrent.studied(f"training-{study}", _GROUPS[study](args, run.machine), args, run, shown)
+    return concurrent.studied(
+        f"training-{study}", experiments(study, measuring, run.machine), measuring, run, shown=shown
+    )
 
 
-def rows(study: str, args: Namespace, here: Machine) -> list[Row]:
+def rows(study: str, measuring: Measuring, here: Machine) -> list[Row]:
     """The rows of a study, for the plan.
 
     Raises: Usage; Missing for a device that is not here.
     """
-    return [row for group in _GROUPS[study](args, here) for row in group.rows]
+    return [row for experiment in experiments(study, measuring, here) for row in experiment.rows]
 
 
-def seconds(study: str, args: Namespace, here: Machine) -> float:
+def seconds(study: str, measuring: Measuring, here: Machine) -> float:
     """About how long a study takes: its windows, or its trials at 10 s each, and 20 s for each process that starts."""
-    planned = rows(study, args, here)
+    planned = rows(study, measuring, here)
     if study == "trials":
-        return sum(_trial_count(args) * (25 if row.process == "fresh" else 10) for row in planned)
-    turns = _turns(args)
+        return sum(_trial_count(measuring) * (25 if row.process == "fresh" else 10) for row in planned)
+    turns = _turns(measuring)
     return len(planned) * (turns.rounds * (turns.window_s * 1.3 + 0.5) + 20)
 
 
-def _trainings(args: Namespace, model: str) -> list[Training]:
-    """The trainings asked for, of `model` where none was named.
+def experiments(study: str, measuring: Measuring, here: Machine) -> Sequence[concurrent.RowGroup]:
+    """The experiments of a study: teacher, together or trials.
 
-    Raises: Usage for an unknown one: these studies take networks from the tables.
+    Raises: Usage; Missing for a device that is not here.
     """
-    found = []
-    for name in options.words(args.model) or [model]:
-        network = switches.network(name)
-        for batch in plan.counts(args.batch, min(network.batch, network.samples)):
-            for samples in plan.counts(args.samples, batch * (args.steps or STEPS)):
-                found += [Training(name, batch, samples, epochs) for epochs in plan.counts(args.epochs, 1)]
-    return found
+    if study == "teacher":
+        return _with_teacher(measuring, here)
+    if study == "together":
+        return _several_at_once(measuring, here)
+    return _trials(measuring, here)
 
 
-def _settings(args: Namespace, device: str, process: str = "warm", **own: str) -> Settings:
-    """The settings of a study's row, its switches the data, jit where it was asked for, and its `own`."""
-    jit = (options.words(args.jit) or ["auto"])[0]
-    threads = plan.counts(args.threads, None)[0] if device == "cpu" else None
-    chosen = switches.changed({"data": args.data, "jit_compile": jit})
-    return Settings(device, threads, process=process, switches={**chosen, **own})
+def _training(model: str) -> Training:
+    """A few steps of a model, in the batch of its article."""
+    network = switches.network(model)
+    batch = min(network.batch, network.samples)
+    return Training(model, batch, batch * STEPS, 1)
 
 
-def _devices(args: Namespace, here: Machine) -> tuple[list[str], str]:
+def _settings(device: str, process: str = "warm", **chosen: str) -> Settings:
+    """The settings of a study's row on made-up data; `chosen`: its switches."""
+    return Settings(device, None, process=process, switches={**switches.changed({"data": "synthetic"}), **chosen})
+
+
+def _devices(measuring: Measuring, here: Machine) -> tuple[list[str], str]:
     """(the devices for what is asked of a GPU: those named, else the first GPU; why there is none)."""
-    on = plan.devices(args, here)
-    if options.words(args.device):
+    on = plan.devices(measuring.devices, here, measuring.require_gpu)
+    if measuring.devices:
         return on, ""
     gpus = [device for device in on if device != "cpu"]
     return gpus, "" if gpus else f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU"
 
 
-def _group(rows_: list[Row], missing: str, measure: Callable, args: Namespace, here: Machine) -> concurrent.Group:
-    """Rows that `measure` carries out together; skipped where something is missing."""
-    if missing:
-        return concurrent.Group(rows_, lambda: (r.result("skipped", missing) for r in rows_))
-    return concurrent.Group(rows_, functools.partial(measure, rows_, args, here))
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Skipped(concurrent.RowGroup):
+    """Rows that cannot be measured here."""
+
+    #: The rows that it would have.
+    rows: list[Row]
+    #: What is missing.
+    reason: str
+
+    def measure(self) -> Generator[Measurement]:
+        for row in self.rows:
+            yield row.result("skipped", self.reason)
 
 
-def _teacher_groups(args: Namespace, here: Machine) -> list[concurrent.Group]:
-    on, missing = _devices(args, here)
-    groups = []
-    for training in _trainings(args, STUDENT):
-        alike = networks.find(TEACHER).input == networks.find(training.model).input
-        answers = Inference(TEACHER if alike else training.model, training.batch, training.dtype)
-        for device in [d for d in on if d != "cpu"] or ["cpu" if on else "gpu:0"]:
-            four = []
-            for student, teacher_ in (("nothing", "nothing"), ("teacher", "student")):
-                four.append(Row("inference/keras/call", answers, _settings(args, "cpu", beside=teacher_)))
-                four.append(Row("training/keras/fit", training, _settings(args, device, beside=student)))
-            groups.append(_group(four, missing, _beside, args, here))
-    return groups
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InTurns(concurrent.RowGroup, abc.ABC):
+    """Rows of parties that take turns, alone and together."""
+
+    #: The rows, alone first.
+    rows: list[Row]
+    #: How the parties take turns.
+    turns: concurrent.Turns
+    #: This machine.
+    here: Machine
 
 
-def _beside(four: list[Row], args: Namespace, here: Machine) -> Generator[Measurement]:
-    """The rows teacher alone, student alone, teacher beside, student beside."""
-    with concurrent.workers_of(four[:2], here) as workers:
-        yield from concurrent.alone_and_together(four, workers, _turns(args))
+class WithTeacher(InTurns):
+    """Teacher alone, student alone, teacher beside the student, student beside the teacher."""
+
+    def measure(self) -> Generator[Measurement]:
+        with concurrent.workers_of(self.rows[:2], self.here) as workers:
+            yield from concurrent.alone_and_together(self.rows, workers, self.turns)
 
 
-def _together_groups(args: Namespace, here: Machine) -> list[concurrent.Group]:
-    on, missing = _devices(args, here)
-    groups = []
-    for training, device in itertools.product(_trainings(args, SMALL), on or ["gpu:0"]):
-        own = [_settings(args, device, beside="fits" if k > 1 else "nothing", at_once=str(k)) for k in PROCESSES]
-        groups.append(_group([Row("training/keras/fit", training, s) for s in own], missing, _at_once, args, here))
-    return groups
+class SeveralProcesses(InTurns):
+    """1, 2 and 4 processes that do the same at once."""
+
+    def measure(self) -> Generator[Measurement]:
+        sets = [tuple(range(row.experiment.at_once)) for row in self.rows]
+        parties = [self.rows[0]] * max(map(len, sets))
+        with concurrent.workers_of(parties, self.here) as workers:
+            took = concurrent.in_turns(parties, workers, sets, self.turns)
+        for row, members in zip(self.rows, sets, strict=True):
+            yield concurrent.measured(row, took, members, members)
 
 
-def _at_once(made: list[Row], args: Namespace, here: Machine) -> Generator[Measurement]:
-    """The rows of 1, 2, 4 processes that do the same at once."""
-    sets = [tuple(range(row.experiment.at_once)) for row in made]
-    parties = [made[0]] * max(map(len, sets))
-    with concurrent.workers_of(parties, here) as workers:
-        took = concurrent.in_turns(parties, workers, sets, _turns(args))
-    for row, members in zip(made, sets, strict=True):
-        yield concurrent.measured(row, took, members, members)
+def _with_teacher(measuring: Measuring, here: Machine) -> list[concurrent.RowGroup]:
+    on, missing = _devices(measuring, here)
+    training = _training(STUDENT)
+    alike = networks.find(TEACHER).input == networks.find(training.model).input
+    answers = Inference(TEACHER if alike else training.model, training.batch, training.dtype)
+    experiments: list[concurrent.RowGroup] = []
+    for device in [d for d in on if d != "cpu"] or ["cpu" if on else "gpu:0"]:
+        rows = []
+        for beside_student, beside_teacher in (("nothing", "nothing"), ("teacher", "student")):
+            rows.append(Row("inference/keras/call", answers, _settings("cpu", beside=beside_teacher)))
+            rows.append(Row("training/keras/fit", training, _settings(device, beside=beside_student)))
+        if missing:
+            experiments.append(Skipped(rows=rows, reason=missing))
+        else:
+            experiments.append(WithTeacher(rows=rows, turns=_turns(measuring), here=here))
+    return experiments
 
 
-def _trial_groups(args: Namespace, here: Machine) -> list[concurrent.Group]:
-    groups = []
-    for training, device in itertools.product(_trainings(args, SMALL), plan.devices(args, here)):
-        for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
-            own = _settings(args, device, process, clear_session=clear)
-            groups.append(_group([Row("training/keras/trial", training, own)], "", _tried, args, here))
-    return groups
+def _several_at_once(measuring: Measuring, here: Machine) -> list[concurrent.RowGroup]:
+    on, missing = _devices(measuring, here)
+    training = _training(SMALL)
+    experiments: list[concurrent.RowGroup] = []
+    for device in on or ["gpu:0"]:
+        rows = []
+        for count in PROCESSES:
+            chosen = _settings(device, beside="fits" if count > 1 else "nothing", at_once=str(count))
+            rows.append(Row("training/keras/fit", training, chosen))
+        if missing:
+            experiments.append(Skipped(rows=rows, reason=missing))
+        else:
+            experiments.append(SeveralProcesses(rows=rows, turns=_turns(measuring), here=here))
+    return experiments
 
 
-def _tried(rows_: list[Row], args: Namespace, here: Machine) -> Generator[Measurement]:
-    """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
-    start and end are in it; a fresh process starts when its trial does."""
-    (row,) = rows_
-    fresh = row.process == "fresh"
-    limits = shared_flags.limits(args)
-    taken: list[Measurement] = []
-    took: list[float] = []
-    with contextlib.closing(Worker(environment(row, here.uuids))) as worker:
-        for _ in range(_trial_count(args)):
-            begin = time.perf_counter()
-            taken.append(worker.ask(Order("trial", row, limits, args.seed), concurrent.timeout(row.problem)))
-            if fresh:
-                worker.close()
-            took.append(time.perf_counter() - begin)
-            if taken[-1].status != "ok":
-                break
-    yield tried(row, taken, took)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Trials(concurrent.RowGroup):
+    """So many trials one after another, in one worker or in a fresh one each."""
+
+    #: One row.
+    rows: list[Row]
+    #: How many trials.
+    count: int
+    #: How long a row is timed.
+    limits: Limits
+    #: Seed of the data.
+    seed: int
+    #: This machine.
+    here: Machine
+
+    def measure(self) -> Generator[Measurement]:
+        """The clock is ours, so that a process's start and end are in it; a fresh process starts when its trial does."""
+        (row,) = self.rows
+        order = Order("trial", row, self.limits, self.seed)
+        trials: list[Measurement] = []
+        seconds: list[float] = []
+        with contextlib.closing(Worker(environment(row, self.here.uuids))) as worker:
+            for _ in range(self.count):
+                begin = time.perf_counter()
+                trials.append(worker.ask(order, concurrent.timeout(row.problem)))
+                if row.process == "fresh":
+                    worker.close()
+                seconds.append(time.perf_counter() - begin)
+                if trials[-1].status != "ok":
+                    break
+        yield tried(row, trials, seconds)
+
+
+def _trials(measuring: Measuring, here: Machine) -> list[Trials]:
+    training = _training(SMALL)
+    on = plan.devices(measuring.devices, here, measuring.require_gpu)
+    experiments = []
+    for device, (process, clear) in itertools.product(on, (("warm", "off"), ("warm", "on"), ("fresh", "off"))):
+        row = Row("training/keras/trial", training, _settings(device, process, clear_session=clear))
+        experiments.append(
+            Trials(
+                rows=[row],
+                count=_trial_count(measuring),
+                limits=measuring.limits,
+                seed=measuring.seed,
+                here=here,
+            )
+        )
+    return experiments
 
 
 def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
@@ -187,13 +249,10 @@ def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
     return replace(taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series)
 
 
-def _turns(args: Namespace) -> concurrent.Turns:
-    rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
-    return concurrent.Turns(rounds, window_s, args.seed)
+def _turns(measuring: Measuring) -> concurrent.Turns:
+    rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if measuring.fast else (ROUNDS, WINDOW_S)
+    return concurrent.Turns(rounds, window_s, measuring.seed)
 
 
-def _trial_count(args: Namespace) -> int:
-    return FAST_TRIALS if args.fast else TRIALS
-
-
-_GROUPS = {"teacher": _teacher_groups, "together": _together_groups, "trials": _trial_groups}
+def _trial_count(measuring: Measuring) -> int:
+    return FAST_TRIALS if measuring.fast else TRIALS

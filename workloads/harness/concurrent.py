@@ -3,24 +3,25 @@
 Sets of rows take turns, alone and together, round by round; only what was done while all were at work counts.
 """
 
+import abc
 import contextlib
 import dataclasses
 import functools
 import statistics
 import threading
 import time
-from argparse import Namespace
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from kernels.problems import AtOnce, Problem
-from workloads import records
+from workloads import records, terminal
 from workloads.harness import plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
+from workloads.shared_flags import Measuring
 
 SLICES = 10  # a window is asked for in so many parts, so that it can end soon after the slowest has done its share
 FEWEST = 3  # units of work that each must do while all are at work
@@ -66,12 +67,15 @@ class Took:
     ended_by: Measurement | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Rows of one experiment, and the function that carries it out."""
+class RowGroup(abc.ABC):
+    """Rows that are measured together."""
 
+    #: What is measured, in the order of the measurements.
     rows: list[Row]
-    measure: Callable[..., Generator[Measurement]]
+
+    @abc.abstractmethod
+    def measure(self) -> Generator[Measurement]:
+        """The measurements, one a row; workers of its own end with it."""
 
 
 @contextlib.contextmanager
@@ -201,27 +205,35 @@ def timeout(problem: Problem) -> float:
     return _PATIENCE_S + problem.patience_s
 
 
-def studied(study: str, groups: list[Group], args: Namespace, run: Run, shown) -> sweep.Outcome:
-    """Carries out the groups that the study's file, `STUDY.jsonl`, lacks; none that may end after --stop-after."""
+def studied(
+    study: str,
+    experiments: Sequence[RowGroup],
+    measuring: Measuring,
+    run: Run,
+    shown: Callable[[Measurement], None] = lambda m: None,
+) -> sweep.Outcome:
+    """Carries out the experiments that the study's file, `STUDY.jsonl`, lacks; none that may end after --stop-after."""
     begin, longest = time.monotonic(), 0.0
-    with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
-        kept = {m.key: m for m in writer.done if m.ok}
+    file = sweep.place(measuring.output, study, run)
+    with records.Writer(file, run, measuring.resume) as writer, sweep.signals():
+        before = {m.key: m for m in writer.done if m.ok}
         outcome = sweep.Outcome(run, writer.path, [])
         try:
-            for i, group in enumerate(groups):
-                outcome.left = sum(len(g.rows) for g in groups[i:])
+            for i, experiment in enumerate(experiments):
+                outcome.left = sum(len(later.rows) for later in experiments[i:])
                 started = time.monotonic()
-                if args.stop_after and started - begin + longest > args.stop_after:
+                if measuring.stop_after_s and started - begin + longest > measuring.stop_after_s:
                     outcome.stopped = "stop-after"
                     return outcome
-                had = [kept[row.key] for row in group.rows if row.key in kept]
-                if len(had) == len(group.rows):
-                    outcome.measurements += had
-                    for m in had:
+                stored = [before[row.key] for row in experiment.rows if row.key in before]
+                if len(stored) == len(experiment.rows):
+                    outcome.measurements += stored
+                    for m in stored:
                         shown(m)
                     continue
-                plan.note(args, f"{study}: {plan.name(group.rows[0])}")
-                with contextlib.closing(group.measure()) as measured:  # closing: its workers end with it
+                if not measuring.quiet:
+                    terminal.note(f"{study}: {plan.name(experiment.rows[0])}")
+                with contextlib.closing(experiment.measure()) as measured:  # closing: its workers end with it
                     for m in measured:
                         writer.append(m)
                         outcome.measurements.append(m)
@@ -244,12 +256,34 @@ def every_gpu_rows(gpus: list[int]) -> list[Row]:
     ]
 
 
-def every_gpu(args: Namespace, run: Run, gpus: list[int], shown=lambda m: None) -> sweep.Outcome:
-    """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome."""
-    every, some = every_gpu_rows(gpus), 2 * len(gpus)
-    rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
-    turns = Turns(rounds, window_s, args.seed)
-    with workers_of(every[: len(gpus)], run.machine) as workers:
-        works = [every[i : i + some] for i in range(0, len(every), some)]
-        groups = [Group(rows, functools.partial(alone_and_together, rows, workers, turns)) for rows in works]
-        return studied("at-once", groups, args, run, shown)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AloneAndTogether(RowGroup):
+    """One kind of work of each GPU alone, and of each while all GPUs are at it."""
+
+    #: The GPUs alone, then the GPUs while all are at work.
+    rows: list[Row]
+    #: A worker a GPU.
+    workers: list[Worker]
+    #: How they take turns.
+    turns: Turns
+
+    def measure(self) -> Generator[Measurement]:
+        return alone_and_together(self.rows, self.workers, self.turns)
+
+
+def every_gpu(
+    gpus: list[int], measuring: Measuring, run: Run, shown: Callable[[Measurement], None] = lambda m: None
+) -> sweep.Outcome:
+    """Measures these rows into at-once.jsonl by a worker a GPU, which lives over all rows; the sweep.Outcome."""
+    rows = every_gpu_rows(gpus)
+    if measuring.fast:
+        turns = Turns(FAST_ROUNDS, FAST_WINDOW_S, measuring.seed)
+    else:
+        turns = Turns(ROUNDS, WINDOW_S, measuring.seed)
+    rows_of_a_work = 2 * len(gpus)
+    with workers_of(rows[: len(gpus)], run.machine) as workers:
+        experiments = []
+        for begin in range(0, len(rows), rows_of_a_work):
+            work = rows[begin : begin + rows_of_a_work]
+            experiments.append(AloneAndTogether(rows=work, workers=workers, turns=turns))
+        return studied("at-once", experiments, measuring, run, shown)

@@ -1,9 +1,9 @@
 """Chooses the rows to run: devices, kernels and settings from a command line, and the plan that --dry-run prints."""
 
+import dataclasses
 import json
 import math
 import re
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
@@ -13,11 +13,12 @@ from kernels import registry
 from kernels.problems import Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
-from workloads import options, shared_flags, terminal
+from workloads import options, terminal
 from workloads.harness import one_row, rounds
 from workloads.harness.timing import FEWEST_LATER
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
+from workloads.shared_flags import Limits, Measuring
 
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -39,30 +40,29 @@ _PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
 _WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "epilogue", "gpus", "form")
 
 
-def devices(args: Namespace, here: Machine) -> list[str]:
-    """The devices asked for, else the CPU and the first GPU.
+def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> list[str]:
+    """The devices of these names, each once; without a name the CPU and the first GPU.
 
-    Raises: Usage for an unknown word; Missing for a GPU asked for by name that is not there.
+    Raises: Usage for an unknown name; Missing for a GPU that is named or required and is not here.
     """
     every = ["cpu"] + [f"gpu:{i}" for i in range(len(here.gpus))]
-    if args.require_gpu and not here.gpus:
+    if require_gpu and not here.gpus:
         raise no_gpu()
-    asked = options.words(args.device)
-    if not asked:
+    if not names:
         return every[:2]
-    found: list[str] = []
-    for word in asked:
+    chosen: list[str] = []
+    for word in names:
         name = "gpu:0" if word == "gpu" else word
         if name == "all":
-            found += every
+            chosen += every
         elif name in every:
-            found.append(name)
+            chosen.append(name)
         elif name.startswith("gpu:") and name[4:].isdigit():
             reason = f"there are {len(here.gpus)}" if here.gpus else ""
             raise no_gpu(f"no {name} here", reason)
         else:
             raise options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(chosen))
 
 
 def no_gpu(said: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu") -> options.Missing:
@@ -71,32 +71,35 @@ def no_gpu(said: str = "no GPU here", reason: str = "", flags: str = "--device -
 
 
 def kernels(
-    op: str, args: Namespace, on: list[str], ladder: bool = False, on_request: Iterable[str] = ()
+    op: str, measuring: Measuring, on: list[str], *, ladder: bool = False, on_request: Iterable[str] = ()
 ) -> list[Kernel]:
-    """The kernels of an operation for the backends, variants and devices asked for; those `on_request` only when named.
+    """The kernels of an operation for the backends and variants to measure on these devices; backends `on_request` only when
+    they are named. ladder: the teaching rungs too.
 
-    A backend that is not installed, or whose device is not here, is left out with a note, unless asked for by name.
+    A backend that is not installed, or whose device is not here, is left out with a note, unless it is named.
     Raises: Usage for an unknown backend or variant; Missing for a named backend that cannot run.
     """
     every = registry.backends(op)
-    asked = known("backend", args.backends, every, f" for {op}")
-    found: list[Kernel] = []
-    for backend in asked or [name for name in every if name not in on_request]:
+    named = known("backend", measuring.backends, every, f" for {op}")
+    loaded: list[Kernel] = []
+    for backend in named or [name for name in every if name not in on_request]:
         try:
             if not usable(registry.BACKENDS[backend], on):
                 message, tip = no_device(backend)
                 needs_cpu = "cpu" in registry.BACKENDS[backend].devices
                 raise options.Missing(message, tip, wrong="--device" if needs_cpu else backend)
-            found += [k for k in registry.load(op, backend) if usable(k, on)]
+            loaded += [k for k in registry.load(op, backend) if usable(k, on)]
         except (registry.NotInstalled, options.Missing) as error:
-            if asked:
+            if named:
                 if isinstance(error, options.Missing):
                     raise
                 raise options.Missing(str(error), getattr(error, "tip", ""), wrong=backend) from error
-            if args.verbose:
-                note(args, f"{backend} left out: {error}")
-    variants = known("variant", args.variants, sorted({k.variant for k in found}))
-    return [k for k in found if (k.variant in variants if variants else ladder or not k.rung)]
+            if measuring.verbose and not measuring.quiet:
+                terminal.note(f"{backend} left out: {error}")
+    variants = known("variant", measuring.variants, sorted({k.variant for k in loaded}))
+    if variants:
+        return [k for k in loaded if k.variant in variants]
+    return [k for k in loaded if ladder or not k.rung]
 
 
 def usable(what: Kernel | registry.Backend, on: list[str]) -> bool:
@@ -125,22 +128,22 @@ def no_device(backend: str) -> tuple[str, str]:
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
 
-def directions(args: Namespace) -> list[str]:
-    """The directions asked for; `all` is every one.
+def directions(typed: Sequence[str] | None) -> list[str]:
+    """The directions of a flag; `all` is every one, fprop the usual one.
 
     Raises: Usage for an unknown word.
     """
-    words = known("direction", args.direction or ["fprop"], (*DIRECTIONS, "all"))
+    words = known("direction", typed or ["fprop"], (*DIRECTIONS, "all"))
     return list(DIRECTIONS) if "all" in words else words
 
 
-def precisions(args: Namespace) -> list[tuple[str, str]]:
-    """(dtype, math) of each precision asked for.
+def precisions(typed: Sequence[str]) -> list[tuple[str, str]]:
+    """(dtype, math) of each precision of a flag.
 
     Raises: Usage for an unknown one.
     """
     with options.usage_errors():
-        return [precision(word) for word in options.words(args.dtypes)]
+        return [precision(word) for word in options.words(typed)]
 
 
 def shapes(given: Sequence[str] | None) -> list[str]:
@@ -161,23 +164,26 @@ def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
     return tuple(map(options.number, re.split("[x:,]", text)))
 
 
-def thread_counts(args: Namespace) -> list[int]:
-    """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all; in a quick look 1 and all.
+def thread_counts(measuring: Measuring) -> list[int]:
+    """The CPU thread counts to run: those that are named, else 1, 2, 4, ... all; in a quick look 1 and all.
 
     Raises: Usage for more than Numba has, which every command of these needs for the CPU's roofs.
     """
-    counts = options.sizes(args.threads) if args.threads else list(facts.threads_to_try(args.fast))
-    if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
+    if not measuring.threads:
+        return list(facts.threads_to_try(measuring.fast))
+    largest = max(measuring.threads)
+    most = facts.numba_threads()
+    if largest > most:
         raise options.Usage(
-            f"--threads {asked}: at most {most} here, as Numba, which measures the CPU's roofs, has no more",
+            f"--threads {largest}: at most {most} here, as Numba, which measures the CPU's roofs, has no more",
             wrong="--threads",
             right=f"--threads {most}",
         )
-    return counts
+    return list(measuring.threads)
 
 
 def settings(
-    kernel: Kernel, on: list[str], args: Namespace, modes: list[str] | None = None, cache: str = "warm"
+    kernel: Kernel, on: list[str], measuring: Measuring, *, modes: Sequence[str] = ("resident",), cache: str = "warm"
 ) -> Iterator[Settings]:
     """The settings to run a kernel in: every thread count on the CPU, every copy mode on a GPU (cold: resident alone, as a
     copy fills the caches anyway). A framework copies in its own ways, which are not these modes."""
@@ -186,23 +192,14 @@ def settings(
         if device.partition(":")[0] not in kernel.devices:
             continue
         if device != "cpu":
-            every = modes or ["resident"]
-            if framework or cache != "warm":
-                every = [mode for mode in every if mode == "resident"]
-            yield from (Settings(device=device, mode=mode, cache=cache) for mode in every)
+            for mode in modes:
+                if mode == "resident" or not (framework or cache != "warm"):
+                    yield Settings(device=device, mode=mode, cache=cache)
+        elif framework and not measuring.threads:  # a framework chooses its threads itself
+            yield Settings(device="cpu", cache=cache)
         else:
-            counts: list = thread_counts(args) if kernel.parallel else [1]
-            if framework and not args.threads:  # a framework chooses its threads itself
-                counts = [None]
+            counts = thread_counts(measuring) if kernel.parallel else [1]
             yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
-
-
-def caches(args: Namespace) -> list[str]:
-    """The states of the caches before a call, as asked for (warm, cold).
-
-    Raises: Usage for an unknown word.
-    """
-    return known("cache", args.cache, CACHES)
 
 
 def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: str = "") -> list[str]:
@@ -222,12 +219,6 @@ def counts(given: Sequence[str] | None, *default) -> list:
     return options.sizes(given) if given else list(default)
 
 
-def note(args: Namespace, text: str) -> None:
-    """A line on stderr, unless --quiet."""
-    if not args.quiet:
-        terminal.note(text)
-
-
 def name(row: Row) -> str:
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
     how = row.device if row.on_gpu else (units.count(row.threads, "thread") if row.threads else "default threads")
@@ -243,22 +234,21 @@ def seconds(row: Row, rigorous: bool = False) -> float:
     return (_ROW_S + steps * _STEP_S) * (RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1)
 
 
-def require_plan_format(args: Namespace) -> None:
+def require_plan_format(name: str) -> None:
     """Raises Usage for a format of --dry-run that only measured rows have."""
-    if args.format in ("csv", "md"):
-        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", wrong="--format")
+    if name in ("csv", "md"):
+        raise options.Usage(f"--dry-run has nothing measured for --format {name}", wrong="--format")
 
 
-def seconds_at_most(rows: Sequence[Row], args: Namespace) -> float:
-    """Seconds that rows take at most by the limits that the arguments set; of trainings the guess of `seconds`."""
-    limits = shared_flags.limits(args)
-    processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
+def seconds_at_most(rows: Sequence[Row], limits: Limits, rigorous: bool = False) -> float:
+    """Seconds that rows take at most within these limits; of trainings the guess of `seconds`."""
+    processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if rigorous else (1, 0)
     libraries = {(row.backend, row.device) for row in rows if not isinstance(row.problem, Training)}
     total = _FRESH_S * fresh + _FRAMEWORK_S * len(libraries)
     for row in rows:
         clocks = 3 if row.problem.op == "feeding" or (row.on_gpu and row.mode == "resident") else 1
         if isinstance(row.problem, Training):
-            total += seconds(row, args.rigorous)
+            total += seconds(row, rigorous)
         elif rounds.is_whole(row):
             starts = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
             many, start = (RIGOROUS_PROCESSES, starts) if row.process == "fresh" else (processes, 0.2)
@@ -308,33 +298,32 @@ def _refused_peaks(rows: Iterable[Row]) -> dict[str, str]:
     return refused
 
 
-def dry_run(rows: Iterable[Row], args: Namespace) -> None:
+def dry_run(rows: list[Row], measuring: Measuring) -> None:
     """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
     JSON object of all rows with --format json.
 
     Raises: Usage for the other formats, which are of rows that were measured.
     """
-    require_plan_format(args)
-    rows = list(rows)
-    free = _free_memory(facts.describe())
-    left_out = (
-        {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
-    )
-    if args.format != "json":
+    require_plan_format(measuring.format)
+    as_json = measuring.format == "json"
+    left_out: dict[str, str] = {}
+    if not as_json:
+        free = _free_memory(facts.describe())
+        left_out = one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
         left_out |= _refused_peaks(rows)
     rows = [row for row in rows if row.key not in left_out]
-    seconds = seconds_at_most(rows, args)
+    seconds = seconds_at_most(rows, measuring.limits, measuring.rigorous)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
-    if args.format == "json":
+    if as_json:
         planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}
         print(json.dumps(planned, indent=1))
         return
-    told = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
-    print(*map(name, rows), told, *left_out.values(), sep="\n")
+    total = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
+    print(*map(name, rows), total, *left_out.values(), sep="\n")
 
 
 def roof_rows(
-    maths: Iterable[str], on: list[str], here: Machine, threads: Iterable[int], fast: bool = False
+    maths: Iterable[str], on: list[str], here: Machine, *, threads: Iterable[int], fast: bool = False
 ) -> list[Row]:
     """A short look at the roofs that rows in this arithmetic stand under: peaks and the memory's bandwidth.
 
@@ -356,31 +345,70 @@ def roof_rows(
     return rows
 
 
-def under_roofs(op: str, problems: list[Problem], args: Namespace, here: Machine, beside: str = "") -> list[Row]:
-    """The roofs of products or convolutions first, then problem by problem every kernel in every setting asked for.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CallForms:
+    """In which forms a product or convolution is called."""
 
-    beside: the variant of TensorFlow's that stands for the CPU's library; else its kernels have rows only when they are named.
-    Raises: Usage for an unknown backend, variant, copy mode or state of the caches; Missing.
+    #: Copy modes on a GPU; () for all, teaching rungs resident alone.
+    modes: tuple[str, ...] = ()
+    #: States of the caches before a call: warm, cold.
+    caches: tuple[str, ...] = ("warm",)
+    #: Whether the teaching rungs are called too.
+    ladder: bool = False
+    #: The variant of TensorFlow's that stands for the CPU's library; "" where TensorFlow has rows only when it is named.
+    tensorflow: str = ""
+
+
+def call_forms(
+    modes: Sequence[str] | None, caches: Sequence[str], *, ladder: bool = False, tensorflow: str = ""
+) -> CallForms:
+    """The forms that the words of --modes and --cache name.
+
+    Raises: Usage for an unknown copy mode or state of the caches.
     """
-    on = devices(args, here)
-    ours = () if args.ladder or args.variants else ("cuda",)  # tuning them takes a while, and a library is there
-    beside = beside if "cpu" in on else ""
-    named = kernels(op, args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
-    named = [k for k in named if not beside or k.backend != "tensorflow" or k.variant == beside]
-    why = {registry.refusal(problem, vars(kernel)) for problem in problems for kernel in named}
-    if why and "" not in why:
-        options.refuse(args, ("backends", "variants"), f"{min(why)}, nor does another that is named")
-    modes, states = known("mode", args.modes or options.MODES, options.MODES), caches(args)
-    used = [d for d in on if any(usable(k, [d]) for k in named)]
-    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in named}  # a rung is about its loops
-    return roof_rows({p.math: None for p in problems}, used, here, thread_counts(args), args.fast) + [
-        Row(kernel.name, problem, s)
-        for problem in problems
-        for cache in states
-        for kernel in named
-        if not registry.refusal(problem, vars(kernel))
-        for s in settings(kernel, on, args, ways[kernel.name], cache)
-    ]
+    return CallForms(
+        modes=tuple(known("mode", modes, options.MODES)),
+        caches=tuple(known("cache", caches, CACHES)),
+        ladder=ladder,
+        tensorflow=tensorflow,
+    )
+
+
+def under_roofs(
+    op: str, problems: Sequence[Problem], *, forms: CallForms, measuring: Measuring, here: Machine
+) -> list[Row]:
+    """The roofs of products or convolutions first, then problem by problem every kernel in every form.
+
+    Raises: Usage for an unknown backend or variant, and where no kernel does any of the problems; Missing.
+    """
+    on = devices(measuring.devices, here, measuring.require_gpu)
+    named = _kernels_in(forms, op, measuring, on)
+    reasons = {registry.refusal(problem, vars(kernel)) for problem in problems for kernel in named}
+    if reasons and "" not in reasons:
+        options.refuse(measuring, ("backends", "variants"), f"{min(reasons)}, nor does another that is named")
+    used = [device for device in on if any(usable(kernel, [device]) for kernel in named)]
+    maths = dict.fromkeys(problem.math for problem in problems)
+    rows = roof_rows(maths, used, here, threads=thread_counts(measuring), fast=measuring.fast)
+    for problem in problems:
+        for cache in forms.caches:
+            for kernel in named:
+                if registry.refusal(problem, vars(kernel)):
+                    continue
+                modes = forms.modes or (("resident",) if kernel.rung else options.MODES)  # a rung is about its loops
+                for how in settings(kernel, on, measuring, modes=modes, cache=cache):
+                    rows.append(Row(kernel.name, problem, how))
+    return rows
+
+
+def _kernels_in(forms: CallForms, op: str, measuring: Measuring, on: list[str]) -> list[Kernel]:
+    """The kernels of products or convolutions on these devices."""
+    # tuning our own takes a while, and a library is there
+    on_request = [] if forms.ladder or measuring.variants else ["cuda"]
+    variant = forms.tensorflow if "cpu" in on else ""
+    if not variant:
+        on_request.append("tensorflow")
+    named = kernels(op, measuring, on, ladder=forms.ladder, on_request=on_request)
+    return [k for k in named if not variant or k.backend != "tensorflow" or k.variant == variant]
 
 
 def peak_problem(math: str, settings: Settings) -> Peak:

@@ -4,7 +4,6 @@ import contextlib
 import math
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 
 from workloads import terminal
@@ -36,11 +35,11 @@ class InOrder:
 
 
 @contextlib.contextmanager
-def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
+def progress(quiet: bool, verbose: bool) -> Iterator[Callable[[Row, int], None]]:
     """A function to call when a visit begins, with the number still to go. It shows how many are done and the time left: as a
     bar on a terminal, which also says what a worker does before its clocks run, else in plain lines now and then."""
     made, begin, last = 0, time.monotonic(), -math.inf
-    if args.quiet:
+    if quiet:
         yield lambda row, to_go: None
     elif terminal.redraws(sys.stderr):
         from rich.console import Console
@@ -73,7 +72,7 @@ def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
         def plain(row: Row, to_go: int) -> None:
             nonlocal made, last
             now = time.monotonic()
-            if args.verbose or now - last > 10:
+            if verbose or now - last > 10:
                 told = made > to_go / 10  # the first visits compile
                 left = f", about {(now - begin) / made * to_go:.0f} s left" if told else ""
                 terminal.note(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}")

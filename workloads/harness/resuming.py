@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import shlex
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -32,12 +31,12 @@ THREAD_VARIABLES = (
 )
 
 
-def method(args: Namespace, limits: Limits) -> Method:
-    """How a command times its rows here."""
+def method(limits: Limits, process_per_visit: bool) -> Method:
+    """How rows are timed here within these limits."""
     by_name = dataclasses.asdict(limits)
     del by_name["rounds"]  # more visits of the same kind
     return Method(
-        process_per_visit=args.rigorous,
+        process_per_visit=process_per_visit,
         limits=by_name,
         thread_variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
     )
@@ -98,8 +97,11 @@ def after_these(lines: Iterable[list[Measurement]]) -> None:
             clock.not_before(max(visit.series.get(VISITS_AT) or (0.0,)))
 
 
-def newest_run(folder: Path, command: str, rows: Iterable[Row], planned_by: Callable[[str], Iterable[Row]]) -> Path:
-    """The newest run in a machine's folder whose plan has these rows. planned_by: a stored command -> the rows that it plans.
+def newest_run(
+    folder: Path, command: str, rows: Iterable[Row], *, module: str, rows_of: Callable[[list[str]], Iterable[Row]]
+) -> Path:
+    """The newest run in a machine's folder whose plan has these rows of a command. rows_of: the words of another command of this
+    module -> the rows that it plans.
 
     Raises: Usage when there is none.
     """
@@ -108,8 +110,11 @@ def newest_run(folder: Path, command: str, rows: Iterable[Row], planned_by: Call
     for candidate in runs:
         planned: set[str] = set()
         for stored in commands(candidate):
+            words = arguments(stored, module)
+            if words is None:
+                continue
             with contextlib.suppress(options.Stop):  # it asked for what is no longer here
-                planned.update(row.key for row in planned_by(stored))
+                planned.update(row.key for row in rows_of(words))
         if wanted <= planned:
             return candidate
     newest = f"; the newest, {runs[0]}, is of another plan" if runs else ""

@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,14 +11,14 @@ from msgspec.structs import replace
 
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads import REPORTS, options, records, shared_flags
+from workloads import REPORTS, options, records
 from workloads.harness import announce, plan, resuming, rounds
 from workloads.harness.progress import InOrder, progress
-from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, Order, Worker, environment
 from workloads.machine import clock, facts
 from workloads.records import Measurement, Row, Run, row_flags, settings
 from workloads.records.visits import PROCESS, merged
+from workloads.shared_flags import Measuring
 
 LOCAL = REPORTS / "local"
 _LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
@@ -64,25 +63,25 @@ class Stopped(BaseException):
     """A signal that asks us to end; not an Exception, so that nothing in between swallows it."""
 
 
-def header(args: Namespace, command: str) -> Run:
-    """The Run line of a file written now on this machine."""
+def header(command: str, seed: int) -> Run:
+    """The Run line of a file that this command writes now on this machine."""
     clock.begin()
     return Run(
         records.SCHEMA,
         facts.describe(),
         facts.software(),
         command,
-        args.seed,
+        seed,
         facts.commit(),
         records.source_hash(),
         facts.now(),
     )
 
 
-def place(args: Namespace, workload: str, run: Run) -> Path:
-    """The result file: in -o DIR, else in a new folder of this machine."""
-    if args.output:
-        return Path(args.output) / f"{workload}.jsonl"
+def place(output: str, workload: str, run: Run) -> Path:
+    """The result file of a workload: in the folder `output`, else in a new one of this machine."""
+    if output:
+        return Path(output) / f"{workload}.jsonl"
     folder = LOCAL / run.machine.key
     stamp = run.started_at.replace(":", "").replace("-", "")
     taken = (folder / f"{stamp}{suffix}" for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
@@ -91,24 +90,27 @@ def place(args: Namespace, workload: str, run: Run) -> Path:
 
 def sweep(
     rows: list[Row],
-    args: Namespace,
+    measuring: Measuring,
     workload: str,
     run: Run,
+    *,
     shown: Callable[[Measurement], None] = lambda m: None,
     refine: Callable[[list[Measurement]], list[Row]] = lambda done: [],
+    processes: "Workers | None" = None,
 ) -> Outcome:
     """Visits the rows round after round, with those that `refine` asks for after the first, as far as the file lacks visits.
 
     `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit kept, on --stop-after
-    and signals; then what rows have so far is shown.
+    and signals; then what rows have so far is shown. `processes`: workers that outlive this sweep.
     """
     begin = time.monotonic()
-    limits = shared_flags.limits(args)
-    run = replace(run, method=resuming.method(args, limits))
-    with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
+    limits = measuring.limits
+    run = replace(run, method=resuming.method(limits, process_per_visit=measuring.rigorous))
+    file = place(measuring.output, workload, run)
+    with records.Writer(file, run, measuring.resume) as writer, signals():
         before = resuming.continued(writer.rows_before, rows, run, writer.path)
         resuming.after_these(before.values())
-        around = rounds.Rounds(rows, limits, args.seed, before)
+        around = rounds.Rounds(rows, limits, measuring.seed, before)
         outcome = Outcome(run, writer.path, [])
         show = InOrder(around, shown)
 
@@ -116,14 +118,15 @@ def sweep(
             return refine([m for m in done if not settings.is_held(m)]) or rounds.held(done)
 
         try:
-            with workers(getattr(args, "workers", None)) as processes, progress(args) as step:
-                runner = _Runner(run.machine, limits, args, processes)
+            with workers(processes) as pool, progress(measuring.quiet, measuring.verbose) as step:
+                runner = _Runner(run.machine, measuring, pool)
                 show.ready()
                 for m in around.measurements:
                     runner.learn(m)
                 for row, number in around.visits(more, time.monotonic, time.sleep):
                     started = time.monotonic()
-                    if args.stop_after and started - begin + runner.expected_s(row, number) > args.stop_after:
+                    stop_s = measuring.stop_after_s
+                    if stop_s and started - begin + runner.expected_s(row, number) > stop_s:
                         outcome.stopped = "stop-after" if around.to_go() else ""
                         break
                     step(row, around.to_go() or around.again())
@@ -147,10 +150,13 @@ def sweep(
     return outcome
 
 
+Workers = dict[tuple, Worker]  # by their process's number and environment
+
+
 @contextlib.contextmanager
-def workers(shared: dict | None = None) -> Iterator[dict]:
+def workers(shared: Workers | None = None) -> Iterator[Workers]:
     """Where workers are kept by their process's number and environment: those `shared` by several sweeps, else ended with one."""
-    made: dict[tuple, Worker] = {}
+    made: Workers = {}
     try:
         yield made if shared is None else shared
     finally:
@@ -161,8 +167,11 @@ def workers(shared: dict | None = None) -> Iterator[dict]:
 class _Runner:
     """Asks the worker of each environment, and keeps the speeds seen, to predict calls that would take too long."""
 
-    def __init__(self, here: records.Machine, limits: Limits, args: Namespace, processes: dict):
-        self._uuids, self._limits, self._args, self._workers = here.uuids, limits, args, processes
+    def __init__(self, here: records.Machine, measuring: Measuring, processes: Workers):
+        self._uuids, self._workers = here.uuids, processes
+        self._limits = measuring.limits
+        self._rigorous = measuring.rigorous
+        self._seed = measuring.seed
         self._seen: dict[str, tuple[float, Problem]] = {}
         self._beside: dict[tuple, float] = {}  # what the last visit of a kind to a device took beside its guess
 
@@ -171,7 +180,7 @@ class _Runner:
         return self._guess_s(row, number) * self._beside.get((row.device, min(number, 2)), bool(self._beside))
 
     def _guess_s(self, row: Row, number: int) -> float:
-        return self._limits.visit_s if number else plan.seconds(row, self._args.rigorous)
+        return self._limits.visit_s if number else plan.seconds(row, self._rigorous)
 
     def ask(self, row: Row, number: int) -> Measurement:
         """Measures the row's visit of round `number`; 0: the whole row in one go."""
@@ -183,7 +192,7 @@ class _Runner:
 
     def _visit(self, row: Row, number: int) -> Measurement:
         """With --rigorous each round has processes of its own."""
-        order, alone = Order("visit", row, self._limits, self._args.seed, number), self._args.rigorous
+        order, alone = Order("visit", row, self._limits, self._seed, number), self._rigorous
         for other in [key for key in self._workers if alone and key[0] != number]:
             self._workers.pop(other).close()
         m = self._answer(order, process=number * alone)
@@ -193,8 +202,8 @@ class _Runner:
     def _whole(self, row: Row) -> Measurement:
         """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.
         A framework's processes are then kept for the rows to come: each row is still timed in that many."""
-        fresh, order = row.process == "fresh", Order("measure", row, self._limits, self._args.seed)
-        if not (fresh or self._args.rigorous):
+        fresh, order = row.process == "fresh", Order("measure", row, self._limits, self._seed)
+        if not (fresh or self._rigorous):
             return self._answer(order)
         parts: list[Measurement] = []
         while len(parts) < plan.RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
@@ -210,7 +219,7 @@ class _Runner:
             self._make_room(row)
             with contextlib.closing(Worker(variables, patient=True)) as worker:
                 return worker.ask(order, timeout_s)
-        variables |= SHARED if self._args.rigorous else {}
+        variables |= SHARED if self._rigorous else {}
         key = (process, *sorted(variables.items()))
         self._make_room(row, key)
         if key not in self._workers:
