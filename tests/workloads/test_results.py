@@ -99,7 +99,8 @@ def test_an_older_file_names_the_last_version_that_reads_it_also_when_it_is_resu
     before = path.read_bytes()
     with pytest.raises(records.Refused) as refused:
         write(path, resume=True)
-    assert str(refused.value) == said and path.read_bytes() == before
+    assert str(refused.value) == f"{said}; choose another folder with -o" and path.read_bytes() == before
+    assert (refused.value.wrong, refused.value.right) == ("-o --resume", f"-o {tmp_path}-new")
 
 
 def test_an_existing_file_has_one_writer_and_is_never_overwritten_and_unwritable_places_are_said(tmp_path):

@@ -198,7 +198,11 @@ def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str
             wrong="-o",
             right="-o DIR",
         )
-    require_schema(path, lines)
+    why = other_schema(lines)
+    if why:
+        raise Refused(
+            f"{path} {why}; choose another folder with -o", wrong="-o --resume", right=f"-o {path.parent}-new"
+        )
 
 
 def first_runs(path: Path) -> list[Run]:
@@ -222,17 +226,25 @@ def require_same_machine(path: Path, runs: Iterable[Run], now: Run) -> None:
 
 def require_schema(path: str | os.PathLike, lines: Iterable[bytes]) -> None:
     """Raises Refused for a file with a run of another schema than this program reads, also one that cannot be decoded."""
+    why = other_schema(lines)
+    if why:
+        raise Refused(f"{path} {why}")
+
+
+def other_schema(lines: Iterable[bytes]) -> str:
+    """`has schema 1, older than ...` for lines with a run of another schema than this program reads; "" for others."""
     for line in lines:
         try:
             schema = _header_decoder.decode(line).schema
         except (ValueError, RecursionError):  # no line of a run
             continue
         if type(schema) is not int:
-            raise Refused(f"{path} has schema {schema!r}, not the {SCHEMA} that this program reads")
+            return f"has schema {schema!r}, not the {SCHEMA} that this program reads"
         if schema != SCHEMA:
             age = "newer" if schema > SCHEMA else "older"
             reader = f"; Crossover {LAST_READER[schema]} is the last that reads it" if schema in LAST_READER else ""
-            raise Refused(f"{path} has schema {schema}, {age} than the {SCHEMA} that this program reads{reader}")
+            return f"has schema {schema}, {age} than the {SCHEMA} that this program reads{reader}"
+    return ""
 
 
 def end_last_line(path: Path, lines: list[bytes]) -> None:
