@@ -19,6 +19,7 @@ from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by, least_squares
 from kernels import networks
 from kernels.problems import Conv, Matmul
+from workloads.records import FIRST_MEASURED
 
 OVERHEAD, WORK = "overhead-bound", "work-bound"
 CONSTANT, LINE, BYTES = BASELINES = ("constant", "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes")
@@ -144,7 +145,8 @@ def first_measured(of: "Profile") -> dict[tuple, str]:
     for m in (*of.replaced, *of.trainings):
         if m.kernel == FIT and m.ok:
             key = m.problem.model, m.problem.batch, m.device, execution_of(m.settings)
-            found[key] = min(found.get(key, m.at), m.at)
+            at = m.notes.get(FIRST_MEASURED, m.at)
+            found[key] = min(found.get(key, at), at)
     return found
 
 

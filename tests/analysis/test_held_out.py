@@ -80,6 +80,8 @@ def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(
     of = profile.Profile([*base.measurements, *rows], GPU_MACHINE, [replaced])
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
+    noted = replace(rows[1], notes={"first_measured": old})  # its first row is in no file any more
+    assert held_out.unseen(cases, profile.Profile([*base.measurements, rows[0], noted], GPU_MACHINE, [replaced])) == []
     (said,) = prediction_errors.unseen(cases, of)
     assert said.startswith("CPU, first measured after ") and said.endswith(" of 1 step.")
 
