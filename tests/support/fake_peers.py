@@ -21,7 +21,8 @@ from kernels import registry
 from kernels.cuda import loader
 from kernels.problems.arrays import numpy_dtype
 
-_MODULES = ("kernels.cuda.several_gpus", "kernels.collective.cupy", "kernels.peer.cupy")
+_SHARED = "kernels.cuda.several_gpus"
+PEERS = (_SHARED, "kernels.collective.cupy", "kernels.peer.cupy")
 
 
 class CUDARuntimeError(RuntimeError):
@@ -150,6 +151,9 @@ def _event(host: Host) -> type:
             happened = self.recorded = threading.Event()
             host.put(stream.number, happened.set)
 
+        def synchronize(self):
+            host.wait()
+
         @property
         def passed(self):
             recorded = self.recorded
@@ -193,6 +197,13 @@ def cupy(host: Host) -> types.ModuleType:
 
     made.ndarray, made.empty, made.asnumpy = Array, empty, lambda array: np.array(array)
     made.empty_like = lambda array: empty(array.shape, array.dtype)
+
+    def zeros(shape, dtype):
+        array = empty(shape, dtype)
+        array[...] = 0
+        return array
+
+    made.zeros = zeros
     made.cuda = types.ModuleType("cupy.cuda")
     made.cuda.runtime = _runtime(host)
     made.cuda.Device, made.cuda.Stream, made.cuda.Event = _device(host), _stream(host), _event(host)
@@ -276,8 +287,8 @@ class Driver:
 
 
 @contextlib.contextmanager
-def imported(monkeypatch, folder, count: int = 2, reach: bool = True):
-    """(collective_cupy, peer_cupy, host) over so many fake GPUs."""
+def imported(monkeypatch, folder, count: int = 2, reach: bool = True, names: tuple[str, ...] = PEERS):
+    """The modules of these names, by default (collective_cupy, peer_cupy), and the host, over so many fake GPUs."""
     host = Host(count, reach)
     made = cupy(host)
     with monkeypatch.context() as patch:
@@ -287,11 +298,11 @@ def imported(monkeypatch, folder, count: int = 2, reach: bool = True):
         patch.setattr(loader, "_driver", lambda: driver)
         patch.setattr(loader, "load", driver.load)
         patch.setattr(registry, "_registered", {})
-        for name in _MODULES:
+        for name in names:
             patch.setitem(sys.modules, name, None)
             del sys.modules[name]
             package, _, own = name.rpartition(".")
             package = importlib.import_module(package)
             patch.setattr(package, own, None, raising=False)
             delattr(package, own)  # else `from kernels.cuda import ...` finds the old one
-        yield *[importlib.import_module(name) for name in ("kernels.collective.cupy", "kernels.peer.cupy")], host
+        yield *[importlib.import_module(name) for name in names if name != _SHARED], host
