@@ -6,6 +6,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+import scipy.stats
 
 from analysis import stats
 from analysis.stats import NOTHING, Estimate
@@ -117,6 +118,21 @@ def test_the_ratio_of_separate_runs_keeps_its_promise(visits, apart):
         a, b = (Samples("device", tuple(s), 1, tuple(range(visits)), "") for s in sides)
         held += stats.verdict(a, b).ratio.low <= 1 <= stats.verdict(a, b).ratio.high
     assert 0.92 <= held / 200 <= 0.995
+
+
+def test_errors_of_a_ratio_add_as_squares_end_by_end_in_the_logarithm():
+    """Down by 3 over up by 4 is down by 5; up by 5 over down by 12 is up by 13; 12 more makes 13 of the 5."""
+    new = Estimate(2.0, 2 * math.exp(-3), 2 * math.exp(5))
+    old = Estimate(4.0, 4 * math.exp(-12), 4 * math.exp(4))
+    expected = (0.5, 0.5 * math.exp(-5), 0.5 * math.exp(13))
+    assert msgspec.structs.astuple(stats.quotient(new, old)) == pytest.approx(expected)
+    assert stats.quotient(new, old, more=12.0).low == pytest.approx(0.5 * math.exp(-13))
+
+
+@pytest.mark.parametrize("free", [*range(1, 12), 20, 100])
+def test_students_t_is_that_of_scipy(free):
+    """Four digits from the table, beyond it an expansion, which is worst at its begin."""
+    assert stats.t_quantile(free) == pytest.approx(scipy.stats.t.ppf(0.975, free), abs=1e-4 if free <= 10 else 3e-3)
 
 
 def test_a_planted_5_percent_is_found_and_points_the_right_way():
