@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from analysis import noise
 from analysis.compare import command, comparison
-from analysis.stats import Z, exact, t_quantile
+from analysis.stats import Estimate, Verdict, Z, exact, t_quantile
 from analysis.text import comparisons
 from kernels.problems import Training
 from workloads import matmul, options, records, session
@@ -222,6 +222,34 @@ def test_the_smallest_slowdown_that_a_row_would_have_shown():
     once = Samples("host-latency", (1.0,), 1, (0,), "max-time")
     single = comparison.comparison(loaded(timed(once)), loaded(timed(replace(once, seconds=(1.01,)))))
     assert single.rows[0].smallest_slowdown == math.inf
+
+
+@pytest.mark.parametrize(
+    ("ratio", "slowdown"),
+    [
+        (Estimate(1.0, 0.5, 1.25), 1.04),  # low is half the value: 1.02 x 2 is the first ratio whose low end is 1.02
+        (Estimate(1.0, 0.8, 4.0), 0.275),
+        (Estimate(1.2, 1.0, 1.3), 0.224),
+    ],
+)
+def test_the_smallest_slowdown_goes_by_the_lower_end_of_a_lopsided_interval(ratio, slowdown):
+    m = timed(steady(1.0))
+    verdict = Verdict("slower", ratio)
+    row = comparison.Compared("a row", m, m, "host-latency", verdict, noise.Between(0.0, "nothing"))
+    assert row.smallest_slowdown == pytest.approx(slowdown)
+
+
+@pytest.mark.parametrize(("rows", "most"), [(1, "10 %"), (2, "20 %"), (5, "50 %"), (9, "90 %"), (10, "90 %")])
+def test_nine_of_ten_rows_show_the_slowdown_that_is_named(rows, most):
+    """Rows that show 10, 20, 30 ... % and more; of five rows nine of ten are all five, of ten the first nine."""
+    m = timed(steady(1.0))
+    made = []
+    for number in range(1, rows + 1):
+        verdict = Verdict("can't tell", Estimate(1.0, 1.02 / (1 + number / 10), 1.02))
+        made.append(comparison.Compared("a row", m, m, "host-latency", verdict, noise.Between(0.0, "nothing")))
+    compared = comparison.Comparison((), tuple(made), (), (), ())
+    line = f"CPU: 5.0 % slower would not have been seen; {most} would, in nine of ten rows."
+    assert comparisons.smallest_slowdowns(compared) == [line]
 
 
 @pytest.mark.parametrize(

@@ -274,6 +274,24 @@ def test_what_is_measured_first_is_the_real_step(tmp_path):
     assert on_gpu[-2].name == "copies to the GPU"
 
 
+@pytest.mark.parametrize(
+    ("batch", "samples", "measured"),
+    [
+        (32, 100, 100),  # never more than there are
+        (32, 3200, 2048),
+        (32, 50_000, 2048 + 16),  # 1,562 whole batches and one of 16, for which XLA compiles once more
+        (256, 50_000, 64 * 256 + 80),
+        (4, 50_000, 2048),
+    ],
+)
+def test_a_step_is_measured_with_the_smaller_batch_that_an_epoch_ends_in(batch, samples, measured):
+    """64 steps or 2,048 samples, whichever are more."""
+    request = Request(Training("cifar10-cnn", batch, samples, 10))
+    words = measure.step(None, request, "cpu").command
+    told = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
+    assert (told["--batch"], told["--samples"], told["--epochs"]) == (str(batch), str(measured), "1")
+
+
 def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
     """Of 90 s, up to 270: after 120 and 240 s there are 30 left for 5 s of dense layers, then none for 10 s of passes."""
     bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)

@@ -9,7 +9,7 @@ from fake_predictions import MS, borrowed, predict, sources
 from msgspec.structs import replace
 from test_jobs import both, trained
 
-from analysis.explain import explanation, published, sides, verify
+from analysis.explain import doubts, explanation, published, sides, verify
 from analysis.explain.doubts import Assumption, Warning
 from analysis.explain.explanation import GPU, Request, Sources
 from analysis.predict import borrowed_gpu as stored
@@ -112,6 +112,36 @@ def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
     lines = words.answer(e, "again")
     assert lines[1].startswith("Probably the GPU: 7.00 s against 11.0 s on the CPU")
     assert "Note  Other programs used 40 % of the CPU: measure again (--wait-quiet)." in lines
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples", "counts"),
+    [(50, 100, {"samples": 5000.0, "epochs": 500.0}), (100, 100, {"epochs": 1000.0}), (200, 100, {"epochs": 1000.0})],
+)
+def test_samples_change_no_winner_where_all_are_one_batch(batch, samples, counts):
+    """9 s of start against 9 ms a step: 1,000 steps, 100 in each of 10 epochs. More samples in one batch are no more steps."""
+    cpu = costs.TrainingCost(exact(0.0), exact(0.0), exact(10 * MS))
+    gpu = replace(cpu, step=exact(1 * MS), start=exact(9.0))
+    training = Training("cifar10-cnn", batch, samples, 10)
+    both_sides = (sides.Side(device, training, cost) for device, cost in (("cpu", cpu), (GPU, gpu)))
+    assert sides.turns(*both_sides) == ("gpu", pytest.approx(counts))
+
+
+@pytest.mark.parametrize(
+    ("flag", "clock", "disturbs"),
+    [
+        *((flag, "host-latency", True) for flag in ("other-load", "steal", "quota", "other-tenant", "thermal")),
+        *((flag, "device", False) for flag in ("other-load", "steal", "quota")),
+        *((flag, "device", True) for flag in ("other-tenant", "thermal")),
+        ("power-cap", "device", False),
+    ],
+)
+def test_load_of_the_host_disturbs_what_the_host_times(flag, clock, disturbs):
+    """A GPU's kernel on the device's clock takes as long beside a busy CPU."""
+    timed = row("stream/cupy/wide", Stream("copy", 1 << 20), {clock: 1e-3}, flags=(flag,))
+    quiet = row("stream/cupy/wide", Stream("copy", 1 << 22), {clock: 1e-3})
+    expected = Warning(kind=flag, device=GPU, rows=1, rows_used=2, names=("stream",))
+    assert doubts.disturbances(GPU, [timed, quiet]) == ([expected] if disturbs else [])
 
 
 def test_rows_of_launches_and_passes_that_a_prediction_reads_disturb_it_but_not_those_of_other_sizes_or_clocks():

@@ -69,6 +69,28 @@ def one(answers: list[Answer], by: str) -> Answer:
     return found
 
 
+def test_the_row_that_stands_for_a_training_is_chosen_by_one_thing_after_the_other():
+    """Each of these is worse than the one before in one thing, and in the next ones better."""
+    sure, loose = Estimate(1e-3, 0.9e-3, 1.1e-3), Estimate(1e-3, 0.5e-3, 1.5e-3)
+    cost = costs.TrainingCost(costs.NOTHING, costs.NOTHING, sure, compile=costs.NOTHING)
+
+    def side(samples: int, epochs: int, dtype: str, **given) -> Trained:
+        row = trained("cifar10-cnn", 32, samples, (0.0, 0.0, 1e-3), epochs=epochs, dtype=dtype)
+        return Trained(row, replace(cost, **given))
+
+    ranked = [
+        side(320, 10, "float32"),
+        side(320, 10, "float32", step=loose),
+        side(320, 1, "float32"),
+        side(320, 10, "float64"),
+        side(640, 10, "float32"),
+        side(320, 10, "float32", compile=None),
+    ]
+    wanted = Training("cifar10-cnn", 32, 320, 5)
+    mixed = ranked[::-1]
+    assert sorted(mixed, key=lambda one: one.rank(wanted)) == ranked
+
+
 def test_a_batch_crossover_lies_where_the_laws_meet():
     found = one(break_even.answers(batches(), ["batch"]), BY_STEP)
     assert (found.kind, found.low_n, found.high_n, found.family.varies) == ("gpu-from", 50, 800, "batch")
