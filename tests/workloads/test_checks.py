@@ -78,6 +78,18 @@ def test_each_check_sees_its_fault_and_not_its_like(flag):
     assert not [one for one in checks.findings([good, *others], elsewhere) if one.check == flag]
 
 
+@pytest.mark.parametrize(
+    ("device", "check", "level"), [("gpu:0", "above-roof", "problem"), ("cpu", "lent-more", "warn")]
+)
+def test_a_virtual_machine_lends_more_of_its_cpus_and_of_no_gpu(device, check, level):
+    """110 GFLOP/s above a peak of 100, in a virtual machine."""
+    peak = row("peak/cupy/fma", Peak("float32", 10**9), {"device": 10**9 / 100e9})
+    product = row("matmul/cupy/cublas", square(1000), {"host-latency": 1.0, "device": 2e9 / 110e9})
+    rows = [peak, product] if device == "gpu:0" else ROOFED
+    assert GPU_MACHINE.virtual
+    assert [(one.check, one.level) for one in checks.findings(rows, GPU_MACHINE)] == [(check, level)]
+
+
 @pytest.mark.parametrize("flag", [flag for flag in BY_FLAG if flag not in CASES])
 def test_a_flag_that_a_row_came_with_is_put_in_words(flag):
     m = msgspec.structs.replace(first(0.1, 0.1, 0.1), flags=(flag,), values={"gpu_power_w": 700.0})

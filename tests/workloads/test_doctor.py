@@ -358,6 +358,23 @@ def test_sweeps_that_were_stopped_go_on_and_a_half_one_is_made_again(swept, caps
     assert noise.stored(noise.REPORTS)
 
 
+def test_ten_sweeps_begin_at_even_distances_over_the_time_asked_for(swept, monkeypatch):
+    """Nine distances of 100 s lie between the ten of --over 900; a sweep takes no time here."""
+    now = [0.0]
+    clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
+    began: list[float] = []
+    begin_sweep = doctor._sweep
+
+    def sweep_at(*given):
+        began.append(now[0])
+        begin_sweep(*given)
+
+    monkeypatch.setattr(doctor, "time", clock)
+    monkeypatch.setattr(doctor, "_sweep", sweep_at)
+    assert doctor.main(["--noise", "--over", "900"]) == options.OK
+    assert began == pytest.approx([100.0 * number for number in range(10)])
+
+
 def test_a_sweep_that_fails_ends_it_with_its_command(monkeypatch, swept, capsys):
     monkeypatch.setattr(subprocess, "run", lambda command, **how: subprocess.CompletedProcess(command, 3))
     assert doctor.main(["--noise"]) == options.USAGE

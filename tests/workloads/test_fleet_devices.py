@@ -70,6 +70,39 @@ def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, 
     assert command.main([str(tmp_path / "now"), *words, "--fail-on", "slower>7%"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_cause"),
+    [(0, 4, True), (0, 2, True), (0, 1, False), (1, 2, True), (2, 4, False), (4, 4, False), (4, 0, False)],
+)
+def test_a_flag_is_a_cause_where_half_of_the_rows_have_it_now_and_fewer_had_it_before(before, now, is_cause):
+    def rows(flagged: int) -> list[Measurement]:
+        (plain, *_), (capped, *_) = reads("gpu:0"), reads("gpu:0", flags=("power-cap",))
+        return [capped] * flagged + [plain] * (4 - flagged)
+
+    assert judgment.causes(rows(before), rows(now)) == ("at its power limit" if is_cause else "")
+
+
+def test_a_cpu_has_the_baseline_of_its_own_node_and_a_gpu_that_of_its_uuid():
+    def device(node: str, name: str, uuid: str = "", model: str = "a model") -> devices.Device:
+        return devices.Device(node, name, uuid, model, fake.GPU_MACHINE, {}, ())
+
+    old = tuple(device(node, "cpu") for node in ("n2", "n1")) + tuple(
+        device("n1", f"gpu:{i}", f"GPU-{i}") for i in (0, 1)
+    )
+    newer = (device("n3", "cpu"),)
+    wanted = [
+        (device("n1", "cpu"), old[1]),
+        (device("n2", "cpu"), old[0]),
+        (device("n3", "cpu"), newer[0]),
+        (device("n4", "cpu"), None),
+        (device("n1", "cpu", model="another model"), None),
+        (device("n9", "gpu:0", "GPU-1"), old[3]),  # it was moved
+        (device("n1", "gpu:0", "GPU-7"), None),
+    ]
+    for one, baseline in wanted:
+        assert devices.stored_baseline(one, [newer, old]) is baseline
+
+
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
     judged = judgment.judge(devices.devices(tmp_path), [])

@@ -57,6 +57,20 @@ def test_tensorflow_rows_by_device(here, monkeypatch):
     assert {r.settings.device for r in quick} == set(devices)
 
 
+@pytest.mark.parametrize("count", [1, 2, 64])
+def test_an_empty_call_is_made_as_often_as_its_row_says(monkeypatch, count):
+    """It has no result that a check could look at: the calls are counted."""
+    launches = importlib.import_module("kernels.launch.numba")
+    made: list[str] = []
+    monkeypatch.setattr(launches, "_nothing", lambda out: made.append("njit"))
+    monkeypatch.setattr(launches, "_wake", lambda out: made.append("prange"))
+    for name in ("njit", "prange"):
+        run = registry.find(f"launch/numba/{name}").bind(Launch("empty", count))
+        made.clear()
+        run()
+        assert made == [name] * count
+
+
 def test_a_gpus_kernel_on_the_cpu_is_one_line_and_exits_3(capsys):
     assert launch.main(["-q", "--backends", "cupy", "--device", "cpu"]) == options.MISSING
     *_, error, tip = capsys.readouterr().err.splitlines()

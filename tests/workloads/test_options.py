@@ -90,6 +90,23 @@ def test_limits_and_keywords_of_a_call():
     assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("1.5s", 1.5),
+        ("50ms", 0.05),
+        ("2m", 120),
+        ("2min", 120),
+        ("2h", 7200),
+        ("0.5h", 1800),
+        ("1,5 s", 1.5),
+    ],
+)
+def test_a_number_of_seconds_has_its_unit(text, seconds):
+    assert options.positive(text) == pytest.approx(seconds)
+
+
 WRONG = {"max-time 0 -v": " -v", "threads 2 --min-time x": " --threads 2", "format yaml -q": " -q"}
 WRONG["fast --rigorous -v"] = " --fast -v"
 WRONG |= dict.fromkeys(("max-time=inf", "seed -1", "nope", "purple csv"), "")

@@ -75,6 +75,32 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
     assert workers[0] is workers[1] and workers[::2] == [{}, None]
 
 
+@pytest.mark.parametrize(
+    ("flags", "left"),
+    [
+        ([], [None] * 3),
+        (["--stop-after", "600"], [600.0, 350.0, 100.0]),
+        (["--stop-after", "500"], [500.0, 250.0]),
+        (["--stop-after", "200"], [200.0]),
+    ],
+)
+def test_a_part_has_the_seconds_that_those_before_it_have_left(monkeypatch, flags, left):
+    """Parts of 250 s each; none begins when the time is over."""
+    now = [0.0]
+    seconds: list[float | None] = []
+
+    def measured(name, plan, run, processes):
+        seconds.append(plan.measuring.stop_after_s)
+        now[0] += 250.0
+        return options.OK
+
+    monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    steps = [suite.Step(name=name, words="", plan=matmul.parse([])) for name in ("peak", "stream", "matmul")]
+    codes = suite._each(steps, parsed(*flags).measuring, None, folder=suite.Path("x"), measured_by=measured)
+    assert codes == [options.OK] * len(left)
+    assert seconds == left
+
+
 def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     """Steps of 30, 20 and 40 s: the first takes 60 s, so the other two are taken for 120 s; both take 120 s, so the last is taken
     for 160 s."""

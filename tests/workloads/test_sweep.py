@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import planting
 import pytest
+from fake_measurements import CPU_MACHINE
 
 from kernels import registry
 from kernels.problems import Matmul, Training
@@ -220,6 +221,20 @@ def test_a_call_predicted_to_take_too_long_is_skipped_and_a_tiny_one_predicts_no
     tiny, large = swept(tmp_path / "tiny", rows("good", n=1) + rows("good", n=1024), "--min-time", "0.001").measurements
     assert (tiny.status, large.status, tiny.check) == ("ok", "ok", "exact")
     assert sum(tiny.samples[0].seconds) * tiny.samples[0].calls < 0.1
+
+
+@pytest.mark.parametrize(("n", "seconds"), [(500, 0.25), (1000, 2.0), (2000, 16.0), (4000, 128.0), (4001, 0.0)])
+def test_a_call_is_predicted_by_the_flops_of_the_size_before(n, seconds):
+    """2 s at n = 1000, so 2 s (n / 1000)^3; nothing of more than 64 times the FLOPs."""
+    runner = sweep._Runner(CPU_MACHINE, matmul.parse(FAST).measuring, {})
+    (known,) = rows("blas", n=1000)
+    samples = (Samples("host-latency", (2.5, 2.0, 3.0), 1, (0, 0, 0), "visit"),)
+    runner.learn(known.result("ok", samples=samples))
+    (asked,) = rows("blas", n=n)
+    assert runner._predicted_s(asked) == pytest.approx(seconds)
+    if seconds > sweep._LONGEST_CALL_S:
+        skipped = runner.ask(asked, 1)
+        assert skipped.status == "skipped" and f"about {seconds:.0f} s" in skipped.reason
 
 
 class TestChoosing:
