@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from analysis.explain import profiles
+from analysis.predict import described_model
 from kernels.networks import Network
 from workloads import options
-from workloads.records import model_files, published_cases, settings
+from workloads.records import published_cases
 from workloads.records.files import NoRun
 from workloads.records.published_cases import Case, Complaint, Question
 
@@ -85,13 +86,13 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises: options.Usage for what is not there, and for flags that name nothing, or too much.
         """
-        missing_runs = [run for run in flags.runs if not _is_run(run)]
+        missing_runs = [run for run in flags.runs if not profiles.is_run(run)]
         _require_one_subject(flags, missing_runs)
         if network is None and flags.model:
-            _require_model(flags.model)
+            described_model.require(flags.model)
         if missing_runs:
             raise _no_run(missing_runs[0])
-        if flags.gpu_profile and not _is_run(flags.gpu_profile):
+        if flags.gpu_profile and not profiles.is_run(flags.gpu_profile):
             raise profiles.unknown_gpu(flags.gpu_profile)
         every_case = flags.case == EVERY_CASE
         return cls(
@@ -148,21 +149,6 @@ def _nothing_named(word: str) -> options.Usage:
         return options.Usage(message)
     flag = "--case" if word in published_cases.EVERY else "--model"
     return options.Usage(message, wrong=word, right=f"{flag} {word}")
-
-
-def _require_model(model: str) -> None:
-    """Raises Usage for a model that is not known or not there."""
-    if settings.is_user_model(model):
-        model_files.require(model)
-    else:
-        settings.network(model, own=True)
-
-
-def _is_run(run: str) -> bool:
-    try:
-        return bool(profiles.files_of(run))
-    except FileNotFoundError:
-        return False
 
 
 def _no_run(word: str) -> options.Usage:

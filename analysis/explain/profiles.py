@@ -45,12 +45,12 @@ def _local() -> Profile:
         return Profile((), facts.describe())
 
 
-def files_of(run: str) -> list[pathlib.Path]:
-    """The result files of a run, or the file of a stored profile.
-
-    Raises: FileNotFoundError where there is none.
-    """
-    return records.files_of(profile.file_of(run))
+def is_run(run: str) -> bool:
+    """Whether a word names a run that is there, or a stored profile."""
+    try:
+        return bool(records.files_of(profile.file_of(run)))
+    except FileNotFoundError:
+        return False
 
 
 def unknown_gpu(name: str) -> options.Usage:

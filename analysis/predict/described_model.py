@@ -1,4 +1,5 @@
-"""The layers of a user's own model, which `python -m workloads.describe` builds and answers with in JSON."""
+"""Models by the words of `--model`: which are there, and the layers of a user's own one, which `python -m workloads.describe`
+builds and answers with in JSON."""
 
 import subprocess
 import sys
@@ -8,7 +9,16 @@ import msgspec
 from kernels.networks import Network
 from workloads import options
 from workloads.machine import processes
+from workloads.records import model_files, settings
 from workloads.records.messages import Failed
+
+
+def require(model: str) -> None:
+    """Raises Usage for a model that is not known or not there, as far as that shows without building it."""
+    if settings.is_user_model(model):
+        model_files.require(model)
+    else:
+        settings.network(model, own=True)
 
 
 def described(model: str, time_limit_s: float) -> Network:

@@ -6,11 +6,11 @@ from argparse import Namespace
 import msgspec
 
 from analysis import table
-from analysis.predict import prediction, profile
+from analysis.predict import described_model, prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
 from workloads.corrections import closest
-from workloads.records import Settings, model_files, settings
+from workloads.records import Settings, settings
 
 
 class LeaveOneOutPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,10 +105,7 @@ def _predict(flags: Namespace) -> PredictPlan:
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
     models = options.words(flags.model)
     for name in models:
-        if settings.is_user_model(name):
-            model_files.require(name)
-        else:
-            settings.network(name, own=True)
+        described_model.require(name)
     if not flags.profile:
         raise options.Usage("say with --profile what is measured of the machine", right=f"--profile {STORED_GPU}")
     machine = profile.read(*flags.profile)

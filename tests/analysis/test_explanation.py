@@ -378,6 +378,15 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert e.told() is e
 
 
+def test_an_answer_that_all_of_it_follows_leads_to_nothing_more():
+    e = explained()
+    brief, complete = (words.answer(e, "again", complete=complete) for complete in (False, True))
+    assert brief[-1] == "More: again --all" and not any("--all" in line for line in complete)
+    assert len(complete) == len(brief) - 1 and complete[:3] == brief[:3]
+    check = words.answer(e, "again", complete=True, can_check=True)
+    assert check == [*complete, "Check it (1 min): again --verify 1"]
+
+
 def test_whether_the_framework_used_the_gpu_is_told_from_rows():
     t = row("training/keras/fit", T, 1e-3, device="gpu:0")
     launch = Launch("step", 10)
