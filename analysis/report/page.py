@@ -66,7 +66,8 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()
         rows = ", ".join(f"{n} {status}" for status, n in counts)
-        found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows))
+        names = dict.fromkeys(file.stem for file in own)
+        found.append((folder.name, ", ".join(names), ", ".join(dates), rows))
     how = f"`python -m analysis.report {pathlib.Path(run).as_posix()}/RUN --open` makes the page of one."
     return [*lines, "## Runs", "", how, "", *Table("run | files | measured on | rows", found, 4).md()[:-1]]
 
