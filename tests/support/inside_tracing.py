@@ -294,6 +294,21 @@ def what_does_not_grow_evenly():
 
 
 @made
+def a_batch_that_cannot_change():
+    start = keras.Input((6,))
+    model = keras.Model(
+        start, layers.Lambda(lambda x: tf.reshape(x, (BATCH, 3, 2)))(layers.Dense(6, name="dense")(start))
+    )
+    traced_step = traced(model)
+    assert step.FIXED_BATCH in traced_step.doubts
+    assert not any(operation.scales for operation in traced_step.operations)
+    assert flops_of(traced_step.operations, "dense") == {
+        "forward MatMul": 2 * 8 * 6 * 6,
+        "gradient MatMul": 2 * 8 * 6 * 6,
+    }
+
+
+@made
 def data_of_a_user():
     model = Similarity()
     model.compile("sgd", "mse")

@@ -13,6 +13,7 @@ LIGHT = [
     "several_inputs_and_outputs",
     "text_and_augmentation",
     "what_does_not_grow_evenly",
+    "a_batch_that_cannot_change",
     "data_of_a_user",
 ]
 

@@ -56,19 +56,19 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
     scopes = LayerScopes({optimizer.name for optimizer in _optimizers(model)})
     graph, inputs = _first_graph(model, name, candidates, scopes)
     nodes = walk.operations(graph)
+    larger_batch = 2 * inputs.batch
     doubts = [inputs.assumed] if inputs.assumed else []
-    batches = (inputs.batch, 2 * inputs.batch)
     try:
-        larger = _graph(model, inputs.resized(batches[1]), scopes)
-        larger_nodes = walk.operations(larger)
+        larger = walk.operations(_graph(model, inputs.resized(larger_batch), scopes))
     except Exception:
-        larger_nodes = nodes
-        batches = (inputs.batch, inputs.batch)
         doubts.append(FIXED_BATCH)
+        operations = straight_lines.operations_of_one_batch(nodes, inputs.batch, scopes)
+    else:
+        operations = straight_lines.operations(nodes, larger, (inputs.batch, larger_batch), scopes)
     return TracedStep(
         model=name,
         batch=inputs.batch,
-        operations=tuple(straight_lines.operations(nodes, larger_nodes, batches, scopes)),
+        operations=tuple(operations),
         doubts=tuple(doubts),
         software={"tensorflow": tensorflow.__version__, "keras": keras.__version__},
     )

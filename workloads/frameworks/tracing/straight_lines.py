@@ -24,17 +24,24 @@ def operations(
     by_path = {(node.path, node.type): node for node in second}
     lined_up = []
     for node in first:
-        partner = by_path.get((node.path, node.type), node)
-        same = partner is node
+        partner = by_path.get((node.path, node.type))
         try:
-            if same and batches[0] != batches[1]:
+            if partner is None:
                 raise NotStraight
-            operation = _operation(node, partner, batches, scopes)
+            lined_up.append(_operation(node, partner, batches, scopes))
         except NotStraight:
-            fixed = _operation(node, node, (batches[0], batches[0]), scopes)
-            operation = msgspec.structs.replace(fixed, scales=False)
-        lined_up.append(operation)
+            lined_up.append(_at_one_batch(node, batches[0], scopes))
     return lined_up
+
+
+def operations_of_one_batch(nodes: list[GraphNode], batch: int, scopes: LayerScopes) -> list[Operation]:
+    """The operations of a step that traces at one batch only."""
+    return [_at_one_batch(node, batch, scopes) for node in nodes]
+
+
+def _at_one_batch(node: GraphNode, batch: int, scopes: LayerScopes) -> Operation:
+    operation = _operation(node, node, (batch, batch), scopes)
+    return msgspec.structs.replace(operation, scales=False)
 
 
 def _operation(first: GraphNode, second: GraphNode, batches: tuple[int, int], scopes: LayerScopes) -> Operation:
