@@ -10,7 +10,7 @@ from analysis import stats
 from analysis.roofline.roofs import BEYOND_CACHE, last_cache_bytes
 from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
 from workloads import records
-from workloads.records import Loaded, Machine, Measurement, baselines
+from workloads.records import Loaded, Machine, Measurement, Row, baselines
 
 LOST = "lost"  # flag of a row whose node died before it was measured
 _LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity
@@ -97,9 +97,11 @@ def quantity(m: Measurement, machine: Machine) -> str:
     return {"peak": f"{p.math} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")
 
 
-def plain_key(key: str, device: str) -> str:
+def plain_key(m: Measurement) -> str:
     """A row's key without the number of its GPU, so that it is the same on every GPU of a node."""
-    return key.replace(f'"device":"{device}"', '"device":"gpu"') if device.startswith("gpu") else key
+    if not m.on_gpu:
+        return m.key
+    return Row(m.kernel, m.problem, msgspec.structs.replace(m.settings, device="gpu")).key
 
 
 def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:

@@ -85,8 +85,8 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
 
 def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Finding]:
     """How far each quantity is below the device's own baseline."""
-    before = {plain_key(key, baseline.device): m for key, m in baseline.rows.items()}
-    pairs = ((before.get(plain_key(key, device.device)), m) for key, m in device.rows.items())
+    before = {plain_key(m): m for m in baseline.rows.values()}
+    pairs = ((before.get(plain_key(m)), m) for m in device.rows.values())
     both = [(old, new) for old, new in pairs if old and _comparable(old, new)]
     found = []
     for what, rows in stats.group_by(both, lambda pair: quantity(pair[0], baseline.machine)).items():
@@ -124,12 +124,9 @@ def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
     """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
     if len(alike) < FEWEST:
         return []
-    timed = [
-        (plain_key(key, device.device), i, m)
-        for i, device in enumerate(alike)
-        for key, m in device.rows.items()
-        if _comparable(m, m)
-    ]
+    timed: list[tuple[str, int, Measurement]] = []
+    for i, device in enumerate(alike):
+        timed += [(plain_key(m), i, m) for m in device.rows.values() if _comparable(m, m)]
     compared: list[Compared] = []
     for rows in stats.group_by(timed, lambda one: one[0]).values():
         _, first, example = rows[0]
