@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from argparse import Namespace
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.table import Table
 from workloads import options
@@ -35,6 +35,42 @@ FLAGS = f"""
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
     return options.parser("workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model", flags=FLAGS)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DescribePlan:
+    """What to describe of which model."""
+
+    #: A name, file.py:function or file.keras.
+    model: str
+    #: Whether to describe the operations of its training step.
+    operations: bool
+    #: Samples in a batch of that step.
+    batch: int
+    #: file.py:function that gives the data of that step; "" for made-up samples.
+    data: str
+    #: The length of open sizes in that step; 0 where it is not said.
+    length: int
+    #: Seconds that building may take.
+    time_limit_s: float
+    #: What stdout gets: table or json.
+    format: str
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "DescribePlan":
+        """Raises: Usage for flags of --operations without it."""
+        for name in ("data", "length"):
+            if getattr(flags, name) and not flags.operations:
+                raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
+        return cls(
+            model=flags.model,
+            operations=flags.operations,
+            batch=flags.batch,
+            data=flags.data or "",
+            length=flags.length or 0,
+            time_limit_s=flags.time_limit,
+            format=flags.format,
+        )
 
 
 def lines(of) -> list[str]:
@@ -104,38 +140,34 @@ def operation_lines(step: "TracedStep") -> list[str]:
     return text + [f"assumed: {doubt}" for doubt in step.doubts]
 
 
-def _traced_step(args: Namespace) -> "TracedStep":
+def _described(plan: DescribePlan) -> "Network | TracedStep":
+    """Raises: Usage, Missing."""
+    from workloads.frameworks import grid
     from workloads.frameworks.tracing import request
 
-    wanted = request.TraceRequest(model=args.model, batch=args.batch, data=args.data or "", length=args.length or 0)
-    return request.traced_step(wanted, args.time_limit)
+    if not plan.operations:
+        return grid.network(plan.model, plan.time_limit_s)
+    wanted = request.TraceRequest(model=plan.model, batch=plan.batch, data=plan.data, length=plan.length)
+    return request.traced_step(wanted, plan.time_limit_s)
 
 
-def _network(args: Namespace) -> "Network":
-    from workloads.frameworks import grid
-
-    for flag in ("data", "length"):
-        if getattr(args, flag):
-            raise options.Usage(f"--{flag} is for --operations, which is not asked for", right="--operations")
-    return grid.network(args.model, args.time_limit)
-
-
-def _body(args: Namespace) -> int:
-    if args.format == "json":
-        return _print_json(args)
-    text = operation_lines(_traced_step(args)) if args.operations else lines(_network(args))
-    print("\n".join(text))
+def carry_out(plan: DescribePlan) -> int:
+    """Prints the description; the exit code."""
+    if plan.format == "json":
+        return _print_json(plan)
+    described: Any = _described(plan)
+    print(*(operation_lines(described) if plan.operations else lines(described)), sep="\n")
     return options.OK
 
 
-def _print_json(args: Namespace) -> int:
+def _print_json(plan: DescribePlan) -> int:
     """Prints one JSON object for whoever started this process: what is described, or a messages.Failed."""
     import msgspec
 
     from workloads.records.messages import Failed, failure
 
     try:
-        record: Network | TracedStep = _traced_step(args) if args.operations else _network(args)
+        record = _described(plan)
     except Exception as error:
         print(msgspec.json.encode(Failed(error=failure(error))).decode())
         raise
@@ -143,7 +175,7 @@ def _print_json(args: Namespace) -> int:
     return options.OK
 
 
-main = options.entry(parser, _body)
+main = options.entry(parser, lambda flags: carry_out(DescribePlan.from_flags(flags)))
 
 
 if __name__ == "__main__":
