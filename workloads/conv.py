@@ -8,7 +8,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from workloads import options, printing, shared_flags
-from workloads.session import CommandLine, MeasuringPlan, print_ladder, refined
+from workloads.session import MeasuringPlan, print_ladder, refined
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from kernels.networks import Work

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from workloads import options, shared_flags
 from workloads.printing import Lines, number, scaled, timed, where
-from workloads.session import CommandLine, MeasuringPlan, hidden, unfinished
+from workloads.session import MeasuringPlan, hidden, unfinished
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

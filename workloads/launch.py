@@ -10,7 +10,8 @@ from analysis import units
 from kernels import registry
 from workloads import options, shared_flags
 from workloads.printing import Lines, scaled, timed
-from workloads.session import CommandLine, MeasuringPlan
+from workloads.session import MeasuringPlan
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from workloads.harness.sweep import Outcome

@@ -316,7 +316,7 @@ def parser(
 
 def positive(text: str, units: dict[str, float] = SECONDS) -> float:
     """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`."""
-    match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d)?) ?([a-z%]*)", text.lower().replace(",", "."))
+    match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d|e-\d\d)?) ?([a-z%]*)", text.lower().replace(",", "."))
     if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     if match[2] not in units:

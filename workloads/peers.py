@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from workloads import options, shared_flags
 from workloads.printing import Lines, number, scaled, timed
-from workloads.session import CommandLine, MeasuringPlan, hidden
+from workloads.session import MeasuringPlan, hidden
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,47 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from analysis import units
-from analysis.compare import command as compare
-from workloads import options, printing, shared_flags, terminal
-from workloads.machine import load
-from workloads.shared_flags import Measuring
+from workloads import options, printing, terminal
+from workloads.shared_flags import CommandLine, Measuring
 
 if TYPE_CHECKING:
     from typing import Self
 
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CommandLine:
-    """What `python -m workloads.<name>` takes, and how -h and --help say it."""
-
-    #: The command's name, which its result file has too.
-    name: str
-    #: The question that it answers.
-    question: str
-    #: What it does, in a paragraph.
-    about: str
-    #: Commands to copy, the first one for every machine.
-    examples: tuple[str, ...]
-    #: Flags of its own that -h shows, by name, with blanks between them.
-    needs: str
-    #: Flags of its own, as options.add reads them.
-    flags: str
-
-    def parser(self) -> options.Parser:
-        """The parser of its own flags and of those that every measuring command shares."""
-        parser = options.parser(
-            f"workloads.{self.name}",
-            self.about,
-            *self.examples,
-            question=self.question,
-            needs=self.needs,
-            flags=self.flags,
-        )
-        shared_flags.add_measuring(parser)
-        return parser
 
 
 def hidden(m: "Measurement") -> None:
@@ -275,6 +242,8 @@ def ready(plan: MeasuringPlan, run: "Run", rows: "list[Row]") -> MeasuringPlan:
 
     Raises: Usage when there is no run to resume.
     """
+    from workloads.machine import load
+
     measuring = plan.measuring
     if measuring.resume and not measuring.output:
         plan = plan.with_measuring(output=str(newest_run(plan, run, rows)))
@@ -368,8 +337,10 @@ def check_files(measuring: Measuring) -> None:
     if measuring.save is not None:
         baselines.require_free(measuring.save)
     if measuring.against is not None:
+        from analysis.compare import command
+
         try:
-            compare.read(measuring.against)
+            command.read(measuring.against)
         except FileNotFoundError as error:
             similar = getattr(error, "similar", "")
             right = f"--against {getattr(error, 'right', '')}" if similar else ""
@@ -392,7 +363,9 @@ def save_and_compare(measuring: Measuring, files: list, code: int) -> int:
         return code
     save(measuring.save, files, quiet=measuring.quiet)
     if measuring.against:
-        regressed = compare.against(measuring.against, files, measuring.fail_on, measuring.format)
+        from analysis.compare import command
+
+        regressed = command.against(measuring.against, files, measuring.fail_on, measuring.format)
         return code or regressed
     return code
 

@@ -1,4 +1,5 @@
-"""The flags that every measuring command shares, and the record that they are read into. Standard library only."""
+"""The command lines of measuring commands: the flags that all of them share, and the record that these are read into. Standard
+library only."""
 
 import argparse
 import dataclasses
@@ -159,3 +160,34 @@ def _seed(text: str) -> int:
     if not re.fullmatch(r"\d{1,10}", text) or int(text) > 1 << 31:
         raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {1 << 31}")
     return int(text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CommandLine:
+    """What `python -m workloads.<name>` takes, and how -h and --help say it."""
+
+    #: The command's name, which its result file has too.
+    name: str
+    #: The question that it answers.
+    question: str
+    #: What it does, in a paragraph.
+    about: str
+    #: Commands to copy, the first one for every machine.
+    examples: tuple[str, ...]
+    #: Flags of its own that -h shows, by name, with blanks between them.
+    needs: str
+    #: Flags of its own, as options.add reads them.
+    flags: str
+
+    def parser(self) -> options.Parser:
+        """The parser of its own flags and of those that every measuring command shares."""
+        parser = options.parser(
+            f"workloads.{self.name}",
+            self.about,
+            *self.examples,
+            question=self.question,
+            needs=self.needs,
+            flags=self.flags,
+        )
+        add_measuring(parser)
+        return parser

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from analysis import units
 from workloads import options, shared_flags
-from workloads.session import CommandLine, MeasuringPlan
+from workloads.session import MeasuringPlan
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from kernels.problems import Stream

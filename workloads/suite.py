@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads import options, session, shared_flags, terminal
-from workloads.session import CommandLine, MeasuringPlan
-from workloads.shared_flags import Measuring
+from workloads import options, shared_flags, terminal
+from workloads.shared_flags import CommandLine, Measuring
 
 if TYPE_CHECKING:
     from workloads.harness.sweep import Workers
     from workloads.records import Machine, Row, Run
+    from workloads.session import MeasuringPlan
 
 QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLES = "python -m workloads.suite --quick", "python -m workloads.suite"
@@ -147,9 +147,9 @@ class Step:
     #: What it measures, as its step is announced.
     words: str
     #: What it is to do.
-    plan: MeasuringPlan
+    plan: "MeasuringPlan"
 
-    def into(self, folder: Path, left_s: float | None, resume: bool) -> MeasuringPlan:
+    def into(self, folder: Path, left_s: float | None, resume: bool) -> "MeasuringPlan":
         """The plan that writes into the suite's folder and ends when the suite's time is over."""
         return self.plan.with_measuring(output=str(folder), stop_after_s=left_s, resume=resume)
 
@@ -222,7 +222,7 @@ def parts(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[Step]:
     return steps
 
 
-def plan_of(suite: SuitePlan, name: str, flags: dict[str, Any]) -> MeasuringPlan:
+def plan_of(suite: SuitePlan, name: str, flags: dict[str, Any]) -> "MeasuringPlan":
     """The plan of a workload with these flags within a suite."""
     command = importlib.import_module(f"workloads.{name}")
     return command.parse(options.words_of(command.parser(), **{**suite.shared, **flags}))
@@ -230,7 +230,7 @@ def plan_of(suite: SuitePlan, name: str, flags: dict[str, Any]) -> MeasuringPlan
 
 def carry_out(suite: SuitePlan) -> int:
     """Measures, writes the page, prints the answer and returns the exit code."""
-    from workloads import records
+    from workloads import records, session
     from workloads.harness import sweep
 
     if suite.ray:
@@ -327,7 +327,7 @@ def _planned(steps: list[Step], here: "Machine") -> "list[Row]":
     return rows
 
 
-def _quietly(plan: MeasuringPlan) -> MeasuringPlan:
+def _quietly(plan: "MeasuringPlan") -> "MeasuringPlan":
     """The plan that prints no note: what is left out is said when it is measured."""
     return plan.with_measuring(quiet=True)
 
@@ -344,8 +344,10 @@ class Announced:
         if not self._quiet:
             terminal.note(f"measure  {len(steps)} steps, about {_duration(sum(self._planned_s))}")
 
-    def measure(self, name: str, plan: MeasuringPlan, run: "Run", processes: "Workers | None") -> int:
+    def measure(self, name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
         """Measures the next step and prints only its errors; the exit code."""
+        from workloads import session
+
         if self._step == 0:
             self._begin = time.monotonic()
         if not self._quiet:
@@ -371,7 +373,7 @@ class Announced:
             terminal.note(f"         done in {_duration(time.monotonic() - self._begin)}")
 
 
-def _seconds(plan: MeasuringPlan, here: "Machine") -> float:
+def _seconds(plan: "MeasuringPlan", here: "Machine") -> float:
     """Seconds that a workload takes at most, as planned; 0 for one that cannot run here."""
     from workloads.harness.plan import seconds_at_most
 
@@ -426,8 +428,10 @@ def _each(
     return codes
 
 
-def _print_measured(name: str, plan: MeasuringPlan, run: "Run", processes: "Workers | None") -> int:
+def _print_measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
     """Measures a workload and prints its table, its final sentences left to the report; the exit code."""
+    from workloads import session
+
     if plan.measuring.format == "table":
         print(f"\n{name}", flush=True)
     outcome = session.print_measured(plan, run, plan.rows(run.machine), processes)
@@ -486,7 +490,7 @@ def _leave_with_parent() -> None:
     os._exit(options.TERMINATED)
 
 
-def _measured(name: str, plan: MeasuringPlan, run: "Run", processes: "Workers | None") -> int:
+def _measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers | None") -> int:
     """Measures a workload without its table and sentences."""
     plan.measure(run, plan.rows(run.machine), processes=processes)
     return options.OK

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, number, scaled, where
-from workloads.session import CommandLine, MeasuringPlan, hidden, resume_command, unfinished
+from workloads.session import MeasuringPlan, hidden, resume_command, unfinished
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

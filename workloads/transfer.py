@@ -11,7 +11,8 @@ from analysis import units
 from analysis.table import shown
 from workloads import options, shared_flags
 from workloads.printing import Lines, number, scaled, timed
-from workloads.session import CommandLine, MeasuringPlan
+from workloads.session import MeasuringPlan
+from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
     from kernels.problems import Transfer
