@@ -320,8 +320,8 @@ def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
 
 
 def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
-    """One pair of each model and way of training, without options: at its article's batch, else the one with the most samples
-    whose step is no upper bound. Keras's fits come first, among them the articles' models."""
+    """One pair of each model and way of training, without options: at its article's batch, else the one with the most
+    samples. Keras's fits come first, among them the articles' models."""
 
     def weight(pair: Pair) -> tuple:
         network = networks.known(pair.setup.model)

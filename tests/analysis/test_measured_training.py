@@ -79,7 +79,8 @@ def test_no_stored_training_of_the_h200_is_told_twice_with_different_seconds():
         seconds = [measured.seconds(side, training) for side in sides]
         explained = explanation.explain(Request(training), both)
         assert [side.whole for side in explained.sides] == seconds, training
-        name = f"{words.subject(pair.setup)}, {words.whole_job(pair.setup)[0]}"
-        assert table[name] == tuple(map(timed, seconds)), name
         told += 1
-    assert told >= 4
+        name = f"{words.subject(pair.setup)}, {words.whole_job(pair.setup)[0]}"
+        if name in table:  # measured with all of the model's samples
+            assert table.pop(name) == tuple(map(timed, seconds)), name
+    assert told >= 10 and not table
