@@ -110,7 +110,7 @@ def test_a_step_is_printed_by_layer_and_kind(process, capsys):
     [
         ("stopped after its time limit of 60 s", options.MISSING, "--time-limit 300"),
         ("an open size: say which: --length 200", options.USAGE, "--operations --length 200"),
-        ("its input shapes are not known: --data FILE:FUNCTION", options.USAGE, "--operations --data FILE:FUNCTION"),
+        ("its input shapes are not known: --data FILE:FUNCTION", options.USAGE, "--operations --data model.py:data"),
     ],
 )
 def test_a_refusal_is_one_line_with_what_to_add(process, monkeypatch, capsys, reason, code, hint):

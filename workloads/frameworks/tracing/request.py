@@ -73,9 +73,11 @@ def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: floa
     if "time limit" in measurement.reason:
         why = f"{request.model} cannot be traced: building and tracing it has {measurement.reason}"
         return options.Missing(why, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
-    for flag in ("--length 200", "--data FILE:FUNCTION"):
-        if flag in measurement.reason:
-            return options.Usage(measurement.reason, right=flag)
+    if "--length 200" in measurement.reason:
+        return options.Usage(measurement.reason, right="--length 200")
+    if "--data FILE:FUNCTION" in measurement.reason:
+        file = request.model.partition(":")[0]
+        return options.Usage(measurement.reason, right=f"--data {file}:data")
     return model_files.unusable(measurement.reason, request.model)
 
 
