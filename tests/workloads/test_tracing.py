@@ -3,6 +3,8 @@ other model that compiles; see tests/support/inside_tracing.py."""
 
 import pytest
 
+from kernels import networks
+
 LIGHT = [
     "light_networks",
     "gradients_of_convolutions",
@@ -18,7 +20,14 @@ LIGHT = [
 ]
 
 
-@pytest.mark.parametrize("name", [*LIGHT, pytest.param("other_networks", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", LIGHT)
 def test_inside_tensorflow(train, name):
     measurement = train(1, 1, model=f"tests.support.inside_tracing:{name}", kernel="keras/build")
+    assert (measurement.status, measurement.reason) == ("ok", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", range(len(networks.NETWORKS)), ids=sorted(networks.NETWORKS))
+def test_products_and_convolutions_are_those_of_the_tables(train, place):
+    measurement = train(1, 1, model=f"tests.support.inside_tracing:network_{place}", kernel="keras/build")
     assert (measurement.status, measurement.reason) == ("ok", "")
