@@ -198,48 +198,79 @@ def settings_of(asked: Request, device: str) -> Settings:
     return Settings(device, switches=switches.changed(given))
 
 
-def explain(asked: Request, of: Sources) -> Explanation:
+def explain(request: Request, profiles: Sources) -> Explanation:
     """The whole explanation. What a profile lacks is said, with the commands that measure it; only when neither device can be
     predicted is that an error.
 
     Raises: profile.Lacking; ValueError for a model that is not known.
     """
-    predict = predictor(asked, of)
-    made: dict[str, Prediction] = {}
-    lacking: dict[str, Lacking] = {}
-    for device in ("cpu", *(GPU,) * (of.gpu is not None)):
-        try:
-            made[device] = predict(asked.training, settings_of(asked, device))
-        except Lacking as error:
-            lacking["the CPU" if device == "cpu" else "the GPU"] = error
-    trained = measured(asked, of)
-    both = _sides(asked, made, trained)
-    if not (made or both):
+    predict = predictor(request, profiles)
+    predictions, lacking = _predictions(request, profiles, predict)
+    trained = measured(request, profiles)
+    sides = _sides(request, predictions, trained)
+    if not predictions and not sides:
         raise all_of(lacking.values())
-    cpu, gpu = made.get("cpu"), made.get(GPU)
+    memories = _memories(request, profiles, predictions)
+    too_small = {one.device for one in memories if one.too_big}
+    sides = tuple(side for side in sides if side.device not in too_small)
+    cpu = predictions.get("cpu")
+    gpu = predictions.get(GPU)
     main = gpu or cpu
-    profiles = [(device, of.profile(device)) for device in made]
-    held = tuple(memory(asked.of, asked.training, device, own.measurements, own.machine) for device, own in profiles)
-    both = tuple(side for side in both if not any(m.too_big and m.device == side.device for m in held))
-    prices = tuple(
-        cost(asked.training, side.whole, side.device, asked.prices, of.profile(side.device).measurements)
-        for side in both
-    )
+    what_ifs = tuple(_what_ifs(main, sides, predict)) if main else ()
+    crossovers: tuple[Answer, ...] = ()
+    if cpu and gpu:
+        crossovers = _crossovers(request, predict, _swept(request, trained, profiles))
     explanation = Explanation(
-        asked,
-        cpu,
-        gpu,
-        {device: side.cost for device, side in trained.items()},
-        _crossovers(asked, predict, _swept(asked, trained, of)) if cpu and gpu else (),
-        held,
-        prices,
-        tuple(_what_ifs(main, both, predict)) if main else (),
-        tuple(f"{where}: {error}" for where, error in lacking.items()),
-        of.borrowed.key if of.borrowed else "",
-        host_factor(of.cpu, of.borrowed) if of.borrowed else None,
-        both,
+        asked=request,
+        cpu=cpu,
+        gpu=gpu,
+        measured={device: row.cost for device, row in trained.items()},
+        crossovers=crossovers,
+        memory=memories,
+        costs=_costs(request, profiles, sides),
+        what_ifs=what_ifs,
+        lacks=tuple(f"{where}: {error}" for where, error in lacking.items()),
+        sides=sides,
     )
-    return replace(explanation, assumed=_assumed(explanation), warnings=_warnings(explanation, trained, of))
+    stored = profiles.borrowed
+    if stored:
+        explanation = replace(explanation, borrowed=stored.key, host_factor=host_factor(profiles.cpu, stored))
+    return replace(explanation, assumed=_assumed(explanation), warnings=_warnings(explanation, trained, profiles))
+
+
+def _predictions(
+    request: Request, profiles: Sources, predict: "Callable[..., Prediction]"
+) -> "tuple[dict[str, Prediction], dict[str, Lacking]]":
+    """(device -> its prediction, device in words -> what its profile lacks)."""
+    predictions: dict[str, Prediction] = {}
+    lacking: dict[str, Lacking] = {}
+    devices = {"cpu": "the CPU"} if profiles.gpu is None else {"cpu": "the CPU", GPU: "the GPU"}
+    for device, name in devices.items():
+        try:
+            predictions[device] = predict(request.training, settings_of(request, device))
+        except Lacking as error:
+            lacking[name] = error
+    return predictions, lacking
+
+
+def _memories(request: Request, profiles: Sources, devices: Iterable[str]) -> tuple[Memory, ...]:
+    """The memory that the training needs at its peak on each device."""
+    memories = []
+    for device in devices:
+        rows = profiles.profile(device)
+        memories.append(
+            memory(request.of, request.training, device, measurements=rows.measurements, machine=rows.machine)
+        )
+    return tuple(memories)
+
+
+def _costs(request: Request, profiles: Sources, sides: Iterable[Side]) -> tuple[Cost, ...]:
+    """The money and the energy of the whole training on each side."""
+    costs_of_sides = []
+    for side in sides:
+        rows = profiles.profile(side.device).measurements
+        costs_of_sides.append(cost(request.training, side.whole, side.device, prices=request.prices, measurements=rows))
+    return tuple(costs_of_sides)
 
 
 def _assumed(e: Explanation) -> tuple[Assumption, ...]:

@@ -344,7 +344,9 @@ def test_an_answer_says_which_layers_are_only_estimated():
 def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is(monkeypatch):
     e = explained()
     peaks = {"cpu": exact(48 << 30), GPU: exact(24 << 30)}
-    monkeypatch.setattr(explanation, "memory", lambda _, t, device, *of: Memory(device, peaks[device], 32 << 30, None))
+    monkeypatch.setattr(
+        explanation, "memory", lambda _, t, device, **rows: Memory(device, peaks[device], 32 << 30, None)
+    )
     told = [
         "It needs 48.0 GiB of memory on the CPU, which has 32.0 GiB (predicted).",
         "On the GPU it takes 11.8 s (predicted).",
