@@ -207,7 +207,7 @@ def chosen(suite: SuitePlan, gpu: list[str], several: bool = False, *lacks) -> l
     return [(name, flags) for name, flags in whole if not suite.only or name in suite.only]
 
 
-def parts(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[Step]:
+def planned_steps(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[Step]:
     """The steps of the suite on a machine; with `every_gpu` its GPU rows for every GPU, else for the first.
 
     Raises: Usage for an unknown workload.
@@ -238,7 +238,7 @@ def carry_out(suite: SuitePlan) -> int:
     measuring = suite.measuring
     session.check_files(measuring)
     run = sweep.header(measuring.command, measuring.seed)
-    steps = parts(suite, run.machine, suite.every_gpu)
+    steps = planned_steps(suite, run.machine, suite.every_gpu)
     if measuring.dry_run:
         return _dry_run(steps, run.machine)
     if measuring.resume and not measuring.output:
@@ -272,20 +272,15 @@ def _on_cluster(suite: SuitePlan) -> int:
     chosen(suite, ["gpu"], suite.every_gpu)  # what is unknown is said here, not by every node
     measuring = suite.measuring
     if measuring.resume and not measuring.output:
-        folder = nodes.newest_run(measuring.command, lambda words: _same_rows(suite, SuitePlan.parse(words)))
+        folder = nodes.newest_run(measuring.command, lambda words: _choice(SuitePlan.parse(words)) == _choice(suite))
         measuring = dataclasses.replace(measuring, output=str(folder))
     return nodes.run(measuring, suite.ray, suite.ray_timeout_s)
 
 
-def _same_rows(a: SuitePlan, b: SuitePlan) -> bool:
-    """Whether two suites measure the same rows on a node."""
-    return (a.quick, a.only, a.measuring.devices, a.measuring.threads, a.measuring.fast) == (
-        b.quick,
-        b.only,
-        b.measuring.devices,
-        b.measuring.threads,
-        b.measuring.fast,
-    )
+def _choice(suite: SuitePlan) -> tuple:
+    """What says which rows a node measures."""
+    measuring = suite.measuring
+    return suite.quick, suite.only, measuring.devices, measuring.threads, measuring.fast
 
 
 def _print_machine(here: "Machine") -> None:
@@ -306,7 +301,7 @@ def _newest_run(steps: list[Step], run: "Run") -> Path:
 
     def rows_of(words: list[str]) -> "list[Row]":
         suite = SuitePlan.parse(words)
-        return _planned(parts(suite, run.machine, suite.every_gpu), run.machine)
+        return _planned(planned_steps(suite, run.machine, suite.every_gpu), run.machine)
 
     return resuming.newest_run(
         sweep.LOCAL / run.machine.key,
@@ -320,9 +315,9 @@ def _newest_run(steps: list[Step], run: "Run") -> Path:
 def _planned(steps: list[Step], here: "Machine") -> "list[Row]":
     """The rows of some steps; a step that cannot run here has none."""
     rows = []
-    for part in steps:
+    for step in steps:
         with contextlib.suppress(options.Missing):  # it is left out, here as when it is measured
-            for planned in _quietly(part.plan).rows_by_file(here).values():
+            for planned in _quietly(step.plan).rows_by_file(here).values():
                 rows += planned
     return rows
 
@@ -336,8 +331,8 @@ class Announced:
     """Measures steps without their tables: a line says which one it is, and about how long the rest takes."""
 
     def __init__(self, steps: list[Step], here: "Machine", quiet: bool):
-        self._words = [part.words for part in steps]
-        self._planned_s = [_seconds(part.plan, here) for part in steps]
+        self._words = [step.words for step in steps]
+        self._planned_s = [_seconds(step.plan, here) for step in steps]
         self._quiet = quiet
         self._begin = 0.0  # of the first step
         self._step = 0  # steps that have begun
@@ -407,21 +402,21 @@ def _each(
     begun: set[str] = set()
     codes: list[int] = []
     with sweep.workers() as processes:
-        for part in steps:
+        for step in steps:
             left_s = None
             if measuring.stop_after_s is not None:
                 left_s = measuring.stop_after_s - (time.monotonic() - begin)
                 if left_s <= 0:
                     break
             # a workload's second part goes on in its file
-            plan = part.into(folder, left_s, resume=measuring.resume or part.name in begun)
-            begun.add(part.name)
+            plan = step.into(folder, left_s, resume=measuring.resume or step.name in begun)
+            begun.add(step.name)
             try:
                 # a training's start-up is of a process of its own
-                codes.append(measured_by(part.name, plan, run, None if part.name == "training" else processes))
+                codes.append(measured_by(step.name, plan, run, None if step.name == "training" else processes))
             except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
                 tip = f"\n  to have it: {missing.tip}" if missing.tip else ""
-                terminal.note(f"{part.name} left out: {missing}{tip}")
+                terminal.note(f"{step.name} left out: {missing}{tip}")
                 codes.append(options.MISSING)
             if codes[-1] in options.SIGNALED.values():
                 break
@@ -460,13 +455,13 @@ def on_node(folder: str) -> int:
     if not run.machine.gpus:
         print(f"no GPU ({facts.gpu_problem()}): its CPU is measured", flush=True)
     try:
-        for part in _node_parts(suite, run.machine):
+        for step in _node_steps(suite, run.machine):
             try:
-                for file, rows in _quietly(part.plan).rows_by_file(run.machine).items():
+                for file, rows in _quietly(step.plan).rows_by_file(run.machine).items():
                     planned.rows[file] = planned.rows.get(file, []) + rows
-                wanted.append(part)
+                wanted.append(step)
             except options.Missing as missing:
-                print(f"{part.name} left out: {missing}", flush=True)
+                print(f"{step.name} left out: {missing}", flush=True)
         (place / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
         if not measuring.dry_run:
             _each(wanted, measuring, run, folder=place, measured_by=_measured)
@@ -475,12 +470,12 @@ def on_node(folder: str) -> int:
     return options.OK
 
 
-def _node_parts(suite: SuitePlan, here: "Machine") -> list[Step]:
+def _node_steps(suite: SuitePlan, here: "Machine") -> list[Step]:
     """The steps on a node: where no device is named, those of every GPU, alone."""
     if suite.measuring.devices:
-        return parts(suite, here, True)
+        return planned_steps(suite, here, True)
     on_all = dataclasses.replace(suite, shared={**suite.shared, "device": ["all"]})
-    return parts(on_all, here, True)
+    return planned_steps(on_all, here, True)
 
 
 def _leave_with_parent() -> None:
@@ -498,10 +493,10 @@ def _measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Workers 
 
 def _dry_run(steps: list[Step], here: "Machine") -> int:
     """Prints the plan of each step."""
-    for part in steps:
-        if part.plan.measuring.format != "json":  # then it is one part, and its plan an object
-            print(f"\n{part.name}")
-        part.plan.dry_run(part.plan.rows(here), here)
+    for step in steps:
+        if step.plan.measuring.format != "json":  # then it is one part, and its plan an object
+            print(f"\n{step.name}")
+        step.plan.dry_run(step.plan.rows(here), here)
     return options.OK
 
 

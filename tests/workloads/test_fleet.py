@@ -315,7 +315,7 @@ def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_f
     def files(count: int, *argv: str) -> dict[str, int]:
         here = fake.with_gpus(*(f"GPU-{i}" for i in range(count)))
         found = {}
-        for part in suite.parts(suite.parse(["--ray", "auto", *argv]), here, True):
+        for part in suite.planned_steps(suite.parse(["--ray", "auto", *argv]), here, True):
             if part.name == "peers":
                 found |= part.plan.rows_by_file(here)
         return {file: len(rows) for file, rows in found.items()}

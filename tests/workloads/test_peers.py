@@ -146,7 +146,7 @@ def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeyp
     with pytest.raises(options.Usage, match="peers takes several GPUs, and --device all"):
         suite.chosen(suite.parse(["--only", "peers"]), ["gpu:0"])
     on_all = suite.parse(["--device", "all"])
-    parts = suite.parts(on_all, host(3), True)
+    parts = suite.planned_steps(on_all, host(3), True)
     expected = {("all",), ("cpu",), ("gpu:0", "gpu:1", "gpu:2")}
     assert {part.plan.measuring.devices for part in parts} == expected
     names = [part.name for part in parts]
