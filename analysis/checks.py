@@ -3,7 +3,6 @@
 # What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.flags`); what takes other rows or
 # roofs is seen when they are read.
 
-import collections
 import importlib.util
 import math
 import shlex
@@ -11,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from analysis import labels, stats, table
+from analysis import labels, stats, table, units
+from analysis.metrics import VALUES
 from analysis.roofline import bounds, roofs
 from analysis.training import data_parallel
 from analysis.units import count
@@ -32,7 +32,8 @@ class Context(msgspec.Struct, frozen=True):
 
 class Check(msgspec.Struct, frozen=True):
     """One thing that can be wrong. `seen`: a function of (row, context) that returns the symptom, "" without one; or a text
-    with the row's values, shown if it has `flag`. level: problem if the number is not what it claims, warn if it may be off."""
+    with the row's values in their units, shown if it has `flag`. level: problem if the number is not what it claims, warn if
+    it may be off."""
 
     flag: str
     level: str
@@ -44,9 +45,10 @@ class Check(msgspec.Struct, frozen=True):
         """The symptom in words for this row; "" if the check sees nothing."""
         if not isinstance(self.seen, str):
             return self.seen(m, context)
-        clocks = {name.replace("_hz", "_ghz"): value / 1e9 for name, value in m.values.items()}
-        values = collections.defaultdict(lambda: math.nan, clocks | m.values)
-        return self.seen.format_map(values) if self.flag in m.flags else ""
+        if self.flag not in m.flags:
+            return ""
+        values = {key: units.metric(key, m.values.get(key, math.nan)) for key in VALUES}
+        return self.seen.format_map(values)
 
 
 def _above(m: Measurement, context: Context) -> str:
@@ -97,23 +99,23 @@ foreign-kernels | `kernels` is not this checkout's | another package of that nam
 """
 _WARNINGS = """
 lent-more | | this virtual CPU was lent more of its host than for the roof: fractions are off | python -m workloads.peak
-power-cap | held back at {gpu_power_w:.0f} W and {gpu_clock_ghz:.3g} GHz | \
+power-cap | held back at {gpu_power_w} and {gpu_clock_hz} | \
     at its power limit a GPU lowers its clock: a cooler or shorter run is faster | nvidia-smi -q -d POWER,PERFORMANCE
-thermal | too hot, at {gpu_clock_ghz:.3g} GHz | \
+thermal | too hot, at {gpu_clock_hz} | \
     a hot GPU lowers its clock | nvidia-smi -q -d TEMPERATURE
-gpu-clock | the GPU's clock moved by more than 3 %, about {gpu_clock_ghz:.3g} GHz | \
+gpu-clock | the GPU's clock moved by more than 3 %, about {gpu_clock_hz} | \
     one visit to a row ran at another clock than the next | nvidia-smi -q -d CLOCK
-cold-clocked | the GPU had not left its idle clock, at {gpu_clock_ghz:.3g} GHz | \
+cold-clocked | the GPU had not left its idle clock, at {gpu_clock_hz} | \
     at a low clock everything on the GPU is slower than it is in use | {command} --rigorous
 hold-ended | the device began before the call was issued whole, within the 50 ms that it is held | \
     gaps of the host's are in the device's time | {command} --rigorous
 other-tenant | another process computed on the GPU | \
     it shares its clock, memory and bandwidth | nvidia-smi
-cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_ghz:.3g} GHz | \
+cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_hz} | \
     one visit to a row ran at another clock than the next | {command} --rigorous
 steal | more than 3 % of the CPU time was stolen by the hypervisor at times | \
     the host is crowded: expect noise | {command} --rigorous
-quota | a cgroup's CPU quota held it back for {throttled_s:.3f} s | \
+quota | a cgroup's CPU quota held it back for {throttled_s} | \
     the container may use less than its threads ask for | raise the container's CPU limit
 other-load | other processes used more than 10 % of the CPUs at times | \
     they take time and cache from what is measured | {command} --wait-quiet

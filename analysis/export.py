@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from analysis import units
+from analysis import metrics
 from workloads import options
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def parser() -> options.Parser:
     runs = "result files, run folders, machine folders or saved names"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.add_argument_group("columns of csv, their units, and which is better", units.COLUMNS.strip())
+    made.add_argument_group("columns of csv, their units, and which is better", metrics.columns_help())
     made.add_argument("--to", choices=TO, required=True, help="the format")
     made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
     return made

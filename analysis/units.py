@@ -3,39 +3,11 @@
 import math
 from typing import TYPE_CHECKING
 
+from analysis.metrics import VALUES
+
 if TYPE_CHECKING:
     from kernels.problems import Problem
 
-# The columns of the rows' table: name, unit (text, or count for whole numbers), which is better, and what it is.
-COLUMNS = """
-dtype                text    -       type of the operands
-math                 text    -       arithmetic that products are computed in
-mode                 text    -       where the data are: resident on the device, or copied in each call (roundtrip...)
-reuse                count   -       calls that use a copy
-device               text    -       cpu, gpu:0, ...
-threads              count   -       of the CPU; absent: as many as the library takes
-cache                text    -       warm, or cold
-switches             text    -       a framework's options that are not their default, name=text
-median_s             s       lower   host latency: a call that is waited for
-low_s                s       lower   the lower end of its 95 % interval within this run
-high_s               s       lower   the upper end
-device_median_s      s       lower   a call on the GPU's clock
-throughput_median_s  s       lower   host throughput: one of many queued calls
-first_call_s         s       lower   the first call, what it compiles included
-flops                FLOP    -       of a call
-bytes_moved          byte    -       of a call, each input read once and each output written once
-flops_per_s          FLOP/s  higher  by the GPU's clock where there is one, else by host latency
-bytes_per_s          byte/s  higher  the same of bytes
-roof_fraction        1       higher  of the rate that the measured roofs allow
-joules_per_sample    J       lower   energy of an answer
-noise                1       lower   half the interval's width over median_s
-status               text    -       ok, skipped, failed, wrong
-reason               text    -       why it is not ok
-flags                text    -       what makes the numbers doubtful, above-roof among them
-"""
-
-
-UNITS = dict(line.split()[:2] for line in COLUMNS.strip().splitlines())
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -74,6 +46,22 @@ def rate(problem: "Problem", seconds: float) -> str:
     """A problem's rate: FLOPs a second or bytes a second, whichever it is rated by; a dash if it counts neither."""
     work = getattr(problem, problem.rated)
     return (flops_rate if problem.rated == "flops" else bytes_rate)(work / seconds) if work else "-"
+
+
+def metric(key: str, value: float) -> str:
+    """A number of a row's `values` in its unit: 1.41 GHz, 697 W, 24.0 ms; a share or a count has none."""
+    unit = VALUES[key].unit
+    if unit == "s":
+        return seconds(value)
+    if unit == "byte":
+        return size(value)
+    if unit == "Hz":
+        return f"{digits(value / 1e9)} GHz"
+    if unit == "count":
+        return f"{value:,.0f}"
+    if unit in ("W", "J"):
+        return f"{digits(value)} {unit}"
+    return digits(value)
 
 
 def percent(fraction: float) -> str:

@@ -79,13 +79,13 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
     """The findings of a CPU watch's values and flags; `busy`: the load a moment later, with the busiest program's name."""
     from analysis import checks
 
-    clock = f"{values['cpu_clock_hz'] / 1e9:.2f} GHz"
-    held = f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota"
+    clock = units.metric("cpu_clock_hz", values["cpu_clock_hz"])
+    throttled = units.metric("throttled_s", values.get("throttled_s", 0))
     looked = {
         "cpu-clock": ("clock", f"{clock}, off by more than 3 % at times", f"{clock}, steady"),
         "other-load": ("load", f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs"),
         "steal": ("steal", f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"),
-        "quota": ("quota", held, "no CPU quota held this process back"),
+        "quota": ("quota", f"held back for {throttled} by a cgroup's CPU quota", "no CPU quota held this process back"),
     }
     for check in (check for check in checks.CHECKS if check.flag in looked):
         name, *seen = looked[check.flag]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis import noise, stats
+from analysis import noise, stats, units
 from analysis.fleet.devices import Device, plain_key, quantity, readable, stored_baseline
 from analysis.stats import Estimate
 from analysis.table import named
@@ -173,7 +173,7 @@ def causes(before: Measurements, now: Measurements) -> str:
     clock = "gpu_clock_hz" if gpu else "cpu_clock_hz"
     old, new = _middle(before, clock), _middle(now, clock)
     if old and new and new < (1 - _CLOCK) * old:
-        told.append(f"clock held at {new / 1e9:.3g} GHz ({old / 1e9:.3g} otherwise)")
+        told.append(f"clock held at {units.metric(clock, new)} ({units.metric(clock, old)} otherwise)")
     links = [(_middle(of, "pcie_generation"), _middle(of, "pcie_width")) for of in (before, now)]
     if all(all(link) for link in links) and links[1] < links[0]:
         told.append(f"its PCIe link at generation {links[1][0]:.0f} x{links[1][1]:.0f}")

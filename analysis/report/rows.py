@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from analysis import labels
+from analysis.metrics import COLUMNS
 from analysis.report.charts.chart import rounded
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
@@ -19,12 +20,16 @@ WORDS = named("kernel | problem | how | math | device | status, flags | check") 
 _DEFAULTS = {"mode": "resident", "cache": "warm", "process": "warm"}
 
 
-NUMBERS = named(
-    "kernel | problem | how | math | device | threads | time | ± | device time | queued | contention | rate | of its roof | "
-    "status, flags"
-)
+def _names(*keys: str) -> list[str]:
+    """The heads of columns of METRICS."""
+    return [COLUMNS[key].name for key in keys]
+
+
+_CLOCKS = [*_names("device_median_s", "throughput_median_s"), "contention"]
+_RATES = [*_names("flops_per_s", "roof_fraction"), "status, flags"]
+NUMBERS = ["kernel", "problem", "how", *_names("math", "device", "threads", "median_s", "noise"), *_CLOCKS, *_RATES]
 # Columns that are left out where they say nothing (a dash or nothing in every row).
-OPTIONAL = named("how | math | threads | device time | queued | contention | rate | of its roof | status, flags")
+OPTIONAL = ["how", *_names("math", "threads"), *_CLOCKS, *_RATES]
 
 
 def is_concurrent(m: Measurement) -> bool:

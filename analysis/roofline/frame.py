@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.labels import on
+from analysis.metrics import COLUMNS
 from analysis.roofline.bounds import quick_judge
 from analysis.roofline.roofs import roofs as roofs_of
 from analysis.stats import middle, quick_seconds
-from analysis.units import UNITS
 from kernels.problems import Problem
 from workloads.records import Measurement, Measurements, by_machine
 
@@ -21,7 +21,7 @@ USES_OF_A_COPY = 1
 
 
 def frame(measurements: Measurements, roofs=None) -> "pandas.DataFrame":
-    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then units.COLUMNS.
+    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then metrics.COLUMNS.
 
     Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
     """
@@ -31,10 +31,12 @@ def frame(measurements: Measurements, roofs=None) -> "pandas.DataFrame":
     own = list(dict.fromkeys(f for m in measurements for f in problem_fields(m.problem)))
     of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}
     records = [_record(m, of_device[m.device]) for m in measurements]
-    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *UNITS])
+    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *COLUMNS])
     words = {f for f in own if any(isinstance(r.get(f), str) for r in records)}
     types = {c: "Int64" for c in own if c not in words}
-    types |= {c: "Int64" if unit == "count" else "float64" for c, unit in UNITS.items() if unit != "text"}
+    for column in COLUMNS.values():
+        if column.unit != "text":
+            types[column.key] = "Int64" if column.unit == "count" else "float64"
     return table.astype(types)
 
 
@@ -54,7 +56,7 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
 
 def problem_fields(problem: Problem) -> list[str]:
     """The problem's own fields, without those that every row has a column for, and those that are not set."""
-    return [f for f in problem.__struct_fields__ if f not in UNITS and getattr(problem, f) is not msgspec.UNSET]
+    return [f for f in problem.__struct_fields__ if f not in COLUMNS and getattr(problem, f) is not msgspec.UNSET]
 
 
 def _record(m: Measurement, roofs) -> dict:

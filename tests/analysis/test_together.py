@@ -71,10 +71,10 @@ def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done(mo
 
     def call(n: int) -> Measurement:
         barrier.wait(timeout=10)
-        return made(STUDENT, values={"n": float(n)}, status="failed")
+        return made(STUDENT, values={"trials": float(n)}, status="failed")
 
     found = concurrent.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
-    assert [m.values["n"] for n in range(3) for m in found[n]] == [0, 1, 2]
+    assert [m.values["trials"] for n in range(3) for m in found[n]] == [0, 1, 2]
     # A unit of 1 s beside one of 10 s, in windows of 5 s: three of the slow one's are needed after its first, so 40 s
 
     def worker(unit: float):

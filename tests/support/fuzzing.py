@@ -222,14 +222,14 @@ def methods(runs: list[tuple[int, list[int], bytes]]) -> None:
                 lines = resuming.continued(writer.rows_before, rows, run, path)
                 for i in visited:
                     made = lines.setdefault(rows[i].key, [])
-                    visit = msgspec.structs.replace(rows[i], visit=len(made) + 1, values={"method": float(number)})
+                    visit = msgspec.structs.replace(rows[i], visit=len(made) + 1, values={"trials": float(number)})
                     writer.append(visit)
                     made.append(visit)
             with path.open("ab") as file:
                 file.write(end)
         _, read, _ = by_row(path.read_bytes().splitlines())
     for row in read.values():
-        assert len({visit.values["method"] for visit in row.lines}) == 1
+        assert len({visit.values["trials"] for visit in row.lines}) == 1
         assert [visit.visit for visit in row.lines] == list(range(1, len(row.lines) + 1))
 
 

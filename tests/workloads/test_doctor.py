@@ -253,7 +253,7 @@ def test_a_busy_machine_and_this_one(monkeypatch):
     found = [*doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))]
     assert all(complains(finding, "warn") for finding in found)
     words = " ".join(finding.seen for finding in found)
-    assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))
+    assert all(part in words for part in ("3.00 GHz", "50%", "8%", "200 ms"))
     chrome = load.Load(share=0.9, stolen=0.0, program="chrome", program_share=0.64)
     *_, named = doctor.judged(values, ("other-load",), chrome)
     assert complains(named, "warn", "`chrome` uses 64 % of the CPUs", "--wait-quiet")

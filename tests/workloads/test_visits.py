@@ -24,13 +24,13 @@ def decoded(*lines):
 
 def test_the_visits_of_a_row_are_one_measurement_by_hand_and_each_clock_has_those_that_took_it():
     """A block is its visit's round: the second one's line was lost."""
-    one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"w": 1.0})
-    two, three = visit(2, 4.0, flags=("other-load",), values={"w": 2.0}), visit(3, 3.0, 5.0, values={"w": 5.0})
+    one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"watts": 1.0})
+    two, three = visit(2, 4.0, flags=("other-load",), values={"watts": 2.0}), visit(3, 3.0, 5.0, values={"watts": 5.0})
     (row,) = decoded(one, two, three)
     assert row.samples == (Samples("host-latency", (1.0, 2.0, 4.0, 3.0, 5.0), 4, (0, 0, 1, 2, 2), "3 visits"),)
     assert (row.visit, row.visits, row.span_s, row.series) == (0, 3, 4.0, {"visit_at_s": (102.0, 104.0, 106.0)})
     assert (row.check, row.max_error, row.phases_s) == ("exact", 0.0, {"first_call": 9.0})
-    assert row.flags == ("other-load",) and row.values == {"w": 2.0} and row.key == ROW.key
+    assert row.flags == ("other-load",) and row.values == {"watts": 2.0} and row.key == ROW.key
     both = msgspec.structs.replace(visit(3, 3.0), samples=visit(3, 3.0).samples + visit(3, 0.5, clock="device").samples)
     (row,) = decoded(visit(1, 1.0), both)
     assert row.on("host-latency").block == (0, 2) and row.on("device").block == (2,)

@@ -1,5 +1,6 @@
 """Records of measurements and the files that keep them. Imports only the ground and `kernels`."""
 
+from analysis.metrics import METRICS, Metric
 from workloads.records.files import (
     SOURCES,
     Loaded,

@@ -11,6 +11,7 @@ from typing import Annotated
 import msgspec
 
 import kernels.networks  # noqa: F401  without it a problem of a whole model does not know its cost
+from analysis.metrics import PHASES, VALUES
 from kernels.problems import Problem
 from workloads.records.switches import VARIABLES, Experiment, Keras, typed
 
@@ -163,8 +164,8 @@ class Row(msgspec.Struct, frozen=True):
 class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     """The result of one row: its samples, or the reason there are none.
 
-    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name. fits: of a
-    training, the fits of its own number of steps and those of another number.
+    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers. METRICS has the names of both.
+    fits: of a training, the fits of its own number of steps and those of another number.
     check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
     visit: 0 for a whole row; in a result file and a worker's answer i for what was timed in the i-th round, to be joined.
     """
@@ -182,6 +183,13 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     notes: dict[str, str] = {}
     visit: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)] = 0
     fits: tuple[Fits, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which refuses a line that is decoded, for a number that METRICS does not have."""
+        for numbers, known in ((self.values, VALUES), (self.phases_s, PHASES)):
+            unknown = numbers.keys() - known.keys()
+            if unknown:
+                raise ValueError(f"{', '.join(sorted(unknown))} is not in METRICS (analysis/metrics.py)")
 
     @property
     def ok(self) -> bool:
