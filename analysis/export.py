@@ -24,8 +24,7 @@ def parser() -> options.Parser:
     made = options.parser("analysis.export", LONG, EXAMPLE, csv, question=QUESTION, needs="to")
     runs = "result files, run folders, machine folders or saved names"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
-    made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.add_argument_group("columns of csv, their units, and which is better", metrics.columns_help())
+    made.add_argument_group("columns of csv, their units, and which is better", metrics.columns_help(metrics.COLUMNS))
     made.add_argument("--to", choices=TO, required=True, help="the format")
     made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
     return made

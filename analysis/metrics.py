@@ -8,9 +8,7 @@ from typing import Literal
 class Metric:
     """A number stored in a row, or a column of the table that is derived from rows."""
 
-    #: Where it is: in a row's `values`, in its `phases_s`, or a column of csv, json, `load()` and `run()`.
-    place: Literal["values", "phases_s", "column"]
-    #: Its name there; no two metrics of a place have one.
+    #: Its name in a row, or that of the column in csv and json.
     key: str
     #: The head of its column in tables for people.
     name: str
@@ -23,13 +21,11 @@ class Metric:
     help: str
 
 
-METRICS = (
+# Numbers in a row's `values`.
+_VALUES = (
     # Watched while the row was timed.
+    Metric(key="cpu_clock_hz", name="CPU clock", unit="Hz", better="higher", help="median clock of the CPU"),
     Metric(
-        place="values", key="cpu_clock_hz", name="CPU clock", unit="Hz", better="higher", help="median clock of the CPU"
-    ),
-    Metric(
-        place="values",
         key="steal_fraction",
         name="steal",
         unit="1",
@@ -37,7 +33,6 @@ METRICS = (
         help="CPU time that the hypervisor took, of the time at work or taken",
     ),
     Metric(
-        place="values",
         key="throttled_s",
         name="throttled",
         unit="s",
@@ -45,7 +40,6 @@ METRICS = (
         help="time that a cgroup's CPU quota held the process back",
     ),
     Metric(
-        place="values",
         key="other_load_fraction",
         name="other load",
         unit="1",
@@ -53,18 +47,14 @@ METRICS = (
         help="CPU time of other processes, of all usable CPUs",
     ),
     Metric(
-        place="values",
         key="gpu_clock_hz",
         name="GPU clock",
         unit="Hz",
         better="higher",
         help="median clock of the GPU's multiprocessors",
     ),
+    Metric(key="gpu_power_w", name="GPU power", unit="W", better="lower", help="highest power of the GPU"),
     Metric(
-        place="values", key="gpu_power_w", name="GPU power", unit="W", better="lower", help="highest power of the GPU"
-    ),
-    Metric(
-        place="values",
         key="pcie_generation",
         name="PCIe generation",
         unit="count",
@@ -72,43 +62,14 @@ METRICS = (
         help="highest generation of the GPU's link, of rows that copy",
     ),
     Metric(
-        place="values",
-        key="pcie_width",
-        name="PCIe lanes",
-        unit="count",
-        better="higher",
-        help="highest number of lanes of that link",
+        key="pcie_width", name="PCIe lanes", unit="count", better="higher", help="highest number of lanes of that link"
     ),
     # Trainings and inference.
+    Metric(key="parameters", name="parameters", unit="count", better="-", help="numbers in the model's weights"),
+    Metric(key="jit_compile", name="jit", unit="0/1", better="-", help="whether XLA compiled the model"),
+    Metric(key="tf32", name="TF32", unit="0/1", better="-", help="whether float32 products were computed in TF32"),
+    Metric(key="threads", name="threads", unit="count", better="-", help="CPU threads of a training on the CPU"),
     Metric(
-        place="values",
-        key="parameters",
-        name="parameters",
-        unit="count",
-        better="-",
-        help="numbers in the model's weights",
-    ),
-    Metric(
-        place="values", key="jit_compile", name="jit", unit="0/1", better="-", help="whether XLA compiled the model"
-    ),
-    Metric(
-        place="values",
-        key="tf32",
-        name="TF32",
-        unit="0/1",
-        better="-",
-        help="whether float32 products were computed in TF32",
-    ),
-    Metric(
-        place="values",
-        key="threads",
-        name="threads",
-        unit="count",
-        better="-",
-        help="CPU threads of a training on the CPU",
-    ),
-    Metric(
-        place="values",
         key="peak_memory_bytes",
         name="peak memory",
         unit="byte",
@@ -116,7 +77,6 @@ METRICS = (
         help="most memory: of the process on the CPU, of the framework's tensors on a GPU",
     ),
     Metric(
-        place="values",
         key="final_loss",
         name="last loss",
         unit="1",
@@ -124,23 +84,14 @@ METRICS = (
         help="last epoch's loss: of a short fit from the first weights, of a trial's whole fit",
     ),
     Metric(
-        place="values",
         key="joules_per_sample",
         name="J a sample",
         unit="J",
         better="lower",
         help="energy of the answer to one sample, idle power included",
     ),
+    Metric(key="watts", name="power", unit="W", better="lower", help="mean power while answering, idle power included"),
     Metric(
-        place="values",
-        key="watts",
-        name="power",
-        unit="W",
-        better="lower",
-        help="mean power while answering, idle power included",
-    ),
-    Metric(
-        place="values",
         key="first_epoch_s",
         name="first epoch",
         unit="s",
@@ -148,7 +99,6 @@ METRICS = (
         help="first epoch, compilation included; stored until 2026-11-22",
     ),
     Metric(
-        place="values",
         key="trace_step_s",
         name="step in the trace",
         unit="s",
@@ -156,7 +106,6 @@ METRICS = (
         help="step as TensorFlow's profiler counts it; stored until 2026-11-22",
     ),
     Metric(
-        place="values",
         key="traced_step_s",
         name="traced step",
         unit="s",
@@ -164,9 +113,8 @@ METRICS = (
         help="step while TensorFlow's profiler ran; stored until 2026-11-22",
     ),
     # Trainings on several GPUs.
-    Metric(place="values", key="replicas", name="GPUs", unit="count", better="-", help="devices that share a batch"),
+    Metric(key="replicas", name="GPUs", unit="count", better="-", help="devices that share a batch"),
     Metric(
-        place="values",
         key="replica_batch",
         name="batch a GPU",
         unit="count",
@@ -174,23 +122,14 @@ METRICS = (
         help="samples of a batch on each of these devices",
     ),
     Metric(
-        place="values",
         key="all_reduce_bytes",
         name="gradients",
         unit="byte",
         better="-",
         help="gradients of one device, which a step sums over all devices",
     ),
+    Metric(key="all_reduce_s", name="all-reduce", unit="s", better="lower", help="median time of that sum by itself"),
     Metric(
-        place="values",
-        key="all_reduce_s",
-        name="all-reduce",
-        unit="s",
-        better="lower",
-        help="median time of that sum by itself",
-    ),
-    Metric(
-        place="values",
         key="step_state_bytes",
         name="state",
         unit="byte",
@@ -198,7 +137,6 @@ METRICS = (
         help="weights, optimizer's slots and part of the batch on each device",
     ),
     Metric(
-        place="values",
         key="step_temporary_bytes",
         name="temporary",
         unit="byte",
@@ -207,24 +145,11 @@ METRICS = (
     ),
     # Trials in one process, and several trainings at once.
     Metric(
-        place="values",
-        key="total_s",
-        name="all trials",
-        unit="s",
-        better="lower",
-        help="all trials together, process starts included",
+        key="total_s", name="all trials", unit="s", better="lower", help="all trials together, process starts included"
     ),
-    Metric(place="values", key="trials", name="trials", unit="count", better="-", help="trainings one after the other"),
+    Metric(key="trials", name="trials", unit="count", better="-", help="trainings one after the other"),
+    Metric(key="traces", name="traces", unit="count", better="lower", help="times that TensorFlow traced the step"),
     Metric(
-        place="values",
-        key="traces",
-        name="traces",
-        unit="count",
-        better="lower",
-        help="times that TensorFlow traced the step",
-    ),
-    Metric(
-        place="values",
         key="functions",
         name="functions",
         unit="count",
@@ -232,15 +157,9 @@ METRICS = (
         help="graph functions that TensorFlow holds after a trial",
     ),
     Metric(
-        place="values",
-        key="rss_bytes",
-        name="memory",
-        unit="byte",
-        better="lower",
-        help="resident memory of the process after a trial",
+        key="rss_bytes", name="memory", unit="byte", better="lower", help="resident memory of the process after a trial"
     ),
     Metric(
-        place="values",
         key="steps",
         name="steps",
         unit="count",
@@ -248,9 +167,8 @@ METRICS = (
         help="steps or batches of a unit of work that is timed while others run",
     ),
     # Comparisons with pyperf and cuda-bench, and verdicts on pairs of runs; stored until 2026-11-22.
-    Metric(place="values", key="pairs", name="pairs", unit="count", better="-", help="pairs of rows that are alike"),
+    Metric(key="pairs", name="pairs", unit="count", better="-", help="pairs of rows that are alike"),
     Metric(
-        place="values",
         key="false",
         name="false alarms",
         unit="count",
@@ -258,39 +176,20 @@ METRICS = (
         help="pairs of rows that are alike and were called different",
     ),
     Metric(
-        place="values",
-        key="planted",
-        name="planted",
-        unit="1",
-        better="-",
-        help="slowdown that was planted in one row of each pair",
+        key="planted", name="planted", unit="1", better="-", help="slowdown that was planted in one row of each pair"
     ),
     Metric(
-        place="values",
         key="found",
         name="slowdowns called",
         unit="count",
         better="higher",
         help="pairs whose planted slowdown was called slower",
     ),
+    Metric(key="least_effect", name="least effect", unit="1", better="lower", help="smallest change that was claimed"),
     Metric(
-        place="values",
-        key="least_effect",
-        name="least effect",
-        unit="1",
-        better="lower",
-        help="smallest change that was claimed",
+        key="restarts", name="restarts", unit="count", better="-", help="processes of both sides that timed the row"
     ),
     Metric(
-        place="values",
-        key="restarts",
-        name="restarts",
-        unit="count",
-        better="-",
-        help="processes of both sides that timed the row",
-    ),
-    Metric(
-        place="values",
         key="ours_hits",
         name="our hits",
         unit="count",
@@ -298,7 +197,6 @@ METRICS = (
         help="our processes whose interval holds the reference",
     ),
     Metric(
-        place="values",
         key="theirs_hits",
         name="their hits",
         unit="count",
@@ -306,15 +204,9 @@ METRICS = (
         help="the other side's processes whose interval holds the reference",
     ),
     Metric(
-        place="values",
-        key="ours_wall_s",
-        name="our time",
-        unit="s",
-        better="lower",
-        help="time that our process took for its interval",
+        key="ours_wall_s", name="our time", unit="s", better="lower", help="time that our process took for its interval"
     ),
     Metric(
-        place="values",
         key="theirs_wall_s",
         name="their time",
         unit="s",
@@ -322,65 +214,32 @@ METRICS = (
         help="time that the other side's process took for its interval",
     ),
     Metric(
-        place="values",
         key="reference_s",
         name="reference",
         unit="s",
         better="lower",
         help="time of a call that both sides' intervals are judged by",
     ),
-    # Seconds of what happens once.
+)
+
+# Seconds of what happens once, in a row's `phases_s`.
+_PHASES = (
     Metric(
-        place="phases_s",
-        key="import",
-        name="import",
-        unit="s",
-        better="lower",
-        help="importing the libraries, in a process's first row",
+        key="import", name="import", unit="s", better="lower", help="importing the libraries, in a process's first row"
     ),
     Metric(
-        place="phases_s",
         key="device_start",
         name="device start",
         unit="s",
         better="lower",
         help="starting the device, in a process's first row",
     ),
+    Metric(key="samples", name="samples", unit="s", better="lower", help="loading or making the samples of a training"),
+    Metric(key="data", name="samples", unit="s", better="lower", help="loading or making the samples of a trial"),
+    Metric(key="clear", name="clear", unit="s", better="lower", help="clearing Keras's session before a trial"),
+    Metric(key="build", name="build", unit="s", better="lower", help="building the model"),
+    Metric(key="compile", name="compile", unit="s", better="lower", help="first fit of a training, less a warm one"),
     Metric(
-        place="phases_s",
-        key="samples",
-        name="samples",
-        unit="s",
-        better="lower",
-        help="loading or making the samples of a training",
-    ),
-    Metric(
-        place="phases_s",
-        key="data",
-        name="samples",
-        unit="s",
-        better="lower",
-        help="loading or making the samples of a trial",
-    ),
-    Metric(
-        place="phases_s",
-        key="clear",
-        name="clear",
-        unit="s",
-        better="lower",
-        help="clearing Keras's session before a trial",
-    ),
-    Metric(place="phases_s", key="build", name="build", unit="s", better="lower", help="building the model"),
-    Metric(
-        place="phases_s",
-        key="compile",
-        name="compile",
-        unit="s",
-        better="lower",
-        help="first fit of a training, less a warm one",
-    ),
-    Metric(
-        place="phases_s",
         key="compile_last",
         name="compile last",
         unit="s",
@@ -388,86 +247,49 @@ METRICS = (
         help="compiling again for a smaller last batch",
     ),
     Metric(
-        place="phases_s",
         key="look",
         name="look",
         unit="s",
         better="lower",
         help="short fits that say how many steps to time, and the losses",
     ),
-    Metric(place="phases_s", key="fits", name="fits", unit="s", better="lower", help="all timed fits"),
+    Metric(key="fits", name="fits", unit="s", better="lower", help="all timed fits"),
     Metric(
-        place="phases_s",
-        key="first_call",
-        name="first call",
-        unit="s",
-        better="lower",
-        help="first call or fit, compilation included",
+        key="first_call", name="first call", unit="s", better="lower", help="first call or fit, compilation included"
     ),
-    # The table of rows: each row's kernel and its problem's fields, then these columns.
-    Metric(place="column", key="dtype", name="type", unit="text", better="-", help="type of the operands"),
+)
+
+# Columns of csv, json, `load()` and `run()`, after the row's kernel and its problem's fields.
+_COLUMNS = (
+    Metric(key="dtype", name="type", unit="text", better="-", help="type of the operands"),
+    Metric(key="math", name="math", unit="text", better="-", help="arithmetic that products are computed in"),
     Metric(
-        place="column",
-        key="math",
-        name="math",
-        unit="text",
-        better="-",
-        help="arithmetic that products are computed in",
-    ),
-    Metric(
-        place="column",
         key="mode",
         name="mode",
         unit="text",
         better="-",
         help="where the data are: resident on the device, or copied in each call (roundtrip...)",
     ),
-    Metric(place="column", key="reuse", name="reuse", unit="count", better="-", help="calls that use a copy"),
-    Metric(place="column", key="device", name="device", unit="text", better="-", help="cpu, gpu:0, ..."),
+    Metric(key="reuse", name="reuse", unit="count", better="-", help="calls that use a copy"),
+    Metric(key="device", name="device", unit="text", better="-", help="cpu, gpu:0, ..."),
     Metric(
-        place="column",
-        key="threads",
-        name="threads",
-        unit="count",
-        better="-",
-        help="of the CPU; absent: as many as the library takes",
+        key="threads", name="threads", unit="count", better="-", help="of the CPU; absent: as many as the library takes"
     ),
-    Metric(place="column", key="cache", name="caches", unit="text", better="-", help="warm, or cold"),
+    Metric(key="cache", name="caches", unit="text", better="-", help="warm, or cold"),
     Metric(
-        place="column",
         key="switches",
         name="options",
         unit="text",
         better="-",
         help="a framework's options that are not their default, name=text",
     ),
+    Metric(key="median_s", name="time", unit="s", better="lower", help="host latency: a call that is waited for"),
     Metric(
-        place="column",
-        key="median_s",
-        name="time",
-        unit="s",
-        better="lower",
-        help="host latency: a call that is waited for",
+        key="low_s", name="low", unit="s", better="lower", help="the lower end of its 95 % interval within this run"
     ),
+    Metric(key="high_s", name="high", unit="s", better="lower", help="the upper end"),
+    Metric(key="device_median_s", name="device time", unit="s", better="lower", help="a call on the GPU's clock"),
     Metric(
-        place="column",
-        key="low_s",
-        name="low",
-        unit="s",
-        better="lower",
-        help="the lower end of its 95 % interval within this run",
-    ),
-    Metric(place="column", key="high_s", name="high", unit="s", better="lower", help="the upper end"),
-    Metric(
-        place="column",
-        key="device_median_s",
-        name="device time",
-        unit="s",
-        better="lower",
-        help="a call on the GPU's clock",
-    ),
-    Metric(
-        place="column",
         key="throughput_median_s",
         name="queued",
         unit="s",
@@ -475,16 +297,14 @@ METRICS = (
         help="host throughput: one of many queued calls",
     ),
     Metric(
-        place="column",
         key="first_call_s",
         name="first call",
         unit="s",
         better="lower",
         help="the first call, what it compiles included",
     ),
-    Metric(place="column", key="flops", name="FLOP", unit="FLOP", better="-", help="of a call"),
+    Metric(key="flops", name="FLOP", unit="FLOP", better="-", help="of a call"),
     Metric(
-        place="column",
         key="bytes_moved",
         name="bytes",
         unit="byte",
@@ -492,32 +312,25 @@ METRICS = (
         help="of a call, each input read once and each output written once",
     ),
     Metric(
-        place="column",
         key="flops_per_s",
         name="rate",
         unit="FLOP/s",
         better="higher",
         help="by the GPU's clock where there is one, else by host latency",
     ),
-    Metric(place="column", key="bytes_per_s", name="rate", unit="byte/s", better="higher", help="the same of bytes"),
+    Metric(key="bytes_per_s", name="rate", unit="byte/s", better="higher", help="the same of bytes"),
     Metric(
-        place="column",
         key="roof_fraction",
         name="of its roof",
         unit="1",
         better="higher",
         help="of the rate that the measured roofs allow",
     ),
+    Metric(key="joules_per_sample", name="J a sample", unit="J", better="lower", help="energy of an answer"),
+    Metric(key="noise", name="±", unit="1", better="lower", help="half the interval's width over median_s"),
+    Metric(key="status", name="status", unit="text", better="-", help="ok, skipped, failed, wrong"),
+    Metric(key="reason", name="reason", unit="text", better="-", help="why it is not ok"),
     Metric(
-        place="column", key="joules_per_sample", name="J a sample", unit="J", better="lower", help="energy of an answer"
-    ),
-    Metric(
-        place="column", key="noise", name="±", unit="1", better="lower", help="half the interval's width over median_s"
-    ),
-    Metric(place="column", key="status", name="status", unit="text", better="-", help="ok, skipped, failed, wrong"),
-    Metric(place="column", key="reason", name="reason", unit="text", better="-", help="why it is not ok"),
-    Metric(
-        place="column",
         key="flags",
         name="flags",
         unit="text",
@@ -526,11 +339,47 @@ METRICS = (
     ),
 )
 
-VALUES = {metric.key: metric for metric in METRICS if metric.place == "values"}
-PHASES = {metric.key: metric for metric in METRICS if metric.place == "phases_s"}
-COLUMNS = {metric.key: metric for metric in METRICS if metric.place == "column"}
+# Columns of two runs compared row by row.
+_COMPARED = (
+    Metric(key="row", name="row", unit="text", better="-", help="kernel, problem and settings"),
+    Metric(key="clock", name="clock", unit="text", better="-", help="the clock whose samples are compared"),
+    Metric(key="old_s", name="before", unit="s", better="lower", help="a call in OLD"),
+    Metric(key="new_s", name="now", unit="s", better="lower", help="a call in NEW"),
+    Metric(key="ratio", name="ratio", unit="1", better="lower", help="new_s over old_s"),
+    Metric(
+        key="low",
+        name="low",
+        unit="1",
+        better="lower",
+        help="the lower end of its 95 % interval, what equal runs differ by included",
+    ),
+    Metric(key="high", name="high", unit="1", better="lower", help="the upper end"),
+    Metric(key="verdict", name="verdict", unit="text", better="-", help="slower, faster, same, can't tell"),
+    Metric(
+        key="between_runs",
+        name="between runs",
+        unit="1",
+        better="lower",
+        help="the difference that 95 of 100 pairs of equal runs stay within",
+    ),
+    Metric(key="between_from", name="from", unit="text", better="-", help="where that is from"),
+    Metric(
+        key="smallest_slowdown",
+        name="smallest slowdown",
+        unit="1",
+        better="lower",
+        help="the smallest that would have been called slower; absent: none would",
+    ),
+    Metric(key="flags", name="flags", unit="text", better="-", help="what makes the numbers of either row doubtful"),
+)
+
+METRICS = (*_VALUES, *_PHASES, *_COLUMNS, *_COMPARED)
+VALUES = {metric.key: metric for metric in _VALUES}
+PHASES = {metric.key: metric for metric in _PHASES}
+COLUMNS = {metric.key: metric for metric in _COLUMNS}
+COMPARED = {metric.key: metric for metric in _COMPARED}
 
 
-def columns_help() -> str:
+def columns_help(columns: dict[str, Metric]) -> str:
     """A line a column: key, unit, which is better, and what it is."""
-    return "\n".join(f"{m.key:<19}  {m.unit:<6}  {m.better:<6}  {m.help}" for m in COLUMNS.values())
+    return "\n".join(f"{m.key:<19}  {m.unit:<6}  {m.better:<6}  {m.help}" for m in columns.values())

@@ -12,7 +12,7 @@ EXAMPLES = "examples:\n"  # begins an epilog whose lines stay as they are
 
 
 class Formatter(argparse.HelpFormatter):
-    """Wraps at the terminal's width; examples keep their lines."""
+    """Wraps at the terminal's width; examples and aligned columns keep their lines."""
 
     def __init__(self, prog: str, **how):
         super().__init__(prog, **{**how, "width": terminal.width() or 80})
@@ -21,8 +21,8 @@ class Formatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # host-latency is one word
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith(EXAMPLES):
-            return terminal.filled(text.splitlines(), width)
+        if text.startswith(EXAMPLES) or "  " in text:
+            return terminal.filled([f"{indent}{line}" for line in text.splitlines()], width + len(indent))
         return super()._fill_text(text, width, indent)
 
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from analysis import metrics
 from workloads import options
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def parser() -> options.Parser:
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose     the rows that are the same too""",
     )
+    columns = "columns of csv and json, their units, and which is better"
+    made.add_argument_group(columns, metrics.columns_help(metrics.COMPARED))
     return made
 
 
@@ -86,7 +89,7 @@ def show(made: "Comparison", format_: str, verbose: bool = False, share: float |
     mark = "- " if format_ == "md" else ""
     print(mark + words.summary(made), file=out)
     if format_ in ("json", "csv"):
-        table.records(comparison.records(made), comparison.HEAD, format_)
+        table.records(comparison.records(made), tuple(metrics.COMPARED), format_)
     elif (changed := words.rows(made, comparison.WORDS if verbose else comparison.CHANGED)).rows:
         more = 0 if verbose else len(changed.rows) - _MOST
         changed.rows = changed.rows[: None if verbose else _MOST]

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import asdict, astuple
 
 from analysis import labels, noise
+from analysis.metrics import COMPARED
 from analysis.noise import Between
 from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, middle, verdict
 from workloads.records import Loaded, Machine, Measurement, Run
@@ -15,20 +16,6 @@ _SEEN = Between(0.0, "in the rows' own intervals")
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
 CHANGED = WORDS[:2]
-HEAD = (
-    "row",
-    "clock",
-    "old_s",
-    "new_s",
-    "ratio",
-    "low",
-    "high",
-    "verdict",
-    "between_runs",
-    "between_from",
-    "smallest_slowdown",
-    "flags",
-)
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -185,7 +172,7 @@ def machine_keys(runs: "Iterable[Run]") -> tuple[str, ...]:
 
 
 def records(made: Comparison) -> list[dict]:
-    """The compared rows as plain records, in the columns of HEAD, every verdict's largest change first."""
+    """The compared rows as plain records, in the columns of metrics.COMPARED, every verdict's largest change first."""
 
     def cells(r: Compared) -> tuple:
         times = (middle(m.on(r.clock)) for m in (r.old, r.new))
@@ -193,4 +180,4 @@ def records(made: Comparison) -> list[dict]:
         ratio, between = astuple(r.verdict.ratio), (r.between.share, r.between.source)
         return r.name, r.clock, *times, *ratio, r.word, *between, slowdown, " ".join(r.flags)
 
-    return [dict(zip(HEAD, cells(r), strict=True)) for word in WORDS for r in made.of(word)]
+    return [dict(zip(COMPARED, cells(r), strict=True)) for word in WORDS for r in made.of(word)]

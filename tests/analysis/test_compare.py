@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from analysis import noise
 from analysis.compare import command, comparison
+from analysis.metrics import COMPARED
 from analysis.stats import Estimate, Verdict, Z, exact, t_quantile
 from analysis.text import comparisons
 from kernels.problems import Training
@@ -343,7 +344,7 @@ def test_formats_hold_the_same_rows(runs, capsys):
     told = json.loads(capsys.readouterr().out)
     assert command.main([*runs, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(comparison.HEAD)
+    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(COMPARED)
     assert [r["verdict"] for r in told] == ["slower", "faster", "same"]
     assert told[0]["ratio"] == pytest.approx(1.07, abs=2e-3)
     assert command.main([*runs, "--format", "md", "-v"]) == 0

@@ -8,7 +8,7 @@ import pytest
 from fake_measurements import gpu_run
 
 from analysis import units
-from analysis.metrics import COLUMNS, METRICS, PHASES, VALUES
+from analysis.metrics import COLUMNS, COMPARED, METRICS, PHASES, VALUES
 from workloads import ROOT, records
 from workloads.records import regular_files
 
@@ -58,7 +58,7 @@ def test_every_stored_number_is_a_metric_and_every_metric_is_stored_or_written()
 
 
 def test_a_metric_has_one_entry_in_its_place():
-    assert len(METRICS) == len(VALUES) + len(PHASES) + len(COLUMNS)
+    assert len(METRICS) == len(VALUES) + len(PHASES) + len(COLUMNS) + len(COMPARED)
     assert all(metric.name and metric.help for metric in METRICS)
 
 
@@ -72,7 +72,7 @@ def test_units_of_metrics():
     assert (VALUES["parameters"].unit, VALUES["tf32"].unit, VALUES["final_loss"].unit) == ("count", "0/1", "1")
     assert (COLUMNS["flops_per_s"].unit, COLUMNS["flops_per_s"].better) == ("FLOP/s", "higher")
     assert {metric.unit for metric in PHASES.values()} == {"s"}
-    for key, metric in {**VALUES, **COLUMNS}.items():
+    for key, metric in {**VALUES, **COLUMNS, **COMPARED}.items():
         end = next((end for end in ENDS if key.endswith(end)), None)
         assert end is None or metric.unit in ENDS[end], key
 

@@ -186,10 +186,10 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError, which refuses a line that is decoded, for a number that METRICS does not have."""
-        for numbers, known in ((self.values, VALUES), (self.phases_s, PHASES)):
-            unknown = numbers.keys() - known.keys()
-            if unknown:
-                raise ValueError(f"{', '.join(sorted(unknown))} is not in METRICS (analysis/metrics.py)")
+        if self.values.keys() <= VALUES.keys() and self.phases_s.keys() <= PHASES.keys():
+            return
+        unknown = (self.values.keys() - VALUES.keys()) | (self.phases_s.keys() - PHASES.keys())
+        raise ValueError(f"{', '.join(sorted(unknown))} is not in METRICS (analysis/metrics.py)")
 
     @property
     def ok(self) -> bool:
