@@ -120,3 +120,30 @@ def test_every_planted_fault_still_fits_the_sources():
     assert {m.file for m in listed.every.values()} == listed.tests.keys()
     assert all((house.ROOT / name).is_file() for names in listed.tests.values() for name in names)
     assert all(m.planted() for m in listed.every.values())
+
+
+BELOW_COMMANDS = (
+    "workloads.harness",
+    "workloads.frameworks",
+    "workloads.fleet",
+    "workloads.records",
+    "workloads.machine",
+)
+
+
+def imports_argparse(tree: ast.Module) -> bool:
+    """Whether a module imports argparse, inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and any(alias.name == "argparse" for alias in node.names):
+            return True
+        if isinstance(node, ast.ImportFrom) and node.module == "argparse":
+            return True
+    return False
+
+
+def test_flags_are_known_to_commands_alone():
+    """Below a command everything takes its plan, or fields of it."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in house.modules().items()}
+    reading = {name for name, tree in trees.items() if imports_argparse(tree)}
+    assert {"workloads.options", "workloads.matmul", "workloads.suite"} <= reading
+    assert not {name for name in reading if name.startswith(BELOW_COMMANDS)}
