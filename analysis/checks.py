@@ -159,15 +159,16 @@ def findings(rows: Measurements, machine: Machine | None = None) -> list[Finding
         if seen:
             (first, words), some = seen[0], f"{len(seen)} of {len(rows)} rows, such as "
             where = f"{some if len(seen) > 1 else ''}{labels.row(first)}"
-            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, _fix(check, first)))
+            fix = check.fix.replace("{command}", command(first))
+            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, fix))
     return found
 
 
-def _fix(check: Check, m: Measurement) -> str:
-    """The command to type next: `{command}` in the check's fix becomes the row's own workload and model."""
+def command(m: Measurement) -> str:
+    """The command that measures rows like this one: its workload and its model."""
     workload = m.problem.op if importlib.util.find_spec(f"workloads.{m.problem.op}") else "matmul"
     model = m.problem.model
-    return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
+    return f"python -m workloads.{workload}" + (f" --model {shlex.quote(model)}" if model else "")
 
 
 def lines(rows: Measurements, machine: Machine | None, run: str, verbose: bool = False) -> list[str]:

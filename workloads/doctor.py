@@ -12,11 +12,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analysis import table, units
 from workloads import REPORTS, options, terminal
 from workloads.machine import health, load
 from workloads.machine.health import Finding
+
+if TYPE_CHECKING:
+    from workloads.records import Measurements
 
 QUESTION = "Is this machine fit to be measured?"
 EXAMPLES = "python -m workloads.doctor", "python -m workloads.doctor reports/nvidia-h200/suite"
@@ -108,10 +112,20 @@ def timings() -> Iterator[Finding]:
     found = checks.findings(done, here)
     looked = f"{len(checks.CHECKS)} things looked for, {len(found)} seen"
     yield Finding("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
-    for m in (m for m in done if m.status in ("failed", "wrong")):
-        why = "what is measured with it would fail too"
-        yield Finding("timings", "problem", f"{m.kernel}: {m.status}: {m.reason}", why, "make test")
+    yield from broken(done, "what is measured with it would fail too", "make test")
     yield from found
+
+
+def broken(rows: "Measurements", why: str, fix: str) -> Iterator[Finding]:
+    """A problem for the rows that failed and one for those whose answer is wrong: their number, and the first of them."""
+    from analysis import labels
+
+    for status in ("failed", "wrong"):
+        with_status = [m for m in rows if m.status == status]
+        if with_status:
+            first = with_status[0]
+            some = f"{len(with_status)} of {len(rows)} rows, such as " if len(with_status) > 1 else ""
+            yield Finding(status, "problem", f"{some}{labels.row(first)}: {first.reason}", why, fix)
 
 
 def trials(here) -> list:
@@ -246,16 +260,19 @@ def stored(runs: Iterable[str]) -> Iterator[Finding]:
     """
     from analysis import checks
     from workloads import records
+    from workloads.records.files import MEASURE
 
     for loaded in records.by_machine(*runs).values():
         here = loaded.machine
         where = here.key if here else "a machine that no line names"
         said = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
-        yield from (Finding("rows", "ok", said), *checks.findings(loaded.measurements, here))
+        yield Finding("rows", "ok", said)
+        command = checks.command(loaded.measurements[0]) if loaded.measurements else MEASURE
+        yield from broken(loaded.measurements, "it has no time, or none that counts", command)
+        yield from checks.findings(loaded.measurements, here)
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
-            again = "python -m workloads.matmul --resume -o DIR"
-            yield Finding("bad lines", "warn", lost, "their rows are lost", again)
+            yield Finding("bad lines", "warn", lost, "their rows are lost", f"{command} --resume -o DIR")
 
 
 def noise(plan: DoctorPlan) -> int:

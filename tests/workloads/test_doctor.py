@@ -12,7 +12,8 @@ from pathlib import Path
 import fake_gpu
 import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, use_root, write
-from fake_measurements import row, square
+from fake_measurements import cpu_run, row, square
+from fake_measurements import write as write_rows
 
 import workloads.__main__ as overview
 from analysis import noise
@@ -301,6 +302,23 @@ def test_the_command(monkeypatch, capsys, checks, code, words):
     found = json.loads(capsys.readouterr().out)
     assert [one["level"] for one in found] == [f.level for f in doctor.run()]
     assert set(found[0]) == {"check", "level", "seen", "why", "fix"}
+
+
+def test_rows_that_failed_or_are_wrong_are_not_sound(tmp_path, capsys):
+    rows = [
+        row("matmul/numpy/blas", square(64), 1e-3, threads=1),
+        row("matmul/numpy/blas", square(128), None, threads=1, status="failed", reason="it broke"),
+        row("matmul/numpy/blas", square(256), None, threads=1, status="failed", reason="later"),
+        row("matmul/numpy/blas", square(512), None, threads=1, status="wrong", reason="off by 3"),
+    ]
+    write_rows(tmp_path / "matmul.jsonl", cpu_run(sizes=(64,)).runs[0], rows)
+    assert doctor.main([str(tmp_path), "--format", "json"]) == options.FAILED
+    findings = [Finding(**one) for one in json.loads(capsys.readouterr().out)]
+    failed, wrong = (one for one in findings if one.check in ("failed", "wrong"))
+    assert complains(failed, "problem", "2 of 4 rows", "n=128", "it broke", "python -m workloads.matmul")
+    assert complains(wrong, "problem", "n=512", "off by 3")
+    assert doctor.main([str(tmp_path)]) == options.FAILED
+    assert "These rows are not sound" in capsys.readouterr().out
 
 
 def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
