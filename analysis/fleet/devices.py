@@ -39,7 +39,7 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
     """The devices of RUN: those of its own rows, or of each of its folders, which are a fleet's nodes.
 
     Raises: FileNotFoundError when it has no result file; NoRows when its files have no row; ValueError when folders hold
-    the same GPU: runs one after another.
+    the same GPU, runs one after another, and when one folder holds files of several machines.
     """
     files = stats.group_by(records.files_of(run), records.study_folder)
     by_folder = {folder: records.read_files(paths) for folder, paths in sorted(files.items())}
@@ -47,6 +47,9 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
         raise records.NoRows(run, sum(loaded.bad_lines for loaded in by_folder.values()))
     found: list[Device] = []
     for folder, loaded in by_folder.items():
+        keys = list(dict.fromkeys(r.machine.key for r in loaded.runs))
+        if len(keys) > 1:
+            raise ValueError(f"{folder} holds runs of several machines ({', '.join(keys)})")
         is_node = len(files) > 1 or any(" --ray " in r.command for r in loaded.runs)  # a lone one may be a fleet's only
         found += of_node(loaded, folder.name if is_node else "")
     for uuid, same in stats.group_by(found, lambda device: device.uuid).items():

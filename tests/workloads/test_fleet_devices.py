@@ -230,6 +230,10 @@ def test_bad_runs_are_one_error_line(tmp_path, capsys):
     write(tmp_path / "b", fake.with_gpus("GPU-1"), reads("gpu:0"), said="")
     assert command.main([str(tmp_path)]) == 2
     assert "hold the same GPU GPU-1: runs of one machine one after another" in capsys.readouterr().err
+    write(tmp_path / "c", fake.with_gpus("GPU-1"), reads("gpu:0"))
+    write(tmp_path / "c", fake.with_gpus("GPU-2", "GPU-3"), reads("gpu:0"), "peak")
+    assert command.main([str(tmp_path / "c")]) == 2
+    assert "holds runs of several machines (nvidia-h200-x2, nvidia-h200)" in capsys.readouterr().err
     assert command.main([str(tmp_path / "a"), "--against", "nobody"]) == 2
     assert command.main([str(tmp_path / "a")]) == 0
     assert command.main([str(tmp_path / "a"), "--fail-on", "slower>3%"]) == 3  # a rule that nothing is held against

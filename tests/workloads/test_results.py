@@ -52,6 +52,17 @@ def test_a_kernel_s_name_with_control_characters_is_none(tmp_path, name):
     assert (loaded.measurements, loaded.bad_lines) == ((row(1),), 1)
 
 
+def test_a_file_of_two_machines_is_refused(tmp_path):
+    path = tmp_path / "matmul.jsonl"
+    write(path, row(1))
+    other = msgspec.structs.replace(HERE, key="another")
+    with open(path, "ab") as file:
+        file.write(msgspec.json.encode(run(other)) + b"\n")
+    for read in (records.read, records.by_machine):
+        with pytest.raises(records.Refused, match=r"holds runs of several machines \(intel-avx512-2c, another\)"):
+            read(path)
+
+
 def test_garbage_lines_are_counted(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1, "failed"), row(1, seconds=0.5), row(1))
@@ -141,6 +152,9 @@ def test_the_key_does_not_depend_on_how_a_row_was_made():
         ('"threads":1', '"threads":-1'),
         ('"m":1', '"m":2305843009213693952'),
         ('"status":"ok"', '"status":"ok","values":{"x":1e40}'),
+        ('"status":"ok"', '"status":"ok","phases_s":{"import":-0.01}'),
+        ('"status":"ok"', '"status":"ok","values":{"total_s":-0.01}'),
+        ('"status":"ok"', '"status":"ok","series":{"import_s":[1.0,-0.01]}'),
     ],
 )
 def test_a_line_that_nobody_measured_is_a_bad_one(old, new):

@@ -65,7 +65,7 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
     if len(look.later) == 1 and not long:
         look = timed(trainer, samples, LOOK_EPOCHS)
     warm = look.setup + statistics.median(look.later)
-    phases["compile"] = both = first - warm
+    phases["compile"] = both = max(0.0, first - warm)
     other = -1 if lacks + 1 < problem.batch else 1
     if lacks and lacks > other and (trainer.values.get("jit_compile") or not long):
         again = seconds(lambda: trainer.fit(samples + other, 1)) - warm

@@ -353,10 +353,18 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def result_file(path: str | os.PathLike) -> ResultFile:
-    """Raises: Unreadable for what is no regular file; Refused for a file of another schema."""
+    """Raises: Unreadable for what is no regular file; Refused for a file of another schema, and for one with runs of several
+    machines, which no Writer makes."""
     lines = regular_files.lines(path)
     require_schema(path, lines)
     runs, measurements, bad_lines = decode(lines)
+    keys = list(dict.fromkeys(run.machine.key for run in runs))
+    if len(keys) > 1:
+        raise Refused(
+            f"{path} holds runs of several machines ({', '.join(keys)}); their rows cannot be told apart",
+            wrong=str(path),
+            right=options.near(options.stored_run()),
+        )
     cut = bool(lines) and not lines[-1].endswith(b"\n") and _decoded(lines[-1]) is None
     return ResultFile(path=Path(path), runs=runs, measurements=measurements, bad_lines=bad_lines, cut=cut)
 

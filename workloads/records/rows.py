@@ -5,7 +5,7 @@ Absent is not zero, and a number that is not finite is never stored.
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -28,6 +28,7 @@ _MOST = 1 << 60
 Count = Annotated[int, msgspec.Meta(ge=1, lt=_MOST)]
 Seconds = Annotated[float, msgspec.Meta(gt=1e-12, lt=1e9)]
 Number = Annotated[float, msgspec.Meta(gt=-1e30, lt=1e30)]
+Phase = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # seconds of what happens once
 Device = Annotated[str, msgspec.Meta(pattern=r"^(cpu|gpu:[0-9]{1,3})\Z")]
 
 
@@ -173,7 +174,7 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     status: Annotated[str, msgspec.Meta(pattern=r"^(ok|skipped|failed|wrong)\Z")]
     reason: str = ""
     samples: tuple[Samples, ...] = ()
-    phases_s: dict[str, Number] = {}
+    phases_s: dict[str, Phase] = {}
     values: dict[str, Number] = {}
     series: dict[str, tuple[Number, ...]] = {}
     flags: tuple[str, ...] = ()
@@ -332,7 +333,7 @@ def finite(m: Measurement) -> Measurement:
 
 def sound(line) -> bool:
     """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters, counts
-    in range, each clock once, a block for every sample."""
+    in range, each clock once, a block for every sample, no negative seconds."""
     if isinstance(line, Run):
         return True
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
@@ -341,4 +342,15 @@ def sound(line) -> bool:
         and max(counts, default=0) < _MOST
         and len({s.clock for s in line.samples}) == len(line.samples)
         and all(len(s.seconds) == len(s.block) > 0 for s in line.samples)
+        and min(_seconds(line), default=0.0) >= 0
     )
+
+
+def _seconds(m: Measurement) -> Iterator[float]:
+    """The values and series of a measurement whose names end in _s."""
+    for name, value in m.values.items():
+        if name.endswith("_s"):
+            yield value
+    for name, series in m.series.items():
+        if name.endswith("_s"):
+            yield from series
