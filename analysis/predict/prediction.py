@@ -8,7 +8,7 @@ import pathlib
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import UNFITTED, UNTRIED, Calibration, combined, compiling, setting_up, within
+from analysis.predict.combine import HIDDEN, UNFITTED, UNTRIED, Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
 from analysis.stats import NOTHING, Estimate, independent_sum
@@ -91,6 +91,8 @@ def impossible(prediction: Prediction) -> str:
     for name, time in [*times, *prediction.parts.items()]:
         if not -LONGEST_S < time.low <= time.high < LONGEST_S:
             return f"{name} of {time.low:.3g} to {time.high:.3g} s"
+        if time.value < 0 and name != HIDDEN:
+            return f"{name} of {time.value:.3g} s"
     return ""
 
 

@@ -459,6 +459,7 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
         ("step_s", {"value": 1e308, "low": -1e308, "high": 1e308}, "step_s of -1e+308 to 1e+308 s"),
         ("fit_s", {"value": 1.0, "low": 2.0, "high": 0.5}, "fit_s of 2 to 0.5 s"),
         ("parts", {"matmul": {"value": 1e9, "low": 0.0, "high": 1e9}}, "matmul of 0 to 1e+09 s"),
+        ("step_s", {"value": -0.5, "low": -1.0, "high": 1.0}, "step_s of -0.5 s"),
     ],
 )
 def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, shown):

@@ -99,7 +99,8 @@ WRONG = {
     "workloads.peak": "--dtypes float8 => --dtypes float8_e4m3",
     "workloads.stream": """
         --operations triadd => --operations triad
-        --sizes 1e6kb => --sizes""",
+        --sizes 1e6kb => --sizes
+        --backends numpy --threads 1000000 => --backends numpy --threads""",
     "workloads.suite": """
         --only matmull => --only matmul
         --quik => --quick

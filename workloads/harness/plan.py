@@ -198,7 +198,9 @@ def settings(
         elif framework and not measuring.threads:  # a framework chooses its threads itself
             yield Settings(device="cpu", cache=cache)
         else:
-            counts = thread_counts(measuring) if kernel.parallel else [1]
+            counts = thread_counts(measuring)
+            if not kernel.parallel:
+                counts = [1]
             yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
 
 
