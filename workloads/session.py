@@ -340,7 +340,7 @@ def check_files(measuring: Measuring) -> None:
         from analysis.compare import command
 
         try:
-            command.read(measuring.against)
+            command.read_timed(measuring.against)
         except FileNotFoundError as error:
             similar = getattr(error, "similar", "")
             right = f"--against {getattr(error, 'right', '')}" if similar else ""

@@ -44,10 +44,21 @@ def parser() -> options.Parser:
     return made
 
 
+def read_timed(run: str) -> "Loaded":
+    """The runs of one machine that RUN names, to compare others with.
+
+    Raises: as `read`; Usage when no row in them has a time.
+    """
+    loaded = read(run)
+    if not any(m.ok and m.samples for m in loaded.measurements):
+        raise options.Usage(f"no row in {run} has a time", options.HELP)
+    return loaded
+
+
 def read(run: str) -> "Loaded":
     """The runs of one machine that RUN names.
 
-    Raises: Usage when there is none, when they are of several machines, and when no row in them has a time.
+    Raises: Usage when there is none, and when they are of several machines.
     """
     from analysis.compare import comparison
     from workloads import records
@@ -55,8 +66,6 @@ def read(run: str) -> "Loaded":
     loaded = records.read(run)
     if len(keys := comparison.machine_keys(loaded.runs)) > 1:
         raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them")
-    if not any(m.ok and m.samples for m in loaded.measurements):
-        raise options.Usage(f"no row in {run} has a time", wrong=run, right=options.near(options.stored_run()))
     return loaded
 
 
@@ -131,7 +140,7 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
     from workloads import records
 
     asked = f"python -m analysis.compare {run} {files[0].parent} --any-machine"
-    made = compare(read(run), records.read(*files), asked)
+    made = compare(read_timed(run), records.read(*files), asked)
     if format_ in ("table", "md"):
         print(f"\nagainst {run}:")
         show(made, format_, share=share)
@@ -145,7 +154,7 @@ def _compared(plan: "ComparePlan") -> "Comparison":
 
     Raises: Usage for runs that cannot be compared.
     """
-    old, new = read(plan.old), read(plan.new)
+    old, new = read_timed(plan.old), read(plan.new)
     compared = compare(old, new, plan.on_any_machine, any_machine=plan.any_machine, clock=plan.clock)
     if not compared.rows and not compared.broken:
         raise options.Usage("the two runs have no row in common that has a time in both")

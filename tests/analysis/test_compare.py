@@ -354,8 +354,12 @@ def test_formats_hold_the_same_rows(runs, capsys):
 def test_runs_without_a_row_in_common(runs, tmp_path, capsys):
     assert command.main([runs[0], write(tmp_path / "x", timed(steady(1.0), n=7))]) == 2
     assert "no row in common" in capsys.readouterr().err
-    assert command.main([runs[0], write(tmp_path / "y", timed(steady(1.0), status="failed"))]) == 2
-    assert "no row in" in capsys.readouterr().err
+    no_time = write(tmp_path / "y", timed(steady(1.0), status="failed"))
+    assert command.main([no_time, runs[1]]) == 2
+    (error, _) = capsys.readouterr().err.splitlines()
+    assert error == f"error: no row in {no_time} has a time"
+    assert command.main([runs[0], no_time, "--fail-on", "slower>5%"]) == options.REGRESSION
+    assert "regression: 1 row" in capsys.readouterr().err
 
 
 class TestBaselines:
@@ -370,6 +374,10 @@ class TestBaselines:
         with pytest.raises(options.Usage, match="exists"):
             baselines.save("before", [])
         assert kept == tmp_path / "saved" / "before"
+
+    def test_the_name_of_a_stored_machine_is_not_free(self):
+        with pytest.raises(options.Usage, match="'nvidia-h200' names a stored machine"):
+            baselines.require_free("nvidia-h200")
 
     @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-x", "a b", "x" * 101])
     def test_names_that_are_paths_are_none(self, name):

@@ -5,10 +5,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import REPORTS
+from workloads import REPORTS, ROOT
 from workloads.options import Usage
 
 FOLDER = REPORTS / "local" / "saved"
+PROFILES = ROOT / "analysis" / "predict" / "profiles"  # stored machines: a RUN of such a name is theirs
 
 
 def folder(name: str) -> Path:
@@ -32,7 +33,10 @@ def names() -> list[str]:
 
 
 def require_free(name: str) -> None:
-    """Raises Usage when a baseline of that name exists: it is never overwritten. Called before measuring."""
+    """Raises Usage when a baseline of that name exists, which is never overwritten, and when a stored machine has that name.
+    Called before measuring."""
+    if (PROFILES / f"{name}.jsonl.gz").exists():
+        raise Usage(f"{name!r} names a stored machine; choose another name", "", name, f"{name}-here")
     if folder(name).exists():
         raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
 
