@@ -12,6 +12,8 @@ LOOPS = frozenset({"While", "StatelessWhile"})
 BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 #: They hand on their input as it is.
 _SAME = frozenset({"Identity", "StopGradient", "PreventGradient", "EnsureShape"})
+#: Elements of the largest array that is looked at for a loop's bound: the lengths of a batch's samples.
+MOST_BOUNDS = 4096
 #: How numbers of loops' bounds are computed from others.
 _COMPUTED: dict[str, Callable] = {
     "Add": np.add,
@@ -99,6 +101,8 @@ def known(tensor, frame: Frame) -> Any:
     from tensorflow import get_static_value
 
     tensor = source(tensor)
+    if not _may_bound(tensor):
+        return None
     number = get_static_value(tensor)
     if number is not None:
         return number
@@ -113,11 +117,22 @@ def known(tensor, frame: Frame) -> Any:
     return _computed(operation, frame)
 
 
+def _may_bound(tensor) -> bool:
+    """Whether a tensor may be a loop's bound or be computed into one: a few whole numbers or conditions, no features."""
+    if not (tensor.dtype.is_integer or tensor.dtype.is_bool):
+        return False
+    elements = tensor.shape.num_elements()
+    return elements is not None and elements <= MOST_BOUNDS
+
+
 def _computed(operation, frame: Frame) -> Any:
     if operation.type in _COMPUTED:
-        numbers = [known(tensor, frame) for tensor in operation.inputs]
-        if any(number is None for number in numbers):
-            return None
+        numbers = []
+        for tensor in operation.inputs:
+            number = known(tensor, frame)
+            if number is None:
+                return None
+            numbers.append(number)
         return _COMPUTED[operation.type](*numbers)
     if operation.type in _REDUCED:
         number = known(operation.inputs[0], frame)
