@@ -131,14 +131,14 @@ _VALUES = (
     Metric(key="all_reduce_s", name="all-reduce", unit="s", better="lower", help="median time of that sum by itself"),
     Metric(
         key="step_state_bytes",
-        name="state",
+        name="weights and optimizer",
         unit="byte",
         better="lower",
         help="weights, optimizer's slots and part of the batch on each device",
     ),
     Metric(
         key="step_temporary_bytes",
-        name="temporary",
+        name="activations",
         unit="byte",
         better="lower",
         help="activations and gradients on each device",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from analysis.labels import time, width
+from analysis.metrics import VALUES
 from analysis.stats import faster
 from analysis.table import Table, listed
 from analysis.text import inference as inference_words
@@ -12,8 +13,8 @@ from analysis.units import digits
 from workloads.records import Measurements
 
 HEADS = "model | batch | how | a call, CPU | ± | a call, GPU | ± | samples a second, CPU | samples a second, GPU | GPU over CPU"
-JOULE = "joules_per_sample"
-JOULES = "J a sample, CPU | J a sample, GPU"
+_ENERGY = VALUES["joules_per_sample"]
+JOULES = f"{_ENERGY.name}, CPU | {_ENERGY.name}, GPU"
 
 
 def section(measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
@@ -39,7 +40,7 @@ def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: i
         return None
     took = [cell(one and one[1]) for one in both for cell in (time, width)]
     rates = [digits(batch / one[1].value) if one else "-" for one in both]
-    joules = [digits(one[0].values[JOULE]) if one and JOULE in one[0].values else "-" for one in both]
+    joules = [digits(one[0].values[_ENERGY.key]) if one and _ENERGY.key in one[0].values else "-" for one in both]
     times = digits(cpu[1].value / gpu[1].value) if cpu and gpu else "-"
     if cpu and gpu and faster(cpu[1], gpu[1]) == "neither":
         times = CANT_TELL

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from analysis import labels
+from analysis.metrics import VALUES
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import group_by, of
 from analysis.table import Table, listed, titled
@@ -17,10 +18,14 @@ from workloads.records import Measurements
 
 TITLE = "Several GPUs: with each other, and all at once"
 _ALWAYS = "training | Keras on | GPUs | batch in all | a GPU | step on one | step on all"
+_SUM = VALUES["all_reduce_s"].name
+_STATE = VALUES["step_state_bytes"].name
+_TEMPORARY = VALUES["step_temporary_bytes"].name
+_PEAK = VALUES["peak_memory_bytes"].name
 _OPTIONAL = (
-    "speedup | by short epochs | predicted | off | samples a second at the same batch a GPU | all-reduce | "
-    "bus bandwidth | weights and optimizer, one GPU | weights and optimizer, each | activations, one GPU | "
-    "activations, each | peak memory, one GPU | peak memory, each | losses differ by | at the end by"
+    f"speedup | by short epochs | predicted | off | samples a second at the same batch a GPU | {_SUM} | bus bandwidth | "
+    f"{_STATE}, one GPU | {_STATE}, each | {_TEMPORARY}, one GPU | {_TEMPORARY}, each | "
+    f"{_PEAK}, one GPU | {_PEAK}, each | losses differ by | at the end by"
 )
 _LEAST = " | ".join(reversed(_OPTIONAL.split(" | ")[3:])) + " | a GPU | by short epochs | predicted"
 _ABOUT = (
