@@ -48,13 +48,16 @@ def rate(problem: "Problem", seconds: float) -> str:
     return (flops_rate if problem.rated == "flops" else bytes_rate)(work / seconds) if work else "-"
 
 
-def metric(key: str, value: float) -> str:
-    """A number of a row's `values` in its unit: 1.41 GHz, 697 W, 24.0 ms; a share or a count has none."""
-    unit = VALUES[key].unit
+def written(value: float, unit: str) -> str:
+    """A number in a unit of METRICS: 1.41 GHz, 697 W, 24.0 ms; a ratio or a count has none."""
     if unit == "s":
         return seconds(value)
     if unit == "byte":
         return size(value)
+    if unit == "FLOP/s":
+        return flops_rate(value)
+    if unit == "byte/s":
+        return bytes_rate(value)
     if unit == "Hz":
         return f"{digits(value / 1e9)} GHz"
     if unit == "count":
@@ -62,6 +65,11 @@ def metric(key: str, value: float) -> str:
     if unit in ("W", "J"):
         return f"{digits(value)} {unit}"
     return digits(value)
+
+
+def metric(key: str, value: float) -> str:
+    """A number of a row's `values` in its unit."""
+    return written(value, VALUES[key].unit)
 
 
 def percent(fraction: float) -> str:

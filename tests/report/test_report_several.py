@@ -109,7 +109,7 @@ def test_roofs_reach_the_edge_their_names_stand_at_and_names_keep_apart():
     def roof(letter: str, rate: float, x: tuple[float, float]) -> tuple[str, list[Chart]]:
         slope = Trace("DRAM", list(x), [rate * v for v in x], "blue", label="DRAM", label_left=True)
         level = Trace("peak", list(x), [rate, rate], "blue", label="peak")
-        axes = Axis("intensity", "times", ends=x), Axis("rate", "flops", ends=(0.1, 100.0))
+        axes = Axis("intensity", "1", ends=x), Axis("rate", "FLOP/s", ends=(0.1, 100.0))
         return letter, [Chart("roofline", "", [View("", *axes, [slope, level])], Table(""))]
 
     (made,) = overlay.several([roof("A", 1.0, (1.0, 10.0)), roof("B", 1.01, (0.5, 40.0))])

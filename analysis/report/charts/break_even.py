@@ -24,7 +24,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     for pair in (p for p in pairs if not p.setup.switches):
         paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
         on_cpu, on_gpu = ([(float(e), costs.whole_training(cost, e, pair.steps)) for e in _EPOCHS] for cost in both)
-        axes = Axis("epochs", "count"), Axis("whole training", "seconds")
+        axes = Axis("epochs", "count"), Axis("whole training", "s")
         says, traces = training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
         begun = (costs.whole_training(cost, 0, pair.steps) for cost in both)
@@ -71,7 +71,7 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
                 points.append((pair.setup.samples, time))
                 split = budget.job_parts(side.cost, epochs, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
-        axes = Axis("samples", "count"), Axis(f"whole training of {count(epochs, 'epoch')}", "seconds")
+        axes = Axis("samples", "count"), Axis(f"whole training of {count(epochs, 'epoch')}", "s")
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
         views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
@@ -108,7 +108,7 @@ def _wins(pair: Pair, by: str) -> str:
 
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
     """A bar for each training: the parts of its seconds."""
-    where, axes = list(bars), (Axis("seconds of the whole training", "seconds", False), Axis("", "words", False))
+    where, axes = list(bars), (Axis("seconds of the whole training", "s", False), Axis("", "text", False))
     parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS if any(s[part] for s in bars.values())}
     traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {seconds(v)}")
     says = f"The parts of each training add up to its time. {says}"

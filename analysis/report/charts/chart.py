@@ -29,7 +29,7 @@ _PATTERNS = ("", "/", "", "x", ".", "-")  # not as many as colors: no two parts 
 
 
 class Axis(msgspec.Struct, frozen=True):
-    """`unit` says how its values are written: seconds, flops, rate, bytes, count, times, share, or words for categories."""
+    """`unit` says how its values are written: as in METRICS, `text` for categories."""
 
     title: str
     unit: str

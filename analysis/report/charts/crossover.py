@@ -89,7 +89,7 @@ def chart(of: Material) -> list[Chart]:
         marked["bands"] = [(low, high, WINNER[sign][0]) for low, high, sign in spans(told)]
         label = f"{precision}; shaded: {crossings.form_name(told.form)}"
     says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
-    axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
+    axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "s")
     view = View(label, *axes, traces, says, **marked)
     return [Chart("crossover", "Time of one square matmul", [view], _numbers(of), "crossover.svg")]
 

@@ -31,8 +31,8 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
         ends = min(x.low for x in fitted), max(x.high for x in fitted)
         traces += _copies(rows, device, len(traces) // 2, *ends)
         axes = (
-            Axis(f"bytes of a {dtype} batch", "bytes"),
-            Axis(f"step with next to no arithmetic, {labels.device(device)}", "seconds"),
+            Axis(f"bytes of a {dtype} batch", "byte"),
+            Axis(f"step with next to no arithmetic, {labels.device(device)}", "s"),
         )
         views.append(
             View(f"{labels.device(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype))

@@ -69,7 +69,7 @@ def _rates(of: Layers) -> list[Chart]:
     says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
     traces = [*points.values(), *roofs.values()]
     lines = tuple(dict.fromkeys(y for t in points.values() for y in t.y))
-    view = View("", Axis("rate", "flops"), Axis("", "words", False, lines=lines), traces, says)
+    view = View("", Axis("rate", "FLOP/s"), Axis("", "text", False, lines=lines), traces, says)
     return [Chart(f"{one}s", title, [view], _numbers(of), f"{one}s.svg")]
 
 
@@ -128,7 +128,7 @@ def _crossings(of: Layers, varies: str) -> Chart:
     sizes, lines = [p.n for a in resident for p in a.points], tuple(dict.fromkeys(map(of.family_label, resident)))
     room = 1.06 if min(sizes) < max(sizes) else 1.5
     x = Axis(resident[0].family.size_name, "count", ends=(min(sizes) / room, max(sizes) * room))
-    axes = x, Axis("", "words", False, lines=lines)
+    axes = x, Axis("", "text", False, lines=lines)
     view = View("", *axes, [b for b in bands.values() if b.x], says)
     title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
     stem = f"{layers.NOUNS[of.op]}s-{varies}"

@@ -35,7 +35,7 @@ def memory(of: Material) -> list[Chart]:
             traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
     told = join(f"{where} {label}" for (where, _), label in levels.items())
     said = f"{told or 'No level of memory showed as a flat part'}."
-    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, said)
+    view = View("", Axis("working set", "byte"), Axis("bandwidth", "byte/s"), traces, said)
     heads = "device | operation | working set | bandwidth | fastest there"
     return [Chart("memory", "Memory: bandwidth by working set", [view], Table(heads, rows, 2), "memory.svg")]
 
@@ -62,7 +62,7 @@ def copies(of: Material) -> list[Chart]:
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
     fastest = {law.direction: f"{_way(law)} {bytes_rate(law.bandwidth.value)}" for law in reversed(laws)}
     told = f"The fastest to copy: {join(fastest.values())}."
-    view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
+    view = View("", Axis("bytes of a copy", "byte"), Axis("time of a copy", "s"), traces, told)
     heads = "way | bytes | measured | by the law | off by"
     return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]
 

@@ -86,8 +86,8 @@ def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
     drawn = overlay.named(list(lines.values()), math.log(bottom), math.log(top))
     return View(
         label,
-        Axis("arithmetic intensity, FLOP per byte", "times", ends=(rounded(left), rounded(right))),
-        Axis("rate", "flops", ends=(rounded(bottom), rounded(top))),
+        Axis("arithmetic intensity, FLOP per byte", "1", ends=(rounded(left), rounded(right))),
+        Axis("rate", "FLOP/s", ends=(rounded(bottom), rounded(top))),
         [*drawn, *points],
         says,
     )
@@ -262,7 +262,7 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
                 for n, m in path.items()
             ]
         tops = join(f"{flops_rate(rate)} on the {side} ({at})" for side, (rate, at) in best.items())
-        axes = Axis("n of an n x n x n product", "count"), Axis("rate", "flops")
+        axes = Axis("n of an n x n x n product", "count"), Axis("rate", "FLOP/s")
         views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
     heads = "precision | kernel | on the | n | threads | rate | of its roof"
     title = "Rate of every kernel, by size"

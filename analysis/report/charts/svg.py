@@ -8,9 +8,9 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from analysis import units
 from analysis.report import replacing
 from analysis.report.charts.chart import WINNER, Axis, Trace, View
-from analysis.units import bytes_rate, digits, flops_rate, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,14 +77,6 @@ _DASHES = {
     "dashdot": (6, 2, 1, 2),
     "longdash": (9, 2.5),
     "longdashdot": (9, 2, 1, 2),
-}
-_WORDS = {
-    "seconds": seconds,
-    "flops": flops_rate,
-    "rate": bytes_rate,
-    "bytes": size,
-    "count": lambda n: f"{n:,.0f}",
-    "times": digits,
 }
 _COLUMN = 0.4  # of the axes' width: the names of slopes stand left of where these start
 _WIDE, _FONT, _MOST = 9.0, 8.5, 40  # inches, points, lines of a legend
@@ -193,14 +185,13 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
     """Powers of ten (of two for bytes) in the axis's unit, with their halves and fifths where they are few."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-    few = (1, 3) if of.unit == "flops" else (1, 2, 5)
-    base, parts = (2, (1,)) if of.unit == "bytes" else (10, few if high < 100 * low else (1,))
+    few = (1, 3) if of.unit == "FLOP/s" else (1, 2, 5)
+    base, parts = (2, (1,)) if of.unit == "byte" else (10, few if high < 100 * low else (1,))
     at = LogLocator(base, parts, numticks=9).tick_values(low, high)
     axis.set_major_locator(FixedLocator([v for v in at if low <= v <= high]))
     axis.set_minor_locator(NullLocator())
-    words = _WORDS[of.unit]
     axis.set_major_formatter(
-        FuncFormatter(lambda value, _: re.sub(r"(\.\d*[1-9])0+(?!\d)|\.0+(?!\d)", r"\1", words(value)))
+        FuncFormatter(lambda value, _: re.sub(r"(\.\d*[1-9])0+(?!\d)|\.0+(?!\d)", r"\1", units.written(value, of.unit)))
     )
 
 

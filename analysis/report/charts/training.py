@@ -33,7 +33,7 @@ def steps(made: "list[Budget]") -> list[Chart]:
             return f"{part} on the {where[j]}: {seconds(v)}, {percent(v / group[j].step.value)} of the step"
 
         says = " ".join(map(budget.sentence, (group[0], *group[1:][-1:])))
-        axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
+        axes = Axis("seconds of a step", "s", False), Axis("", "text", False)
         traces = stacked(parts, where, words)
         views.append(View(_name(group[0]), *axes, traces, says, bars=True))
     title = "Where a training step's time goes"
@@ -108,7 +108,7 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
         f"{near} of {count(len(cases), 'training')} lie within 15 % of what this machine's microbenchmarks and the trainings of "
         "other models predict; on the dashed line the prediction is right."
     )
-    view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
+    view = View("", Axis("measured, a step", "s"), Axis("predicted, a step", "s"), traces, told)
     heads = "training | device | step is | predicted | measured | off by"
     return [Chart("predicted", "Training steps: predicted against measured", [view], Table(heads, rows, 3))]
 
@@ -123,7 +123,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
         cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
         traces = sides(cpu, gpu, f"{varies} {{}}".format)
         said, marked = training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
-        axes = Axis(varies, "count"), Axis(mode, "seconds")
+        axes = Axis(varies, "count"), Axis(mode, "s")
         views.append(View(f"{name}: {mode} by {varies}", *axes, traces, said, **marked))
         rows += [
             (name, mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))

@@ -18,7 +18,7 @@ const charts = (() => {
 
   function axis(of, values, narrow) {
     const made = { title: { text: plain(of.title), standoff: 8 }, gridcolor: color("grid"), linecolor: color("line"), zeroline: false, automargin: true, fixedrange: narrow };
-    if (of.unit === "words") return { ...made, type: "category", autorange: "reversed", tickfont: { size: narrow ? 9.5 : 12 }, categoryarray: (of.lines || []).map((line) => wrapped(line, narrow ? 20 : 60)) };
+    if (of.unit === "text") return { ...made, type: "category", autorange: "reversed", tickfont: { size: narrow ? 9.5 : 12 }, categoryarray: (of.lines || []).map((line) => wrapped(line, narrow ? 20 : 60)) };
     const good = values.filter((v) => v > 0 && isFinite(v));
     if (of.log && of.ends) return { ...made, type: "log", range: of.ends.map(Math.log10), ...texts(of.ends[0], of.ends[1], of.unit, narrow) };
     if (of.log && good.length) {
@@ -118,11 +118,11 @@ const charts = (() => {
     if (extra) extra(made_layout, narrow);
     element.dataset.unitX = view.x.unit;
     element.dataset.unitY = view.y.unit;
-    const more = (view.y.unit === "words" ? view.traces.length : made_layout.legend.orientation === "h" ? view.traces.filter((t) => t.legend !== false).length : 0);
-    if (view.y.unit === "words") made_layout.height = 90 + (view.bars ? 44 : narrow ? 40 : 24) * new Set(view.traces.flatMap((t) => t.y)).size + (narrow ? 22 * more : 60);
+    const more = (view.y.unit === "text" ? view.traces.length : made_layout.legend.orientation === "h" ? view.traces.filter((t) => t.legend !== false).length : 0);
+    if (view.y.unit === "text") made_layout.height = 90 + (view.bars ? 44 : narrow ? 40 : 24) * new Set(view.traces.flatMap((t) => t.y)).size + (narrow ? 22 * more : 60);
     else made_layout.height = (narrow ? 330 : 480) + (made_layout.legend.orientation === "h" ? Math.ceil(more / (narrow ? 1 : 3)) * (narrow ? 24 : 20) : 0);
     element.style.height = `${made_layout.height}px`;
-    if (view.y.unit === "words" || made_layout.legend.orientation === "h") made_layout.legend = { orientation: "h", y: 0, yref: "container", yanchor: "bottom", x: 0, xanchor: "left", maxheight: 0.99 };
+    if (view.y.unit === "text" || made_layout.legend.orientation === "h") made_layout.legend = { orientation: "h", y: 0, yref: "container", yanchor: "bottom", x: 0, xanchor: "left", maxheight: 0.99 };
     Plotly.react(element, made, made_layout, { responsive: true, displaylogo: false, displayModeBar: false, doubleClick: "reset" });
     const figure = element.closest("figure");
     if (figure) figure.classList.add("drawn");

@@ -38,7 +38,7 @@ const crossover = (() => {
       const style = styles[form ? state.form % styles.length : 0];
       if (same) traces.push(trace(`${letter(run)}GPU, ${same.form}${often(at(same))}`, at(same).n, at(same), [style[0], marker, dash], other, metric, says, false));
     });
-    const y = { time: { title: "time of a call", unit: "seconds", log: true }, rate: { title: "rate", unit: "flops", log: true }, speedup: { title: "speedup over the CPU", unit: "times", log: true } }[metric];
+    const y = { time: { title: "time of a call", unit: "s", log: true }, rate: { title: "rate", unit: "FLOP/s", log: true }, speedup: { title: "speedup over the CPU", unit: "1", log: true } }[metric];
     return { label: "", x: { title: "n of an n x n x n product", unit: "count", log: true }, y, traces, lines: [] };
   }
   // The chosen run's answer, then the others' in the same precision and form.
@@ -90,7 +90,7 @@ const crossover = (() => {
       if (s) traces.push({ name: names[i], x: [s], y: ["GPU"], color: colors[i], pattern: patterns[i], says: [`${names[i]}: ${units.seconds(s)}`] });
     });
     get("x-size-says").textContent = n;
-    charts.draw(get("x-parts"), { x: { title: "", unit: "seconds", log: false }, y: { title: "", unit: "words", log: false }, traces, bars: true, lines: [] });
+    charts.draw(get("x-parts"), { x: { title: "", unit: "s", log: false }, y: { title: "", unit: "text", log: false }, traces, bars: true, lines: [] });
     const told = shown.map((s, i) => (s ? `${units.seconds(s)} ${names[i]}` : "")).filter(Boolean).join(", ");
     const uses = k > 1 ? `, each copy used ${k} times` : "";
     const says = `n = ${n}, ${form.form}${uses}: the CPU (${of.cpu.side[of.n.indexOf(n)]}) takes ${units.seconds(cpu)}, the GPU ${units.seconds(shared)}: ${told}.`;

@@ -53,7 +53,7 @@ const rows = (() => {
       return { name: clock, x: q, y: part, color, marker, dash, says: q.map((v, j) => `${clock}: ${units.digits(100 * part[j])} % of the samples take at most ${units.seconds(v)}`) };
     });
     const lines = clocks.slice(0, 1).map(([, of]) => [of.median_s, `median ${units.seconds(of.median_s)}`]);
-    charts.draw(get("d-plot"), { x: { title: "time of a call", unit: "seconds", log: true }, y: { title: "share of samples that take at most so long", unit: "share", log: false }, traces, lines });
+    charts.draw(get("d-plot"), { x: { title: "time of a call", unit: "s", log: true }, y: { title: "share of samples that take at most so long", unit: "share", log: false }, traces, lines });
     const says = clocks.map(([clock, of]) => `${clock}: median ${units.seconds(of.median_s)} (95 % interval ${units.seconds(of.low_s)} to ${units.seconds(of.high_s)}), ${of.samples} sample${of.samples > 1 ? "s" : ""} of ${of.calls} call${of.calls > 1 ? "s" : ""}, ended: ${of.stopped || "nothing said"}`);
     const more = [record.check ? `check: ${record.check}` : "", record.flags ? `flags: ${record.flags.join(", ")}` : "", ...Object.entries(record.notes || {}).map(([k, v]) => `${k}: ${v}`)].filter(Boolean);
     get("d-says").textContent = `${[...says, ...more].join("; ")}.`;

@@ -33,14 +33,14 @@ const units = (() => {
     return `${Math.round(value)} bytes`;
   }
   const count = (value) => (value >= 1e15 ? value.toExponential(2) : Number(digits(value)).toLocaleString("en-US", { maximumFractionDigits: 6 }));
-  const said = { seconds, flops, rate, bytes, count, times: count, share: (v) => `${digits(100 * v)} %`, words: String };
+  const said = { s: seconds, "FLOP/s": flops, "byte/s": rate, byte: bytes, count, 1: count, share: (v) => `${digits(100 * v)} %`, text: String };
   const short = (text) => text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 
   // Ticks of a logarithmic axis between two values: 1, 2 and 5 of each power of ten (powers of two of bytes) while they are few.
   function ticks(low, high, unit) {
     const found = [];
     const decades = Math.log10(high / low);
-    if (unit === "bytes") {
+    if (unit === "byte") {
       const first = Math.floor(Math.log2(low)), last = Math.ceil(Math.log2(high));
       const step = Math.max(1, Math.ceil((last - first) / 9));
       for (let p = first; p <= last; p += step) found.push(2 ** p);
