@@ -132,8 +132,8 @@ def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[T
 
 
 def layers_of(operations: Iterable[Work], rows: Measurements) -> "dict[Problem, list[Work]]":
-    """Problem of a row -> the operations whose problem it equals, whatever the batch and the layout; without the problems that
-    none of them has."""
+    """Problem of a row -> the operations, products or convolutions, whose problem it equals, whatever the batch and the layout;
+    without the problems that none of them has."""
     by_kind: dict[Family, list[Work]] = {}
     for work in operations:
         by_kind.setdefault(_any_layout(work.problem), []).append(work)

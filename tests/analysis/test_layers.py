@@ -23,6 +23,7 @@ from analysis.report.sections import method
 from analysis.roofline import bounds
 from analysis.roofline.roofs import BEST_MATMUL, describe, roofs
 from analysis.text import answers, crossings, rates
+from kernels import networks
 from kernels.problems import Conv, Launch, Matmul, Peak
 from workloads import printing, tables
 from workloads.machine import facts as machine
@@ -175,6 +176,21 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
     # float32 was not measured there
     larger = row("conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0")
     assert layers.arithmetic([*rows, larger], "conv") == found
+
+
+def test_a_row_belongs_to_every_layer_whose_problem_it_equals():
+    """Four of fashion-mlp's six dense layers are 500 to 500. A network is measured where one direction has all its layers."""
+    rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
+    found = network_steps.layers_of(network_steps.layers(networks.find("fashion-mlp"), "matmul"), rows)
+    hidden = next(p for p in found if (p.m, p.n, p.k, p.layout) == (32, 500, 500, "nn"))
+    assert [work.layer for work in found[hidden]] == [f"dense{i}" for i in (2, 3, 4, 5)]
+    assert network_steps.measured_networks(rows, "matmul") == ["fashion-mlp"]
+    forward = [m for m in rows if m.problem.layout == "nn"]
+    assert network_steps.measured_networks(forward, "matmul") == ["fashion-mlp"]
+    lacking = [m for m in rows if 784 not in (m.problem.m, m.problem.n, m.problem.k)]
+    assert network_steps.measured_networks(lacking, "matmul") == ["fashion-mlp"]  # its input gradients have no 784
+    lacking = [m for m in forward if m.problem.k != 784]
+    assert network_steps.measured_networks(lacking, "matmul") == [] == list(network_steps.names(lacking, "matmul"))
 
 
 def test_the_layers_of_a_measured_network_and_what_a_step_comes_to():

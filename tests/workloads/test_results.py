@@ -99,6 +99,19 @@ def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
         write(tmp_path / "new.jsonl", resume=True)
 
 
+def test_a_machines_folder_has_its_studies_and_their_dates_and_no_other_folders_in_those(tmp_path):
+    machine = tmp_path / HERE.key
+    write(machine / "suite" / "2026-11-28" / "matmul.jsonl", row(1))
+    write(machine / "suite" / "2026-11-29" / "matmul.jsonl", row(2))
+    write(machine / "20261130T000000Z" / "matmul.jsonl", row(3))
+    write(machine / "noise-1" / "01" / "matmul.jsonl", row(4))
+    assert {m.problem.n for m in records.read(machine).measurements} == {1, 2, 3}
+    assert {m.problem.n for m in records.read(machine / "suite").measurements} == {1, 2}
+    dated, *_ = records.files_of(machine / "suite")
+    assert records.study_folder(dated) == machine / "suite"
+    assert records.study_folder(machine / "noise-1" / "01" / "matmul.jsonl") == machine / "noise-1" / "01"
+
+
 def test_an_older_file_names_the_last_version_that_reads_it_also_when_it_is_resumed(tmp_path):
     path = tmp_path / "old.jsonl"
     with records.Writer(path, run(schema=1)) as writer:
