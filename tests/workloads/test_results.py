@@ -1,5 +1,6 @@
 """Result files: what is written is what is read; torn, foreign and newer files; one writer."""
 
+import shutil
 import types
 
 import msgspec
@@ -50,6 +51,42 @@ def test_a_kernel_s_name_with_control_characters_is_none(tmp_path, name):
     write(path, row(1), msgspec.structs.replace(row(2), kernel=f"matmul/numpy/{name}"))
     loaded = records.read(path)
     assert (loaded.measurements, loaded.bad_lines) == ((row(1),), 1)
+
+
+def _remove(path):
+    path.unlink()
+
+
+def _replace(path):
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+
+
+def _cut(path):
+    path.write_bytes(b"")
+
+
+def _remove_folder(path):
+    shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("lose", "reason"),
+    [(_remove, "removed"), (_replace, "replaced"), (_cut, "was cut"), (_remove_folder, "removed")],
+)
+def test_a_file_that_is_lost_while_it_is_written_is_an_error(tmp_path, lose, reason):
+    def write_and_lose(path, *later):
+        with records.Writer(path, run()) as writer:
+            writer.append(row(1))
+            lose(path)
+            for line in later:
+                writer.append(line)
+
+    with pytest.raises(records.Refused, match=reason):
+        write_and_lose(tmp_path / "run" / "matmul.jsonl", row(2))
+    with pytest.raises(records.Refused, match=reason):
+        write_and_lose(tmp_path / "last" / "matmul.jsonl")
 
 
 def test_a_file_of_two_machines_is_refused(tmp_path):

@@ -121,8 +121,8 @@ class RowLines(msgspec.Struct, frozen=True, kw_only=True):
 class Writer(contextlib.AbstractContextManager):
     """Appends lines to one result file, a row at a time, under a lock.
 
-    Raises: Refused when the file exists and is not resumed, is locked, is of another machine or none of ours, or cannot be
-    written.
+    Raises: Refused when the file exists and is not resumed, is locked, is of another machine or none of ours, cannot be
+    written, or is no longer there when a line was written and at the end.
     """
 
     def __init__(self, path: Path, run: Run, resume: bool = False):
@@ -151,6 +151,7 @@ class Writer(contextlib.AbstractContextManager):
         self.rows_before: dict[str, RowLines] = {}
         if resume:
             self._take_up(run)
+        self._size = os.fstat(self._file.fileno()).st_size  # bytes that the file has at least
         self.append(run)
 
     def _take_up(self, run: Run) -> None:
@@ -177,17 +178,35 @@ class Writer(contextlib.AbstractContextManager):
         line = finite(line) if isinstance(line, Measurement) else line
         try:
             left = memoryview(msgspec.json.encode(line) + b"\n")
+            self._size += len(left)
             while left:
                 left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             raise Refused(f"cannot write {self.path}: {error.strerror}; what was measured before is in it") from error
+        self._require_whole()
+
+    def _require_whole(self) -> None:
+        """Raises Refused where the path no longer leads to the file that is written, or to all of it."""
+        written = os.fstat(self._file.fileno())
+        try:
+            same = os.path.samestat(os.stat(self.path), written)
+        except OSError:
+            same = False
+        if not same:
+            raise Refused(f"{self.path} was removed or replaced while this run wrote it; its rows are lost")
+        if written.st_size < self._size:
+            raise Refused(f"{self.path} was cut while this run wrote it; rows of it are lost")
 
     def close(self) -> None:
         self._file.close()
 
-    def __exit__(self, *_) -> None:
-        self.close()
+    def __exit__(self, error_type: type[BaseException] | None, *_) -> None:
+        try:
+            if error_type is None:
+                self._require_whole()
+        finally:
+            self.close()
 
 
 def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str, RowLines]) -> None:
