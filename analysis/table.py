@@ -242,12 +242,27 @@ def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, com
     Raises: as `require_block`.
     """
     require_block(readme, list(blocks), run, command)
-    page = readme.read_text(encoding="utf-8")
+    page = page_text(readme)
     for kind, lines in blocks.items():
         for block in reversed(list(_marked(kind, run).finditer(page))):
-            new = "".join(f"{line}\n" for line in lines)
-            page = f"{page[: block.end(1)]}{new}{page[block.start(2) :]}"
-    readme.write_text(page, encoding="utf-8")
+            new = "".join(f"{line}{block['end']}" for line in lines)
+            page = f"{page[: block.end(1)]}{new}{page[block.start('last') :]}"
+    readme.write_bytes(page.encode())
+
+
+def page_text(readme: pathlib.Path) -> str:
+    """The text of a page, the ends of its lines as they are.
+
+    Raises: ValueError for what is no regular file, and for one that is no text.
+    """
+    from workloads.records import regular_files
+
+    try:
+        return b"".join(regular_files.lines(readme)).decode()
+    except regular_files.Unreadable as error:
+        raise ValueError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"cannot read {readme}: it is no text in UTF-8") from error
 
 
 def require_block(readme: pathlib.Path, kinds: Sequence[str], run: str, command: str) -> None:
@@ -255,16 +270,15 @@ def require_block(readme: pathlib.Path, kinds: Sequence[str], run: str, command:
     first kind's pair of lines with `command`, which writes it."""
     pair = f"<!-- {kinds[0]}: python -m {command} --> and <!-- /{kinds[0]} -->"
     try:
-        page = readme.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ValueError(
-            f"cannot read {readme}: {error.strerror}; --readme takes a page that has the lines {pair}"
-        ) from error
+        page = page_text(readme)
+    except ValueError as error:
+        raise ValueError(f"{error}; --readme takes a page that has the lines {pair}") from error
     if not any(_marked(kind, run).search(page) for kind in kinds):
         raise ValueError(f"{readme} has no lines to write between: {pair}")
 
 
 def _marked(kind: str, run: str) -> re.Pattern[str]:
-    """The pattern of a block of this kind whose command names the run; its groups are the first line and the last."""
+    """The pattern of a block of this kind whose command names the run; its groups are the first line, its `end` and the `last`
+    line."""
     path = re.escape(str(pathlib.PurePath(run)))
-    return re.compile(rf"(<!-- {kind}: [^\n]*{path}/? [^\n]*-->\n).*?(<!-- /{kind} -->)", re.DOTALL)
+    return re.compile(rf"(<!-- {kind}: [^\n]*{path}/? [^\n]*-->(?P<end>\r?\n)).*?(?P<last><!-- /{kind} -->)", re.DOTALL)

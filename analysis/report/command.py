@@ -114,7 +114,7 @@ def _write_blocks(plan: "ReportPlan", readme: pathlib.Path, shown: "list[Materia
         "page": page.short(shown, plan.runs[0]),
         "trainings": first.table_of_trainings,
     }
-    if "<!-- findings: " in readme.read_text(encoding="utf-8"):
+    if "<!-- findings: " in table.page_text(readme):
         blocks["findings"] = first.findings
     table.put_blocks(readme, blocks, plan.runs[0], plan.readme_command)
 

@@ -17,9 +17,9 @@ _MARKS = {
 
 
 def write(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file of a report. A link of its name is replaced, and what the link leads to stays as it is.
+    """Writes a file of a report.
 
-    Raises: Usage where a file of that name is not a report's; OSError.
+    Raises: Usage where a file of that name is not a report's, as a link never is; OSError.
     """
     _require_ours(path)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -34,11 +34,14 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
 def _require_ours(path: pathlib.Path) -> None:
     """Raises Usage for a file that no report wrote, and for what is no file."""
-    if path.is_symlink() or not path.exists():
+    if not os.path.lexists(path):
         return
-    regular_files.require_regular(path)
-    content = path.read_bytes()
-    if content and not any(mark in content for mark in _MARKS[path.suffix]):
+    foreign = path.is_symlink()
+    if not foreign:
+        regular_files.require_regular(path)
+        content = path.read_bytes()
+        foreign = bool(content) and not any(mark in content for mark in _MARKS[path.suffix])
+    if foreign:
         raise options.Usage(
             f"{path} was not written by Crossover; move it away, or choose another folder with -o",
             wrong="--output",
