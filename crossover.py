@@ -45,13 +45,30 @@ def unknown(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with no command."""
     name, *others = words
     if name[:1] == "-":
-        message, similar = f"a command comes before {name!r}", "explain"
-        return options.Usage(message, instead=shlex.join(["python", "-m", "crossover", similar, *words]))
+        return _after_flags(words)
     similar = options.closest(name.rpartition(".")[2], commands())
     if not similar:
         return options.Usage(f"no command {name!r}", "python -m crossover")
-    corrected = shlex.join(["python", "-m", "crossover", similar, *others])
-    return options.Usage(f"no command {name!r}", instead=corrected, right=similar, similar="command")
+    return options.Usage(f"no command {name!r}", instead=_line(similar, others), right=similar, similar="command")
+
+
+def _after_flags(words: Sequence[str]) -> options.Usage:
+    """The error for words that begin with a flag. The command is the one that comes later, else one that has this flag."""
+    flag = words[0].partition("=")[0]
+    later = [word for word in words if word in commands()]
+    having = [module.rpartition(".")[2] for module in help_screen.commands_with(flag, "analysis")]
+    likely = [name for name in (*FIRST, "matmul") if name in having]
+    name = [*later, *likely, *having, *FIRST][0]
+    others = list(words)
+    if later:
+        others.remove(name)
+    return options.Usage(f"the command comes first, before {words[0]!r}", instead=_line(name, others))
+
+
+def _line(name: str, others: Sequence[str]) -> str:
+    """A command by its short name with these words after it."""
+    flags = QUICK_SUITE[1:] if name == "run" else ()
+    return shlex.join(["python", "-m", commands()[name], *flags, *others])
 
 
 def explain(

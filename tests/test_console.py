@@ -55,9 +55,12 @@ def test_without_a_word_the_commands_are_listed(capsys):
 
 
 WRONG = {
-    "explian --model m.py:build": "crossover explain --model m.py:build",
+    "explian --model lenet": "crossover explain --model lenet",
     "workloads.matmul --sizes 64": "crossover matmul --sizes 64",
-    "--model m.py:build": "crossover explain --model m.py:build",
+    "--model lenet": "crossover explain --model lenet",
+    "--batch 64 explain --model lenet": "crossover explain --batch 64 --model lenet",
+    "--sizes 64 --fast": "crossover matmul --sizes 64 --fast",
+    "mtamul --sizs 64 --fast": "crossover matmul --sizes 64 --fast",
     "zzz --fast": "crossover",
     "matmul --sizes 64 --thread 2": "crossover matmul --sizes 64 --threads 2",
     "run --fats": "crossover run --fast",

@@ -65,6 +65,7 @@ TEXT_PARSERS = {
     "workloads/machine/gpu.py",
     "workloads/machine/health.py",
     "workloads/options.py",
+    "workloads/typed_form.py",
 }
 #: (file, class): a kernel's function, and what lives only inside the worker that times it.
 RECORDS_OF_FUNCTIONS = {

@@ -5,10 +5,12 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from workloads import REPORTS
+from workloads import REPORTS, stand_ins
+from workloads.terminal import near
 
 DASHES = "-–—"  # the last two come from pages that print two dashes as one
 QUOTES = "“”„‟‘’‚‛«»"  # typographic ones, which come from pages too
@@ -29,6 +31,13 @@ ALIASES = {
     "precision": "dtypes",
     "markdown": "md",
     "text": "table",
+    "yaml": "json",
+    "toml": "json",
+    "xml": "json",
+    "html": "md",
+    "tsv": "csv",
+    "excel": "csv",
+    "xlsx": "csv",
 }
 
 
@@ -98,21 +107,22 @@ def with_two_dashes(word: str, flags: Flags) -> str:
 
 
 def corrected(
-    words: Sequence[str], wrong: str | None, right: str, flags: Flags, *, takes_runs: bool = False
+    words: Sequence[str], wrong: str | None, right: str, flags: Flags, *, fallback: str = "", takes_runs: bool = False
 ) -> list[str]:
     """The words of a command with `right` in place of `wrong`.
 
     wrong: flags, which go with what they take; a word, in a list of words too; None where something lacks, which comes last.
-    right: "" where the wrong word is to be left out, and its flag if it takes no other.
+    right: words as a shell takes them; "" where the wrong word is to be left out. A flag that takes no other then gets
+    `fallback`, else the value that its help shows; it goes only where there is none.
     takes_runs: whether the command takes runs without a flag; they stay where an unknown flag before them is left out.
     """
     if wrong is None:
-        return [*words, *right.split()]
+        return [*words, *shlex.split(right)]
     names = wrong.split()
     if names and flags.keys() >= set(names):
-        return [*without(words, names, flags), *right.split()]
+        return _with_flags_replaced(words, names, shlex.split(right), flags)
     if not right:
-        return _without_value(words, wrong, flags, takes_runs)
+        return _without_value(words, wrong, flags, fallback=fallback, takes_runs=takes_runs)
     if right.startswith("--") and wrong in words:
         return _as_flag(words, wrong, right, flags)
     if not wrong:
@@ -126,14 +136,68 @@ def without(words: Sequence[str], names: Sequence[str], flags: Flags) -> list[st
     unwanted = [flags.get(name, name) for name in names]
     left: list[str] = []
     for group in _groups(words, flags):
-        name = group[0].partition("=")[0]
-        if flags.get(name, name) not in unwanted:
+        if flags.get(_name(group), _name(group)) not in unwanted:
             left += group
     return left
 
 
-def _without_value(words: Sequence[str], value: str, flags: Flags, takes_runs: bool) -> list[str]:
-    """The words of a command without a value, and without its flag if that takes no other."""
+def _with_flags_replaced(words: Sequence[str], names: Sequence[str], right: list[str], flags: Flags) -> list[str]:
+    """The words with `right` in place of these flags and what they take; at the end where none of the flags is there."""
+    unwanted = [flags[name] for name in names]
+    before: list[str] = []
+    after: list[str] = []
+    part = before
+    for group in _groups(words, flags):
+        if flags.get(_name(group)) in unwanted:
+            part = after
+        else:
+            part += group
+    return [*before, *right, *after]
+
+
+def _name(group: Sequence[str]) -> str:
+    """The flag of a group of words, or a word that no flag takes."""
+    return group[0].partition("=")[0]
+
+
+def _values(group: Sequence[str]) -> list[str]:
+    """The words that the flag of a group takes."""
+    _, equals, joined = group[0].partition("=")
+    return [joined] if equals else list(group[1:])
+
+
+def _by_flag(words: Sequence[str], flags: Flags) -> Iterator[tuple[str, argparse.Action, list[str]]]:
+    """(name, flag, what it takes) of every known flag among the words, in their order."""
+    for group in _groups(words, flags):
+        if _name(group) in flags:
+            yield _name(group), flags[_name(group)], _values(group)
+
+
+def flag_taking(words: Sequence[str], value: str, flags: Flags) -> str:
+    """The flag that takes this word, or a list with commas that has it; "" where none does, or several do."""
+    names = []
+    for name, _, values in _by_flag(words, flags):
+        listed = [*values, *",".join(values).split(",")]
+        if value in listed:
+            names.append(name)
+    return names[0] if len(names) == 1 else ""
+
+
+def second_value(words: Sequence[str], flags: Flags) -> tuple[str, list[str]]:
+    """(a flag that takes one value and has two different ones among the words, these values); ("", []) without one."""
+    by_action: dict[argparse.Action, list[str]] = {}
+    for name, action, values in _by_flag(words, flags):
+        if action.nargs not in (None, "?"):
+            continue
+        taken = by_action.setdefault(action, [])
+        taken += values
+        if len(set(taken)) > 1:
+            return name, taken
+    return "", []
+
+
+def _without_value(words: Sequence[str], value: str, flags: Flags, *, fallback: str, takes_runs: bool) -> list[str]:
+    """The words of a command without a value. A flag that takes no other gets another value, or goes where there is none."""
     left: list[str] = []
     for head, *values in _groups(words, flags, takes_runs):
         name, equals, joined = head.partition("=")
@@ -143,9 +207,25 @@ def _without_value(words: Sequence[str], value: str, flags: Flags, takes_runs: b
             values = [joined]
         others = [rest for rest in map(_without_part, values, [value] * len(values)) if rest]
         if values and not others:
+            others = _in_place_of(value, flags.get(name), fallback)
+        if values and not others:
             continue
         left += [f"{name}={others[0]}"] if equals else [head, *others]
     return left
+
+
+def _in_place_of(value: str, flag: argparse.Action | None, fallback: str) -> list[str]:
+    """The words that a flag gets in place of a wrong value; none where it shows no other, and of an unknown flag."""
+    if flag is None:
+        return []
+    right = [fallback] if fallback else example(flag)
+    return [] if value in right else right
+
+
+def example(flag: argparse.Action) -> list[str]:
+    """The words that a flag takes in an example that can be typed here; none where it shows no value."""
+    shown = stand_ins.value(flag)
+    return [near(shown)] if os.path.isabs(shown) else shown.split()
 
 
 def _without_part(word: str, value: str) -> str:

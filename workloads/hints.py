@@ -1,12 +1,16 @@
 """Finds a command that works in place of one that ended with an error. Standard library only."""
 
 import contextlib
+import dataclasses
+import importlib
 import io
 import shlex
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Protocol
 
+from workloads import help_screen
 from workloads.stops import HELP, Stop
 
 _MOST = 6  # mistakes of a command that are corrected
@@ -25,8 +29,23 @@ class TypedCommand(Protocol):
     def parse_args(self, words: Sequence[str], /) -> Namespace:
         """Raises: Stop for words that it does not take."""
 
-    def corrected(self, words: Sequence[str], wrong: str | None, right: str) -> list[str]:
-        """The words with `right` in place of `wrong`."""
+    def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
+        """The words without the mistake of a Stop."""
+
+    def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
+        """The flag that takes the wrong word of a Stop; "" where no flag does."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """What to type in place of a command that ended with an error."""
+
+    #: A command as `python -m` takes it.
+    line: str
+    #: What to do before it works, such as `mend the file`; "" where it works at once.
+    first: str = ""
+    #: What else was wrong with the words that were typed.
+    notes: tuple[str, ...] = ()
 
 
 class Hints:
@@ -36,16 +55,33 @@ class Hints:
         self.parser = parser
         self.words = words
         self.check = check
-        self.others: list[Stop] = []  # mistakes beside the first that `corrected` met
 
-    def best(self, stop: Stop) -> str:
+    def best(self, stop: Stop) -> Proposal:
         """The typed command corrected, else what the Stop proposes, else the command's example, else its help."""
-        if stop.instead:
-            return stop.instead
-        fixed = self.corrected(stop)
-        if fixed is not None:
-            return self.line(fixed)
-        for proposed in (stop.tip, *[other.tip for other in self.others[-1:]], self.parser.example):
+        if stop.instead and not self._is_of_this_command(stop.instead):
+            return corrected_line(stop.instead)
+        words = self.words
+        notes: list[str] = []
+        current = stop
+        for _ in range(_MOST):
+            fixed = self.parser.corrected(words, current)
+            if current.first:
+                return Proposal(line=self.line(fixed), first=current.first, notes=tuple(notes))
+            if fixed == words:
+                break
+            words = fixed
+            mistake = self.mistake(words)
+            if mistake is None:
+                return Proposal(line=self.line(words), notes=tuple(notes))
+            note = self.message(mistake, words)
+            if note not in notes:
+                notes.append(note)
+            current = mistake
+        return Proposal(line=self._proposed_by(stop, current), notes=tuple(notes))
+
+    def _proposed_by(self, *stops: Stop) -> str:
+        """The first command that works of those that Stops propose, then the example, then the help."""
+        for proposed in (*[stop.tip for stop in stops], self.parser.example):
             if proposed and proposed != HELP and self.works(proposed):
                 return proposed
             if proposed == HELP:
@@ -55,22 +91,10 @@ class Hints:
     def line(self, words: Sequence[str]) -> str:
         return shlex.join(["python", "-m", self.parser.module, *words])
 
-    def corrected(self, stop: Stop) -> list[str] | None:
-        """The typed words, corrected until they pass; None where a mistake has no correction."""
-        words, current = self.words, stop
-        for _ in range(_MOST):
-            if current.wrong is None and not current.right:
-                return None
-            fixed = self.parser.corrected(words, current.wrong, current.right)
-            if fixed == words:
-                return None
-            words = fixed
-            mistake = self.mistake(words)
-            if mistake is None:
-                return words
-            self.others.append(mistake)
-            current = mistake
-        return None
+    def message(self, stop: Stop, words: Sequence[str] | None = None) -> str:
+        """What is wrong with these words, by default those that were typed, with the flag at fault before it."""
+        flag = self.parser.flag_at_fault(self.words if words is None else words, stop)
+        return f"{flag}: {stop}" if flag else str(stop)
 
     def mistake(self, words: Sequence[str]) -> Stop | None:
         """The Stop with which the command would end; None where it would not."""
@@ -86,6 +110,43 @@ class Hints:
 
     def works(self, line: str) -> bool:
         """Whether a command line works, as far as it is one of this command."""
-        if line.split()[:3] != ["python", "-m", self.parser.module]:
+        if not self._is_of_this_command(line):
             return True
         return self.mistake(shlex.split(line)[3:]) is None
+
+    def _is_of_this_command(self, line: str) -> bool:
+        return line.split()[:3] == ["python", "-m", self.parser.module]
+
+
+_collected: ContextVar[list[Hints] | None] = ContextVar("_collected", default=None)
+
+
+def corrected_line(line: str) -> Proposal:
+    """The line of a command of ours, corrected as if it had been typed, with what was wrong with it."""
+    hints = hints_for(line)
+    mistake = hints.mistake(hints.words) if hints else None
+    if hints is None or mistake is None:
+        return Proposal(line=line)
+    best = hints.best(mistake)
+    return dataclasses.replace(best, notes=(hints.message(mistake), *best.notes))
+
+
+def hints_for(line: str) -> Hints | None:
+    """The Hints of a command of ours, which is not carried out; None where it takes no words."""
+    module, *words = shlex.split(line)[2:]
+    collected: list[Hints] = []
+    before = _collected.set(collected)
+    try:
+        importlib.import_module(help_screen.starts(module)).main(words)
+    finally:
+        _collected.reset(before)
+    return collected[0] if collected else None
+
+
+def are_wanted(hints: Hints) -> bool:
+    """Whether a command was started by `hints_for`, which then has its Hints, and is not to be carried out."""
+    collected = _collected.get()
+    if collected is None:
+        return False
+    collected.append(hints)
+    return True

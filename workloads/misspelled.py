@@ -1,11 +1,12 @@
 """Ends `python -m workloads.matmull` with the command that was meant, in place of Python's own message."""
 
+import contextlib
 import shlex
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from workloads import ROOT, help_screen, options
+from workloads import ROOT, help_screen, hints, options
 
 
 def leave_if_unknown(words: Sequence[str]) -> None:
@@ -18,9 +19,8 @@ def leave_if_unknown(words: Sequence[str]) -> None:
     module, *others = words[words.index("-m") + 1 :]
     script, _, name = module.partition(".")
     if script == options.SCRIPT and name:
-        similar = help_screen.similar_command(name, "analysis").rpartition(".")[2]
-        words_after = [similar, *others] if similar else []
-        _leave(module, ["python", "-m", script, *words_after])
+        similar = help_screen.similar_command(name, "analysis")
+        _leave(module, ["python", "-m", similar, *others] if similar else ["python", "-m", "workloads"])
     if module.partition(".")[0] not in help_screen.OVERVIEWS or _can_run(module):
         return
     similar = help_screen.similar_command(module.rpartition(".")[2], module)
@@ -31,7 +31,11 @@ def leave_if_unknown(words: Sequence[str]) -> None:
 def _leave(module: str, command: list[str]) -> NoReturn:
     """Exits with an error for the module and the command to type instead."""
     print(f"error: no command {module!r}", file=sys.stderr)
-    print(f"  try: {options.typed(shlex.join(command))}", file=sys.stderr)
+    sys.argv[0] = module  # by which a hint has the form that was typed
+    proposal = hints.Proposal(line=shlex.join(command))
+    with contextlib.suppress(ImportError):  # of a package that is not installed
+        proposal = hints.corrected_line(proposal.line)
+    options.show(proposal)
     sys.exit(options.USAGE)
 
 

@@ -6,17 +6,16 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import PurePath
 from typing import Any
 
-from workloads import ROOT, corrections, help_screen, terminal
+from workloads import ROOT, corrections, help_screen, hints, stand_ins, terminal
 from workloads.corrections import closest
-from workloads.hints import Check, Hints
+from workloads.hints import Check, Hints, Proposal
+from workloads.stand_ins import PLACE, stored_run  # noqa: F401  # other modules take them from here
 from workloads.stops import (  # noqa: F401  # other modules take them from here
     FAILED,
     HELP,
@@ -33,6 +32,8 @@ from workloads.stops import (  # noqa: F401  # other modules take them from here
     Terminated,
     Usage,
 )
+from workloads.terminal import near
+from workloads.typed_form import SCRIPT, by_script, python, started_as, typed  # noqa: F401  # other modules take them from here
 
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
@@ -41,13 +42,7 @@ COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
 _FEW = 8  # up to so many known words are listed even if one is similar
-PLACE = "crossover-results"  # the folder that a hint names where another cannot be written
-STORED_RUNS = "reports/nvidia-h200/suite", "reports/nvidia-h200/ladder"
 _LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
-SCRIPT = "crossover"  # the console command that starts every other
-_OURS = re.compile(
-    r"(?<!\S)python -m (?:crossover(?=\s|$)|(?:workloads|analysis)(?:\.(?P<name>\w+)(?P<quick> --quick)?)?)"
-)
 # What every command needs, pyproject.toml's dependencies: package -> the name by which it is imported.
 PACKAGES = {
     "ml_dtypes": "ml_dtypes",
@@ -76,15 +71,15 @@ def usage_errors(tip: str = "") -> Iterator[None]:
         raise Usage(str(error), tip) from error
 
 
-def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: str = "", needed: bool = False) -> Usage:
-    """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one.
-    needed: without such a word the command does nothing."""
+def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: str = "") -> Usage:
+    """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one,
+    else the first."""
     names = list(known)
     similar = closest(word, names)
     listed = f"; known: {', '.join(names)}{more}" if not similar or len(names) <= _FEW else ""
-    right = similar or (closest(word, names, 0) if needed else "")
     kind = what if similar else ""
-    return Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=right, similar=kind)
+    first = names[0] if names else ""
+    return Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=similar, similar=kind, fallback=first)
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -200,7 +195,32 @@ class Parser(argparse.ArgumentParser):
             bare = word.strip(corrections.QUOTES)
             if bare != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
+        self._refuse_placeholders()
+        self._refuse_second_values()
         return super().parse_known_args(args, namespace)
+
+    def _refuse_placeholders(self) -> None:
+        """Raises Usage for names that stand for runs in the usage of the command, and were typed as they are there."""
+        names = [str(action.metavar) for action in self._actions if not action.option_strings]
+        typed_names = [name for name in names if name in self.words and not os.path.lexists(name)]
+        if not typed_names:
+            return
+        runs = {name: near(stand_ins.run_named(name)) for name in typed_names}
+        verb = "stands for a folder of a run" if len(runs) == 1 else "stand for folders of runs"
+        instead = self._line([runs.get(word, word) for word in self.words])
+        raise Usage(f"{' and '.join(runs)} {verb}", instead=instead)
+
+    def _refuse_second_values(self) -> None:
+        """Raises Usage for a flag that takes one value and has two."""
+        flags = self._option_string_actions
+        name, values = corrections.second_value(self.words, flags)
+        if name:
+            last = corrections.corrected(self.words, name, shlex.join([name, values[-1]]), flags)
+            raise Usage(f"{name} takes one value, not {' and '.join(values)}", instead=self._line(last))
+
+    def _line(self, words: Iterable[str]) -> str:
+        """The command with these words."""
+        return shlex.join(["python", "-m", self.module, *words])
 
     def error(self, message: str):
         """Raises the Usage for a message of argparse."""
@@ -216,8 +236,22 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions[flag[1]]
         choice = re.search(r"choice: '(.*?)' \(", message)
         if choice:
-            raise unknown("value", choice[1], action.choices or (), where=f" of {flag[1]}", needed=action.required)
-        raise Usage(message, wrong=flag[1])
+            raise unknown("value", choice[1], action.choices or ())
+        raise self._wrong_value(flag[1], action, message.partition(": ")[2])
+
+    def _wrong_value(self, name: str, action: argparse.Action, message: str) -> Usage:
+        """The error for a flag without a value, with one that it cannot take, or beside a flag that excludes it; `message` is
+        argparse's."""
+        example = corrections.example(action)
+        right = shlex.join([name, *example]) if example else ""
+        if re.match("expected .*argument", message):
+            like = f", such as {shlex.join(example)}" if example else ""
+            return Usage(f"{name} takes a value{like}", wrong=name, right=right)
+        if re.match("ignored explicit argument", message):
+            return Usage(f"{name} takes no value", wrong=name, right=name)
+        if re.match("not allowed with argument", message):
+            return Usage(f"{name}: {message}", wrong=name)
+        return Usage(f"{name}: {message}", wrong=name, right=right)
 
     def _unexpected(self, word: str) -> Usage:
         """The error for a word that no flag takes, or a flag that is not known."""
@@ -232,9 +266,9 @@ class Parser(argparse.ArgumentParser):
         value_of = self._flag_with(name.lstrip(corrections.DASHES))
         if value_of and f"{name}s" not in flags:  # as --size, which is --sizes too
             return Usage(message, wrong=word, right=value_of)
-        near = closest(name, flags)
-        if near:
-            return Usage(message, wrong=name, right=near, similar="argument")
+        similar = closest(name, flags)
+        if similar:
+            return Usage(message, wrong=name, right=similar, similar="argument")
         others = help_screen.commands_with(name, self.module)
         if others:
             message += f", a flag of {' and '.join(others[:2])}"
@@ -252,7 +286,7 @@ class Parser(argparse.ArgumentParser):
         action = self._option_string_actions.get(flag)
         if action is None or action.nargs == 0 or (flag == "--model" and word.isdecimal()):
             return ""
-        return f"{flag} {word}"
+        return shlex.join([flag, word])
 
     def _flag_with(self, word: str) -> str:
         """The flag with this word as its value, `--device cpu`, where the word is one that a flag's list of values has."""
@@ -266,25 +300,32 @@ class Parser(argparse.ArgumentParser):
         return ""
 
     def _stand_in(self, lacking: str) -> str:
-        """What may stand for a required argument: a stored run, or a flag with its first value."""
-        action = self._option_string_actions.get(lacking.split("/")[-1])
+        """What may stand for a required argument: a run, or a flag with a value."""
+        name = lacking.split("/")[-1]
+        action = self._option_string_actions.get(name)
         if action is None:
-            return near(stored_run(0 if lacking != "NEW" else 1))
-        return f"{lacking.split('/')[-1]} {next(iter(action.choices or ('',)))}"
+            return shlex.quote(near(stand_ins.run_named(lacking)))
+        return shlex.join([name, *corrections.example(action)])
 
-    def corrected(self, words: Sequence[str], wrong: str | None, right: str) -> list[str]:
-        """The words of a command as corrections.corrected gives them."""
+    def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
+        """The words of a command without the mistake of a Stop; the same words where it cannot be corrected."""
+        if stop.instead:
+            return shlex.split(stop.instead)[3:]
+        if stop.wrong is None and not stop.right:
+            return list(words)
         takes_runs = any(not action.option_strings for action in self._actions)
-        return corrections.corrected(words, wrong, right, self._option_string_actions, takes_runs=takes_runs)
+        flags = self._option_string_actions
+        return corrections.corrected(
+            words, stop.wrong, stop.right, flags, fallback=stop.fallback, takes_runs=takes_runs
+        )
+
+    def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
+        """The flag that takes the wrong word of a Stop; "" where no flag does, or several do."""
+        return corrections.flag_taking(words, stop.wrong, self._option_string_actions) if stop.wrong else ""
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command without these flags and their values."""
         return corrections.without(words, flags, self._option_string_actions)
-
-
-def stored_run(position: int = 0) -> str:
-    """The folder of a run that comes with the project; the second is of the same machine as the first."""
-    return str(ROOT / STORED_RUNS[position])
 
 
 def parser(
@@ -299,7 +340,7 @@ def parser(
     """A parser for `python -m <command>` with the flags that `add` reads; the first of the `examples` is also the command shown
     after errors. `needs`: the flags that -h shows."""
     made = Parser(
-        prog=_by_script(f"python -m {command}"),
+        prog=by_script(f"python -m {command}"),
         description=f"{question} {description}".strip(),
         epilog=help_screen.EXAMPLES + "\n".join(f"  {typed(example)}" for example in examples),
         allow_abbrev=False,
@@ -381,8 +422,10 @@ def words_of(command: Parser, **keywords) -> list[str]:
     flags: list[str] = []
     for name, value in keywords.items():
         if name not in actions:
-            raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(actions))}")
+            raise TypeError(f"unknown option {name!r}; {_known_keywords(name, actions)}")
         several = isinstance(value, (list, tuple, range))
+        if several and actions[name].nargs not in ("+", "*"):
+            raise TypeError(f"{name} takes one value, not {value!r}")
         values = [str(one) for one in value] if several else [str(value)]
         if value is None or value is False or not values:
             continue
@@ -395,6 +438,14 @@ def words_of(command: Parser, **keywords) -> list[str]:
         else:
             flags.append(f"{actions[name].option_strings[-1]}={value}")
     return [*runs, *flags]
+
+
+def _known_keywords(name: str, known: Iterable[str]) -> str:
+    """The keyword that is most like a name, or has it or is had by it; all where none is."""
+    names = sorted(known)
+    beginning = [one for one in names if name.startswith(f"{one}_")]
+    similar = beginning[0] if beginning else closest(name, names)
+    return f"did you mean {similar!r}?" if similar else f"known: {', '.join(names)}"
 
 
 def namespace(command: Parser, **keywords) -> Namespace:
@@ -418,14 +469,18 @@ def command(
 ) -> int:
     """Parses, runs `body`, and turns a Stop into its one error line and exit code. The arguments have the `command` as it was
     typed; lines for people wrap at the terminal's width. check: what a hint must pass before it is printed."""
+    command_hints = Hints(made, sys.argv[1:] if argv is None else list(argv), check)
+    if hints.are_wanted(command_hints):
+        return OK
     with terminal.wrapping() as out:
         try:
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
                 signal.signal(signal.SIGTERM, _terminated)
             return _carry_out(made, argv, body, out)
         except Stop as stop:
-            _say(stop, Hints(made, sys.argv[1:] if argv is None else list(argv), check))
-            return stop.code
+            reason = lacking_packages(["-m", made.module, *command_hints.words]) or stop
+            _say(reason, command_hints)
+            return reason.code
         except KeyboardInterrupt as stop:
             terminal.note(f"stopped {stop}".rstrip())
             return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
@@ -436,7 +491,7 @@ def command(
             if error.filename is None:
                 terminal.discard(sys.stdout)
             refused = _refused_by_system(error, command_line(made.module, argv))
-            _say(refused, Hints(made, sys.argv[1:] if argv is None else list(argv), check))
+            _say(refused, command_hints)
             return USAGE
 
 
@@ -474,74 +529,41 @@ def _terminated(number, frame) -> None:
     raise Terminated
 
 
-def _say(stop: Stop, hints: Hints) -> None:
+def _say(stop: Stop, command_hints: Hints) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
-    print(terminal.paint("error:", "bad", sys.stderr), terminal.on_one_line(str(stop)), file=sys.stderr, flush=True)
+    message = terminal.on_one_line(command_hints.message(stop))
+    print(terminal.paint("error:", "bad", sys.stderr), message, file=sys.stderr, flush=True)
     if stop.similar:
         terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
-    hint = hints.best(stop)
-    for mistake in hints.others:
-        terminal.note(f"  and: {mistake}")
-    terminal.note(f"  try: {typed(hint)}")
+    show(command_hints.best(stop))
 
 
-def python() -> str:
-    """The word to type for this interpreter: `python` if that runs it, else its path, relative if it lies below here."""
-    found = shutil.which("python") or ""
-    same = os.path.realpath(found) == os.path.realpath(sys.executable) and os.path.dirname(found) in sys.executable
-    return "python" if found and same else shlex.quote(near(sys.executable))
-
-
-def near(path: str | os.PathLike) -> str:
-    """A path as it is shown: from here where it lies below, else whole."""
-    try:
-        inside = os.path.relpath(path)
-    except FileNotFoundError:  # the folder that the command runs in was removed
-        return os.fspath(path)
-    return os.fspath(path) if inside.startswith("..") else inside
-
-
-def started_as() -> str:
-    """The words before a command's short name as the user typed them: `crossover`, the path to it, or `python -m crossover`; ""
-    of a command that was started as `python -m workloads.matmul`."""
-    program = PurePath(sys.argv[0])
-    if program.stem != SCRIPT:
-        return ""
-    if program.suffix == ".py":
-        return f"{python()} -m {SCRIPT}"
-    on_path = shutil.which(SCRIPT)
-    same = on_path is not None and os.path.realpath(on_path) == os.path.realpath(program)
-    return SCRIPT if same else shlex.quote(near(program))
-
-
-def _by_script(text: str) -> str:
-    """The text with its commands of ours as the console command takes them, if that started this process."""
-    start = started_as()
-    if not start:
-        return text
-
-    def short(match: re.Match) -> str:
-        if match["name"] is None:
-            return start
-        if match["name"] == "suite" and match["quick"]:
-            return f"{start} run"
-        return f"{start} {match['name']}{match['quick'] or ''}"
-
-    return _OURS.sub(short, text)
-
-
-def typed(command: str) -> str:
-    """A command of ours, or a line with one, as it can be typed here and in the form that was typed: `crossover matmul ...`, or
-    `python -m workloads.matmul ...` with the interpreter that works."""
-    return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), _by_script(command))
+def show(proposal: Proposal) -> None:
+    """Prints what else was wrong with a command, and the command that works."""
+    for note in proposal.notes:
+        terminal.note(f"  and: {note}")
+    label = f"{proposal.first}, then" if proposal.first else "try"
+    terminal.note(f"  {label}: {typed(proposal.line)}")
 
 
 def require_packages() -> None:
-    """Raises Missing, which names all packages that are not installed."""
+    """Raises lacking_packages, if there are any."""
+    missing = lacking_packages()
+    if missing:
+        raise missing
+
+
+def lacking_packages(words: Sequence[str] = ()) -> Missing | None:
+    """The error that names all packages that are not installed; None where all are. words: the command after `python`, for which
+    the Python of the checkout's environment is proposed, if that is another one."""
     lacking = [package for package, module in PACKAGES.items() if importlib.util.find_spec(module) is None]
-    if lacking:
-        install = f"{python()} -m pip install {' '.join(lacking)}"
-        raise Missing(f"not installed: {', '.join(lacking)}", install)
+    if not lacking:
+        return None
+    message = f"not installed: {', '.join(lacking)}"
+    checkout_python = ROOT / ".venv" / "bin" / "python"
+    if words and checkout_python.exists() and str(checkout_python) != sys.executable:
+        return Missing(message, shlex.join([near(checkout_python), *words]))
+    return Missing(message, f"{python()} -m pip install {' '.join(lacking)}")
 
 
 def command_line(module: str, argv: Sequence[str] | None) -> str:

@@ -30,6 +30,15 @@ _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 _LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?(?:\d+\. )?")
 
 
+def near(path: str | os.PathLike) -> str:
+    """A path as it is shown: from here where it lies below, else whole."""
+    try:
+        inside = os.path.relpath(path)
+    except FileNotFoundError:  # the folder that the command runs in was removed
+        return os.fspath(path)
+    return os.fspath(path) if inside.split(os.sep)[0] == os.pardir else inside
+
+
 def width(stream: TextIO | None = None) -> int:
     """Columns of the terminal that the stream (stdout) writes to, or COLUMNS where it is set; 0 of a pipe or a file, whose lines
     may have any length."""

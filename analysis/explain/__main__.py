@@ -54,8 +54,8 @@ def parser() -> options.Parser:
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
 --batch N        samples a step (32)
---samples N      samples an epoch (the model's own)
---epochs N       epochs (the model's own)
+--samples N      samples an epoch, such as 50000 (the model's own)
+--epochs N       epochs, such as 10 (the model's own)
 --validation N   samples evaluated after each epoch (none)
 --input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
 --dtype {{float32,float64,uint8}}  of the samples (float32)
@@ -84,7 +84,7 @@ def parser() -> options.Parser:
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
     )
     more.add_argument(
-        "--how", metavar="N", type=options.number, help="the code of the answer's change N, before and after"
+        "--how", metavar="N", type=options.number, help="the code of the answer's change N, such as 1, before and after"
     )
     more.add_argument(
         "--verify",

@@ -9,7 +9,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, doctor, options, shared_flags, terminal
+from workloads import ROOT, doctor, options, shared_flags, stand_ins, terminal
 from workloads.harness import plan
 from workloads.records.files import NoRun
 
@@ -85,8 +85,8 @@ def test_limits_and_keywords_of_a_call():
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
     assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
     assert options.namespace(made, backends="numpy").backends == ["numpy"]
-    with pytest.raises(TypeError, match="unknown option 'sizez'; known: against, backends, "):
-        options.namespace(made, sizez=[1])
+    with pytest.raises(TypeError, match="unknown option 'threds'; did you mean 'threads'"):
+        options.namespace(made, threds=[1])
     assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
 
@@ -107,13 +107,20 @@ def test_a_number_of_seconds_has_its_unit(text, seconds):
     assert options.positive(text) == pytest.approx(seconds)
 
 
-WRONG = {"max-time 0 -v": " -v", "threads 2 --min-time x": " --threads 2", "format yaml -q": " -q"}
-WRONG["fast --rigorous -v"] = " --fast -v"
-WRONG |= dict.fromkeys(("max-time=inf", "seed -1", "nope", "purple csv"), "")
+WRONG = {
+    "max-time 0 -v": " --max-time 2.0 -v",
+    "threads 2 --min-time x": " --threads 2 --min-time 0.075",
+    "format pretty -q": " --format table -q",
+    "fast --rigorous -v": " --fast -v",
+    "max-time=inf": " --max-time 2.0",
+    "seed -1": " --seed 1",
+    "nope": "",
+    "purple csv": "",
+}
 
 
 @pytest.mark.parametrize(("words", "tip"), WRONG.items())
-def test_usage_errors_exit_2_with_the_command_less_what_is_wrong(words, tip, capsys):
+def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wrong(words, tip, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
     shared_flags.add_measuring(made)
     assert options.command(made, f"--{words}".split(), lambda args: 0) == 2
@@ -148,7 +155,7 @@ def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
     given = made.parse_args(["--sizes", "3", "--kind", "a", "--sizes", "4", "--count", "2^3", "-q"])  # given twice
     assert (given.sizes, given.kind, given.count, given.quiet) == (["3", "4"], "a", 8, True)
     assert "sizes (1 2), in order" in made.format_help()
-    with pytest.raises(options.Usage, match="unknown value 'c' of --kind; known: a, b"):
+    with pytest.raises(options.Usage, match="unknown value 'c'; known: a, b"):
         made.parse_args(["--kind", "c"])
 
     def body(args):
@@ -200,14 +207,15 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     with open(ROOT / "reports/nvidia-h200/suite/2026-11-22/matmul.jsonl", "rb") as stored:
         line = b"".join(stored.readlines(400_000))
     (tmp_path / "reports/machine/run/rows.jsonl").write_bytes(line)
-    assert told("reports/machine/zzz") == ("", "reports/machine/zzz", "reports/machine/run")
+    assert told("reports/machine/runs") == ("path", "reports/machine/runs", "reports/machine/run")
+    monkeypatch.setattr(stand_ins, "LOCAL", tmp_path / "reports/local")
     elsewhere = str(ROOT / "reports/nvidia-h200/suite")
     assert told("other/zzz") == ("", "other/zzz", elsewhere)
     assert told("zzz", "before") == ("", "zzz", elsewhere)
     (tmp_path / "reports/local/here/run").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "reports/local/here/run"):
         (folder / "rows.jsonl").write_bytes(line)
-    assert export.main(["rows", "--to", "excel"]) == 2 and capsys.readouterr().err.endswith(" --to bencher\n")
+    assert export.main(["rows", "--to", "excel"]) == 2 and capsys.readouterr().err.endswith(" --to csv\n")
     assert report.main(["", "-o", "page"]) == options.USAGE  # a variable that is not set: not the current folder
     assert "-m analysis.report reports/local/here/run -o page" in capsys.readouterr().err
 
