@@ -325,15 +325,15 @@ def print_ladder(outcome: "sweep.Outcome", op: str) -> None:
 def check_files(measuring: Measuring) -> None:
     """Checks --resume, --save and --against before anything is measured.
 
-    Raises: Missing where the folder to resume has no run; Usage where the name to save exists, and where the run to compare with
-    does not.
+    Raises: Usage where the folder to resume has no run, the name to save is taken, or the run to compare with is not there.
     """
     from workloads.records import baselines
+    from workloads.records.files import NoRun
 
     if measuring.resume and measuring.output and not any(Path(measuring.output).glob("*.jsonl")):
-        raise options.Missing(f"no run in {measuring.output} to resume", wrong="--resume")
+        raise options.Usage(f"no run in {measuring.output} to resume", wrong="--resume")
     if measuring.fail_on is not None and measuring.against is None:
-        raise options.Usage("--fail-on needs --against, which says what to compare with", wrong="--fail-on")
+        raise baselines.not_named()
     if measuring.save is not None:
         baselines.require_free(measuring.save)
     if measuring.against is not None:
@@ -341,10 +341,8 @@ def check_files(measuring: Measuring) -> None:
 
         try:
             command.read_timed(measuring.against)
-        except FileNotFoundError as error:
-            similar = getattr(error, "similar", "")
-            right = f"--against {getattr(error, 'right', '')}" if similar else ""
-            raise options.Usage(str(error), wrong="--against", right=right) from error
+        except NoRun as error:
+            raise baselines.unknown(measuring.against, error.right if error.similar else "") from error
 
 
 def save(name: str | None, files: list, *, quiet: bool, apart: bool = False) -> None:

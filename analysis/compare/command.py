@@ -1,6 +1,7 @@
 """Compares two runs row by row: faster, slower, same or can't tell; exit code 4 on a regression."""
 
 import argparse
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -157,7 +158,9 @@ def _compared(plan: "ComparePlan") -> "Comparison":
     old, new = read_timed(plan.old), read(plan.new)
     compared = compare(old, new, plan.on_any_machine, any_machine=plan.any_machine, clock=plan.clock)
     if not compared.rows and not compared.broken:
-        raise options.Usage("the two runs have no row in common that has a time in both")
+        stored = [options.near(options.stored_run(position)) for position in (0, 1)]
+        instead = shlex.join(["python", "-m", "analysis.compare", *stored])
+        raise options.Usage("the two runs have no row in common that has a time in both", instead=instead)
     return compared
 
 

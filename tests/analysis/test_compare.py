@@ -410,10 +410,10 @@ class TestBaselines:
         for argv, message in (
             (["--fail-on", "slower>5%"], "needs --against"),
             (["--save", "before"], "exists"),
-            (["--against", "nosuch"], "saved names: before"),
+            (["--against", "nosuch"], "no baseline or run 'nosuch'; saved: before"),
             (["--save", "../../x"], "no name for a baseline"),
             (["--save", ""], "no name for a baseline"),
-            (["--against", ""], "no result file"),
+            (["--against", ""], "no baseline or run ''; saved: before"),
         ):
             with pytest.raises(options.Usage, match=message):
                 session.check_files(self.measuring(*argv))

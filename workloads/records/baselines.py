@@ -1,14 +1,15 @@
 """Named baselines: copies of result files that `--save NAME` keeps and that `--against NAME`, or NAME for a RUN, finds."""
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import REPORTS, ROOT
+from workloads import ROOT, options, stand_ins
 from workloads.options import Usage
 
-FOLDER = REPORTS / "local" / "saved"
+FOLDER = stand_ins.SAVED
 PROFILES = ROOT / "analysis" / "predict" / "profiles"  # stored machines: a RUN of such a name is theirs
 
 
@@ -18,9 +19,14 @@ def folder(name: str) -> Path:
     Raises: Usage for a name that is not plain.
     """
     if not re.fullmatch(r"\w[\w.-]{0,99}", name):
-        plain = re.sub(r"\W+", "-", name).strip("-") or "before"
-        raise Usage(f"{name!r} is no name for a baseline: letters, digits, dots and dashes only", "", name, plain)
+        message = f"{name!r} is no name for a baseline: letters, digits, dots and dashes only"
+        raise Usage(message, wrong=name, right=plain_name(name))
     return FOLDER / name
+
+
+def plain_name(name: str) -> str:
+    """A name for a baseline like this one, without what such a name cannot have."""
+    return re.sub(r"\W+", "-", name).strip("-")[:100] or "before"
 
 
 def find(name: str) -> Path | None:
@@ -30,6 +36,37 @@ def find(name: str) -> Path | None:
 
 def names() -> list[str]:
     return sorted(p.name for p in FOLDER.glob("*") if p.is_dir())
+
+
+def not_named() -> Usage:
+    """The error for --fail-on without --against; corrected to what there is to compare with, else to --save."""
+    message = "--fail-on needs --against, which says what to compare with"
+    comparable = _comparable()
+    if comparable:
+        return Usage(message, right=shlex.join(["--against", comparable]))
+    return Usage(f"{message}; nothing is saved here", wrong="--fail-on", right="--save before")
+
+
+def unknown(name: str, similar: str) -> Usage:
+    """The error for a baseline, or a run, that is not there; it is corrected to a `similar` one, else to what there is to compare
+    with, else the rows are saved under that name first."""
+    saved = names()
+    listed = f"saved: {', '.join(saved)}" if saved else "none is saved here"
+    message = f"no baseline or run {name!r}; {listed}"
+    comparable = similar or _comparable()
+    if comparable:
+        kind = "baseline" if similar else ""
+        return Usage(message, wrong=name, right=comparable, similar=kind)
+    return Usage(message, wrong="--against --fail-on", right=f"--save {plain_name(name)}")
+
+
+def _comparable() -> str:
+    """What this machine's rows can be compared with: the newest saved baseline, else the newest run; "" without either."""
+    saved = names()
+    if saved:
+        return max(saved, key=lambda name: (FOLDER / name).stat().st_mtime)
+    runs = stand_ins.local_runs()
+    return options.near(runs[0]) if runs else ""
 
 
 def require_free(name: str) -> None:

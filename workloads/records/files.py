@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from workloads import ROOT, options, terminal
+from workloads import ROOT, options, stand_ins, terminal
 from workloads.corrections import closest, similar_path
 from workloads.options import Usage
 from workloads.records import baselines, regular_files
@@ -47,17 +47,11 @@ class NoRun(Usage, FileNotFoundError):
 
 
 def _nearest(run: str) -> str:
-    """A folder with a result file: the one beside `run` with the most similar name, else this machine's newest, else a stored
-    run."""
-    beside = os.path.dirname(run)
-    for folders in (beside, f"{beside}/*") if beside else ():
-        near = _with_results(folders)
-        if near:
-            return closest(run, near, 0)
-    local = _with_results("reports/local/*/*")
-    if local:
-        return max(local, key=os.path.getmtime)
-    return options.near(options.stored_run())
+    """A folder with a result file: one beside `run` with a similar name, else this machine's newest run, else a stored one."""
+    folder, name = os.path.split(run.rstrip("/"))
+    beside = {os.path.basename(path): path for path in _with_results(f"{folder}/*")} if folder else {}
+    similar = closest(name, beside)
+    return beside[similar] if similar else options.near(stand_ins.run())
 
 
 def _with_results(folders: str) -> set[str]:
