@@ -5,6 +5,7 @@ import sys
 import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from workloads import options, shared_flags, terminal
@@ -59,7 +60,7 @@ FLAGS = """
 --gpus N ...           GPUs that share each batch, by keras.distribution.DataParallel with --keras-backend jax or
                        tf.distribute.MirroredStrategy with tensorflow (1)
 # rows of a study or of predictions
---study NAME ...       rows made for a question, instead of the above: seeds, batches, ... (an unknown one lists them), or all
+--study NAME ...       rows made for a question, instead of the above, such as batches (an unknown one lists them), or all
 --predicted FILE       the trainings of predictions that `analysis.predict --save FILE` wrote, instead of the above;
                        `analysis.predict --check FILE RUN` then compares them"""
 
@@ -262,6 +263,7 @@ class TrainingPlan(MeasuringPlan):
         lines = unfinished(outcome)
         for sentences in (training.lines, training.side_by_side, several_gpus.training_lines):
             lines += sentences(done)
+        lines += _compiled_here(done)
         several = trainings(done)
         if several:
             lines += ["", *several.text()]
@@ -278,6 +280,12 @@ class TrainingPlan(MeasuringPlan):
         lines += about_steps
         if lines:
             print("", *lines, sep="\n")
+
+
+def _compiled_here(done: "Iterable[Measurement]") -> list[str]:
+    """A sentence for each model that came without a loss and an optimizer: those that were chosen for it."""
+    chosen = {m.problem.model: m.notes["compiled"] for m in done if "compiled" in m.notes}
+    return [f"{model}: {words}." for model, words in chosen.items()]
 
 
 def _studies(flags: Namespace) -> list[str]:

@@ -38,7 +38,7 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True):
 class Warning(msgspec.Struct, frozen=True, kw_only=True):
     """A reason to believe an answer less."""
 
-    #: A flag of disturbed rows (HOST_FLAGS, GPU_FLAGS), estimated-layers, or no-row.
+    #: A flag of disturbed rows (HOST_FLAGS, GPU_FLAGS), estimated-layers, no-row, or not-compiled.
     kind: str
     #: The device whose seconds it concerns: cpu or gpu:0; "" for both.
     device: str = ""
@@ -48,7 +48,8 @@ class Warning(msgspec.Struct, frozen=True, kw_only=True):
     rows_used: int = 0
     #: The share that tells how much: of the CPUs (other-load), of their time (steal), of a step's arithmetic (estimated-layers).
     share: float | None = None
-    #: The operations of the flagged rows, the names of the layers, or the parts without a row.
+    #: The operations of the flagged rows, the names of the layers, the parts without a row, or the optimizer and
+    #: the loss that were chosen for a model that came without.
     names: tuple[str, ...] = ()
 
     @property

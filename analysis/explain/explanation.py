@@ -281,7 +281,7 @@ def _assumed(e: Explanation) -> tuple[Assumption, ...]:
 
 
 def _warnings(e: Explanation, trained: dict[str, Trained], profiles: Sources) -> tuple[Warning, ...]:
-    """The reasons to believe the answer less: disturbed rows, layers that are only estimated, and parts without a row."""
+    """The reasons to believe the answer less: disturbed rows, estimated layers, parts without a row, and a loss chosen here."""
     warnings = []
     for side in e.sides:
         warnings += doubts.disturbances(side.device, _used(e.asked, side, trained, profiles))
@@ -292,6 +292,8 @@ def _warnings(e: Explanation, trained: dict[str, Trained], profiles: Sources) ->
     for side in e.sides:
         if side.unknown:
             warnings.append(Warning(kind="no-row", device=side.device, names=side.unknown))
+    if e.asked.of.compiled_for_user:
+        warnings.append(Warning(kind="not-compiled", names=(e.asked.of.optimizer, e.asked.of.loss)))
     return tuple(warnings)
 
 

@@ -1,6 +1,7 @@
 """What one `explain` command asks for: its flags, checked, as a record."""
 
 import os
+import shlex
 from argparse import Namespace
 from typing import Any
 
@@ -8,9 +9,10 @@ import msgspec
 
 from analysis.explain import profiles
 from analysis.predict import described_model
+from kernels import networks
 from kernels.networks import Network
 from workloads import options
-from workloads.records import published_cases
+from workloads.records import published_cases, settings
 from workloads.records.files import NoRun
 from workloads.records.published_cases import Case, Complaint, Question
 
@@ -133,12 +135,24 @@ def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
     """Raises Usage unless the flags name either a model or a case that is known."""
     if not flags.case and not flags.model:
         raise _nothing_named(missing_runs[0] if missing_runs else "")
+    _require_flag_of_its_kind(flags)
     if flags.case and flags.model:
         raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
     if flags.case == EVERY_CASE and flags.how:
         raise options.Usage("--how is for one answer; name one case", wrong="--how")
     if flags.case and flags.case not in (EVERY_CASE, *published_cases.EVERY):
-        raise options.unknown("case", flags.case, sorted(published_cases.EVERY), needed=True)
+        raise options.unknown("case", flags.case, sorted(published_cases.EVERY))
+
+
+def _require_flag_of_its_kind(flags: Namespace) -> None:
+    """Raises Usage for a model given to --case, and for a case given to --model."""
+    named_model = flags.case and flags.case not in published_cases.EVERY and flags.case != EVERY_CASE
+    if named_model and not flags.model and (settings.is_user_model(flags.case) or flags.case in networks.names()):
+        raise options.Usage(
+            f"{flags.case} is a model, not a case", wrong="--case", right=shlex.join(["--model", flags.case])
+        )
+    if flags.model in published_cases.EVERY and not flags.case:
+        raise options.Usage(f"{flags.model} is a case, not a model", wrong="--model", right=f"--case {flags.model}")
 
 
 def _nothing_named(word: str) -> options.Usage:
@@ -148,7 +162,7 @@ def _nothing_named(word: str) -> options.Usage:
     if not word or is_path or word.isdecimal():
         return options.Usage(message)
     flag = "--case" if word in published_cases.EVERY else "--model"
-    return options.Usage(message, wrong=word, right=f"{flag} {word}")
+    return options.Usage(message, wrong=word, right=shlex.join([flag, word]))
 
 
 def _no_run(word: str) -> options.Usage:

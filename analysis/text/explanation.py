@@ -43,6 +43,7 @@ SAID = {
     "withheld": "No verdict: {unknown.names} not known, {unknown.arithmetic:share} of the arithmetic; --measure times it.",
     "partial": "Partial: of {unknown.names}, {unknown.arithmetic:share} of the arithmetic, there is only an estimate.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
+    "not compiled": "The model is not compiled: {chosen} are assumed.",
     "disturbed": "{what}: measure again (--wait-quiet).",
     "question": "{where} about {counts} the {device} probably wins: how many {do}?",
     "too big": "It needs {m.peak.value:size} of memory on the {name}, which has {m.capacity:size} (predicted).",
@@ -382,7 +383,8 @@ def question(e: Explanation) -> str:
 
 
 def _notes(e: Explanation) -> list[str]:
-    """Sentences on what the answer rests on: disturbed rows, layers that are only estimated, parts without a row."""
+    """Sentences on what the answer rests on: disturbed rows, layers that are only estimated, parts without a row, a loss that was
+    chosen here."""
     notes = []
     if e.disturbances:
         notes.append(disturbed(e.disturbances))
@@ -391,6 +393,8 @@ def _notes(e: Explanation) -> list[str]:
             notes.append(say(SAID["partial"], unknown=e.asked.unknown_share))
         elif warning.kind == "no-row":
             notes.append(say(SAID["unknown"], name=NAMES[warning.device], parts=join(warning.names)))
+        elif warning.kind == "not-compiled":
+            notes.append(say(SAID["not compiled"], chosen=join(warning.names)))
     return notes
 
 

@@ -82,6 +82,8 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: int = 32
     epochs: int = 10
     precision: str = "float32"
+    #: Whether a user's own model came without an optimizer and a loss, so that those above were chosen for it.
+    compiled_for_user: bool = False
 
     @property
     def regression(self) -> bool:

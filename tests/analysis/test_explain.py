@@ -172,7 +172,7 @@ def test_the_code_of_a_change_is_shown_by_its_number_in_the_answer(tmp_path, cap
     assert record["code"]["before"].splitlines()[0] == "model = build()  # cifar10-cnn"
     code, out, errors = said(capsys, *words, "--how", "99")
     assert code == options.USAGE and not out
-    assert errors[0].startswith("error: no change 99 in this answer; its changes: 1, 2")
+    assert errors[0].startswith("error: --how: no change 99 in this answer; its changes: 1, 2")
     assert errors[1].endswith("--how 1")
     assert said(capsys, "--case", "all", "--how", "1")[0] == options.USAGE
 

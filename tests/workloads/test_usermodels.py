@@ -32,7 +32,7 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     expected = [("dense", 16, "relu"), ("dense", 3, "softmax")]
     assert [(la.kind, la.units, la.activation) for la in found.layers] == expected
     assert (found.name, found.input, found.classes) == ("tests.support.own_models:classes", (8,), 3)
-    assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
+    assert m.notes["compiled"] == "compiled with adam and sparse_categorical_crossentropy, as it came without"
     assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3 and m.on("host-latency").calls == 2
     m = own(train, "words")  # it takes whole numbers
     assert (m.status, m.reason) == ("ok", "") and "mse" in m.notes["compiled"] and "accuracy" not in m.series
@@ -51,14 +51,14 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("two_inputs", "has 2 inputs and 1 output; models of one each can be timed: join its inputs, keep one output"),
+        ("two_inputs", "has 2 inputs, and models of one input and one output can be timed: join them into one array"),
         ("unbuilt", "whose input shape is not known"),
         ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
         ("nothing_to_take", "layer out takes (None, 0) and gives (None, 1): a size of 0 leaves nothing to compute"),
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
         ("no_such_loss", "mean_absurd_error"),
         ("a_loss_of_another_shape", "own_models:a_loss_of_another_shape does not train on made-up samples"),
-        ("no_model", "tests.support.own_models:no_model() returns nothing, not a keras.Model"),
+        ("no_model", "tests.support.own_models:no_model() returns nothing: end no_model() with `return model`"),
         ("missing", "tests.support.own_models has no function missing"),
     ],
 )
@@ -221,7 +221,7 @@ IN_A_FILE = {
     "own.py:bild": ("own.py has no function bild", "own.py:build"),
     "own.py:build()": ("'build()' is no name of a function in own.py", "own.py:build"),
     "own.py": ("own.py is a file: name its function that returns the model, as own.py:build", "own.py:build"),
-    "bad.py:build": ("bad.py is no Python that can be read: invalid syntax, line 1", ""),
+    "bad.py:build": ("bad.py is no Python that can be read: invalid syntax, line 1: def build(:", "bad.py:build"),
 }
 
 

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from workloads import ROOT, help_screen, options
+from workloads import ROOT, help_screen, options, stand_ins
+from workloads.records import baselines
 
 MODELS = """
 import keras
@@ -36,8 +37,10 @@ WRONG = {
         --sizes 256x256 => --sizes 256
         --sizes 64-4096 => --sizes 64:4096:x2
         --sizes 4KB --fast => --sizes 4 --fast
-        --sizes big =>
-        --sizes "" =>
+        --sizes big => --sizes 64:2048:x2
+        --sizes "" => --sizes 64:2048:x2
+        --sizes --fast => --sizes 64:2048:x2 --fast
+        --sizes N => --sizes 64:2048:x2
         --sizes 1.000 --fast => --sizes 1000 --fast
         --dtypes half => --dtypes float16
         --dtypes double,single => --dtypes float64,float32
@@ -45,34 +48,38 @@ WRONG = {
         --dtypes fp16,int8 => --dtypes float16
         --backend numpy => --backends numpy
         --backends nunpy => --backends numpy
-        --backends pytorch =>
+        --backends pytorch => --backends numpy
+        --backends --fast => --backends numpy --fast
         --variants operater => --variants operator
         --cpu => --device cpu
         --float64 => --dtypes float64
         --json => --format json
-        --threads all =>
+        --threads all => --threads
         --threads 9999 => --threads
         --shapes 1024x1024 => --shapes 1024x1024x1024
         --fast --rigorous => --fast
         --epochs 3 =>
-        --format yaml =>
+        --format yaml => --format json
+        --format pretty => --format table
         --max-time 5sec => --max-time 5s
         --max-noise 5 => --max-noise 5%
         --save "my run" => --save my-run
-        --against befor --fail-on 5 =>
-        --fail-on 5 =>
+        --against befor --fail-on 5 => --save befor
+        --fail-on 5 => --save before
+        --against --fast => --against
         --model cifar10-cnm => --model cifar10-cnn
-        --seed abc =>
-        --resume=yes =>
+        --seed abc => --seed 1
+        --seed 1 --seed 2 --fast => --seed 2 --fast
+        --resume=yes => --resume
         --dtype=half --size=128 => --dtypes=float16 --sizes=128
         --sizes [64,128] => --sizes 64,128
         --sizes 64 to 512 => --sizes 64 512
-        --output =>
+        --output => --output crossover-results
         --batch ten --sizes 64 => --sizes 64
         --modes pinned => --modes roundtrip-pinned
         --layouts NN => --layouts nn
         --resume -o photos/none => -o photos/none
-        --stop-after 1day =>""",
+        --stop-after 1day => --stop-after 60""",
     "workloads.conv": """
         --size 224 => workloads.conv --sizes 224 --vary size
         --sizes 8:128:x2 => --sizes 8:128:x2 --vary size
@@ -126,19 +133,29 @@ WRONG = {
         --model mine.build => --model mine.py:build
         --model mine.py:biuld => --model mine.py:build
         --model mine.py:sized => --model mine.py:build
-        --model broken.py:build => -h
-        --model empty.py:build => -h
-        --model mine.h5 => -h
-        --model old.h5 => -h
-        --model old.onnx => -h
-        --model notebook.ipynb => -h
-        --model photos => -h
-        --model photos/ => -h
-        --model garbage.keras => -h
-        --model weights.keras => -h
+        --model broken.py:build --batch 64 => then: --model broken.py:build --batch 64
+        --model empty.py:build => then: --model empty.py:build
+        --model nowhere.py:build => then: --model nowhere.py:build
+        --model mine.h5 => then: --model mine.keras
+        --model old.h5 --batch 64 => then: --model old.keras --batch 64
+        --model old.onnx => then: --model old.keras
+        --model notebook.ipynb => then: --model notebook.py:build
+        --model photos => then: --model photos.keras
+        --model photos/ => then: --model photos.keras
+        --model garbage.keras => then: --model garbage.keras
+        --model weights.keras => then: --model weights.keras
+        --model S4 nvidia-h200 => --case S4 nvidia-h200
+        --case cifar10-cnn nvidia-h200 => --model cifar10-cnn nvidia-h200
+        --case mine.py:build => --model mine.py:build
+        --model lenet --batch => --model lenet --batch 32
+        --model lenet --batch 32 --batch 256 => --model lenet --batch 256
+        --model lenet --price-gpu => --model lenet --price-gpu 3.50
+        --model lenet RUN => --model lenet SUITE
+        --model lenet --format yaml => --model lenet --format json
         --model lenet --batch 32 64 => --model lenet --batch 32
         --model lenet --batchsize 32 => --model lenet --batch 32
-        --model lenet --epochs ten => --model lenet
+        --model lenet --epochs ten => --model lenet --epochs 10
+        --model lenet --epochs 0 => --model lenet --epochs 1
         --model lenet --samples 50,000, => --model lenet --samples 50000
         --model lenet --precision fp16 => --model lenet --precision mixed_float16
         --model lenet --gpu-profile t4 => --gpu-profile nvidia-h200
@@ -155,7 +172,7 @@ WRONG = {
         --model lenet --price-gpu free => --price-gpu 3.50
         --model ../mine.py:build => --model mine.py:build
         photos --model mine.py:build => --model mine.py:build
-        --model => --case S4
+        --model => --model cifar10-cnn
         --case S9 => --case S""",
     "analysis.report": """
         photos => suite
@@ -167,7 +184,9 @@ WRONG = {
         SUITE --readme notes.txt => suite""",
     "analysis.roofline": "photos => suite",
     "analysis.compare": """
-        => ladder
+        => SUITE LADDER
+        OLD NEW => SUITE LADDER
+        SUITE NEW => ladder
         a b => suite
         SUITE reports/amd-avx512-2c => --any-machine
         SUITE SUITE --fail-on 10%% => suite""",
@@ -204,6 +223,8 @@ def folder(tmp_path, monkeypatch):
     for machine in (ROOT / "reports").iterdir():
         if machine.name != "local":  # runs of the machine that tests this would be offered before the stored ones
             (tmp_path / "reports" / machine.name).symlink_to(machine)
+    monkeypatch.setattr(stand_ins, "LOCAL", tmp_path / "none")
+    monkeypatch.setattr(baselines, "FOLDER", tmp_path / "none" / "saved")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -215,8 +236,8 @@ def main_of(command: str):
 def hint(error: str) -> list[str]:
     """The words after `python -m` of the command shown."""
     line = error.splitlines()[-1]
-    assert line.startswith("  try: ")
-    words = shlex.split(line.removeprefix("  try: "))
+    assert line.startswith("  try: ") or ", then: " in line
+    words = shlex.split(line.partition(": ")[2])
     assert words[1] == "-m"
     return words[2:]
 
@@ -233,10 +254,12 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
     module, *corrected = hint(error)
     assert "cifar10-cnn" not in error.splitlines()[-1] or "mine" not in typed
     shown = shlex.join(["python", "-m", module, *corrected])
-    expected = right.strip().removeprefix("python -m ").replace("SUITE", str(SUITE))
+    expected = right.strip().removeprefix("python -m ").removeprefix("then: ")
+    expected = expected.replace("SUITE", str(SUITE)).replace("LADDER", str(SUITE.with_name("ladder")))
+    assert right.strip().startswith("then: ") == (", then: " in error)
     assert shown.endswith(f"-m {command}") if not expected else expected in shown
     assert {path.name for path in folder.iterdir()} == before
-    if "-h" in corrected or module in help_screen.OVERVIEWS:
+    if "-h" in corrected or module in help_screen.OVERVIEWS or ", then: " in error:
         return
     measures = hasattr(importlib.import_module(module), "parse") and module != "workloads.suite"
     if measures and "mine.py" not in shown:
@@ -255,7 +278,7 @@ def only_checked(parser, argv, body, check=lambda args: None) -> int:
 MISSPELLED = {
     "workloads.matmull --sizes 64": "workloads.matmul --sizes 64",
     "analysis.matmul": "workloads.matmul",
-    "analysis.repotr photos": "analysis.report photos",
+    "analysis.repotr reports/nvidia-h200/suite": "analysis.report reports/nvidia-h200/suite",
     "workloads.zzz": "workloads",
     "analysis.text": "analysis",
     "crossover.explain --model lenet": "crossover explain --model lenet",
@@ -284,7 +307,7 @@ def test_a_rule_that_the_shell_cut_is_shown_in_quotes(tmp_path):
 
 def test_resume_names_a_folder_that_has_no_run(tmp_path, capsys):
     for command in ("workloads.training", "workloads.suite"):
-        assert main_of(command)(["--resume", "-o", str(tmp_path / "none")]) == options.MISSING
+        assert main_of(command)(["--resume", "-o", str(tmp_path / "none")]) == options.USAGE
         error, tried = capsys.readouterr().err.splitlines()
         assert error == f"error: no run in {tmp_path / 'none'} to resume" and "--resume" not in tried
         assert not (tmp_path / "none").exists()

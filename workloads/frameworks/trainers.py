@@ -105,7 +105,9 @@ def built(order: Order) -> Built:
         with tensors.timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
                 model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
-                about["layers"] = msgspec.json.encode(description.network(model, row.problem.model)).decode()
+                layers = description.network(model, row.problem.model)
+                layers = msgspec.structs.replace(layers, compiled_for_user="compiled" in about)
+                about["layers"] = msgspec.json.encode(layers).decode()
             else:
                 own = network if chosen.dropout == "on" else without_dropout(network)
                 model, about = models.build(own, settings.JIT[chosen.jit_compile]), {}

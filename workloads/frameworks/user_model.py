@@ -36,12 +36,11 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
             f"{name} gives a model whose input shape is not known: with x = keras.Input(shape), return keras.Model(x, model(x))"
         )
     if len(model.inputs) != 1 or len(model.outputs) != 1:
-        both = f"{units.count(len(model.inputs), 'input')} and {units.count(len(model.outputs), 'output')}"
-        raise Broken(f"{name} has {both}; models of one each can be timed: join its inputs, keep one output")
+        raise Broken(f"{name} has {_too_many(len(model.inputs), len(model.outputs))}")
     about = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
         loss = compile_with_adam(model, name, jit_compile)
-        about["compiled"] = f"it came without; compiled with adam and {loss}"
+        about["compiled"] = f"compiled with adam and {loss}, as it came without"
     elif jit_compile != "auto":
         model.jit_compile = jit_compile
     return model, about
@@ -66,6 +65,19 @@ def compile_with_adam(model, name: str, jit_compile: bool | str = "auto") -> str
     except Exception as error:
         raise Broken(f"{name} does not compile: {described(error)}") from error
     return loss
+
+
+def _too_many(inputs: int, outputs: int) -> str:
+    """The inputs and outputs of a model that has several of either, and what to do with them."""
+    counts = []
+    mending = []
+    if inputs > 1:
+        counts.append(units.count(inputs, "input"))
+        mending.append("join them into one array")
+    if outputs > 1:
+        counts.append(units.count(outputs, "output"))
+        mending.append("return one output")
+    return f"{' and '.join(counts)}, and models of one input and one output can be timed: {', '.join(mending)}"
 
 
 def _from_file(name: str):
@@ -111,8 +123,10 @@ def _from_function(name: str):
 
     model = called(name)
     if not isinstance(model, keras.Model):
-        given = "nothing" if model is None else type(model).__name__
-        raise Broken(f"{name}() returns {given}, not a keras.Model: return the model alone, its samples are made up")
+        if model is None:
+            _, _, function = name.partition(":")
+            raise Broken(f"{name}() returns nothing: end {function}() with `return model`")
+        raise Broken(f"{name}() returns {type(model).__name__}, not a keras.Model: return the model alone")
     return model
 
 

@@ -20,13 +20,17 @@ class ChildFailure(msgspec.Struct, frozen=True, kw_only=True):
     similar: str = ""
     #: A command that works; "" for none.
     tip: str = ""
+    #: What to do before the command works; "" where nothing is to be done.
+    first: str = ""
     #: The child's exit code.
     exit: int = options.FAILED
 
     def stop(self, tip: str = "") -> options.Stop:
         """The error for the parent's user. tip: what to try where the child proposes nothing."""
         kind = options.Usage if self.exit == options.USAGE else options.Missing
-        return kind(self.message, self.tip or tip, wrong=self.wrong, right=self.right, similar=self.similar)
+        return kind(
+            self.message, self.tip or tip, wrong=self.wrong, right=self.right, similar=self.similar, first=self.first
+        )
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,7 @@ def failure(error: Exception) -> ChildFailure:
             right=error.right,
             similar=error.similar,
             tip=error.tip,
+            first=error.first,
             exit=error.code,
         )
     (*_, last_line) = traceback.format_exception_only(error)

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import os
 import re
+import shlex
 import zipfile
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -39,11 +40,29 @@ def require(name: str) -> None:
 
 
 def unusable(why: str, name: str) -> options.Usage:
-    """The error for a model that cannot be used, with a similar one where there is one."""
+    """The error for a model that cannot be used, with a similar one where there is one, else with what makes it one."""
     right = similar(name)
     if right:
         return options.Usage(why, wrong=name, right=right, similar="model")
-    return options.Usage(why, options.HELP)
+    first, named_then = _mending(name)
+    return options.Usage(why, wrong=name, right=shlex.quote(named_then), first=first)
+
+
+def _mending(name: str) -> tuple[str, str]:
+    """(what to do with a model that cannot be used; its name then)."""
+    path = Path(name)
+    saved = f"{path.stem}.keras"
+    if path.suffix == ".keras":
+        return f"save the model with model.save({name!r})", name
+    if path.suffix == ".ipynb":
+        return f"put the function that returns the model into {path.stem}.py", f"{path.stem}.py:build"
+    if path.suffix.lower() in _OTHER_FORMATS or path.is_dir():
+        return f"save the model with model.save({saved!r})", saved
+    module, _, function = name.partition(":")
+    if module.endswith(".py") and not os.path.lexists(module):
+        function = function or "build"
+        return f"write {module} with a function {function} that returns the model", f"{module}:{function}"
+    return "mend the file", name
 
 
 def missing(name: str) -> str:
@@ -72,19 +91,16 @@ def missing(name: str) -> str:
 
 
 def other_format(name: str) -> str:
-    """Why a file of another format, or a folder, is no model here, and what to do with it; "" of what is neither."""
+    """Why a file of another format, or a folder, is no model here; "" of what is neither."""
     path = Path(name)
-    saved = f"save the model with model.save('{path.stem}.keras')"
     if path.is_dir():
-        return f"{name} is a folder: {saved}, or name a function as file.py:function"
+        return f"{name} is a folder, and no file.py:function or file.keras"
     what = _OTHER_FORMATS.get(path.suffix.lower(), "")
     if not what:
         return ""
     if not path.exists():
-        return f"there is no file {name}, and it would be {what}: {saved}"
-    if path.suffix == ".ipynb":
-        return f"{name} is {what}: put the function that returns the model in a file, and name it as file.py:function"
-    return f"{name} is {what}: {saved}"
+        return f"there is no file {name}, and it would be {what}"
+    return f"{name} is {what}, and no file.py:function or file.keras"
 
 
 def _missing_in_keras_file(path: str) -> str:
@@ -108,8 +124,7 @@ def _missing_in_file(path: str, function: str) -> str:
     try:
         tree = ast.parse(Path(path).expanduser().read_bytes())
     except (SyntaxError, ValueError) as error:
-        where = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        return f"{path} is no Python that can be read: {getattr(error, 'msg', error)}{where}"
+        return f"{path} is no Python that can be read: {getattr(error, 'msg', error)}{_line_at_fault(error)}"
     if not function:
         return f"{path} is a file: name its function that returns the model, as {path}:build"
     if not function.isidentifier():
@@ -118,6 +133,14 @@ def _missing_in_file(path: str, function: str) -> str:
         if needed:
             return f"{path}:{function} is called without arguments, and needs {', '.join(needed)}"
     return "" if _may_bind(tree, function) else f"{path} has no function {function}"
+
+
+def _line_at_fault(error: Exception) -> str:
+    """The number and the text of the line that a SyntaxError names, after a comma; "" where it names none."""
+    if not isinstance(error, SyntaxError) or not error.lineno:
+        return ""
+    text = (error.text or "").strip()
+    return f", line {error.lineno}: {text}" if text else f", line {error.lineno}"
 
 
 def _missing_in_module(module: str, function: str) -> str:

@@ -87,4 +87,4 @@ def network(name: str, own: bool = False) -> networks.Network:
     similar_name = closest(name, networks.names())
     if model and not similar_name:
         raise Usage(f"unknown model {name!r}", wrong=name, right=model, similar="model")
-    raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "", needed=True)
+    raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "")
