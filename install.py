@@ -1,6 +1,7 @@
 """`install.py VENV EXTRA,...` puts the packages of these extras into a virtual environment; the Makefile runs it.
 
-The dependencies are installed, the project is not: what runs is the checkout. Standard library only."""
+The dependencies are installed, the project is not: what runs is the checkout, also by `VENV/bin/crossover`. Standard library only.
+"""
 
 import contextlib
 import ctypes
@@ -25,6 +26,18 @@ FLAVORS = {"cuda12", "cuda13"}
 DISK_PER_DOWNLOAD = 5.5  # bytes of disk for each byte of wheels: the wheel, pip's cached copy, and 3.3 unpacked
 LOG_TAIL = 12  # lines of the log that a failure shows
 BAR = 20  # characters
+# VENV/bin/crossover: sh starts the Python of the environment, whose path may be too long for a first line or have blanks. Python takes
+# these two lines as a string.
+SCRIPT = """\
+#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
+import sys
+
+from crossover import main
+
+sys.exit(main())
+"""
 LOOK_S = 0.5  # seconds between two looks at how far pip is
 
 
@@ -293,9 +306,19 @@ def set_up(venv, asked):
     say(f"{brought} in {duration(time.monotonic() - begin)}; pip's log: {log}")
 
 
+def add_command(venv):
+    """Makes the packages of this checkout those of the environment, in any folder, and `crossover` one of its commands."""
+    (packages,) = venv.glob("lib/python3*/site-packages")
+    (packages / "crossover.pth").write_text(f"{ROOT}\n")
+    script = venv / "bin" / "crossover"
+    script.write_text(SCRIPT.format(python=shlex.quote(str((venv / "bin" / "python").absolute()))))
+    script.chmod(0o755)
+
+
 if __name__ == "__main__":
     try:
         set_up(pathlib.Path(sys.argv[1]), set(re.findall(r"[^ ,]+", sys.argv[2])))
+        add_command(pathlib.Path(sys.argv[1]))
     except Stop as stop:
         sys.exit(f"error: {stop}")
     except KeyboardInterrupt:

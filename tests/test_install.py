@@ -275,6 +275,22 @@ def test_tensorflow_is_imported_once_and_a_set_up_where_it_fails_is_not_done(mac
     assert machine.imported == 2
 
 
+def test_the_command_starts_this_checkout_in_any_folder(tmp_path):
+    """In an environment without packages, in a folder whose name has a blank."""
+    venv = tmp_path / "a b"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    setup.add_command(venv)
+    setup.add_command(venv)  # again, as in every set-up
+    (tmp_path / "elsewhere").mkdir()
+    ended = subprocess.run(
+        [venv / "bin" / "crossover", "explain", "--help"], cwd=tmp_path / "elsewhere", capture_output=True, text=True
+    )
+    assert ended.returncode == 0 and "/bin/crossover' explain [-h]" in ended.stdout.splitlines()[0]
+    imported = "import crossover; print(crossover.__file__)"
+    ended = subprocess.run([venv / "bin" / "python", "-c", imported], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.stdout == f"{ROOT / 'crossover.py'}\n"
+
+
 def test_cuda13_has_constraints_of_its_own(machine):
     machine.set_up("keras")
     assert machine.commands[-1][machine.commands[-1].index("-c") + 1] == str(machine.folder / "constraints.txt")

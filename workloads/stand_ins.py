@@ -5,6 +5,7 @@ import os
 import re
 
 from workloads import REPORTS, ROOT
+from workloads.terminal import near
 
 STORED_RUNS = "reports/nvidia-h200/suite", "reports/nvidia-h200/ladder"  # of one machine
 LOCAL = REPORTS / "local"  # MACHINE/TIME/*.jsonl, and the saved baselines
@@ -83,6 +84,12 @@ def _two_runs() -> tuple[str, str]:
             if before != folder and name.endswith(".jsonl"):
                 return before, folder
     return stored_run(1), stored_run(0)
+
+
+def local_folder() -> str:
+    """The folder of this machine's runs, as the help of a flag has it: that of the checkout whose packages these are, else one in
+    the user's data."""
+    return "%%".join(near(LOCAL).split("%"))
 
 
 def local_runs(workload: str = "*") -> list[str]:

@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 
-from workloads import options
+from workloads import options, stand_ins
 
 QUESTION = "Is a GPU worth it for my model, and why?"
 EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
@@ -46,7 +46,7 @@ def parser() -> options.Parser:
         "runs",
         nargs="*",
         metavar="RUN",
-        help="a result file, a run folder or a machine folder (default: the runs of this machine under reports/local)",
+        help=f"a result file, a run folder or a machine folder (default: the runs of this machine under {stand_ins.local_folder()})",
     )
     options.add(
         made.add_argument_group("what to explain"),
