@@ -1,7 +1,7 @@
 """`install.py VENV EXTRA,...` puts the packages of these extras into a virtual environment; the Makefile runs it.
 
-The dependencies are installed, the project is not: what runs is the checkout, also by `VENV/bin/crossover`. Standard library only.
-"""
+The dependencies are installed, the project is not: what runs is the checkout, also by `VENV/bin/crossover`.
+Standard library only."""
 
 import contextlib
 import ctypes
@@ -26,8 +26,8 @@ FLAVORS = {"cuda12", "cuda13"}
 DISK_PER_DOWNLOAD = 5.5  # bytes of disk for each byte of wheels: the wheel, pip's cached copy, and 3.3 unpacked
 LOG_TAIL = 12  # lines of the log that a failure shows
 BAR = 20  # characters
-# VENV/bin/crossover: sh starts the Python of the environment, whose path may be too long for a first line or have blanks. Python takes
-# these two lines as a string.
+# VENV/bin/crossover: sh starts the Python of the environment, whose path may have blanks or be too long for a first line.
+# Python takes these two lines as a string.
 SCRIPT = """\
 #!/bin/sh
 '''exec' {python} "$0" "$@"

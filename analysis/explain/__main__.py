@@ -46,7 +46,7 @@ def parser() -> options.Parser:
         "runs",
         nargs="*",
         metavar="RUN",
-        help=f"a result file, a run folder or a machine folder (default: the runs of this machine under {stand_ins.local_folder()})",
+        help=f"a result file, a run folder or a machine folder (default: this machine's runs, in {stand_ins.local_folder()})",
     )
     options.add(
         made.add_argument_group("what to explain"),
@@ -54,8 +54,8 @@ def parser() -> options.Parser:
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
 --batch N        samples a step (32)
---samples N      samples an epoch, such as 50000 (the model's own)
---epochs N       epochs, such as 10 (the model's own)
+--samples N      samples an epoch (the model's own; such as 50000)
+--epochs N       epochs (the model's own; such as 10)
 --validation N   samples evaluated after each epoch (none)
 --input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
 --dtype {{float32,float64,uint8}}  of the samples (float32)

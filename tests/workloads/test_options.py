@@ -9,7 +9,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, doctor, options, shared_flags, stand_ins, terminal
+from workloads import ROOT, doctor, options, shared_flags, stand_ins, terminal, typed_form
 from workloads.harness import plan
 from workloads.records.files import NoRun
 
@@ -131,12 +131,12 @@ def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wron
 
 def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(options.sys, "executable", str(tmp_path / ".venv/bin/python"))
+    monkeypatch.setattr(typed_form.sys, "executable", str(tmp_path / ".venv/bin/python"))
     assert options.typed("python -m workloads.matmul") == ".venv/bin/python -m workloads.matmul"
     assert options.typed("make run") == "make run"
-    monkeypatch.setattr(options.sys, "executable", "/opt/a b/python3")
+    monkeypatch.setattr(typed_form.sys, "executable", "/opt/a b/python3")
     assert options.typed("python -m x") == "'/opt/a b/python3' -m x"
-    monkeypatch.setattr(options.shutil, "which", lambda name: "/opt/a b/python3")
+    monkeypatch.setattr(typed_form.shutil, "which", lambda name: "/opt/a b/python3")
     assert options.typed("python -m x") == "python -m x"
 
 

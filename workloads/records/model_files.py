@@ -59,10 +59,18 @@ def _mending(name: str) -> tuple[str, str]:
     if path.suffix.lower() in _OTHER_FORMATS or path.is_dir():
         return f"save the model with model.save({saved!r})", saved
     module, _, function = name.partition(":")
-    if module.endswith(".py") and not os.path.lexists(module):
+    file = module if module.endswith(".py") else os.path.join(*module.split(".")) + ".py"
+    if not os.path.lexists(file) and _is_nowhere(module):
         function = function or "build"
-        return f"write {module} with a function {function} that returns the model", f"{module}:{function}"
+        named = module if name.partition(":")[1] else file
+        return f"write {file} with a function {function} that returns the model", f"{named}:{function}"
     return "mend the file", name
+
+
+def _is_nowhere(module: str) -> bool:
+    """Whether no module, installed ones included, has the first part of this name."""
+    first = module.partition(".")[0]
+    return module.endswith(".py") or not first.isidentifier() or importlib.util.find_spec(first) is None
 
 
 def missing(name: str) -> str:
