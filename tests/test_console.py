@@ -11,16 +11,16 @@ import pytest
 import crossover
 from analysis.predict import described_model
 from kernels import networks
-from workloads import help_screen, options, terminal, typed_form
+from workloads import help_screen, hints, options, terminal
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def started(monkeypatch, path: str, on_path: str | None = None) -> None:
     """Makes this process one that was started by the file `path`; `on_path`: the console command that a shell runs."""
-    monkeypatch.setattr(typed_form.sys, "argv", [path])
-    monkeypatch.setattr(typed_form.shutil, "which", lambda name: on_path if name == "crossover" else "/usr/bin/python")
-    monkeypatch.setattr(typed_form.sys, "executable", "/usr/bin/python")
+    monkeypatch.setattr(hints.sys, "argv", [path])
+    monkeypatch.setattr(hints.shutil, "which", lambda name: on_path if name == "crossover" else "/usr/bin/python")
+    monkeypatch.setattr(hints.sys, "executable", "/usr/bin/python")
 
 
 def test_every_command_has_a_short_name_of_its_own():

@@ -60,12 +60,12 @@ TEXT_PARSERS = {
     "workloads/harness/energy.py",
     "workloads/harness/plan.py",
     "workloads/help_screen.py",
+    "workloads/hints.py",
     "workloads/machine/cpu.py",
     "workloads/machine/facts.py",
     "workloads/machine/gpu.py",
     "workloads/machine/health.py",
     "workloads/options.py",
-    "workloads/typed_form.py",
 }
 #: (file, class): a kernel's function, and what lives only inside the worker that times it.
 RECORDS_OF_FUNCTIONS = {

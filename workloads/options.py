@@ -12,10 +12,18 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from workloads import ROOT, corrections, help_screen, hints, stand_ins, terminal
-from workloads.corrections import closest
-from workloads.hints import Check, Hints, Proposal
-from workloads.stand_ins import PLACE, stored_run  # noqa: F401  # other modules take them from here
+from workloads import ROOT, corrections, help_screen, hints, terminal
+from workloads.corrections import PLACE, closest, stored_run  # noqa: F401  # other modules take them from here
+from workloads.hints import (  # noqa: F401  # other modules take them from here
+    SCRIPT,
+    Check,
+    Hints,
+    Proposal,
+    by_script,
+    python,
+    started_as,
+    typed,
+)
 from workloads.stops import (  # noqa: F401  # other modules take them from here
     FAILED,
     HELP,
@@ -33,7 +41,6 @@ from workloads.stops import (  # noqa: F401  # other modules take them from here
     Usage,
 )
 from workloads.terminal import near
-from workloads.typed_form import SCRIPT, by_script, python, started_as, typed  # noqa: F401  # other modules take them from here
 
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
@@ -78,8 +85,9 @@ def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: s
     similar = closest(word, names)
     listed = f"; known: {', '.join(names)}{more}" if not similar or len(names) <= _FEW else ""
     kind = what if similar else ""
-    first = names[0] if names else ""
-    return Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=similar, similar=kind, fallback=first)
+    error = Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=similar, similar=kind)
+    error.fallback = names[0] if names else ""
+    return error
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -205,7 +213,7 @@ class Parser(argparse.ArgumentParser):
         typed_names = [name for name in names if name in self.words and not os.path.lexists(name)]
         if not typed_names:
             return
-        runs = {name: near(stand_ins.run_named(name)) for name in typed_names}
+        runs = {name: near(corrections.run_named(name)) for name in typed_names}
         verb = "stands for a folder of a run" if len(runs) == 1 else "stand for folders of runs"
         instead = self._line([runs.get(word, word) for word in self.words])
         raise Usage(f"{' and '.join(runs)} {verb}", instead=instead)
@@ -304,7 +312,7 @@ class Parser(argparse.ArgumentParser):
         name = lacking.split("/")[-1]
         action = self._option_string_actions.get(name)
         if action is None:
-            return shlex.quote(near(stand_ins.run_named(lacking)))
+            return shlex.quote(near(corrections.run_named(lacking)))
         return shlex.join([name, *corrections.example(action)])
 
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from argparse import Namespace
 
-from workloads import options, stand_ins
+from workloads import corrections, options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ _MEASURING = f"""
 --stop-after S    begin no visit that may end after so many seconds, exit 0 and print how to resume
 --resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
--o --output DIR   folder of the result file ({stand_ins.local_folder()}/MACHINE/TIME)
+-o --output DIR   folder of the result file ({corrections.local_folder()}/MACHINE/TIME)
 --save NAME       keep the rows as the baseline NAME
 --against RUN     then say what is faster or slower than a baseline or another run
 --fail-on RULE    with --against: exit 4 when a row is past this, such as 'slower>5%%'

@@ -14,11 +14,12 @@ SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after
 
 class Stop(Exception):
     """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
-    can be corrected, `wrong` and `right` are those of Parser.corrected, which puts `fallback` in place of a word that would else
-    take its flag along. similar: their kind (flag, model), if alike. instead: the whole command that was meant. first: what
-    to do before the command works, which is shown again: `mend the file`."""
+    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike. instead: the
+    whole command that was meant. first: what to do before the command works, which is shown again: `mend the file`."""
 
     code = USAGE
+    #: What a flag gets in place of `wrong`, where that is all that it has and `right` is "".
+    fallback = ""
 
     def __init__(
         self,
@@ -28,7 +29,6 @@ class Stop(Exception):
         right: str = "",
         similar: str = "",
         *,
-        fallback: str = "",
         instead: str = "",
         first: str = "",
     ):
@@ -37,7 +37,6 @@ class Stop(Exception):
         self.wrong = wrong
         self.right = right
         self.similar = similar
-        self.fallback = fallback
         self.instead = instead
         self.first = first
 

@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 
-from workloads import options, stand_ins
+from workloads import corrections, options
 
 QUESTION = "Is a GPU worth it for my model, and why?"
 EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
@@ -46,7 +46,7 @@ def parser() -> options.Parser:
         "runs",
         nargs="*",
         metavar="RUN",
-        help=f"a result file, a run folder or a machine folder (default: this machine's runs, in {stand_ins.local_folder()})",
+        help=f"a result file, a run folder or a machine folder (default: this machine's runs, in {corrections.local_folder()})",
     )
     options.add(
         made.add_argument_group("what to explain"),

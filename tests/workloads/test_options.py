@@ -9,7 +9,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, doctor, options, shared_flags, stand_ins, terminal, typed_form
+from workloads import ROOT, corrections, doctor, hints, options, shared_flags, terminal
 from workloads.harness import plan
 from workloads.records.files import NoRun
 
@@ -131,12 +131,12 @@ def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wron
 
 def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(typed_form.sys, "executable", str(tmp_path / ".venv/bin/python"))
+    monkeypatch.setattr(hints.sys, "executable", str(tmp_path / ".venv/bin/python"))
     assert options.typed("python -m workloads.matmul") == ".venv/bin/python -m workloads.matmul"
     assert options.typed("make run") == "make run"
-    monkeypatch.setattr(typed_form.sys, "executable", "/opt/a b/python3")
+    monkeypatch.setattr(hints.sys, "executable", "/opt/a b/python3")
     assert options.typed("python -m x") == "'/opt/a b/python3' -m x"
-    monkeypatch.setattr(typed_form.shutil, "which", lambda name: "/opt/a b/python3")
+    monkeypatch.setattr(hints.shutil, "which", lambda name: "/opt/a b/python3")
     assert options.typed("python -m x") == "python -m x"
 
 
@@ -208,7 +208,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
         line = b"".join(stored.readlines(400_000))
     (tmp_path / "reports/machine/run/rows.jsonl").write_bytes(line)
     assert told("reports/machine/runs") == ("path", "reports/machine/runs", "reports/machine/run")
-    monkeypatch.setattr(stand_ins, "LOCAL", tmp_path / "reports/local")
+    monkeypatch.setattr(corrections, "LOCAL", tmp_path / "reports/local")
     elsewhere = str(ROOT / "reports/nvidia-h200/suite")
     assert told("other/zzz") == ("", "other/zzz", elsewhere)
     assert told("zzz", "before") == ("", "zzz", elsewhere)

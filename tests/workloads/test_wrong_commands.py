@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from workloads import ROOT, help_screen, options, stand_ins
+from workloads import ROOT, corrections, help_screen, options
 from workloads.records import baselines
 
 MODELS = """
@@ -223,7 +223,7 @@ def folder(tmp_path, monkeypatch):
     for machine in (ROOT / "reports").iterdir():
         if machine.name != "local":  # runs of the machine that tests this would be offered before the stored ones
             (tmp_path / "reports" / machine.name).symlink_to(machine)
-    monkeypatch.setattr(stand_ins, "LOCAL", tmp_path / "none")
+    monkeypatch.setattr(corrections, "LOCAL", tmp_path / "none")
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "none" / "saved")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import ROOT, options, stand_ins
+from workloads import ROOT, corrections, options
 from workloads.options import Usage
 
-FOLDER = stand_ins.SAVED
+FOLDER = corrections.SAVED
 PROFILES = ROOT / "analysis" / "predict" / "profiles"  # stored machines: a RUN of such a name is theirs
 
 
@@ -65,7 +65,7 @@ def _comparable() -> str:
     saved = names()
     if saved:
         return max(saved, key=lambda name: (FOLDER / name).stat().st_mtime)
-    runs = stand_ins.local_runs()
+    runs = corrections.local_runs()
     return options.near(runs[0]) if runs else ""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from workloads import ROOT, options, stand_ins, terminal
+from workloads import ROOT, corrections, options, terminal
 from workloads.corrections import closest, similar_path
 from workloads.options import Usage
 from workloads.records import baselines, regular_files
@@ -51,7 +51,7 @@ def _nearest(run: str) -> str:
     folder, name = os.path.split(run.rstrip("/"))
     beside = {os.path.basename(path): path for path in _with_results(f"{folder}/*")} if folder else {}
     similar = closest(name, beside)
-    return beside[similar] if similar else options.near(stand_ins.run())
+    return beside[similar] if similar else options.near(corrections.any_run())
 
 
 def _with_results(folders: str) -> set[str]:
