@@ -271,6 +271,21 @@ def text_and_augmentation():
     assert "ImageProjectiveTransformV3" in {o.type for o in operations}
 
 
+class MakesALayer(layers.Layer):
+    """Makes a layer whenever it is called, which has another name each time."""
+
+    def call(self, x):
+        return layers.Add()([x, tf.nn.relu(x)])
+
+
+@made
+def layers_that_a_call_makes():
+    start = keras.Input((6,))
+    operations = traced(keras.Model(start, MakesALayer(name="residual")(layers.Dense(6)(start)))).operations
+    sums = [o for o in operations if o.layer == "residual" and o.type == "AddV2" and o.phase == "forward"]
+    assert [(o.scales, o.flops) for o in sums] == [(True, Amount(0, 6))]
+
+
 class Similarity(keras.Model):
     """Compares every sample of a batch with every other."""
 

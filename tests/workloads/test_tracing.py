@@ -14,6 +14,7 @@ LIGHT = [
     "a_step_of_its_own",
     "several_inputs_and_outputs",
     "text_and_augmentation",
+    "layers_that_a_call_makes",
     "what_does_not_grow_evenly",
     "a_batch_that_cannot_change",
     "data_of_a_user",

@@ -1,8 +1,10 @@
 """Framework functions that a worker calls by name, each imported at its first call; the errors by which they refuse."""
 
 import importlib
+import re
 from collections.abc import Callable
 
+_COLORS = re.compile(r"\x1b\[[\d;]*m")  # Keras prints a part of its messages bold
 HANDLERS = {
     "training": "workloads.frameworks.training_row:measure",
     "inference": "workloads.frameworks.inference_row:measure",
@@ -28,8 +30,9 @@ class Broken(Exception):
 
 
 def one_line(error: object, most: int = 240) -> str:
-    """The message of an error, in one line of at most so many characters that a terminal can print."""
-    return "".join(filter(str.isprintable, " ".join(str(error).split())))[:most]
+    """The message of an error, in one line of at most so many characters that a terminal can print, without its colors."""
+    plain = "".join(_COLORS.split(str(error)))
+    return "".join(filter(str.isprintable, " ".join(plain.split())))[:most]
 
 
 def described(error: BaseException) -> str:

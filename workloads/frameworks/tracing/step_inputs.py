@@ -161,7 +161,8 @@ def _targets(model, x):
         return None
     leaves = keras.tree.flatten(outputs)
     losses = _losses(loss, outputs, len(leaves))
-    specs = [_target(output, function) for output, function in zip(leaves, losses, strict=True)]
+    batch = int(keras.tree.flatten(x)[0].shape[0])
+    specs = [_target(output, function, batch) for output, function in zip(leaves, losses, strict=True)]
     return keras.tree.pack_sequence_as(outputs, specs)
 
 
@@ -188,12 +189,14 @@ def _losses(loss, outputs, count: int) -> list:
     return [loss] * count
 
 
-def _target(output, loss):
+def _target(output, loss, batch: int):
+    """The target of an output, which may not know its batch where its layers compute it."""
     import tensorflow
 
+    shape = (batch, *output.shape[1:])
     if "sparse" in user_model.name_of_loss(loss):
-        return tensorflow.TensorSpec(output.shape[:-1], "int32")
-    return tensorflow.TensorSpec(output.shape, "float32")
+        return tensorflow.TensorSpec(shape[:-1], "int32")
+    return tensorflow.TensorSpec(shape, "float32")
 
 
 def _other_targets(model, targets):

@@ -21,10 +21,8 @@ def operations(
 
     An operation that is not in both traces, or whose sizes or work are no straight lines, has the numbers of the first.
     """
-    by_path = {(node.path, node.type): node for node in second}
     lined_up = []
-    for node in first:
-        partner = by_path.get((node.path, node.type))
+    for node, partner in zip(first, _partners(first, second), strict=True):
         try:
             if partner is None:
                 raise NotStraight
@@ -32,6 +30,17 @@ def operations(
         except NotStraight:
             lined_up.append(_at_one_batch(node, batches[0], scopes))
     return lined_up
+
+
+def _partners(first: list[GraphNode], second: list[GraphNode]) -> list[GraphNode | None]:
+    """The same operations in the second trace: by their order where both have the same, else by their paths.
+
+    A layer that is made anew in each trace has a new name in each.
+    """
+    if [node.type for node in first] == [node.type for node in second]:
+        return list(second)
+    by_path = {(node.path, node.type): node for node in second}
+    return [by_path.get((node.path, node.type)) for node in first]
 
 
 def operations_of_one_batch(nodes: list[GraphNode], batch: int, scopes: LayerScopes) -> list[Operation]:
