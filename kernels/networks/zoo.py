@@ -31,7 +31,15 @@ def _relu(name: str) -> Layer:
     return Layer(name, "activation", activation="relu")
 
 
+MOST_HIDDEN_LAYERS = 1000  # of a generated network
+
+
 def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
+    """Raises: ValueError for more layers than MOST_HIDDEN_LAYERS, none of which is made."""
+    if depth > MOST_HIDDEN_LAYERS:
+        raise ValueError(
+            f"{depth:,} hidden layers are more than the {MOST_HIDDEN_LAYERS:,} that a network may have here"
+        )
     return _layers("\n".join(f"dense{i + 1} dense units={width} activation=relu" for i in range(depth)))
 
 

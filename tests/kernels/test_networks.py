@@ -195,6 +195,9 @@ def test_generators_by_name_and_unknown_models():
     assert networks.known("mlp-3072-500-10") is None
     with pytest.raises(ValueError, match="mlp-0-500x3-10: its numbers must be at least 1, as in mlp-784-500x2-10"):
         networks.find("mlp-0-500x3-10")
+    for name in ("mlp-784-100x999999999-10", "fashion-mlp-1001"):
+        with pytest.raises(ValueError, match=r"hidden layers are more than the 1,000 that"):
+            networks.find(name)
     with pytest.raises(ValueError, match=r"unknown model 'vgg'; known: cifar10-cnn, .*, inception-v3, mlp-784-500"):
         networks.find("vgg")
 

@@ -48,9 +48,9 @@ def models(names: Sequence[str], sizes: Typed) -> list[str]:
     for name in names:
         if name == "mlp":
             counts = [plan.counts(sizes.get(flag), default) for flag, default in _MLP.items()]
-            every += [f"mlp-{i}-{w}x{d}-{o}" for i, w, d, o in itertools.product(*counts)]
+            every += [known_model(f"mlp-{i}-{w}x{d}-{o}") for i, w, d, o in itertools.product(*counts)]
         elif name == "fashion-mlp" and sizes.get("hidden_layers"):
-            every += [f"fashion-mlp-{layers}" for layers in plan.counts(sizes["hidden_layers"])]
+            every += [known_model(f"fashion-mlp-{layers}") for layers in plan.counts(sizes["hidden_layers"])]
         else:
             every.append(known_model(name))
     return list(dict.fromkeys(every))
