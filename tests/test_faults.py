@@ -70,6 +70,17 @@ def forks(problem, a, b):
     return run
 
 @kernel
+def leaves(problem, a, b):
+    """Starts a process of another session whose parent ends, as a daemon does."""
+    import subprocess
+    command = "sleep 600 > /dev/null 2>&1 & echo $!"
+    child = subprocess.run(["sh", "-c", command], start_new_session=True, capture_output=True, text=True).stdout
+    def run():
+        return a @ b
+    run.notes = {"child": child.strip()}
+    return run
+
+@kernel
 def returns_twice(problem, a, b):
     """Comes back in two processes."""
     child = os.fork()
@@ -137,10 +148,13 @@ def test_what_a_function_forked_ends_with_its_worker(planted):
     mine = worker.Worker({})
     try:
         left_by_close = int(ask(mine, "forks").notes["child"])
+        left_alone = int(ask(mine, "leaves").notes["child"])
         assert is_running(left_by_close)
+        assert is_running(left_alone)
     finally:
         mine.close()
     assert ends(left_by_close)
+    assert ends(left_alone)
     mine.start()
     left_by_parent = int(ask(mine, "forks").notes["child"])
     os.close(mine._orders)  # as when the parent is killed

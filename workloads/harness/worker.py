@@ -105,10 +105,11 @@ class Worker:
         self._answers, answers_out = os.pipe()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        self._mark = processes.new_mark()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "workloads.harness.worker", str(orders_in), str(answers_out)],
             cwd=ROOT,
-            env={**os.environ, **self.variables, **clock.variables(), "PYTHONPATH": paths},
+            env={**os.environ, **self.variables, **clock.variables(), "PYTHONPATH": paths, processes.MARK: self._mark},
             pass_fds=(orders_in, answers_out),
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -177,7 +178,7 @@ class Worker:
     def close(self) -> None:
         if self._process is None:
             return
-        processes.end_group(self._process)
+        processes.end_group(self._process, self._mark)
         os.close(self._orders)
         os.close(self._answers)
         self._log.close()

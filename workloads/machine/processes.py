@@ -7,8 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
+from pathlib import Path
 
 from workloads import ROOT
+
+MARK = "CROSSOVER_PROCESS"  # environment variable of a process that is ended with everything that it started
+_ROUNDS = 20  # of looking for processes to end
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _LONGEST = 300  # letters of a line that a process printed
@@ -20,14 +25,39 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
-def end_group(leader: subprocess.Popen) -> None:
-    """Kills a process that was started with start_new_session, and its group: a user's function may have forked.
+def new_mark() -> str:
+    """A value of the variable MARK for one process; whatever that process starts inherits it."""
+    return uuid.uuid4().hex
+
+
+def end_group(leader: subprocess.Popen, mark: str = "") -> None:
+    """Kills a process that was started with start_new_session, and its group: a user's function may have forked. With the
+    process's `mark` it also kills, on Linux, what has left the group.
 
     The group is looked for even where its leader ended by itself.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
     leader.wait()
+    if mark:
+        for _ in range(_ROUNDS):  # one may start another meanwhile
+            marked = _with_mark(mark)
+            for pid in marked:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            if not marked:
+                break
+
+
+def _with_mark(mark: str) -> list[int]:
+    """The processes that were started with this mark in their environment. None where there is no /proc."""
+    entry = f"{MARK}={mark}".encode()
+    pids = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            if entry in environ.read_bytes().split(b"\0"):
+                pids.append(int(environ.parent.name))
+    return pids
 
 
 def end_with_parent() -> None:
