@@ -10,6 +10,7 @@ from analysis.numbers import share
 from analysis.stats import Estimate
 from analysis.units import count, seconds, size
 from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
+from workloads import terminal
 from workloads.records import Measurement
 
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
@@ -33,7 +34,8 @@ def fields(of: msgspec.Struct) -> list[tuple[str, str]]:
 def row(m: Measurement, between: str = " ", equals: str = "=") -> str:
     """`matmul/numpy/blas m=64 n=64 k=64 threads=1`: of two different rows never the same."""
     told = fields(m.problem) + fields(m.settings)
-    return between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in told)])
+    words = between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in told)])
+    return terminal.on_one_line(words)
 
 
 def brief(m: Measurement) -> str:
@@ -95,7 +97,9 @@ def _products(p: Matmul | Conv) -> str:
 
 
 def _inference(p: Training | Inference, *sizes: str) -> str:
-    return ", ".join([p.model, f"batch {p.batch}", *sizes, *[f"{p.dtype} inputs"] * (p.dtype != "float32")])
+    return ", ".join(
+        [terminal.on_one_line(p.model), f"batch {p.batch}", *sizes, *[f"{p.dtype} inputs"] * (p.dtype != "float32")]
+    )
 
 
 def _copy(p: Transfer) -> str:

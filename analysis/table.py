@@ -70,7 +70,7 @@ class Table:
         least: str | Iterable[str] = (),
         last: bool = False,
     ):
-        names, rest, cells = named(heads), named(optional), [list(row) for row in rows]
+        names, rest, cells = named(heads), named(optional), [_flat(row) for row in rows]
         empty = {i for i, name in enumerate(names) if name in rest and all(str(row[i]) in ("", "-") for row in cells)}
         self.heads = [name for i, name in enumerate(names) if i not in empty]
         self.rows = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
@@ -157,6 +157,11 @@ class Table:
         return made + below
 
 
+def _flat(row: Iterable[object]) -> list[object]:
+    """The cells of a row, each on one line."""
+    return [terminal.on_one_line(str(cell)) if "\n" in str(cell) else cell for cell in row]
+
+
 def _painted(cell: object, part: str) -> str:
     """A part of a cell as a terminal shows it."""
     return terminal.paint(part, cell.style) if isinstance(cell, Styled) else part
@@ -179,7 +184,8 @@ class Printed(Table):
         if not self.begun:
             print(*(self.md_head() if self._markdown else self.head(self._widths, self._most)), sep="\n")
         self.begun = True
-        lines = [line(map(text, cells))] if self._markdown else self.lines(cells, self._widths, self._most)
+        flat = _flat(cells)
+        lines = [line(map(text, flat))] if self._markdown else self.lines(flat, self._widths, self._most)
         print(*lines, sep="\n", flush=True)
 
 
@@ -191,7 +197,9 @@ def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
 
 def cell(value: object) -> object:
     """A cell of a CSV file: text that a spreadsheet would run as a formula has an apostrophe before it; numbers stay."""
-    is_formula = isinstance(value, str) and re.match(r"[=+@\t\r-].", value, re.DOTALL) and not _NUMBER.fullmatch(value)
+    is_formula = (
+        isinstance(value, str) and re.match(r"[=+@\t\r\n＝＋－＠-].", value, re.DOTALL) and not _NUMBER.fullmatch(value)
+    )
     return f"'{value}" if is_formula else value
 
 

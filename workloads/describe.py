@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from analysis.table import Table
-from workloads import options
+from workloads import options, terminal
 
 if TYPE_CHECKING:
     from kernels.networks import Network
@@ -156,7 +156,8 @@ def carry_out(plan: DescribePlan) -> int:
     if plan.format == "json":
         return _print_json(plan)
     described: Any = _described(plan)
-    print(*(operation_lines(described) if plan.operations else lines(described)), sep="\n")
+    shown = operation_lines(described) if plan.operations else lines(described)
+    print(*map(terminal.on_one_line, shown), sep="\n")
     return options.OK
 
 

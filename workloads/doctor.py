@@ -189,7 +189,7 @@ _STYLES = {"ok": "good", "warn": "warning", "problem": "bad"}
 
 
 def line(one: Finding) -> str:
-    return f"{terminal.paint(f'{one.level:8}', _STYLES[one.level])} {one.check:13} {one.seen}"
+    return f"{terminal.paint(f'{one.level:8}', _STYLES[one.level])} {one.check:13} {terminal.on_one_line(one.seen)}"
 
 
 def verdict(found: list[Finding], of: str, fit: str) -> list[str]:

@@ -15,7 +15,7 @@ from analysis.text import prediction_errors
 from analysis.units import seconds
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads import options
+from workloads import options, terminal
 from workloads.machine.facts import now
 from workloads.records import settings
 
@@ -49,7 +49,7 @@ def print_predictions(plan: PredictPlan) -> None:
     except ValueError as error:
         raise options.Usage(str(error)) from error
     for one in predictions:
-        print("\n".join(words(one)), end="\n\n")
+        print("\n".join(map(terminal.on_one_line, words(one))), end="\n\n")
     if plan.save:
         save(plan.save, predictions)
 

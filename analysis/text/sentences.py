@@ -14,6 +14,7 @@ from analysis.predict.prediction import Prediction
 from analysis.stats import Estimate, exact, faster, likely
 from analysis.units import bytes_rate, flops_rate, join, size
 from kernels.networks import title
+from workloads import terminal
 
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
@@ -70,6 +71,8 @@ class _Words(string.Formatter):
 
     def format_field(self, value, format_spec: str) -> str:
         written = self.WRITTEN.get(format_spec)
+        if isinstance(value, str):  # a name may have ends of lines
+            value = terminal.on_one_line(value)
         return written(value) if written else super().format_field(value, format_spec)
 
 

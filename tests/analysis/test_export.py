@@ -76,7 +76,19 @@ def test_every_format_of_a_whole_run(to):
 
 
 def test_no_cell_is_a_formula(capsys):
-    bad = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "\t=1", "-"]
+    bad = [
+        "=1+1",
+        "@SUM(A1)",
+        "+cmd|' /C calc'!A0",
+        "-2+3",
+        "\t=1",
+        "\n=1+1",
+        "＝1+1",
+        "＋1",
+        "－1+1",
+        "＠SUM(A1)",
+        "-",
+    ]
     rows = [row("matmul/numpy/blas", square(n), 0.5, reason=text) for n, text in enumerate(bad, 8)]
     told = list(csv.DictReader(io.StringIO(export.text(Loaded((), tuple(rows), 0, ()), "csv"))))
     assert [line["reason"] for line in told] == [f"'{text}" if len(text) > 1 else text for text in bad]

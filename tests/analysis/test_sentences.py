@@ -3,12 +3,14 @@
 import math
 
 import pytest
+from fake_measurements import row
 
-from analysis import numbers
+from analysis import labels, numbers, table
 from analysis.crossover.crossover import LATENCY, Answer, Crossing, Point, Side
 from analysis.stats import Estimate, exact
 from analysis.text import sentences
 from analysis.text.sentences import MEASURED, PREDICTED
+from kernels.problems import Training
 
 
 def between(low, value, high) -> Estimate:
@@ -114,3 +116,15 @@ def test_a_crossover_is_its_likeliest_size_with_the_sizes_where_it_cannot_be_tol
 )
 def test_the_break_even_is_in_whole_epochs(epochs, words):
     assert sentences.break_even(epochs) == words
+
+
+def test_a_name_stays_on_its_line():
+    hostile = "lenet\nINJECTED"
+    assert sentences.say("{model} on {device:title}", model=hostile, device=hostile) == (
+        "lenet\\nINJECTED on lenet\\nINJECTED"
+    )
+    shown = table.Table("model | seconds", [(hostile, 1.5)])
+    assert shown.text(80)[1].split() == ["lenet\\nINJECTED", "1.5"]
+    assert shown.md()[-2] == "| lenet\\nINJECTED | 1.5 |"
+    measured = row("training/keras/fit", Training(hostile, 32, 32), 1.0)
+    assert "\n" not in labels.row(measured) + labels.problem(measured.problem)
