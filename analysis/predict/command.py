@@ -87,6 +87,8 @@ def save(path: str, predictions: list[Prediction]) -> None:
     Raises: options.Usage where it cannot be written.
     """
     try:
+        if pathlib.Path(path).exists():
+            prediction.end_last_line(path)
         with open(path, "ab") as file:
             file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in predictions)
     except OSError as error:

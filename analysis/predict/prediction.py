@@ -3,6 +3,7 @@
 Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
 
+import os
 import pathlib
 
 import msgspec
@@ -13,11 +14,11 @@ from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
 from analysis.stats import NOTHING, Estimate, independent_sum
 from analysis.training.costs import TrainingCost, whole_training
-from analysis.units import join
+from analysis.units import count, join
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads import options
+from workloads import options, terminal
 from workloads.records import Settings, regular_files
 
 LONGEST_S = 1e9  # of a time in a result file too
@@ -96,13 +97,42 @@ def impossible(prediction: Prediction) -> str:
     return ""
 
 
+def is_cut(line: bytes) -> bool:
+    """Whether the last line of a file is the beginning of a prediction."""
+    if line.endswith(b"\n"):
+        return False
+    try:
+        msgspec.json.decode(line, type=Prediction)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return True
+    return False
+
+
+def end_last_line(path: str) -> None:
+    """Ends the last line of a file of predictions, so that others can be appended: one that is cut off goes."""
+    lines = regular_files.lines(path)
+    if not lines or lines[-1].endswith(b"\n"):
+        return
+    if is_cut(lines[-1]):
+        os.truncate(path, sum(map(len, lines[:-1])))
+        return
+    with open(path, "ab") as file:
+        file.write(b"\n")
+
+
 def load(path: str) -> list[Prediction]:
     """The predictions of a file that `python -m analysis.predict --save` wrote.
+
+    A last line that is cut off, as after a kill, is left out, which stderr says.
 
     Raises: options.Usage for a file that is not there, is empty or holds something else, with a command that makes one.
     """
     try:
-        found = [msgspec.json.decode(line, type=Prediction) for line in regular_files.lines(path)]
+        lines = regular_files.lines(path)
+        if len(lines) > 1 and is_cut(lines[-1]):
+            terminal.note(f"warning: the last line of {path} is cut off; {count(len(lines) - 1, 'prediction')} read")
+            lines = lines[:-1]
+        found = [msgspec.json.decode(line, type=Prediction) for line in lines]
     except (options.Usage, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
     if not found:

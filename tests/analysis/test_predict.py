@@ -453,6 +453,25 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
         put("reports/there")
 
 
+def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_saved(tmp_path, capsys):
+    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    lines = stored.read_bytes().splitlines(keepends=True)[:5]
+    path = tmp_path / "predictions.ndjson"
+    path.write_bytes(b"".join(lines[:4]) + lines[4][:100])
+    four = prediction.load(str(path))
+    assert len(four) == 4
+    assert capsys.readouterr().err == f"warning: the last line of {path} is cut off; 4 predictions read\n"
+    command.save(str(path), four[:1])
+    assert len(prediction.load(str(path))) == 5
+    assert path.read_bytes().startswith(b"".join(lines[:4]))
+    path.write_bytes(b"".join(lines[:2]).rstrip())  # whole, without its newline
+    command.save(str(path), four[:1])
+    assert len(prediction.load(str(path))) == 3
+    path.write_bytes(lines[0][:100])
+    with pytest.raises(Usage, match="holds no predictions"):
+        prediction.load(str(path))
+
+
 @pytest.mark.parametrize(
     ("place", "value", "shown"),
     [
