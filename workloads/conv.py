@@ -217,6 +217,8 @@ def _varied(flags: Namespace) -> tuple[str, list]:
 def _pad(text: str | None) -> str | int:
     text = "same" if text is None else str(text)
     if text not in ("same", "valid") and not re.fullmatch(r"\d{1,6}", text):
+        if text.isdecimal():
+            raise options.Usage(f"{text!r} is too large for a padding", SHAPES)
         raise options.Usage(f"{text!r} is no padding; it is same, valid or the zeros on every side", SHAPES)
     return int(text) if text.isdigit() else text
 

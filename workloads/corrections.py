@@ -116,12 +116,14 @@ def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> 
     digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word.lower())  # 50.000
     if "b" not in units:
         digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits)  # 64MB, where no bytes are counted
+    if re.search(r"\d{16}", digits):  # too large
+        return ""
     numbers = []
     for base, power, unit in _SIZE.findall(digits):
         numbers.append(int(float(base) * units.get(unit, 1)) ** int(power or 1))
     ends = sorted({n for n in numbers[: 2 if several else 1] if 0 < n < 1 << 60})
     if numbers and not ends:
-        return "1"
+        return "1" if max(numbers) < 1 << 60 else ""
     return ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")
 
 

@@ -93,20 +93,28 @@ def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: s
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
     """A whole number: `512`, `2^9`, `50k` (50,000); in the units BYTES also `4KiB`, `64kb` and `64k` (65,536).
 
-    Raises: Usage for anything else and for numbers below 1.
+    Raises: Usage for anything else, for numbers below 1 and for numbers that are too large.
     """
+    if re.fullmatch(r"\d{16,}[a-z]{0,3}", text.lower()):
+        raise _too_large(text)
     match = re.fullmatch(r"-?(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
     if not match or (match[3] or "") not in units:
         raise _no_size(text, units)
     base, power, unit = match.groups()
     value = int(base) ** int(power) if power else int(base) * units[unit]
-    if text.startswith("-") or not 1 <= value < 1 << 60:
+    if value >= 1 << 60 and not text.startswith("-"):
+        raise _too_large(text)
+    if text.startswith("-") or value < 1:
         raise Usage(
             f"{text!r} is out of range: numbers here start at 1",
             wrong=text,
             right=corrections.meant_number(text, units),
         )
     return value
+
+
+def _too_large(text: str) -> Usage:
+    return Usage(f"{text!r} is too large: numbers here are below 2^60", wrong=text)
 
 
 def _no_size(text: str, units: dict[str, int]) -> Usage:
@@ -364,8 +372,10 @@ def parser(
 
 
 def positive(text: str, units: dict[str, float] = SECONDS) -> float:
-    """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`."""
+    """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`. Its exponent has at most nine, or two digits below 0."""
     match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d|e-\d\d)?) ?([a-z%]*)", text.lower().replace(",", "."))
+    if not match and re.fullmatch(r"(?=.*[1-9].*e)\d*\.?\d+e[+-]?\d+ ?[a-z%]*", text.lower()):
+        raise argparse.ArgumentTypeError(f"{text!r} is too large or too small")
     if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     if match[2] not in units:

@@ -34,7 +34,7 @@ class ComparePlan(msgspec.Struct, frozen=True, kw_only=True):
         Raises: options.Usage for --strict without a rule.
         """
         if flags.strict and not flags.fail_on:
-            raise options.Usage("--strict needs --fail-on with a share", wrong="--strict")
+            raise options.Usage("--strict needs --fail-on with a share above 0", wrong="--strict")
         return cls(
             old=flags.old,
             new=flags.new,

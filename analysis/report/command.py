@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import pathlib
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workloads import options, terminal
@@ -57,12 +57,12 @@ def _check(flags: argparse.Namespace) -> None:
 def _run(flags: argparse.Namespace) -> int:
     from analysis.report.plan import ReportPlan
 
-    with refusals("analysis.report", flags.runs[0]):
+    with refusals("analysis.report", flags.runs):
         return _report(ReportPlan.from_flags(flags))
 
 
 @contextlib.contextmanager
-def refusals(command: str, first_run: str) -> Iterator[None]:
+def refusals(command: str, runs: Sequence[str]) -> Iterator[None]:
     """Turns what is wrong with the runs or the folder of a command into a Usage."""
     from analysis.report import page
 
@@ -71,7 +71,8 @@ def refusals(command: str, first_run: str) -> Iterator[None]:
     except (BrokenPipeError, options.Stop):
         raise
     except ValueError as error:
-        raise options.Usage(str(error), f"python -m {command} {page.folder_of(first_run)}") from error
+        tip = f"python -m {command} {page.folder_of(runs[0])}" if len(runs) > 1 else options.HELP
+        raise options.Usage(str(error), tip) from error
     except OSError as error:
         if error.filename is None:  # what stdout goes to
             raise

@@ -33,7 +33,7 @@ def _check(flags: argparse.Namespace) -> None:
 def _run(flags: argparse.Namespace) -> int:
     from analysis.report.plan import RooflinePlan
 
-    with command.refusals("analysis.roofline", flags.runs[0]):
+    with command.refusals("analysis.roofline", flags.runs):
         return _roofline(RooflinePlan.from_flags(flags))
 
 

@@ -1,5 +1,6 @@
 """The size grammar, errors and exit codes; the terminal's width, lines that wrap and tables that fit."""
 
+import argparse
 import io
 import subprocess
 
@@ -47,19 +48,42 @@ def test_a_number_below_one_is_out_of_range(text):
         options.number(text)
 
 
+TOO_LARGE = ("2^60", "2^99", "1" + 30 * "0")
+
+
+@pytest.mark.parametrize("text", TOO_LARGE)
+def test_a_number_that_is_too_large_is_called_so(text):
+    with pytest.raises(options.Usage, match="is too large: numbers here are below 2"):
+        options.number(text)
+
+
+@pytest.mark.parametrize("text", ["1e300", "1e-300", "2.5e+300s", "1e-999"])
+def test_seconds_out_of_range_are_called_so(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is too large or too small"):
+        options.positive(text)
+
+
 def test_a_time_has_the_same_units_in_every_command():
     assert doctor.parser().parse_args(["--over", "15min"]).over == 900
 
 
 NO_SIZES = """64kb 64 4kib 4 1g 1 0 1 1.5 1 50.000 50000
 512:256 256:512:x2 1:8:x1 1:8:x2 1:8:x0 1:8:x2 1:8:-1 1:8:x2 1:8:+0 1:8:x2 1:2:3:4
-1:2:x2 2^99 1 1:1000000000:+1 1:1000000000:x2 1: 1 1.5k 1500 1e3 1000 64-256 64:256:x2 64..256 64:256:x2 -1
+1:2:x2 1:1000000000:+1 1:1000000000:x2 1: 1 1.5k 1500 1e3 1000 64-256 64:256:x2 64..256 64:256:x2 -1
 1 64:256:2 64:256:x2 2**10 1024 512x512 512 0:64 64 1KiB-1MiB 1024:1048576:x2 1.5GB 1610612736 256MBytes 268435456"""
 
 
 @pytest.mark.parametrize(
     ("text", "meant"),
-    [("x", ""), (":", ""), ("nan", ""), *zip(*[iter(NO_SIZES.split())] * 2, strict=True)],
+    [
+        ("x", ""),
+        (":", ""),
+        ("nan", ""),
+        ("2^99", ""),
+        ("2^62", ""),
+        ("1" + 30 * "0", ""),
+        *zip(*[iter(NO_SIZES.split())] * 2, strict=True),
+    ],
 )
 def test_what_is_no_size_is_one_clear_error_corrected_to_what_may_be_meant(text, meant):
     units = options.BYTES if "B" in text else options.COUNTS

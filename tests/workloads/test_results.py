@@ -2,6 +2,7 @@
 
 import shutil
 import types
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -87,6 +88,14 @@ def test_a_file_that_is_lost_while_it_is_written_is_an_error(tmp_path, lose, rea
         write_and_lose(tmp_path / "run" / "matmul.jsonl", row(2))
     with pytest.raises(records.Refused, match=reason):
         write_and_lose(tmp_path / "last" / "matmul.jsonl")
+
+
+def test_an_output_that_is_no_folder_is_called_so(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for folder in (tmp_path / "file", tmp_path / "link", Path("/dev/null")):
+        with pytest.raises(records.Refused, match=f"{folder} is no folder; choose"):
+            records.Writer(folder / "matmul.jsonl", run())
 
 
 def test_a_file_of_two_machines_is_refused(tmp_path):

@@ -132,8 +132,10 @@ class Writer(contextlib.AbstractContextManager):
             # Unbuffered: a write refused by a full disk would be tried again, and fail again, when the file is closed.
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
+            no_folder = os.path.lexists(path.parent) and not path.parent.is_dir()
+            reason = f"{path.parent} is no folder" if no_folder else error.strerror
             raise Refused(
-                f"cannot write {path}: {error.strerror}; choose a folder you may write with -o",
+                f"cannot write {path}: {reason}; choose a folder you may write with -o",
                 wrong="-o",
                 right=f"-o {options.PLACE}",
             ) from error
