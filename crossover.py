@@ -44,6 +44,10 @@ def overview() -> list[str]:
 def unknown(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with no command."""
     name, *others = words
+    if name == "help":
+        command = options.closest(others[0], commands()) if others else ""
+        instead = _line(command, [options.HELP]) if command else "python -m crossover"
+        return options.Usage("the help of a command is typed -h", instead=instead)
     if name[:1] == "-":
         return _after_flags(words)
     similar = options.closest(name.rpartition(".")[2], commands())
@@ -55,14 +59,18 @@ def unknown(words: Sequence[str]) -> options.Usage:
 def _after_flags(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with a flag. The command is the one that comes later, else one that has this flag."""
     flag = words[0].partition("=")[0]
+    message = f"the command comes first, before {words[0]!r}"
     later = [word for word in words if word in commands()]
     having = [module.rpartition(".")[2] for module in help_screen.commands_with(flag, "analysis")]
     likely = [name for name in (*FIRST, "matmul") if name in having]
-    name = [*later, *likely, *having, *FIRST][0]
+    candidates = [*later, *likely, *having]
+    if not candidates:
+        return options.Usage(message, "python -m crossover")
+    name = candidates[0]
     others = list(words)
     if later:
         others.remove(name)
-    return options.Usage(f"the command comes first, before {words[0]!r}", instead=_line(name, others))
+    return options.Usage(message, instead=_line(name, others))
 
 
 def _line(name: str, others: Sequence[str]) -> str:

@@ -62,6 +62,10 @@ WRONG = {
     "--sizes 64 --fast": "crossover matmul --sizes 64 --fast",
     "mtamul --sizs 64 --fast": "crossover matmul --sizes 64 --fast",
     "zzz --fast": "crossover",
+    "--version": "crossover",
+    "help": "crossover",
+    "help explian": "crossover explain -h",
+    "explain help": "crossover explain -h",
     "matmul --sizes 64 --thread 2": "crossover matmul --sizes 64 --threads 2",
     "run --fats": "crossover run --fast",
 }

@@ -66,6 +66,7 @@ _EXAMPLES = {
     "WORD": "on",
     "WORKLOAD": "matmul",
 }
+_TIMED = re.compile(rb'"seconds":\[\d')  # in a line of a result file
 _NAMES_OF_RUNS = ("RUN", "OLD", "NEW")  # in the usage of commands
 # `such as 50000`, `like 64k`, `(32)`, `(default 64:2048:x2)` in a flag's help.
 _SHOWN = re.compile(r"\b(?:such as|like) '?([\w.:+*>%-]+)|\((?:default:? )?(?!none)([\w.:-]+)\)")
@@ -338,20 +339,19 @@ def run_named(name: str) -> str:
 
 def any_run() -> str:
     """The folder of this machine's newest run, else of one that comes with the project."""
-    local = local_runs()
-    return local[0] if local else stored_run()
+    newest = next(local_files(), None)
+    return str(newest.parent) if newest else stored_run()
 
 
 def _two_runs() -> tuple[str, str]:
-    """Two runs of one machine, the newer one first: this machine's two newest that measured the same, else two that come with
-    the project."""
-    by_file: dict[tuple[str, str], str] = {}  # (machine, file name) -> folder
-    for folder in local_runs():
-        machine = os.path.dirname(folder)
-        for name in os.listdir(folder):
-            before = by_file.setdefault((machine, name), folder)
-            if before != folder and name.endswith(".jsonl"):
-                return before, folder
+    """Two runs of one machine, the newer one first: this machine's two newest of one workload, else two that come with the
+    project."""
+    newer: dict[tuple[Path, str], Path] = {}  # (machine, workload) -> file
+    for file in local_files():
+        key = file.parent.parent, file.name
+        if key in newer:
+            return str(newer[key].parent), str(file.parent)
+        newer[key] = file
     return stored_run(1), stored_run(0)
 
 
@@ -361,14 +361,12 @@ def local_folder() -> str:
     return "%%".join(near(LOCAL).split("%"))
 
 
-def local_runs(workload: str = "*") -> list[str]:
-    """The folders of this machine's runs, the newest first; only those with a file of that workload where one is named."""
-    newest: dict[str, float] = {}
-    for file in LOCAL.glob(f"*/*/{workload}.jsonl"):
-        folder = str(file.parent)
-        if file.parent.parent != SAVED:
-            newest[folder] = max(newest.get(folder, 0.0), file.stat().st_mtime)
-    return sorted(newest, key=lambda folder: newest[folder], reverse=True)
+def local_files(workload: str = "*") -> Iterator[Path]:
+    """The result files of this machine that have a timed row, the newest first; of one workload where it is named."""
+    files = [file for file in LOCAL.glob(f"*/*/{workload}.jsonl") if file.parent.parent != SAVED]
+    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
+        if _TIMED.search(file.read_bytes()):
+            yield file
 
 
 def stored_run(position: int = 0) -> str:

@@ -211,6 +211,8 @@ class Parser(argparse.ArgumentParser):
             bare = word.strip(corrections.QUOTES)
             if bare != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
+        if self.words[:1] == ("help",):
+            raise Usage("the help of a command is typed -h", instead=self._line([HELP]))
         self._refuse_placeholders()
         self._refuse_second_values()
         return super().parse_known_args(args, namespace)

@@ -333,7 +333,7 @@ def check_files(measuring: Measuring) -> None:
     if measuring.resume and measuring.output and not any(Path(measuring.output).glob("*.jsonl")):
         raise options.Usage(f"no run in {measuring.output} to resume", wrong="--resume")
     if measuring.fail_on is not None and measuring.against is None:
-        raise baselines.not_named()
+        raise baselines.not_named(measuring.workload)
     if measuring.save is not None:
         baselines.require_free(measuring.save)
     if measuring.against is not None:
@@ -342,7 +342,9 @@ def check_files(measuring: Measuring) -> None:
         try:
             command.read_timed(measuring.against)
         except NoRun as error:
-            raise baselines.unknown(measuring.against, error.right if error.similar else "") from error
+            raise baselines.unknown(
+                measuring.against, similar=error.right if error.similar else "", workload=measuring.workload
+            ) from error
 
 
 def save(name: str | None, files: list, *, quiet: bool, apart: bool = False) -> None:

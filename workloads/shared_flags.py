@@ -72,6 +72,12 @@ class Measuring:
     #: Whether stderr gets a line for each row.
     verbose: bool = False
 
+    @property
+    def workload(self) -> str:
+        """The last part of the command's module, matmul or another, which its result file is named by."""
+        _, _, module, *_ = self.command.split()
+        return module.rpartition(".")[2]
+
 
 FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10

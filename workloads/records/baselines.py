@@ -38,35 +38,36 @@ def names() -> list[str]:
     return sorted(p.name for p in FOLDER.glob("*") if p.is_dir())
 
 
-def not_named() -> Usage:
-    """The error for --fail-on without --against; corrected to what there is to compare with, else to --save."""
+def not_named(workload: str) -> Usage:
+    """The error for --fail-on without --against; corrected to rows of the workload to compare with, else to --save."""
     message = "--fail-on needs --against, which says what to compare with"
-    comparable = _comparable()
+    comparable = _comparable(workload)
     if comparable:
         return Usage(message, right=shlex.join(["--against", comparable]))
     return Usage(f"{message}; nothing is saved here", wrong="--fail-on", right="--save before")
 
 
-def unknown(name: str, similar: str) -> Usage:
-    """The error for a baseline, or a run, that is not there; it is corrected to a `similar` one, else to what there is to compare
-    with, else the rows are saved under that name first."""
+def unknown(name: str, similar: str, workload: str) -> Usage:
+    """The error for a baseline, or a run, that is not there; it is corrected to a `similar` one, else to rows of the workload to
+    compare with, else the rows are saved under that name first."""
     saved = names()
     listed = f"saved: {', '.join(saved)}" if saved else "none is saved here"
     message = f"no baseline or run {name!r}; {listed}"
-    comparable = similar or _comparable()
+    comparable = similar or _comparable(workload)
     if comparable:
         kind = "baseline" if similar else ""
         return Usage(message, wrong=name, right=comparable, similar=kind)
     return Usage(message, wrong="--against --fail-on", right=f"--save {plain_name(name)}")
 
 
-def _comparable() -> str:
-    """What this machine's rows can be compared with: the newest saved baseline, else the newest run; "" without either."""
-    saved = names()
+def _comparable(workload: str) -> str:
+    """This machine's rows of a workload: the newest saved baseline, else the newest run; "" without either."""
+    file = f"{workload}.jsonl"
+    saved = [name for name in names() if any((FOLDER / name).rglob(file))]
     if saved:
         return max(saved, key=lambda name: (FOLDER / name).stat().st_mtime)
-    runs = corrections.local_runs()
-    return options.near(runs[0]) if runs else ""
+    newest = next(corrections.local_files(workload), None)
+    return options.near(newest.parent) if newest else ""
 
 
 def require_free(name: str) -> None:
