@@ -111,6 +111,8 @@ def test_limits_and_keywords_of_a_call():
     assert options.namespace(made, backends="numpy").backends == ["numpy"]
     with pytest.raises(TypeError, match="unknown option 'threds'; did you mean 'threads'"):
         options.namespace(made, threds=[1])
+    with pytest.raises(TypeError, match=r"seed takes one value, not \[1, 2\]"):
+        options.namespace(made, seed=[1, 2])
     assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
 

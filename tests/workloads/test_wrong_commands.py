@@ -4,6 +4,7 @@ A hint is run as far as that takes no time: a workload with --dry-run, any other
 """
 
 import importlib
+import os
 import shlex
 import subprocess
 import sys
@@ -267,6 +268,26 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
     else:
         monkeypatch.setattr(options, "command", only_checked)
         assert main_of(module)(corrected) == options.OK
+
+
+def test_a_hint_names_the_newest_runs_of_this_machine_that_measured_the_same(folder, monkeypatch, capsys):
+    local = folder / "local"
+    monkeypatch.setattr(corrections, "LOCAL", local)
+    rows = (SUITE / "2026-11-22" / "matmul.jsonl").read_bytes()
+    header = rows.splitlines(keepends=True)[0]
+    runs = {"older/matmul": rows, "newer/matmul": rows, "failed/matmul": header, "other/launch": rows}
+    for second, (name, lines) in enumerate(runs.items()):
+        file = local / "here" / f"{name}.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(lines)
+        os.utime(file, (second, second))
+    assert main_of("analysis.compare")(["OLD", "NEW"]) == options.USAGE
+    assert hint(capsys.readouterr().err) == ["analysis.compare", "local/here/older", "local/here/newer"]
+    for wrong in (["--fail-on", "5"], ["--against", "yesterday"]):
+        assert main_of("workloads.matmul")(wrong) == options.USAGE
+        assert hint(capsys.readouterr().err)[-2:] == ["--against", "local/here/newer"]
+    assert main_of("analysis.roofline")([]) == options.USAGE
+    assert hint(capsys.readouterr().err)[-1] == "local/here/other"
 
 
 def only_checked(parser, argv, body, check=lambda args: None) -> int:
