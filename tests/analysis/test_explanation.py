@@ -341,6 +341,13 @@ def test_an_answer_says_which_layers_are_only_estimated():
     assert not any("Partial" in line or "It needs" in line for line in words.answer(explained(), "again"))
 
 
+def test_an_answer_says_which_optimizer_and_loss_were_chosen_for_a_model():
+    chosen = msgspec.structs.replace(odd(16), compiled_for_user=True)
+    (warning,) = [w for w in explained(network=chosen).warnings if w.kind == "not-compiled"]
+    assert warning.names == ("adam", "sparse_categorical_crossentropy") and not warning.disturbs
+    assert "not-compiled" not in [w.kind for w in explained(network=odd(16)).warnings]
+
+
 def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is(monkeypatch):
     e = explained()
     peaks = {"cpu": exact(48 << 30), GPU: exact(24 << 30)}
