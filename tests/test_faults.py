@@ -179,10 +179,14 @@ grid.network(sys.argv[1])
 """
 
 
+HOLDS_THE_INTERPRETER = "sum(range(1 << 50))"  # and looks at no signal
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_worker_that_hangs_ends_with_its_killed_parent(tmp_path):
+@pytest.mark.parametrize("hang", ["while True: pass", HOLDS_THE_INTERPRETER])
+def test_a_worker_that_hangs_ends_with_its_killed_parent(tmp_path, hang):
     model = tmp_path / "model.py"
-    model.write_text(f"def hangs():\n    open({str(tmp_path / 'begun')!r}, 'w')\n    while True:\n        pass\n")
+    model.write_text(f"def hangs():\n    open({str(tmp_path / 'begun')!r}, 'w')\n    {hang}\n")
     command = [sys.executable, "-c", HANGS, f"{model}:hangs"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         child = int(parent.stdout.readline())

@@ -187,7 +187,7 @@ class Worker:
 
 def main(orders: int, answers: int) -> None:
     """The worker's loop: ends with the processes that it started when the parent closes its end, however the parent ended."""
-    processes.end_with_parent()
+    processes.end_with_parent(orders)
     from workloads.harness import one_row
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,8 +2,8 @@
 Standard library only."""
 
 import contextlib
-import ctypes
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,8 +14,8 @@ from workloads import ROOT
 
 MARK = "CROSSOVER_PROCESS"  # environment variable of a process that is ended with everything that it started
 _ROUNDS = 20  # of looking for processes to end
+_MOST_FILES = 1024  # a worker has a few when it begins
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 _LONGEST = 300  # letters of a line that a process printed
 
 
@@ -40,13 +40,18 @@ def end_group(leader: subprocess.Popen, mark: str = "") -> None:
         os.killpg(leader.pid, signal.SIGKILL)
     leader.wait()
     if mark:
-        for _ in range(_ROUNDS):  # one may start another meanwhile
-            marked = _with_mark(mark)
-            for pid in marked:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            if not marked:
-                break
+        _end_marked(mark)
+
+
+def _end_marked(mark: str) -> None:
+    """Kills the processes that have this mark, but for the one that asks."""
+    for _ in range(_ROUNDS):  # one may start another meanwhile
+        marked = [pid for pid in _with_mark(mark) if pid != os.getpid()]
+        for pid in marked:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        if not marked:
+            return
 
 
 def _with_mark(mark: str) -> list[int]:
@@ -60,15 +65,23 @@ def _with_mark(mark: str) -> list[int]:
     return pids
 
 
-def end_with_parent() -> None:
-    """Lets the leader of a group end with its group when its parent ends, also while it computes. On Linux.
+def end_with_parent(pipe: int) -> None:
+    """Lets this process and all that it starts end when its parent closes its end of a pipe, as when the parent is killed. On
+    Linux, where this process has a mark.
 
-    It is the end of the parent's thread that started it which counts.
+    A process of its own waits for that: a call that holds the interpreter lets no handler of a signal run.
     """
-    leader = os.getpid()
-    if sys.platform == "linux" and os.getpgrp() == leader:
-        signal.signal(signal.SIGHUP, lambda number, frame: os.killpg(leader, signal.SIGKILL))
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
+    mark = os.environ.get(MARK, "")
+    if sys.platform != "linux" or not mark or os.fork():
+        return
+    os.setsid()
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, _MOST_FILES)
+    hang_up = select.poll()
+    hang_up.register(pipe, 0)
+    hang_up.poll()
+    _end_marked(mark)
+    os._exit(0)
 
 
 def ending(code: int, printed: str) -> str:
