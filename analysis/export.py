@@ -176,9 +176,14 @@ def _write(path: str, exported: str) -> None:
     Raises: options.Usage for one that is there, or cannot be written.
     """
     try:
-        with open(path, "x", encoding="utf-8") as file:
+        file = open(path, "x", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise options.Usage(f"cannot write {path}: {error.strerror}", wrong="--output") from error
+    try:
+        with file:
             file.write(exported)
     except OSError as error:
+        os.unlink(path)  # ours, and not whole
         raise options.Usage(f"cannot write {path}: {error.strerror}", wrong="--output") from error
     print(path)
 

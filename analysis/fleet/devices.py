@@ -9,7 +9,7 @@ import msgspec
 from analysis import stats
 from analysis.roofline.roofs import BEYOND_CACHE, last_cache_bytes
 from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
-from workloads import records
+from workloads import options, records
 from workloads.records import Loaded, Machine, Measurement, Row, baselines
 
 LOST = "lost"  # flag of a row whose node died before it was measured
@@ -111,7 +111,7 @@ def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:
     """The devices of each of these runs; runs that cannot be read as a fleet's, or are empty, are left out."""
     found = []
     for run in runs:
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        with contextlib.suppress(options.Usage, ValueError):
             found.append(devices(run))
     return found
 

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import resource
+import signal
 
 import msgspec
 import pytest
@@ -11,7 +13,7 @@ from fake_measurements import GPU_MACHINE, answer, gpu_run, row, run, square, wr
 
 from analysis import export, table
 from analysis.roofline import frame
-from workloads import printing
+from workloads import options, printing
 from workloads.records import Loaded, Row, Samples, Settings
 
 RUN = run(GPU_MACHINE)
@@ -95,6 +97,20 @@ def test_no_cell_is_a_formula(capsys):
     table.records([{"said": bad[0], "number": -1.5, "text": "-1.5e-9"}], ("said", "number", "text"), "csv")
     printing.Rows("csv", "matmul")._line(bad[:1])
     assert capsys.readouterr().out == "said,number,text\n'=1+1,-1.5,-1.5e-9\n'=1+1\n"
+
+
+def test_a_file_that_cannot_be_written_whole_is_none(tmp_path):
+    full = tmp_path / "rows.csv"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
+    try:
+        with pytest.raises(options.Usage, match="cannot write"):
+            export._write(str(full), "a,b\n" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not full.exists()
 
 
 def test_the_command(tmp_path, capsys):

@@ -235,6 +235,7 @@ def test_bad_runs_are_one_error_line(tmp_path, capsys):
     assert command.main([str(tmp_path / "c")]) == 2
     assert "holds runs of several machines (nvidia-h200-x2, nvidia-h200)" in capsys.readouterr().err
     assert command.main([str(tmp_path / "a"), "--against", "nobody"]) == 2
+    (baselines.FOLDER / "unreadable" / "stream.jsonl").mkdir(parents=True)
     assert command.main([str(tmp_path / "a")]) == 0
     assert command.main([str(tmp_path / "a"), "--fail-on", "slower>3%"]) == 3  # a rule that nothing is held against
 
