@@ -1,5 +1,21 @@
 // sm_75 sm_90
-// Convolution in float32: as seven plain loops, and as a product whose im2col matrix is never stored (implicit GEMM).
+// Convolution in float32: `direct`, seven plain loops, and `implicit_gemm`, which adds the tiles, warps and stages of
+// matmul/cuda_warp.cu. The im2col matrix A that it multiplies is never stored: each piece is fetched from the image it lies in.
+//
+//     images, n x h x w x c           A, pixels x (taps x channels)      B, filters   the product
+//    +--------------------+          +----------------+ TILE_M          +--------+   +--------+
+//    |    +-----+         |          | pixel 0: tap 0 | <- an entry of  |  DEEP  |   | TILE_M |
+//    |    |3 x 3| window  |  fetch   | pixel 1: tap 0 |    the table    |   x    | = |   x    |
+//    |    |     | of a    | -------> | ..             |    `pixels`     | TILE_N |   | TILE_N |
+//    |    +-----+ pixel   |          +----------------+                 +--------+   +--------+
+//    +--------------------+            DEEP of the sum: taps, and in each its channels
+//      zeros outside the image         (wgrad: A transposed, so that the sum runs over pixels)
+//
+// Takes, from the constants here (defaults; implicit_gemm):
+//   shared memory: 4 * STAGES * (TILE_M * (DEEP + 4) + DEEP * TILE_N) + 16 * TILE_M = 59,392 bytes a block, the table with it
+//   registers:     65536 / (THREADS * BLOCKS) = 170 a thread at most; EACH_M * EACH_N = 64 of them are its sums
+// Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014 (implicit GEMM).
+
 #ifndef TILE_M
 #define TILE_M 128   // rows and columns of the product per block
 #define TILE_N 64
@@ -80,10 +96,14 @@ extern "C" __global__ void direct(const float* a, const float* b, float* out, co
 #include "implicit_gemm.cuh"
 #include "rasterization.cuh"
 
-constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
-constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, THREADS = WARPS_M * WARPS_N * 32;
+constexpr int LANES_M = WARP_M / EACH_M;  // threads of a warp down: 8
+constexpr int LANES_N = WARP_N / EACH_N;  // and across: 4
+constexpr int WARPS_M = TILE_M / WARP_M;  // warps of a block down
+constexpr int WARPS_N = TILE_N / WARP_N;  // and across
+constexpr int THREADS = WARPS_M * WARPS_N * 32;
 #include "gather.cuh"
-constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4, A_SIZE = A_LINES * A_PITCH;  // in floats; + 4 spreads rows over banks
+constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4;  // floats from line to line; + 4 spreads lines over banks
+constexpr int A_SIZE = A_LINES * A_PITCH;           // floats of A's tile
 constexpr int STAGE = A_SIZE + DEEP * TILE_N;
 static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && EACH_N % 4 == 0 && EACH_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
 
@@ -96,7 +116,8 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
               const Shape of, int pitch, int kept, int group, float scale) {
     extern __shared__ __align__(16) float memory[];
     __shared__ int4 pixels[PIXELS];
-    constexpr int WIDE_A = VECTOR_A ? 4 : 1, WIDE_B = VECTOR_B ? 4 : 1;
+    constexpr int WIDE_A = VECTOR_A ? 4 : 1;  // floats of a copy
+    constexpr int WIDE_B = VECTOR_B ? 4 : 1;
     const int count = of.n * of.p * of.q, taps = of.r * of.s * of.c, n = of.k;
     const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
     const int t = threadIdx.x, lane = t % 32, warp = t / 32;
@@ -111,8 +132,10 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     next_may_start();
 
     // This thread's first piece of each tile; its other pieces are LINES_A lines of A and ROWS_B rows of B further down.
-    constexpr int LINES_A = THREADS * WIDE_A / A_LINE, PIECES_A = A_LINES / LINES_A;
-    constexpr int ROWS_B = THREADS * WIDE_B / TILE_N, PIECES_B = DEEP / ROWS_B;
+    constexpr int LINES_A = THREADS * WIDE_A / A_LINE;  // lines of A that all threads copy at once
+    constexpr int PIECES_A = A_LINES / LINES_A;         // copies of A a thread and stage
+    constexpr int ROWS_B = THREADS * WIDE_B / TILE_N;
+    constexpr int PIECES_B = DEEP / ROWS_B;
     static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
     const int a_line = t * WIDE_A / A_LINE, a_at = t * WIDE_A % A_LINE, b_l = t * WIDE_B / TILE_N, b_column = t * WIDE_B % TILE_N;
     const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // tap and channel of this thread's pieces of A, as one number
@@ -144,6 +167,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         if (++slot_in == STAGES) slot_in = 0;
     };
 
+    // Load: all stages but one are on their way before the first is multiplied.
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps) stage();
         fetched();
@@ -152,14 +176,17 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     int slot = 0;
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
+        // Synchronize: this stage has arrived for all threads, and all have read the one before.
         arrived();
         __syncthreads();
+        // Load: the stage before takes the next pixels and filters.
         if (step + STAGES - 1 < steps) stage();
         fetched();
         const float* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
         const float* const bs = memory + slot * STAGE + A_SIZE + column;
         if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // of a stage that all threads have fetched
         if (++slot == STAGES) slot = 0;
+        // Multiply: four of the sum at a time, as operands are read by fours.
         #pragma unroll
         for (int l = 0; l < DEEP; l += 4) {
             float4 u[EACH_M];  // an entry is a row's next 4 items of the sum, or for wgrad 4 rows' items of 1
@@ -185,6 +212,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         }
     }
 
+    // Store: each pixel's results where it belongs, or as partial sums.
     #pragma unroll
     for (int p = 0; p < EACH_M; p++) {
         const int within = row + (WGRAD ? p / 4 * LANES_M * 4 + p % 4 : p * LANES_M), at = top + within;

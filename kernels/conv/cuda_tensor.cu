@@ -1,5 +1,20 @@
 // sm_80 sm_90
-// Convolution as a product on tensor cores (implicit GEMM by mma.sync). Channels come in eights, so every copy has 16 bytes.
+// Convolution as a product on tensor cores. It adds mma.sync to implicit_gemm of conv/cuda.cu: pixels are gathered the same way,
+// ldmatrix reads them into registers. Channels come in eights, so every copy has 16 bytes.
+//
+//     images          shared memory, a stage          registers of a warp       the product
+//    +-----------+   +--------------------+ TILE_M   +----+----+ 16 x 16       +----+----+
+//    | tap (i,j) |   | pixel 0: DEEP items| ldmatrix |8x8 |8x8 | of A          |mma |mma | 16 x 8
+//    | of pixel 0| ->| pixel 1: ..        | -------> +----+----+               +----+----+ a mma
+//    | of pixel 1|   +--------------------+ DEEP     |8x8 |8x8 | 16 x 16       |mma |    |
+//    +-----------+   | B: TILE_N filters  | -------> +----+----+ of B,         +----+----+
+//       cp.async     +--------------------+                      transposed    WARP_M x WARP_N
+//
+// Takes, from the constants here (defaults):
+//   shared memory: 2 * STAGES * (TILE_M * (DEEP + 8) + DEEP * (TILE_N + 8)) + 16 * TILE_M = 77,824 bytes a block, the table with it
+//   registers:     65536 / (THREADS * BLOCKS) = 256 a thread at most; WARP_M * WARP_N / 32 = 128 of them are its sums
+// Source: NVIDIA, PTX ISA, "mma.sync" and "ldmatrix"; CUTLASS, "Implicit GEMM Convolution".
+
 #ifndef TYPE
 #define TYPE "bf16"  // of all operands: bf16 or f16; sums are float32
 #define TILE_M 128   // rows and columns of the product per block
@@ -20,11 +35,15 @@ typedef unsigned short Item;
 #include "pairs.cuh"
 #include "rasterization.cuh"
 
-constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32;
+constexpr int WARPS_N = TILE_N / WARP_N;                 // warps side by side
+constexpr int THREADS = TILE_M / WARP_M * WARPS_N * 32;  // of a block
 #include "gather.cuh"
-constexpr int A_PITCH = A_LINE + 8, B_PITCH = TILE_N + 8;  // lines padded by 16 bytes: 8 of them then lie in different banks
-constexpr int A_SIZE = A_LINES * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
-constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
+constexpr int A_PITCH = A_LINE + 8;  // items from line to line, padded by 16 bytes: 8 lines then lie in different banks
+constexpr int B_PITCH = TILE_N + 8;  // the same of B
+constexpr int A_SIZE = A_LINES * A_PITCH;        // items of A's tile
+constexpr int STAGE = A_SIZE + DEEP * B_PITCH;   // items of a stage
+constexpr int M16 = WARP_M / 16;  // products of a warp down: an mma has 16 rows
+constexpr int N8 = WARP_N / 8;    // and across: it has 8 columns
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 
 // A is the im2col matrix: pixels (rows) by taps and channels, or for wgrad its transpose. B's rows are `pitch` items apart. With several
@@ -46,7 +65,10 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
     next_may_start();
 
     // This thread's first piece of each tile; its other pieces are LINES_A lines of A and ROWS_B rows of B further down.
-    constexpr int LINES_A = THREADS * 8 / A_LINE, PIECES_A = A_LINES / LINES_A, ROWS_B = THREADS * 8 / TILE_N, PIECES_B = DEEP / ROWS_B;
+    constexpr int LINES_A = THREADS * 8 / A_LINE;   // lines of A that all threads copy at once, eight items each
+    constexpr int PIECES_A = A_LINES / LINES_A;     // copies of A a thread and stage
+    constexpr int ROWS_B = THREADS * 8 / TILE_N;
+    constexpr int PIECES_B = DEEP / ROWS_B;
     static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
     const int a_line = t * 8 / A_LINE, a_at = t * 8 % A_LINE, b_l = t * 8 / TILE_N, b_column = t * 8 % TILE_N;
     const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // tap and channel of this thread's pieces of A, as one number
@@ -78,6 +100,7 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         if (++slot_in == STAGES) slot_in = 0;
     };
 
+    // Load: all stages but one are on their way before the first is multiplied.
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps) stage();
         fetched();
@@ -86,14 +109,17 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
     int slot = 0;
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
+        // Synchronize: this stage has arrived for all threads, and all have read the one before.
         arrived();
         __syncthreads();
+        // Load: the stage before takes the next pixels and filters.
         if (step + STAGES - 1 < steps) stage();
         fetched();
         const Item* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
         const Item* const bs = memory + slot * STAGE + A_SIZE + column;
         if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // of a stage that all threads have fetched
         if (++slot == STAGES) slot = 0;
+        // Multiply: 16 of the sum at a time.
         #pragma unroll
         for (int l = 0; l < DEEP; l += 16) {
             unsigned u[M16][4], v[N8][2];
@@ -114,6 +140,7 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         }
     }
 
+    // Store: each pixel's results where it belongs, or as partial sums.
     const bool even = n % 2 == 0;
     #pragma unroll
     for (int p = 0; p < M16; p++)

@@ -1,6 +1,23 @@
 // sm_90a
-// Convolution as a product on Hopper (implicit GEMM): the copy engine (TMA) walks the pixels of the images itself (im2col mode) and fills
-// a ring of stages, warpgroups multiply them by wgmma. Each multiprocessor has BLOCKS persistent blocks, which take tile after tile.
+// Convolution as a product on Hopper. It adds to tensor_core: the copy engine (TMA) walks the pixels of the images itself (im2col
+// mode), so one thread computes where a load begins and no other any address, and warpgroups multiply the stages by wgmma. Each multiprocessor has BLOCKS persistent
+// blocks, which take tile after tile.
+//
+//     images                    a stage in shared memory          warpgroups           memory
+//    +------------------+      +------------------------+
+//    | x x x x x x x x  | TMA  | pixel p:   64 channels |
+//    | x[p p p p p p p] |----->| pixel p+1: 64 channels | wgmma  +---------------+ TMA +-----+
+//    |[p p p p]x x x x  |im2col| ..         (128 bytes) |------->| ROWS x COLUMNS|---->| out |
+//    +------------------+      +------------------------+        | of sums       |     +-----+
+//      one load: TILE_M pixels | B: COLUMNS filters     |        +---------------+
+//      in order, moved by a tap+------------------------+
+//
+// Takes, from the constants here (defaults):
+//   shared memory: STAGES * ((CONSUMERS * ROWS + COLUMNS) * 128 + 16) + CONSUMERS * STAGED * 64 * 128 = 196,688 bytes a block
+//   registers:     65536 / ((128 * CONSUMERS + 32) * BLOCKS) = 227 a thread at most; ROWS * COLUMNS / 128 = 64 of them are its sums
+// Source: NVIDIA, CUDA Driver API, cuTensorMapEncodeIm2col; PTX ISA, "cp.async.bulk.tensor", im2col mode; CUTLASS 3, Hopper's
+// warp-specialized persistent kernels.
+
 #ifndef TYPE
 #define TYPE "bf16"   // of all operands: bf16 or f16; sums are float32
 #define CONSUMERS 2   // warpgroups that multiply
@@ -15,7 +32,9 @@
 
 #define A_ACROSS WGRAD
 #define B_ACROSS WGRAD
-constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS, SHARING = 1;
+constexpr int TILE_M = CONSUMERS * ROWS;  // rows of a block's tile
+constexpr int TILE_N = COLUMNS;           // its columns
+constexpr int SHARING = 1;                // blocks that share what they load: no clusters here
 #include "implicit_gemm.cuh"
 #include "rasterization.cuh"
 #include "wgmma.cuh"
@@ -56,11 +75,13 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
     const int units_m = (m + TILE_M - 1) / TILE_M, units_n = (of.k + TILE_N - 1) / TILE_N;
     const int tiles = units_m * units_n, units = tiles * splits, share = (all + splits - 1) / splits;
 
+    // Synchronize: barriers exist before anybody waits for one.
     next_may_start();
     Ring ring(memory, team == CONSUMERS);
     if (threadIdx.x == 0) prepare(ring, CONSUMERS, &a_map, &b_map, &c_map);
     __syncthreads();
 
+    // Load: one thread walks the tiles and starts the copies of every stage.
     if (team == CONSUMERS) {
         if (threadIdx.x == 128 * CONSUMERS) {
             for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
@@ -106,7 +127,9 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
             rasterize(unit % tiles, units_m, units_n, group, at_m, at_n);
             at_m = at_m * TILE_M + consumer * ROWS, at_n *= TILE_N;
             const int first = unit / tiles * share, steps = min(share, all - first);
+            // Synchronize and multiply: each stage as it arrives (wgmma.cuh).
             multiply_tile(d, ring, consumer * ROWS, steps, [] {});
+            // Store: from registers, or by TMA through shared memory.
 #if OUT
             #pragma unroll
             for (int r = 0; r < ROWS / 64; r++)

@@ -1,5 +1,17 @@
 // sm_75 sm_80 sm_90
-// Holds a stream until the host sets go[0], for at most most_ns nanoseconds and 2^20 looks at it: it ends whatever happens. Sets
+// Two kernels that wait for the host. `hold` keeps a stream from going on until everything behind it is queued, so that a
+// queue's time is the device's own. `keep_busy` keeps a multiprocessor from other work.
+//
+//    host    |-- launch hold --|-- queue call 1, 2, 3 --|go[0] = 1
+//    stream       |.......... hold looks at go[0] ..........|call 1|call 2|call 3|
+//                                                           ^ begins: no gap between the calls
+//
+// Takes:
+//   shared memory: none of hold; of keep_busy all that a block may have, given at the launch
+//   registers:     one value a thread
+// Source: NVIDIA, NVBench, blocking_kernel.cu.
+
+// Holds the stream until the host sets go[0], for at most most_ns nanoseconds and 2^20 looks at it: it ends whatever happens. Sets
 // go[1] if the host had not set go[0].
 extern "C" __global__ void hold(volatile int* go, long long most_ns) {
     long long begin, now;

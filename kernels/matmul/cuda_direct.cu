@@ -1,6 +1,26 @@
 // sm_75 sm_90
-// C = A B for few rows or a short sum, where little is read twice. Threads load operands from memory into registers, with as many loads in
-// flight as there are registers for. Threads that share a sum add their parts in a fixed order, and so do blocks that share k.
+// C = A B for few rows or a short sum, where little is read twice: tiles in shared memory would gain nothing. It leaves them out.
+// Threads load operands from memory into registers, with as many loads in flight as there are registers for. Threads that share a
+// sum add their parts in a fixed order, and so do blocks that share k.
+//
+//                       B, k x n                     a block: LANES units of FEW x COLUMNS of C,
+//                     +-------------------+          DEEP threads to a unit
+//        part 0       |  ====             |  thread 0
+//        part 1       |  ====             |  thread 1     a part of k: AT_ONCE loads in flight,
+//        ..           |  ====             |  ..           then FEW * COLUMNS sums
+//        part DEEP-1  |  ====             |  thread DEEP - 1
+//                     +-------------------+               \    |    |    /
+//     A, few rows        COLUMNS                           four add to one, and again, until
+//    +------------+   +-------------------+                one thread has the sum -> C
+//    | 0  1  2 .. |   |  C unit           |
+//    +------------+   +-------------------+
+//
+// Takes, from the constants here (defaults):
+//   shared memory: 4 * FEW * COLUMNS * LANES * DEEP = 4,096 bytes a block, for the sums that threads add up
+//   registers:     65536 / (LANES * DEEP * 2) = 128 a thread at most, with two blocks of 256 threads on a multiprocessor
+// Source: Harris, "Optimizing Parallel Reduction in CUDA", NVIDIA (several loads a thread, sums by a tree); ours: which of both
+// operands is read by fours.
+
 #ifndef FEW
 #define FEW 1       // rows of C per thread
 #define COLUMNS 4   // columns of C per thread
@@ -19,8 +39,10 @@ typedef unsigned short Item; typedef uint2 Four;
 #else
 typedef float Item; typedef float4 Four;
 #endif
-constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // k per load; registers per step
+constexpr int STEP = ALONG && VECTOR ? 4 : 1;  // k per load
+constexpr int HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers per step
 constexpr int ROOM = (ALONG && FEW > 2) || (VECTOR_A == 2 && !VECTOR) ? 7 : HALVES && FEW & FEW - 1 ? 6 : 8;  // most registers per step with eight steps at once, without spills
+// Steps whose loads are in flight together: as many as registers allow, counted for sm_90 (tests/kernels/test_cuda.py).
 constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= ROOM ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
 static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 
@@ -61,6 +83,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     #pragma unroll 1
     for (int from = first; from < end; from += AT_ONCE * DEEP * STEP) {
         __align__(16) Item x[AT_ONCE][FEW * STEP], y[AT_ONCE][COLUMNS * STEP];
+        // Load: AT_ONCE steps, before any is multiplied.
         #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
             const int l = min(from + (u * DEEP + part) * STEP, k - STEP);  // a clamped place, so that no load depends on a condition
@@ -72,6 +95,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
             #pragma unroll
             for (int e = 0; e < (VECTOR_A < 2 ? 0 : FEW * STEP); e += 4) read<true, 4>(x[u] + e, a + min(row, m - FEW) + e % FEW + (long long)(l + e / FEW) * a_k, 1, 0);
         }
+        // Multiply.
         auto add = [&](bool whole) {
             #pragma unroll
             for (int e = 0; e < AT_ONCE * STEP; e++) {
@@ -88,6 +112,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         if (from + AT_ONCE * DEEP * STEP <= end) add(true);
         else add(false);
     }
+    // Synchronize and add: parts of k that threads of this block have, then those that other blocks have.
     #pragma unroll
     for (int left = DEEP / 4; left; left /= 4) {  // a quarter of the threads adds the others' sums, until one has the whole sum
         #pragma unroll
@@ -106,6 +131,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
             #pragma unroll
             for (int e = 0; e < FEW * COLUMNS; e++) sums[e] = (i ? sums[e] : 0) + __ldcg(own + (i * FEW * COLUMNS + e) * LANES);
     }
+    // Store.
     #pragma unroll
     for (int i = 0; i < FEW; i++) {
         Item* const to = c + (long long)(row + i) * c_row + (long long)column * c_column;

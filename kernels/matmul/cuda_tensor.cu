@@ -1,5 +1,23 @@
 // sm_80 sm_90
-// C = A B on tensor cores by mma.sync: every warp loads matrices from shared memory into registers and multiplies them there.
+// C = A B on tensor cores. It adds mma.sync to warp_tiled: a warp multiplies 16 x 8 of C by 32 bytes of k in one instruction, from
+// pieces that ldmatrix brings into its registers in the order that the instruction wants.
+//
+//     shared memory, a stage              registers of a warp                C
+//    +------------------+ TILE_M         +------+------+                    +----+----+----+ 16 x
+//    | rows of A, LINE  |                | 8x16 | 8x16 | A: 16 x 32 bytes   | mma| mma|    |
+//    | bytes of k each, | -ldmatrix.x4-> | bytes| bytes| of k               +----+----+----+
+//    | padded by 16     |                +------+------+                    | mma|    |    |
+//    +------------------+                | 8x16 | 8x16 | B: 32 bytes of k   +----+----+----+
+//    | B, TILE_N        | -ldmatrix.x4-> | bytes| bytes| x 16 columns       8 each,
+//    +------------------+                +------+------+ for two mma        WARP_M x WARP_N a warp
+//
+//    memory --cp.async--> ring of STAGES stages; step s + 1 is read while step s is multiplied
+//
+// Takes, from the constants here (defaults; A along k, B across it):
+//   shared memory: STAGES * (TILE_M * (LINE + 16) + LINE * (TILE_N + 8)) = 75,776 bytes a block
+//   registers:     65536 / (THREADS * BLOCKS) = 256 a thread at most; WARP_M * WARP_N / 32 = 128 of them are its sums
+// Source: NVIDIA, PTX ISA, "mma.sync" and "ldmatrix" (which lane holds what); CUTLASS 2, "Efficient GEMM in CUDA".
+
 #ifndef TF32
 #define TF32 0        // 1: A, B and C are float32, rounded to TF32 before they are multiplied
 #define TYPE "bf16"   // of A, B and C otherwise: bf16 or f16; sums are float32
@@ -24,8 +42,14 @@ typedef float Item;
 typedef unsigned short Item;
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32"
 #endif
-constexpr int SIZE = sizeof(Item), PIECE = 16 / SIZE, DEEP = LINE / SIZE, STEP = 32 / SIZE;  // bytes of an item; items in 16 bytes, of k per stage, of k per mma
-constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32, M16 = WARP_M / 16, N8 = WARP_N / 8;
+constexpr int SIZE = sizeof(Item);  // bytes of an item
+constexpr int PIECE = 16 / SIZE;    // items in 16 bytes, the widest copy
+constexpr int DEEP = LINE / SIZE;   // items of k per stage
+constexpr int STEP = 32 / SIZE;     // items of k per mma: 32 bytes for every type (PTX ISA)
+constexpr int WARPS_N = TILE_N / WARP_N;                         // warps side by side
+constexpr int THREADS = TILE_M / WARP_M * WARPS_N * 32;          // of a block
+constexpr int M16 = WARP_M / 16;                                 // products of a warp down: an mma has 16 rows
+constexpr int N8 = WARP_N / 8;                                   // and across: it has 8 columns
 // Steps of a stage that are unrolled. CUDA 12's compiler moves the loads of four tf32 steps so far ahead that registers run out.
 #if TF32 && __CUDACC_VER_MAJOR__ < 13
 constexpr int AT_ONCE = 2;
@@ -50,8 +74,12 @@ __device__ unsigned rounded(unsigned bits) {
 // An operand's tile in shared memory: TILE lines (rows of A, columns of B), stored as in memory. A row of the tile is DEEP items of a line,
 // or with K_ACROSS all lines' items of one k. Rows are padded by 16 bytes (tf32 across k: 32), so that 8 (4) lie in different banks.
 template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
-    static constexpr int DOWN = K_ACROSS ? DEEP : TILE, WIDTH = K_ACROSS ? TILE : DEEP, PITCH = WIDTH + (TF32 && K_ACROSS ? 2 : 1) * PIECE;
-    static constexpr int WIDE = BYTES / SIZE, ACROSS = WIDTH / WIDE < THREADS ? WIDTH / WIDE : THREADS, ROWS = THREADS / ACROSS;
+    static constexpr int DOWN = K_ACROSS ? DEEP : TILE;   // rows of the tile
+    static constexpr int WIDTH = K_ACROSS ? TILE : DEEP;  // items in each
+    static constexpr int PITCH = WIDTH + (TF32 && K_ACROSS ? 2 : 1) * PIECE;  // items from row to row, padding with them
+    static constexpr int WIDE = BYTES / SIZE;             // items of a copy
+    static constexpr int ACROSS = WIDTH / WIDE < THREADS ? WIDTH / WIDE : THREADS;  // threads side by side on a row
+    static constexpr int ROWS = THREADS / ACROSS;         // rows that all threads copy at once
     static_assert(DOWN % ROWS == 0 && WIDTH % (ACROSS * WIDE) == 0, "every thread fetches whole pieces");
     const Item *next, *from;  // source of this thread's first piece of the next stage; where it reads in the ring
     int lines, pitch;         // lines of the operand from the tile on; items from row to row
@@ -93,7 +121,9 @@ template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
 };
 using A = Operand<A_STORED_KM, true, TILE_M, BYTES_A>;
 using B = Operand<B_STORED_KN, false, TILE_N, BYTES_B>;
-constexpr int A_SIZE = A::DOWN * A::PITCH, STAGE = A_SIZE + B::DOWN * B::PITCH, PITCH_C = WARP_N + 8;
+constexpr int A_SIZE = A::DOWN * A::PITCH;           // items of A's tile
+constexpr int STAGE = A_SIZE + B::DOWN * B::PITCH;   // items of a stage
+constexpr int PITCH_C = WARP_N + 8;                  // items from row to row of results on their way, padded by 16 bytes
 static_assert(THREADS / 2 * PITCH_C <= STAGES * STAGE, "16 rows of each warp's results find room");
 
 // In tiles from number `whole` on, k is split into `parts` parts of `deep` stages each (split_sums.cuh).
@@ -115,6 +145,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         a_tile.stage(memory + slot * STAGE, l_left);
         b_tile.stage(memory + slot * STAGE + A_SIZE, l_left);
     };
+    // Load: all stages but one are on their way before the first is multiplied.
     for (int s = 0; s < STAGES - 1; s++, l_left -= DEEP) {
         if (l_left > 0) stage(s);
         fetched();
@@ -127,17 +158,20 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         #pragma unroll
         for (int j = 0; j < N8 / 2; j++) b_tile.read(v[which][j], 16 * j, l);
     };
+    // Synchronize: the first stage has arrived for all threads.
     int slot = 0;
     arrived();
     __syncthreads();
     read(0, 0);
     #pragma unroll 1
     for (; l_left > (1 - STAGES) * DEEP; l_left -= DEEP) {
+        // Load: the stage that all warps have read takes the next tiles.
         if (l_left > 0) stage(slot ? slot - 1 : STAGES - 1);
         fetched();
         #pragma unroll AT_ONCE
         for (int l = 0; l < DEEP; l += STEP) {
             const int now = l / STEP % 2;
+            // Synchronize: at the last step of a stage, the next stage must have arrived.
             if (l + STEP == DEEP) {
                 arrived();
                 __syncthreads();
@@ -150,6 +184,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
             for (int e = 0; e < (TF32 ? 4 * M16 : 0); e++) u[now][e / 4][e % 4] = rounded(u[now][e / 4][e % 4]);
             #pragma unroll
             for (int e = 0; e < (TF32 ? 2 * N8 : 0); e++) v[now][e / 4][e % 4] = rounded(v[now][e / 4][e % 4]);
+            // Multiply: 16 x 8 of C at a time.
             #pragma unroll
             for (int i = 0; i < M16; i++)
                 #pragma unroll
@@ -161,6 +196,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     if (parts > 1 && piece_of_c >= 0
         && !added<M16 * N8, THREADS>(&sums[0][0][0], partial, piece_of_c, own.part, parts, threadIdx.x, last))
         return;
+    // Store: pairs straight from registers, or rows by way of shared memory where C's rows are not aligned.
     Item* const piece = memory + warp * 16 * PITCH_C;
     top = m - a_tile.lines + row, left = n - b_tile.lines + column;
     if (!VECTOR) __syncthreads();  // all warps have finished reading the ring

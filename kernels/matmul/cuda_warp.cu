@@ -1,5 +1,25 @@
 // sm_75 sm_90
-// C = A B in float32: a block computes a tile, a warp a part of it, a thread a part of that; stages are fetched several ahead.
+// C = A B in float32. It adds to register_tiled: a tile for each warp between the block's and the thread's, loads of 16 bytes that
+// neighboring lanes share, and stages that are fetched ahead (cp.async), so that no thread waits for memory.
+//
+//     a block's tile of C              a warp's tile                  a lane's EACH_M x EACH_N
+//    +---------+---------+ TILE_M     +--+--+--+--+ WARP_M           +----+    +----+
+//    | warp 0  | warp 1  |            |00|01|04|05|  lanes:          |4x4 |    |4x4 |  fours of
+//    |         |         |            +--+--+--+--+  8 down,         +----+    +----+  neighbors;
+//    +---------+---------+            |02|03|06|07|  4 across,                         between them
+//    | warp 2  | warp 3  |            +--+--+--+--+  Z order         +----+    +----+  lie those of
+//    |         |         |            |08|09|12|13|                  |4x4 |    |4x4 |  other lanes
+//    +---------+---------+ TILE_N     +--+--+--+--+ WARP_N           +----+    +----+
+//
+//    memory --cp.async--> ring of STAGES stages, tiles of A and B --16-byte loads--> registers
+//           [0: multiplied] [1: on its way] [2: on its way] [3: asked for]
+//
+// Takes, from the constants here (defaults):
+//   shared memory: 4 * STAGES * DEEP * (TILE_M + 4 + TILE_N + 4) = 67,584 bytes a block
+//   registers:     65536 / (THREADS * BLOCKS) = 256 a thread at most; EACH_M * EACH_N = 128 of them are its sums
+// Source: NVIDIA, CUTLASS, "Efficient GEMM in CUDA" (warps' tiles, stages); Gray, maxas, "SGEMM" (order of lanes, register
+// banks).
+
 #ifndef TILE_M
 #define TILE_M 128   // rows and columns of C per block
 #define TILE_N 128
@@ -18,9 +38,13 @@
 #define VECTOR 1
 #endif
 
-constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
-constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, GROUP = WARPS_M * WARPS_N * 32, THREADS = GROUP * SLICES;
-constexpr int OWN_DEEP = DEEP / SLICES;
+constexpr int LANES_M = WARP_M / EACH_M;  // threads of a warp down
+constexpr int LANES_N = WARP_N / EACH_N;  // and across
+constexpr int WARPS_M = TILE_M / WARP_M;  // warps of a block down
+constexpr int WARPS_N = TILE_N / WARP_N;  // and across
+constexpr int GROUP = WARPS_M * WARPS_N * 32;  // threads of a slice
+constexpr int THREADS = GROUP * SLICES;        // of a block
+constexpr int OWN_DEEP = DEEP / SLICES;        // k per stage of a slice
 constexpr bool THIN = LANES_M == 1;  // a warp is 8 x 4 threads, or 1 x 32 for few rows of C
 static_assert((THIN ? WARPS_M == 1 : LANES_M == 8) && LANES_M * LANES_N == 32 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "its threads");
 
@@ -34,10 +58,14 @@ static_assert((THIN ? WARPS_M == 1 : LANES_M == 8) && LANES_M * LANES_N == 32 &&
 // A thread takes EACH lines, four neighbors of every LANES fours: one k of them at a time, or with LIES four k of each.
 template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operand {
     static constexpr bool LIES = K_ALONG && FOURS && DEEP > 16;
-    static constexpr int WIDE = FOURS && (LIES || !K_ALONG) ? 4 : 1, PITCH = LIES ? DEEP : TILE + 4, SIZE = (LIES ? TILE : DEEP) * PITCH;
-    static constexpr int DOWN = K_ALONG ? TILE : DEEP, LINE = K_ALONG ? DEEP : TILE;                 // the tile's rows in memory, floats in each
-    static constexpr int EVEN = LINE & -LINE, ACROSS = K_ALONG && !LIES ? 8 : (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;
-    static constexpr int ROWS = THREADS / ACROSS;
+    static constexpr int WIDE = FOURS && (LIES || !K_ALONG) ? 4 : 1;  // floats of a copy
+    static constexpr int PITCH = LIES ? DEEP : TILE + 4;              // floats from row to row in shared memory
+    static constexpr int SIZE = (LIES ? TILE : DEEP) * PITCH;         // floats of the tile there
+    static constexpr int DOWN = K_ALONG ? TILE : DEEP;                // the tile's rows in memory
+    static constexpr int LINE = K_ALONG ? DEEP : TILE;                // floats in each
+    static constexpr int EVEN = LINE & -LINE;                         // largest power of two that divides a row
+    static constexpr int ACROSS = K_ALONG && !LIES ? 8 : (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;  // threads on a row
+    static constexpr int ROWS = THREADS / ACROSS;                     // rows that all threads copy at once
     static_assert(DOWN % ROWS == 0 || ROWS > DOWN, "every thread fetches whole pieces, or nothing");
     const float *start, *next, *from;  // the operand; source of this thread's first piece of the next stage; where it reads in the ring
     long long further, deeper;
@@ -85,7 +113,9 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
 };
 using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A>;
 using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B>;
-constexpr int STAGE = A::SIZE + B::SIZE, PITCH_C = WARP_N + 4, HIGH = 4 * LANES_M;
+constexpr int STAGE = A::SIZE + B::SIZE;  // floats of a stage
+constexpr int PITCH_C = WARP_N + 4;       // floats from row to row of results on their way, padded by 16 bytes
+constexpr int HIGH = 4 * LANES_M;         // rows of them at once
 static_assert(GROUP / 32 * HIGH * PITCH_C <= STAGES * STAGE, "HIGH rows of each warp's results find room");
 
 // `scale` is 1. A store of 16 bytes needs its values in a group of four registers. Without the multiplication by `scale` before it, the
@@ -115,6 +145,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         if (++slot_in == STAGES) slot_in = 0;
     };
 
+    // Load: all stages but one are on their way before the first is multiplied.
     #pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps) stage();
@@ -127,18 +158,21 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         if (slot == STAGES) slot = 0;
         a_tile.from += on, b_tile.from += on;
     };
+    // Synchronize: the first stage has arrived for all threads.
     arrived();
     __syncthreads();
     if (!A::LIES) a_tile.read(0);
     if (!B::LIES) b_tile.read(0);
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
+        // Load: the stage that all warps have read takes the next tiles.
         if (step + STAGES - 1 < steps) stage();
         fetched();
         #pragma unroll
         for (int l = 0; l < OWN_DEEP; l++) {
             if (A::LIES) a_tile.read(l);
             if (B::LIES) b_tile.read(l);
+            // Synchronize: at the last k of a stage, the next stage must have arrived.
             if (l == OWN_DEEP - 1) {
                 arrived();
                 __syncthreads();
@@ -146,6 +180,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             }
             if (!A::LIES) a_tile.read((l + 1) % OWN_DEEP);  // the next k is loaded while this one is multiplied
             if (!B::LIES) b_tile.read((l + 1) % OWN_DEEP);
+            // Multiply: one k of the whole tile of the thread.
             #pragma unroll
             for (int e = 0; e < EACH_M * EACH_N; e++) {  // back and forth: each shares an operand with the one before
                 const int i = e / EACH_N, j = i % 2 * (EACH_N - 1) + (1 - i % 2 * 2) * (e % EACH_N);
@@ -167,6 +202,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             for (int e = 0; e < EACH_M * EACH_N; e++) sums[e / EACH_N][e % EACH_N] += own[e * GROUP];
         }
     }
+    // Store.
     auto put = [&](int i, int j, float4 x) {  // stores four neighbors of C, in row i of this thread's
         const int at = top + row + i / 4 * HIGH + i % 4, beside = left + column + j * LANES_N * 4;
         float* const to = c + ((long long)blockIdx.y * m + at) * n + beside;

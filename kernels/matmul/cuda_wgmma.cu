@@ -1,7 +1,30 @@
 // sm_90a
-// C = A B on Hopper: one thread has the copy engine (TMA) fill a ring of stages, warpgroups multiply them by wgmma, TMA stores the results.
-// Each multiprocessor has one persistent block, which takes tile after tile, or with CLUSTER_K a block for each part of a tile. Blocks of a
-// cluster share what they load.
+// C = A B on Hopper. It adds to tensor_core: wgmma, by which four warps (a warpgroup) multiply tiles straight from shared memory,
+// and roles of their own: one thread has the copy engine (TMA) fill a ring of stages, warpgroups do nothing but multiply, TMA
+// stores the results. Each multiprocessor has one persistent block, which takes tile after tile, or with CLUSTER_K a block for
+// each part of a tile. Blocks of a cluster share what they load.
+//
+//    one thread              ring in shared memory           warpgroups (CONSUMERS)      memory
+//    waits for `empty`      +------------------------+       wait for `full`
+//    announces bytes   TMA  | A: TILE_M lines, 128 B | wgmma +-------------------+ TMA  +----+
+//    starts loads --------> | B: TILE_N lines, 128 B | ----> | ROWS x COLUMNS of | ---> | C  |
+//            ^              +------------------------+       | sums in registers |      +----+
+//            |              | stage 1 .. STAGES - 1  |       +-------------------+
+//            |              +------------------------+                |
+//            +------------------- `empty`: the stage has been read ---+
+//
+//    cluster, CLUSTER_M = 2:  block 0 loads A0 and half of B   each half goes to both (multicast):
+//                             block 1 loads A1 and half of B   B crosses the L2 once for two tiles
+//    ping-pong:    warpgroup 1  |multiply tile 0|store tile 0   |multiply tile 2|store tile 2   |
+//                  warpgroup 2                  |multiply tile 1|store tile 1   |multiply tile 3|
+//
+// Takes, from the constants here (defaults):
+//   shared memory: STAGES * ((CONSUMERS * ROWS + COLUMNS) * 128 + 16) + CONSUMERS * STAGED * 64 * 128 = 229,440 bytes a block
+//   registers:     ROWS * COLUMNS / 128 = 128 sums a thread that multiplies; of the block 128 * 40 + 2 * 128 * 232 = 64,512
+//                  with CONSUMERS 2 (setmaxnreg below), of 65,536
+// Source: NVIDIA, PTX ISA, "wgmma", "cp.async.bulk.tensor", "mbarrier"; CUTLASS 3, Hopper's warp-specialized persistent kernels
+// (cooperative, ping-pong); Osama et al., "Stream-K", PPoPP 2023 (splitting only the tiles of the last wave).
+
 #ifndef TYPE
 #define TYPE "bf16"   // of A, B and C: bf16 or f16, or tf32; sums are float32
 #define TF32 0        // 1: TYPE is tf32, and A, B and C are float32 in memory
@@ -21,18 +44,22 @@
 
 #define A_ACROSS A_STORED_KM
 #define B_ACROSS B_STORED_KN
-constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS;
-constexpr int SHARING = CLUSTER_M * CLUSTER_N, CLUSTER = SHARING * CLUSTER_K;  // blocks that share what they load; all of a cluster
+constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS;  // rows of a block's tile
+constexpr int TILE_N = COLUMNS;                            // its columns
+constexpr int SHARING = CLUSTER_M * CLUSTER_N;             // blocks that share what they load
+constexpr int CLUSTER = SHARING * CLUSTER_K;               // all blocks of a cluster
 #include "rasterization.cuh"
 #include "split_sums.cuh"
 #include "wgmma.cuh"
 
-constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = B_LINES / CLUSTER_M;  // rows of A and columns of B that a block loads for its cluster
+constexpr int A_SHARE = TILE_M / CLUSTER_N;   // rows of A that a block loads for its cluster
+constexpr int B_SHARE = B_LINES / CLUSTER_M;  // columns of B
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
 static_assert(SIZE == 2 || !B_STORED_KN, "of four bytes wgmma takes B along the sum alone");
-// Pieces (64 x 64 sums) of a warpgroup, and most of a tile that a block of a cluster along k adds up.
-constexpr int PIECES = ROWS * COLUMNS / 4096, PIECE_BYTES = 4 * 4096, OWN_PIECES = (CONSUMERS * PIECES - 1) / CLUSTER_K + 1;
+constexpr int PIECES = ROWS * COLUMNS / 4096;  // pieces of 64 x 64 sums of a warpgroup
+constexpr int PIECE_BYTES = 4 * 4096;          // float32 sums
+constexpr int OWN_PIECES = (CONSUMERS * PIECES - 1) / CLUSTER_K + 1;  // most of a tile that a block of a cluster along k adds up
 static_assert(CLUSTER_K == 1 || !PINGPONG && COLUMNS % 64 == 0, "warpgroups send each other pieces of one tile");
 static_assert((CLUSTER_K - 1) * OWN_PIECES * PIECE_BYTES <= STAGES * STAGE_BYTES, "sums fit where stages were");
 
@@ -154,10 +181,12 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
     auto share_of = [&](int unit) { return share(unit, whole, parts, deep, (k + DEEP - 1) / DEEP); };
 
     asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may start as these end
+    // Synchronize: barriers exist before anybody waits for one.
     if (threadIdx.x == 0) prepare(ring, TILE_M / ROWS * SHARING, &a_map, &b_map, &c_map);
     cluster_meets();
     asm volatile("griddepcontrol.wait;" ::: "memory");  // this kernel may read what the one before it wrote
 
+    // Load: one thread walks the tiles and starts the copies of every stage. It gives its registers to those that multiply.
     if (team == 0) {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
@@ -201,6 +230,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + down;
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
             if (PINGPONG) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
+            // Synchronize and multiply: each stage as it arrives (wgmma.cuh).
             multiply_tile(d, ring, down, own.count, [&] {
                 if (PINGPONG && unit + at_once < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
             });
@@ -210,6 +240,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             else if (parts > 1 && cut >= 0
                 && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, unit - whole - cut * parts, parts, thread, last))
                 continue;
+            // Store: by TMA through shared memory, while the next tile begins.
             if (BIAS_RELU) add_bias(d, bias, at_n, n);
             store_tile(d, &c_map, &rest_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
                        [&](int piece) { return CLUSTER_K == 1 || adder(consumer, piece) == rank_k; });

@@ -1,5 +1,20 @@
 // sm_90a
-// Hopper's tensor cores at full rate: warpgroup products of 64 x 256 tiles, both operands in shared memory.
+// The ceiling of Hopper's tensor cores. It adds wgmma to mma_chains: a warpgroup multiplies 64 x 256 tiles with both operands in
+// shared memory, the only form that reaches the full rate.
+//
+//      shared memory                        registers of a warpgroup
+//    +-------------------+
+//    | A: 64 x 32 bytes  | --+  wgmma      +-----------------------+
+//    +-------------------+   +-----------> | 64 x 256 sums: 128 of | --+  four products in a group;
+//    | B: 256 x 32 bytes | --+             | them in each thread   |   |  the next group begins
+//    +-------------------+                 +-----------------------+ <-+  before this one has ended
+//      the same again and again: nothing is loaded
+//
+// Takes, from the constants here:
+//   shared memory: 2 * A_BYTES + B_BYTES = 12,288 bytes a block of two warpgroups
+//   registers:     64 * 256 / 128 = 128 sums a thread
+// Source: NVIDIA, PTX ISA, "wgmma.mma_async" (descriptors, core matrices).
+
 #ifndef WGMMA
 #define WGMMA "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
 #define FLAGS "p, 1, 1, 0, 0"
@@ -7,7 +22,8 @@
 #endif
 
 constexpr int CHAIN = 64;  // trips of four products of 32 at most: sums below 2^13
-constexpr int A_BYTES = 64 * 32, B_BYTES = 256 * 32;  // k * the operand's size is 32 bytes for every type
+constexpr int A_BYTES = 64 * 32;   // of an instruction's A: 64 rows of 32 bytes of k, for every type (PTX ISA)
+constexpr int B_BYTES = 256 * 32;  // of its B: 256 columns of 32 bytes of k
 
 #include "peak_values.cuh"
 #include "sum_lists.cuh"
@@ -27,13 +43,16 @@ __device__ unsigned long long descriptor(const void* at) {
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) wgmma_chain(float* out, double factor, int trips) {
+    // Load: operands are computed into shared memory.
     __shared__ __align__(1024) unsigned a[2][A_BYTES / 4], b[B_BYTES / 4];
     for (int i = threadIdx.x; i < 2 * A_BYTES / 4; i += blockDim.x) ((unsigned*)a)[i] = PACK(value(factor, i));
     for (int i = threadIdx.x; i < B_BYTES / 4; i += blockDim.x) b[i] = PACK(value(factor, 7 * i + 3));
+    // Synchronize: wgmma may read what all threads have written.
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     __syncthreads();
     const unsigned long long da = descriptor(a[threadIdx.x / 128]), db = descriptor(b);
     float d[128], counted = 0;  // fp8 sums keep 14 bits, so long chains are cut: what was cut off is counted by one of them
+    // Multiply.
     for (int left = trips; left > 0; left -= CHAIN) {
         if (left < trips) counted += d[0];
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -48,6 +67,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) wgmma_chain(float* out, dou
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     }
+    // Store: all sums, so that the compiler keeps the work.
     const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x, threads = (long long)gridDim.x * blockDim.x;
     #pragma unroll
     for (int i = 0; i < 128; i++) out[i * threads + thread] = d[i] + counted;

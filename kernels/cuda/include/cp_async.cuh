@@ -1,4 +1,13 @@
-// Shared text: asynchronous copies (cp.async) into a ring of STAGES stages in shared memory. Threads wait only before they use a stage.
+// Shared text: asynchronous copies (cp.async) into a ring of STAGES stages in shared memory. They go past the
+// registers, and threads wait only before they use a stage.
+//
+//    memory ==cp.async==> [0: ready] [1: on its way] [2: on its way] [3: asked for]
+//                           ^ multiplied      `fetched` ends the copies of a stage
+//                             `arrived` waits until at most STAGES - 2 stages are on their way
+//
+// Takes: no shared memory of its own, and no register for a copy; before sm_80 a plain copy through a register.
+// Source: NVIDIA, PTX ISA, "cp.async"; CUDA C++ Programming Guide, "Asynchronous Data Copies".
+
 #include "shared.cuh"
 
 #if __CUDA_ARCH__ >= 800

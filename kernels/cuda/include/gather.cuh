@@ -1,7 +1,18 @@
 // Shared text: where items of the im2col matrix A lie in the images, from a table of pixels and a counter of taps. A's rows are pixels,
 // and the sum runs over taps and channels; for wgrad A's rows are taps and channels, and the sum runs over pixels.
+//
+//    table in shared memory, an entry a pixel                         image, h x w x c
+//    +----------------+-------+--------+--------+                    +-----------------------+
+//    | offset of its  | row   | column | where  |   + shift(tap) ->  |   .  [first tap] .    |
+//    | first tap      | of it | of it  | it goes|   = address        |   .   .  [tap]   .    |
+//    +----------------+-------+--------+--------+                    +-----------------------+
+//      outside the image (row, column of the tap): zeros are written instead
+//
+// Takes: an int4, 16 bytes of shared memory, for each of PIXELS entries; registers for one tap and one pixel a thread.
+// Source: NVIDIA, CUTLASS, "Implicit GEMM Convolution" (precomputed offsets).
 
-constexpr int A_LINES = WGRAD ? DEEP : TILE_M, A_LINE = WGRAD ? TILE_M : DEEP;  // A's lines in shared memory, items in one: across (wgrad) or along the sum
+constexpr int A_LINES = WGRAD ? DEEP : TILE_M;  // lines of A's tile in shared memory
+constexpr int A_LINE = WGRAD ? TILE_M : DEEP;   // items in one: across the sum (wgrad) or along it
 constexpr int PIXELS = WGRAD ? STAGES * DEEP : TILE_M;  // entries in a block's table of pixels
 constexpr int NOWHERE = -(1 << 30);  // row of a missing pixel: no tap brings it inside an image
 

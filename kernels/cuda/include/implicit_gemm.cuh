@@ -1,4 +1,17 @@
 // Shared text: a convolution as a matrix product (implicit GEMM), and split-k, whose partial sums are added.
+//
+//    A: m pixels x (taps x channels)   B: (taps x channels) x n filters    m x n: pixels x filters
+//    +-------------------+            +-----+                             +-----+
+//    | split 0 | split 1 |     x      | s 0 |                      =      | sum |  the splits' sums
+//    |         |         |            |-----|                             |     |  are added in
+//    |         |         |            | s 1 |                             |     |  their order
+//    +-------------------+            +-----+                             +-----+
+//
+// Takes, from the constants here:
+//   shared memory: 16 * TEAMS * ROUND = 8,192 bytes a block that adds splits
+//   registers:     4 sums a thread of those
+// Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014; NVIDIA, CUDA C++ Programming Guide,
+// "Programmatic Dependent Launch".
 
 // The product: tap (i, j) of pixel (y, x), of n images of p x q, reads row y * step + i - top and column x * step + j - left of source
 // images of h x w x c. Its result goes to row y * to_step + to_y and column x * to_step + to_x of images of to_h x to_w x k.
@@ -32,7 +45,9 @@ __device__ void previous_is_done() {
 
 // Sums of four neighbors (`four`; else of one item) over the splits, always in the same order. A block has teams of ROUND threads. Each
 // team adds every teams-th split, then the first team adds the teams' sums. `is`: the item exists.
-constexpr int ROUND = 64, TEAMS = 8;
+constexpr int ROUND = 64;  // threads of a team: 1,024 bytes of each split, read as whole lines
+constexpr int TEAMS = 8;   // teams of a block at most: 512 threads
+
 __device__ float4 summed(const float* from, long long further, int splits, bool four, bool is) {
     __shared__ float4 held[TEAMS * ROUND];
     const int team = threadIdx.x / ROUND, teams = blockDim.x / ROUND;

@@ -1,4 +1,14 @@
 // Shared text: a warp loads matrices from shared memory into registers (ldmatrix) and multiplies them by the instruction MMA.
+//
+//    shared memory                    registers                        mma
+//    +------------------------+      +------+ lane l: 4 bytes of      A 16 x 16, B 16 x 8
+//    | row 0: 16 bytes        |      | to[0]| row l / 4 of each       (items of 16 bits)
+//    | ..  four 8x8 matrices  | ---> | ..   | matrix (transposed:     -> d: 16 x 8 sums,
+//    | lane i: a row's address|      | to[3]| of column l / 4)           4 a lane
+//    +------------------------+      +------+
+//
+// Takes: no shared memory of its own; 4 registers for A, 2 for B and 4 sums a lane for each product.
+// Source: NVIDIA, PTX ISA, "ldmatrix" and "mma" (fragments of m16n8k16).
 
 __device__ void matrices(unsigned (&to)[4], unsigned at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

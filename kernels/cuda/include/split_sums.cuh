@@ -1,5 +1,14 @@
 // Shared text: split-k. Each part of k stores its sums of a piece of C. The block that comes last adds all of them in their order, so
 // the result does not depend on which block is last.
+//
+//    tiles     | 0 | 1 | .. | whole - 1 |      whole           |     whole + 1        |
+//    units     | 0 | 1 | .. | whole - 1 | part 0 | part 1 | ..  | part 0 | part 1 | ..  |
+//                all of k, wave by wave     \       |       /
+//                                            `partial` in memory, a place a part
+//                                            the last to count up `arrived` adds 0, 1, .. -> C
+//
+// Takes: a shared word a block; 4 bytes of `partial` for each sum of each part; no register but a load of 16 bytes.
+// Source: NVIDIA, CUDA sample threadFenceReduction (the last block); Osama et al., "Stream-K", PPoPP 2023 (only the last wave).
 
 // A unit of work: its tile, the number of its part of k, the first k of that part, and the length of the part in k.
 struct Share { int tile, part, first, count; };

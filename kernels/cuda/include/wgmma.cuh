@@ -2,6 +2,22 @@
 // of the sum for ROWS rows (per warpgroup) and COLUMNS columns. A_ACROSS, B_ACROSS: the operand's lines lie across the sum, not along it.
 // TF32: items have four bytes. wgmma then reads shared memory only along the sum, so A across the sum goes through registers, and
 // its results are stored transposed: C is n x m.
+//
+//    shared memory                                  the swizzle: of line l piece p is at p ^ l % 8
+//    +----------------------------+ STAGES of       line 0  |0|1|2|3|4|5|6|7|  8 pieces of
+//    | A: lines of 128 bytes      | these           line 1  |1|0|3|2|5|4|7|6|  16 bytes: a column
+//    | B: lines of 128 bytes      |                 line 2  |2|3|0|1|6|7|4|5|  of pieces touches
+//    +----------------------------+                 ..                         all banks
+//    | results, parts of 64 lines | STAGED a warpgroup
+//    +----------------------------+                 full:  --bytes have arrived-> may be multiplied
+//    | barriers: full, empty      | 8 bytes each    empty: --has been read-----> may be filled
+//    +----------------------------+
+//
+// Takes, from the constants here:
+//   shared memory: PART_BYTES = 8,192 bytes a part of the results, STAGE_BYTES + 16 a stage
+//   registers:     ROWS * COLUMNS / 128 sums a thread
+// Source: NVIDIA, PTX ISA, "wgmma" (descriptors, 128-byte swizzle), "mbarrier", "stmatrix"; CUTLASS 3, Hopper's pipelines.
+
 #include "pairs.cuh"
 #include "shared.cuh"
 #include "sum_lists.cuh"
@@ -15,10 +31,13 @@ constexpr int SIZE = 4;
 #define EACH_K "16"
 constexpr int SIZE = 2;
 #endif
-constexpr int LINE = 128, DEEP = LINE / SIZE;  // bytes of a line, the width of the swizzle; items of the sum per stage
+constexpr int LINE = 128;          // bytes of a line: the width of the widest swizzle (PTX ISA)
+constexpr int DEEP = LINE / SIZE;  // items of the sum per stage
 constexpr int PART_BYTES = 64 * LINE;          // a part of the results: 64 lines
 constexpr int B_LINES = B_ACROSS ? (TILE_N + DEEP - 1) / DEEP * DEEP : TILE_N;  // of whole boxes
-constexpr int A_BYTES = TILE_M * LINE, B_BYTES = B_LINES * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int A_BYTES = TILE_M * LINE;   // of A's tile in a stage
+constexpr int B_BYTES = B_LINES * LINE;  // of B's
+constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr bool FROM_REGISTERS = SIZE == 4 && A_ACROSS;
 static_assert(ROWS % 64 == 0 && COLUMNS % (FROM_REGISTERS ? 64 : 32) == 0, "tiles are made of 64 x 64, and 64 x 32");
 
