@@ -3,12 +3,12 @@
 // pieces that ldmatrix brings into its registers in the order that the instruction wants.
 //
 //     shared memory, a stage              registers of a warp                C
-//    +------------------+ TILE_M         +------+------+                    +----+----+----+ 16 x
+//    +------------------+ TILE_M         +------+------+                    +----+----+----+ 16x8
 //    | rows of A, LINE  |                | 8x16 | 8x16 | A: 16 x 32 bytes   | mma| mma|    |
 //    | bytes of k each, | -ldmatrix.x4-> | bytes| bytes| of k               +----+----+----+
 //    | padded by 16     |                +------+------+                    | mma|    |    |
 //    +------------------+                | 8x16 | 8x16 | B: 32 bytes of k   +----+----+----+
-//    | B, TILE_N        | -ldmatrix.x4-> | bytes| bytes| x 16 columns       8 each,
+//    | B, TILE_N        | -ldmatrix.x4-> | bytes| bytes| x 16 columns       each;
 //    +------------------+                +------+------+ for two mma        WARP_M x WARP_N a warp
 //
 //    memory --cp.async--> ring of STAGES stages; step s + 1 is read while step s is multiplied

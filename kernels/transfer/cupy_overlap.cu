@@ -6,7 +6,7 @@
 //    other streams                     |-- kernel on 0 --|-- kernel on 1 --|-- kernel on 2 --|
 //
 //    triad_trips     a [........]  b [........]  out [........]   VALUES double2 each; a block goes
-//                       --->          --->           --->         on where the grid's last trip ended
+//                       --->          --->           --->         on where the last trip ended
 //
 // Takes, from the constants here:
 //   shared memory: none

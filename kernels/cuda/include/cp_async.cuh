@@ -2,7 +2,8 @@
 // registers, and threads wait only before they use a stage.
 //
 //    memory ==cp.async==> [0: ready] [1: on its way] [2: on its way] [3: asked for]
-//                           ^ multiplied      `fetched` ends the copies of a stage
+//                         |
+//                         +--> multiplied      `fetched` ends the copies of a stage
 //                             `arrived` waits until at most STAGES - 2 stages are on their way
 //
 // Takes: no shared memory of its own, and no register for a copy; before sm_80 a plain copy through a register.

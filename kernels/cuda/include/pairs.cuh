@@ -1,7 +1,10 @@
 // Shared text: sums are stored in pairs of neighbors, as float32 or rounded to TYPE (bf16 or f16).
 //
 //    lane     0        1        2        3            low 16 bits: the left neighbor
-//    sums   [a b]    [c d]    [e f]    [g h]    ->    |b:a|d:c|f:e|h:g|  4 bytes a lane
+//    sums   [a b]    [c d]    [e f]    [g h]
+//              |        |        |        |
+//              v        v        v        v
+//            |b:a|    |d:c|    |f:e|    |h:g|         4 bytes a lane
 //
 // Takes: no shared memory; one register a pair.
 // Source: NVIDIA, PTX ISA, "cvt" (bf16x2, f16x2).
