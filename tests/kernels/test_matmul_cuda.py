@@ -20,7 +20,7 @@ from test_cuda import spilled
 
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, matmul_tiles, tiles
-from kernels.matmul import IDEAS
+from kernels.matmul import LADDER
 from kernels.problems import Matmul
 
 PLAIN, WARP, DIRECT, TENSOR, WGMMA = (f"matmul/cuda{of}" for of in ("", "_warp", "_direct", "_tensor", "_wgmma"))
@@ -207,7 +207,7 @@ def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_
     # 12 tiles leave room for 11 parts on 132 multiprocessors: of 48 stages nine would have 5, one 3 and the last none
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("_wgmma_rungs", "matmul")
     monkeypatch.setattr(module, "_bound", lambda problem, a, b, *of, early=False: (tiles.Plan(*of), early))
-    names = [name.removeprefix("cuda/") for name in IDEAS if name.startswith("cuda/wgmma_")]
+    names = [name.removeprefix("cuda/") for name in LADDER if name.startswith("cuda/wgmma_")]
     given = [(Matmul(512, n, 3072, "bfloat16"), None, None) for n in (768, 256)]
     plans, early = zip(*(getattr(module, name)(*of) for of in given for name in names), strict=True)
     assert [plan.parts for plan in plans[7::8]] == [10, 12] and all(plan.leaves_none_empty(3072) for plan in plans)

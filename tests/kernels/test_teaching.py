@@ -4,6 +4,7 @@ import ast
 import re
 
 import house
+import ladder_shares
 import pytest
 
 from kernels import registry
@@ -107,3 +108,13 @@ def test_what_a_head_lacks_is_named():
         ("4 * A * (B + 2)", "1,224"),
         ("B", "12"),
     ]
+
+
+def test_the_story_of_a_product_has_every_rung_of_the_ladder_and_the_shares_that_are_stored():
+    page = (house.ROOT / "docs/kernels.md").read_text(encoding="utf-8")
+    assert len(page.splitlines()) <= 200
+    assert ladder_shares.filled(page) == page
+    quoted = {rung for _, _, _, _, rung in ladder_shares.SHARE.findall(page)}
+    rungs = {name.removeprefix("matmul/") for name in registry.ladder("matmul")}
+    assert rungs - quoted == {"numba/amx"}  # no stored ladder has it: the CPU lacked the unit
+    assert all(f"**`{rung.partition('/')[2]}`" in page for rung in rungs)
