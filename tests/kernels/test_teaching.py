@@ -17,7 +17,7 @@ STATED = re.compile(r"((?:[A-Z0-9_]+|[()])(?: ?(?:[A-Z0-9_]+|[()]| [-+*/] ))*) =
 
 
 def kernel_functions() -> dict[str, ast.FunctionDef]:
-    """`<operation>/<backend>/<variant>` of every function with the decorator `kernel`, whether its library is installed or not."""
+    """The functions with the decorator `kernel` by the kernel's name, whether its library is installed or not."""
     functions = {}
     for operation in registry.OPERATIONS:
         for path in sorted((registry.FOLDER / operation).glob("[!_]*.py")):
@@ -73,11 +73,12 @@ def constants(text: str) -> dict[str, int]:
     """The values of a source's whole-number constants, as it defines them by default."""
     values: dict[str, int] = {}
     for line in text.splitlines():
-        if found := re.match(r"#define (\w+) (\d+)\b", line):
-            values.setdefault(found[1], int(found[2]))
-        elif found := re.match(r"constexpr int (\w+) = ([\w()*/+ -]+);", line):
-            if set(re.findall(r"[A-Za-z_]\w*", found[2])) <= values.keys():
-                values[found[1]] = evaluated(found[2], values)
+        defined = re.match(r"#define (\w+) (\d+)\b", line)
+        computed = re.match(r"constexpr int (\w+) = ([\w()*/+ -]+);", line)
+        if defined:
+            values.setdefault(defined[1], int(defined[2]))
+        elif computed and set(re.findall(r"[A-Za-z_]\w*", computed[2])) <= values.keys():
+            values[computed[1]] = evaluated(computed[2], values)
     return values
 
 
@@ -103,7 +104,8 @@ def test_what_a_head_lacks_is_named():
     assert faults_of_head(whole[:5]) == ["nothing about registers and shared memory", "no source"]
     assert faults_of_head([*whole[:3], "//    |" + "-" * 100, *whole[3:]]) == ["a drawing that is too wide"]
     assert faults_of_head(head("#define A 1\n// A tile.\n"))[0] == "no idea"
-    assert constants("#define A 4 // of k\nconstexpr int B = A * 3;  // bytes\nconstexpr int C = D + 1;\n") == {"A": 4, "B": 12}
+    defined = "#define A 4 // of k\nconstexpr int B = A * 3;  // bytes\nconstexpr int C = D + 1;\n"
+    assert constants(defined) == {"A": 4, "B": 12}
     assert STATED.findall("shared memory: 4 * A * (B + 2) = 1,224 bytes, and B = 12 sums") == [
         ("4 * A * (B + 2)", "1,224"),
         ("B", "12"),
