@@ -12,7 +12,8 @@ import msgspec
 
 from analysis import labels, stats, table, units
 from analysis.metrics import VALUES
-from analysis.roofline import bounds, roofs
+from analysis.roofline import bounds
+from analysis.roofline.roofs import Roofs, last_cache_bytes
 from analysis.training import data_parallel
 from analysis.units import count
 from workloads.machine.health import Finding
@@ -26,7 +27,7 @@ class Context(msgspec.Struct, frozen=True):
     """The surroundings that a row is judged by: the rows of its run, their roofs and the machine. Each may be unknown."""
 
     rows: Sequence[Measurement] = ()
-    roofs: tuple = ()
+    roofs: Roofs = ()
     machine: Machine | None = None
 
 
@@ -68,7 +69,7 @@ def _not_cold(m: Measurement, context: Context) -> str:
     p, cold = m.problem, stats.quick_seconds(m)
     if m.settings.cache != "cold" or not cold or (p.flops or 0) > _FEW_FLOPS_A_BYTE * (p.bytes_moved or 0):
         return ""
-    cache, low, high = roofs.last_cache_bytes(context.machine, m.device), *_IN_CACHE
+    cache, low, high = last_cache_bytes(context.machine, m.device), *_IN_CACHE
     if not cache or not low * cache <= p.footprint_bytes <= high * cache:
         return ""
     settings = msgspec.structs.replace(m.settings, cache="warm")
@@ -150,9 +151,9 @@ CHECKS = tuple(
 )
 
 
-def findings(rows: Measurements, machine: Machine | None = None) -> list[Finding]:
+def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[Finding]:
     """One finding for each check that sees something in these rows: the number of rows, and the first of them in words."""
-    context = Context(rows, roofs.roofs(rows, machine), machine)
+    context = Context(rows=rows, roofs=roofs, machine=machine)
     found = []
     for check in CHECKS:
         seen = [(m, words) for m in rows if (words := check.told(m, context))]
@@ -171,12 +172,11 @@ def command(m: Measurement) -> str:
     return f"python -m workloads.{workload}" + (f" --model {shlex.quote(model)}" if model else "")
 
 
-def lines(rows: Measurements, machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
+def lines(doubts: list[Finding], run: str, verbose: bool = False) -> list[str]:
     """The lines that end a sweep: one for each problem, and one for all warnings with the command that tells more. With
     `verbose` each warning has a line too."""
-    seen = findings(rows, machine)
-    told = [one for one in seen if verbose or one.level == "problem"]
-    rest = [one.check for one in seen if one not in told]
+    told = [one for one in doubts if verbose or one.level == "problem"]
+    rest = [one.check for one in doubts if one not in told]
     folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {shlex.quote(run)}"
     said = [f"doubtful ({one.check}): {one.seen}{f'; {one.why}' * verbose}; try: {one.fix}" for one in told]
     return said + [folded] * bool(rest)

@@ -105,10 +105,11 @@ def github(loaded: "Loaded") -> list[dict]:
 def table(loaded: "Loaded") -> str:
     """Every row and column of `workloads.results.load()` as csv."""
     from analysis import table as cells
+    from analysis.analysis import Analysis
     from analysis.roofline.frame import frame
-    from analysis.roofline.roofs import roofs
 
-    rows = frame(loaded.measurements, roofs(loaded.every, loaded.machine))
+    analysis = Analysis.from_loaded(loaded)
+    rows = frame(analysis.rows, analysis.roofs)
     return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
 
 

@@ -10,10 +10,9 @@ import plain_words
 import pytest
 from empty_names import empty_words
 
-from analysis.crossover import crossover, ladder, transfer_study
+from analysis.analysis import Analysis
+from analysis.crossover import ladder, transfer_study
 from analysis.predict import held_out, profile
-from analysis.predict.budget import budgets
-from analysis.roofline.roofs import roofs
 from analysis.text import budget, crossings, inference, prediction_errors, rates, several_gpus, summary, training
 from workloads import help_screen, records
 
@@ -55,13 +54,13 @@ def rendered(machine: str) -> list[str]:
     """Every sentence that the stored rows of a machine give."""
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
-    here, ceilings = loaded.runs[-1].machine, roofs(loaded.every, loaded.runs[-1].machine)
-    said = [*summary.answer(loaded), *map(budget.sentence, budgets(profile.Profile(rows)))]
+    analysis = Analysis.from_loaded(loaded)
+    said = [*summary.answer(analysis), *map(budget.sentence, analysis.budgets)]
     said += transfer_study.sentences(transfer_study.costs(rows))
-    said += map(crossings.crossing_sentence, crossover.crossovers(rows, machine=here))
-    said += training.training_sentences(rows) + rates.roof_sentences(ceilings)
-    for op in ("matmul", "conv"):
-        for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
+    said += map(crossings.crossing_sentence, analysis.crossovers)
+    said += training.training_sentences(rows) + rates.roof_sentences(analysis.roofs)
+    for ladders in analysis.ladders.values():
+        for one in ladders:
             said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]
     said += [*training.side_by_side(rows), *several_gpus.training_lines(rows)]
     return said + [line for topic in TOPICS for line in topic.lines(rows)]

@@ -12,6 +12,7 @@ from workloads.session import MeasuringPlan, print_ladder, refined
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
+    from analysis.analysis import Analysis
     from kernels.networks import Work
     from kernels.problems import Conv
     from workloads.harness.plan import CallForms
@@ -126,12 +127,12 @@ class ConvPlan(MeasuringPlan):
             markdown=self.measuring.format == "md",
         )
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the total time of all layers, and the crossover, in words."""
         from analysis.crossover import crossover
         from analysis.text import answers, crossings
 
-        done, machine = outcome.measurements, outcome.run.machine
+        done, machine = analysis.rows, analysis.machine
         lines = []
         if self.layers:
             lines += answers.together(self.layers, done, f"convolutions of {self.model}")
@@ -140,7 +141,7 @@ class ConvPlan(MeasuringPlan):
             lines += answers.lines(crossovers, done, machine)
             lines += crossings.noise_sentences(crossovers, machine)
         if self.forms.ladder:
-            print_ladder(outcome, "conv")
+            print_ladder(analysis, "conv")
         if lines:
             print("", *lines, sep="\n")
 

@@ -104,12 +104,13 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
 def timings() -> Iterator[Finding]:
     """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
     from analysis import checks
+    from analysis.analysis import Analysis
     from workloads.machine import facts
     from workloads.records import row_flags
 
     here = facts.describe()
     done = [row_flags.flagged(m) for m in trials(here)]
-    found = checks.findings(done, here)
+    found = Analysis.from_rows(done, here).doubts
     looked = f"{len(checks.CHECKS)} things looked for, {len(found)} seen"
     yield Finding("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
     yield from broken(done, "what is measured with it would fail too", "make test")
@@ -259,6 +260,7 @@ def stored(runs: Iterable[str]) -> Iterator[Finding]:
     Raises: Usage when there are none.
     """
     from analysis import checks
+    from analysis.analysis import Analysis
     from workloads import records
     from workloads.records.files import MEASURE
 
@@ -269,7 +271,7 @@ def stored(runs: Iterable[str]) -> Iterator[Finding]:
         yield Finding("rows", "ok", said)
         command = checks.command(loaded.measurements[0]) if loaded.measurements else MEASURE
         yield from broken(loaded.measurements, "it has no time, or none that counts", command)
-        yield from checks.findings(loaded.measurements, here)
+        yield from Analysis.from_loaded(loaded).doubts
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
             yield Finding("bad lines", "warn", lost, "their rows are lost", f"{command} --resume -o DIR")

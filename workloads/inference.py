@@ -14,6 +14,7 @@ from workloads.shared_flags import CommandLine
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from analysis.analysis import Analysis
     from workloads.harness.sweep import Outcome, Workers
     from workloads.records import Machine, Measurement, Row, Run
 
@@ -170,11 +171,11 @@ class InferencePlan(MeasuringPlan):
     def table(self, machine: "Machine") -> "InferenceTable":
         return InferenceTable(self.measuring.format == "md")
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints samples a second, and the batch from which the GPU wins."""
         from analysis.text import inference as inference_words
 
-        lines = unfinished(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine)
+        lines = unfinished(outcome) + inference_words.lines(analysis.rows, analysis.machine)
         if lines:
             print("", *lines, sep="\n")
 

@@ -14,6 +14,7 @@ from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
+    from analysis.analysis import Analysis
     from workloads.harness.sweep import Outcome
     from workloads.records import Machine, Row
 
@@ -150,11 +151,11 @@ class LaunchPlan(MeasuringPlan):
     def table(self, machine: "Machine") -> "LaunchTable":
         return LaunchTable(self.measuring.format == "md")
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints what one call, node, step or epoch costs."""
         from analysis.roofline import overheads
 
-        constants = overheads.constants(outcome.measurements)
+        constants = overheads.constants(analysis.rows)
         if constants:
             print("\nWhat one of each costs (with its 95 % interval):")
             print(*overheads.table(constants).text(), sep="\n")

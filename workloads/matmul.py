@@ -11,6 +11,7 @@ from workloads.session import MeasuringPlan, print_ladder, refined
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
+    from analysis.analysis import Analysis
     from kernels.networks import Work
     from kernels.problems import Matmul
     from workloads.harness.plan import CallForms
@@ -117,27 +118,27 @@ class MatmulPlan(MeasuringPlan):
             markdown=self.measuring.format == "md",
         )
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
         from analysis.crossover import crossover
         from analysis.text import answers, crossings, summary
 
-        done, machine = outcome.measurements, outcome.run.machine
+        done, machine = analysis.rows, analysis.machine
         squares: tuple = ()
         if self.layers:
             lines = answers.together(self.layers, done, f"products of the dense layers of {self.model}")
         elif not any(m.on_gpu for m in done):
-            lines = summary.answer(done, machine)
+            lines = summary.answer(analysis)
         else:
-            squares = crossover.crossovers(done, machine=machine)
-            lines = summary.products(done, squares, (), machine) if squares else []
+            squares = analysis.crossovers
+            lines = summary.products(analysis) if squares else []
         others = crossover.layer_crossovers(done, "matmul", machine=machine)
         if not self.layers:
             others = [answer for answer in others if answer.family.varies == "n"]
         lines += [line for line in answers.lines(others, done, machine) if line not in lines]
         lines += crossings.noise_sentences([*squares, *others], machine)
         if self.forms.ladder:
-            print_ladder(outcome, "matmul")
+            print_ladder(analysis, "matmul")
         if lines:
             print("", *lines, sep="\n")
 

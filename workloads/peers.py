@@ -14,6 +14,7 @@ from workloads.shared_flags import CommandLine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from analysis.analysis import Analysis
     from workloads.harness.sweep import Outcome, Workers
     from workloads.records import Machine, Measurement, Row, Run
 
@@ -188,11 +189,11 @@ class PeersPlan(MeasuringPlan):
     def table(self, machine: "Machine") -> "PeersTable":
         return PeersTable(self.measuring.format == "md")
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints what several GPUs do with each other, in words."""
         from analysis.text import several_gpus
 
-        print("", *several_gpus.lines(outcome.measurements), sep="\n")
+        print("", *several_gpus.lines(analysis.rows), sep="\n")
 
 
 class PeersTable(Lines):

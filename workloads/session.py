@@ -19,6 +19,7 @@ from workloads.shared_flags import CommandLine, Measuring
 if TYPE_CHECKING:
     from typing import Self
 
+    from analysis.analysis import Analysis
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
 
@@ -73,8 +74,8 @@ class MeasuringPlan(abc.ABC):
         """Prints rows as they finish."""
         return printing.Lines(self.measuring.format == "md")
 
-    def answer(self, outcome: "sweep.Outcome") -> None:
-        """Prints the result in words; a table may be all that there is."""
+    def answer(self, outcome: "sweep.Outcome", analysis: "Analysis") -> None:
+        """Prints the result of a sweep in words, from the analysis of its rows; a table may be all that there is."""
         return
 
     def operation(self) -> str:
@@ -222,9 +223,10 @@ def carry_out(plan: MeasuringPlan) -> int:
     run = begin(plan)
     plan = ready(plan, run, rows)
     outcome = print_measured(plan, run, rows)
+    analysis = analyzed(outcome)
     if measuring.format == "table":
-        plan.answer(outcome)
-    code = sum_up(outcome, quiet=measuring.quiet, verbose=measuring.verbose)
+        plan.answer(outcome, analysis)
+    code = sum_up(outcome, analysis, quiet=measuring.quiet, verbose=measuring.verbose)
     code = save_and_compare(measuring, outcome.files, code)
     require_measured(outcome, plan.command_line.name, plan.command_line.examples[0])
     return code
@@ -315,11 +317,18 @@ def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
     return distinct(sorted(added, key=order), done)
 
 
-def print_ladder(outcome: "sweep.Outcome", op: str) -> None:
+def analyzed(outcome: "sweep.Outcome") -> "Analysis":
+    """The results of a sweep's rows, which its answer and its doubts share."""
+    from analysis.analysis import Analysis
+
+    return Analysis.from_rows(outcome.measurements, outcome.run.machine)
+
+
+def print_ladder(analysis: "Analysis", op: str) -> None:
     """Prints how much faster each teaching rung of an operation is than the one below it."""
     from analysis.crossover import ladder
 
-    print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, op))))
+    print("\n".join(ladder.lines(analysis.ladders[op])))
 
 
 def check_files(measuring: Measuring) -> None:
@@ -387,7 +396,7 @@ def resume_command(command: str, folder: Path) -> str:
     return f"{begun}{where} --resume"
 
 
-def sum_up(outcome: "sweep.Outcome", *, quiet: bool = False, verbose: bool = False) -> int:
+def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = False, verbose: bool = False) -> int:
     """Prints on stderr at the end: failed and skipped rows, doubts, how it stopped, the file; returns the exit code."""
     from analysis import checks
     from workloads.harness.plan import name
@@ -403,7 +412,7 @@ def sum_up(outcome: "sweep.Outcome", *, quiet: bool = False, verbose: bool = Fal
         if outcome.exit_code == options.MISSING or not quiet:
             terminal.note(f"skipped: {units.count(rows, 'row')}: {reason}")
     if not quiet:
-        for line in checks.lines(outcome.measurements, outcome.run.machine, file, verbose):
+        for line in checks.lines(analysis.doubts, file, verbose):
             terminal.note(terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))

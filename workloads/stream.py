@@ -11,6 +11,7 @@ from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
+    from analysis.analysis import Analysis
     from kernels.problems import Stream
     from workloads.harness.sweep import Outcome
     from workloads.records import Machine, Row
@@ -88,14 +89,14 @@ class StreamPlan(MeasuringPlan):
             raise options.Usage("; ".join(reasons) or "no kernel is left", tip)
         return rows
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the bytes/s on the memory bus with write-allocate: a cache reads each line before it is written. STREAM counts
         only the bytes that a program asks for."""
         from analysis import stats
         from analysis.roofline.roofs import last_cache_bytes
 
-        cache_bytes = last_cache_bytes(outcome.run.machine, "cpu")
-        loops = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
+        cache_bytes = last_cache_bytes(analysis.machine, "cpu")
+        loops = [m for m in analysis.rows if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
         beyond_caches = [m for m in loops if m.problem.footprint_bytes > cache_bytes]
         largest = stats.best_by(
             beyond_caches, lambda m: (m.problem.operation, m.problem.dtype, m.threads), lambda m: -m.problem.nbytes

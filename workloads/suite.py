@@ -352,7 +352,7 @@ class Announced:
         no_progress = plan.measuring.fast and not redraws  # a fast step in a log is over before its first line
         plan = plan.with_measuring(quiet=self._quiet or no_progress)
         outcome = plan.measure(run, plan.rows(run.machine), processes=processes)
-        return session.sum_up(outcome, quiet=True)
+        return session.sum_up(outcome, session.analyzed(outcome), quiet=True)
 
     def _announce(self) -> None:
         """Prints the next step's line."""
@@ -430,9 +430,10 @@ def _print_measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Wo
     if plan.measuring.format == "table":
         print(f"\n{name}", flush=True)
     outcome = session.print_measured(plan, run, plan.rows(run.machine), processes)
+    analysis = session.analyzed(outcome)
     if plan.measuring.format == "table" and name in ANSWERED:
-        plan.answer(outcome)
-    return session.sum_up(outcome, quiet=plan.measuring.quiet, verbose=plan.measuring.verbose)
+        plan.answer(outcome, analysis)
+    return session.sum_up(outcome, analysis, quiet=plan.measuring.quiet, verbose=plan.measuring.verbose)
 
 
 def on_node(folder: str) -> int:
@@ -503,6 +504,7 @@ def _dry_run(steps: list[Step], here: "Machine") -> int:
 def _report(suite: SuitePlan, folder: Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report, units
+    from analysis.analysis import Analysis
     from analysis.explain import command as explain
     from analysis.text import several_gpus, summary
     from workloads import records
@@ -515,10 +517,10 @@ def _report(suite: SuitePlan, folder: Path) -> None:
         path = report.to_open(report.render([folder], folder))
         sentences = []
         if not trained or not suite.brief:
-            sentences += summary.answer(rows, here)
+            sentences += summary.answer(Analysis.from_loaded(loaded))
         elif here.gpus:  # the training is explained below; without a GPU no size has another winner
             others = [m for m in rows if m.problem.op != "training"]
-            sentences += summary.answer(others, here)[:CROSSINGS]
+            sentences += summary.answer(Analysis.from_rows(others, here))[:CROSSINGS]
         sentences += several_gpus.lines(rows)
     if sentences:
         print("\n" + "\n".join(sentences), file=out)

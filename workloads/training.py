@@ -16,6 +16,7 @@ from workloads.shared_flags import CommandLine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from analysis.analysis import Analysis
     from analysis.predict.prediction import Prediction
     from workloads.frameworks import several_gpus
     from workloads.frameworks.grid import Grid
@@ -252,14 +253,14 @@ class TrainingPlan(MeasuringPlan):
     def table(self, machine: "Machine") -> "TrainingTable":
         return TrainingTable(self.measuring.format == "md")
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the sentences on trainings, then the budgets of steps that are sound; with --verbose all budgets."""
         from analysis.predict import budget, profile
         from analysis.report.sections.several_gpus import trainings
         from analysis.text import budget as budget_words
         from analysis.text import several_gpus, training
 
-        done = outcome.measurements
+        done = analysis.rows
         lines = unfinished(outcome)
         for sentences in (training.lines, training.side_by_side, several_gpus.training_lines):
             lines += sentences(done)

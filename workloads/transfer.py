@@ -15,6 +15,7 @@ from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
+    from analysis.analysis import Analysis
     from kernels.problems import Transfer
     from kernels.registry import Kernel
     from workloads.harness.sweep import Outcome
@@ -149,14 +150,14 @@ class TransferPlan(MeasuringPlan):
         markdown = self.measuring.format == "md"
         return FeedingTable(markdown) if self.study == FEEDING else TransferTable(markdown)
 
-    def answer(self, outcome: "Outcome") -> None:
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the fitted laws of copies, or the answers of a study."""
         from analysis.crossover import transfer_study
         from analysis.roofline import links
         from analysis.text import feeding
 
         lines = {"small-dataset": transfer_study.lines, FEEDING: feeding.lines}.get(self.study, links.lines)
-        print("", *shown(lines(outcome.measurements)), sep="\n")
+        print("", *shown(lines(analysis.rows)), sep="\n")
 
 
 def _copies(flags: Namespace) -> "list[Transfer]":

@@ -9,13 +9,13 @@ from analysis.crossover.families import MANY_IN_ONE, is_rung
 from analysis.crossover.layers import is_square
 from analysis.labels import shape, short
 from analysis.roofline.bounds import pick
-from analysis.roofline.roofs import Roof, roofs
+from analysis.roofline.roofs import Roof, Roofs
 from analysis.stats import MIN_EFFECT, Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
 from analysis.table import Table
 from analysis.units import count, digits, flops_rate, join, percent
 from kernels import registry
 from kernels.problems import Problem
-from workloads.records import Machine, Measurement, Measurements
+from workloads.records import Measurement, Measurements
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rung that adds threads -> rung of the same loops
@@ -79,7 +79,7 @@ class Ladder(msgspec.Struct, frozen=True):
         return [step for step in self.steps if step.problem == problem]
 
 
-def ladders(measurements: Measurements, machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
+def ladders(measurements: Measurements, roofs: Roofs, op: str = "matmul") -> list[Ladder]:
     """A ladder for each device, arithmetic and thread count of the devices that have teaching rungs. Ladders of a single rung
     are kept only where an arithmetic has no longer one."""
     warm = ("resident", "warm", "warm")
@@ -87,12 +87,11 @@ def ladders(measurements: Measurements, machine: Machine | None = None, op: str 
     stored = {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
     ideas = {kernel: stored[kernel] for kernel in (*registry.ladder(op), *stored) if kernel in stored}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
-    ceilings = roofs(measurements, machine) if taught else ()
     known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
     groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
     found = []
     for device, math, threads in sorted(groups, key=lambda of: (is_gpu(of[0]), of[1] != "float32", of[1], of[2] or 0)):
-        peak = pick(ceilings, device, "compute", math, threads)
+        peak = pick(roofs, device, "compute", math, threads)
         found.append(_ladder(ideas, (op, device, math, threads), groups[device, math, threads], peak))
     by_math = group_by((one for one in found if one.steps), lambda one: (one.device, one.math)).values()
     return [one for own in by_math for one in [x for x in own if len({s.kernel for s in x.steps}) > 1] or own]

@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from analysis.analysis import Analysis
 from analysis.explain import explanation, published
 from analysis.explain.explanation import GPU, Explanation, Request, Sources
 from analysis.predict.budget import TRANSFERS
 from analysis.predict.combine import total_of
 from analysis.predict.profile import Profile
 from analysis.roofline import links, overheads
-from analysis.roofline.roofs import roofs
 from analysis.stats import Estimate, group_by, middle
 from analysis.training import break_even, data_parallel, inference, side_by_side
 from analysis.training.break_even import BY_STEP
@@ -184,8 +184,8 @@ KINDS: dict[str, Callable[[Asking], Found | None]] = {
 
 def _peak(profile: Profile, on_gpu: bool, maths: tuple[str, ...]) -> float | None:
     """FLOP/s of the best measured roof of a side, in the first arithmetic that has one."""
-    rows = [m for m in profile.measurements if m.problem.op in ("peak", "matmul")]
-    found = [r for r in roofs(rows) if r.kind == "compute" and r.measured and (r.device != "cpu") == on_gpu]
+    ceilings = Analysis.from_rows(profile.measurements, profile.machine).roofs
+    found = [r for r in ceilings if r.kind == "compute" and r.measured and (r.device != "cpu") == on_gpu]
     rates = [[r.rate.value for r in found if r.name == math] for math in maths]
     return next((max(some) for some in rates if some), None)
 

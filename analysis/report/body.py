@@ -33,8 +33,13 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def _trainings(of: Material) -> list[str]:
-    budgets = step_budgets.section(of.budgets, of.rows, of.said)
+    budgets = step_budgets.section(of.analysis.budgets, of.rows, of.said)
     return budgets + training.section(of)
+
+
+def _crossings(of: Material) -> list[str]:
+    analysis = of.analysis
+    return crossings.section(analysis.rows, analysis.crossovers, analysis.machine)
 
 
 def _layers(op: str) -> Section:
@@ -42,11 +47,9 @@ def _layers(op: str) -> Section:
     return Section(stem, HEADINGS[op], lambda of: layers.section(of.layers[op]), (stem,))
 
 
-METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.loaded))
+METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.analysis.loaded))
 SECTIONS = (
-    Section(
-        "crossover", "Where the GPU wins", lambda of: crossings.section(of.rows, of.answers, of.machine), ("crossover",)
-    ),
+    Section("crossover", "Where the GPU wins", _crossings, ("crossover",)),
     Section("roofline", "How far from the hardware's limit", roofline.section, ("roofline",)),
     Section("kernels", "Kernels", charts=("rates",)),
     Section("ladder-matmul", "From three loops to the library", lambda of: roofline.ladder_section(of, "matmul")),

@@ -44,7 +44,7 @@ def ask(page: Page) -> None:
     titles = {s["name"]: s["title"] for s in page.sections}
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for of in page.runs:
-        for question, section, said in questions.answered(of.rows, of.answers, of.roofs, of.pairs):
+        for question, section, said in questions.answered(of.analysis):
             found.setdefault((question, section), []).append((of.letter, said))
     if found:
         page.add("questions", "Questions newcomers ask", parts().questions(found, titles))
@@ -54,10 +54,14 @@ def crossover(page: Page) -> str:
     """The crossover's figure with its controls; "" where there are no two lines to compare."""
     if not charts_crossover.is_drawn(page.runs):
         return ""
-    first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
-    answers = charts_crossover.shown(first.answers)
+    first = next((of for of in page.runs if charts_crossover.shown(of.analysis.crossovers)), page.of)
+    answers = charts_crossover.shown(first.analysis.crossovers)
     (chart,) = pictures.over_each_other(("crossover",), page.runs)
-    says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
+    says = (
+        charts_crossover.verdict(answers[0])
+        if answers
+        else crossings.no_gpu_sentence(first.rows, first.analysis.machine)
+    )
     said = f"{first.letter}: {says}" if page.several else says
     return parts().crossover(said, page.numbers(chart), page.picture(chart.picture), page.several)
 
@@ -70,8 +74,11 @@ def sections(page: Page) -> None:
 
 def calculate(page: Page) -> list[dict]:
     """Adds the calculator where any run has tables; returns these tables, run by run."""
-    found = [{"run": of.label, "tools": calculator.tools(of.rows, of.answers, of.profile)} for of in page.runs]
-    found = [one for one in found if one["tools"]]
+    found = []
+    for run in page.runs:
+        tools = calculator.tools(run.rows, run.analysis.crossovers, run.analysis.profile)
+        if tools:
+            found.append({"run": run.label, "tools": tools})
     if found:
         page.add("calculator", "Try your own size", parts().calculator(page.several))
     return found
@@ -121,7 +128,7 @@ def embedded(runs: list[Material]) -> dict:
         "runs": [
             ({"run": of.letter} if several else {}) | msgspec.to_builtins(r) | {"command": cells.portable(r.command)}
             for of in runs
-            for r in of.loaded.runs
+            for r in of.analysis.loaded.runs
         ],
     }
 

@@ -1,4 +1,4 @@
-"""The rows of one run or machine and every result derived from them, each computed once, for sections and charts."""
+"""The analyses of the runs of a page, each with its label and its words, for sections and charts."""
 
 import functools
 import os
@@ -6,29 +6,19 @@ import pathlib
 import re
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import Answer, crossovers
-from analysis.noise import REPORTS
-from analysis.predict import held_out, prediction
-from analysis.predict import profile as profiles
-from analysis.predict.budget import Budget, budgets
-from analysis.predict.held_out import SavedSummary
-from analysis.predict.profile import Profile
+from analysis.analysis import Analysis
 from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
-from analysis.roofline.roofs import Roof, roofs
 from analysis.table import Table
 from analysis.text import crossings, summary, training
-from analysis.training import break_even
-from analysis.training.break_even import Pair
-from workloads.records import Loaded, Machine, Measurement, by_machine, read_files
+from workloads.records import Loaded, Measurement, by_machine, read_files
 
 
 class Material:
-    """The rows of one run or machine, with the results of analysis. letter, name: its label on a page of several runs."""
+    """The analysis of one run or machine with its words and tables. letter, name: its label on a page of several runs."""
 
-    def __init__(self, loaded: Loaded, letter: str = "", name: str = ""):
-        self.loaded, self.letter, self.name = loaded, letter, name
-        self.rows: list[Measurement] = list(loaded.measurements)
+    def __init__(self, analysis: Analysis, letter: str = "", name: str = ""):
+        self.analysis, self.letter, self.name = analysis, letter, name
 
     @property
     def label(self) -> str:
@@ -36,23 +26,15 @@ class Material:
         return f"{self.letter}: {self.name}" if self.letter else ""
 
     @property
-    def machine(self) -> "Machine | None":
-        return self.loaded.machine
-
-    @functools.cached_property
-    def roofs(self) -> "tuple[Roof, ...]":
-        return roofs(self.loaded.every, self.machine)
-
-    @functools.cached_property
-    def answers(self) -> "tuple[Answer, ...]":
-        """The answers of the square products."""
-        return crossovers(self.rows, machine=self.machine)
+    def rows(self) -> tuple[Measurement, ...]:
+        return self.analysis.rows
 
     @functools.cached_property
     def said(self) -> list[str]:
-        told = summary.answer(self.loaded, self.machine, self.answers, self.roofs)
-        if stored := stored_gpu.sentences(self.rows, self.machine):
-            told = [one for one in told if one != crossings.no_gpu_sentence(self.rows, self.machine)]
+        measured, machine = self.analysis.rows, self.analysis.machine
+        told = summary.answer(self.analysis)
+        if stored := stored_gpu.sentences(measured, machine):
+            told = [one for one in told if one != crossings.no_gpu_sentence(measured, machine)]
         return stored + told
 
     @functools.cached_property
@@ -63,7 +45,7 @@ class Material:
     @functools.cached_property
     def judged(self) -> "list[Judged]":
         """The `ordered` rows, each against its roof."""
-        return [judge(m, self.roofs) for m in self.ordered]
+        return [judge(m, self.analysis.roofs) for m in self.ordered]
 
     @functools.cached_property
     def numbers(self) -> list[tuple]:
@@ -72,25 +54,7 @@ class Material:
     @functools.cached_property
     def layers(self) -> "dict[str, layers.Layers]":
         """Convolutions, and the products of dense layers and other shapes."""
-        return {op: layers.select(self.loaded, op, self.roofs) for op in layers.HEADINGS}
-
-    @functools.cached_property
-    def profile(self) -> Profile:
-        return profiles.Profile(self.rows, self.machine)
-
-    @functools.cached_property
-    def budgets(self) -> list[Budget]:
-        return budgets(self.profile)
-
-    @functools.cached_property
-    def pairs(self) -> "list[Pair]":
-        """Trainings that ran on both sides."""
-        return break_even.pairs(self.rows)
-
-    @functools.cached_property
-    def trainings(self) -> "list[Answer]":
-        """The answers of trainings: crossovers along batch, samples, width or depth."""
-        return break_even.answers(self.rows)
+        return {op: layers.select(self.analysis.loaded, op, self.analysis.roofs) for op in layers.HEADINGS}
 
     @property
     def table_of_trainings(self) -> list[str]:
@@ -101,28 +65,7 @@ class Material:
     @property
     def findings(self) -> list[str]:
         """The findings of these rows for README, a line each."""
-        return summary.findings(self.answers, self.trainings, self.profile, cases=self.predicted, saved=self.saved)
-
-    @functools.cached_property
-    def saved(self) -> list[SavedSummary]:
-        """The predictions that were saved for this machine before they were measured, a summary a device."""
-        if self.machine is None:
-            return []
-        known = profiles.Profile(self.rows, self.machine, self.loaded.replaced)
-        return held_out.saved_summaries(prediction.saved_sets(REPORTS / self.machine.key).values(), known)
-
-    @functools.cached_property
-    def small(self) -> list[tuple[break_even.Setup, tuple[break_even.Pair, ...]]]:
-        """The small-dataset study's trainings."""
-        return break_even.small_datasets(self.pairs)
-
-    @functools.cached_property
-    def predicted(self) -> "list[held_out.Case]":
-        """Every training predicted without its model, where the profile has enough rows for that."""
-        try:
-            return held_out.leave_one_out(self.profile)
-        except profiles.Lacking:
-            return []
+        return summary.findings(self.analysis)
 
 
 AGAIN = 0.5  # share of the smaller run's timed rows, without roofs, above which common rows mean a repeated run
@@ -146,9 +89,9 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
                 groups.append((key, loaded, _name(path)))
     machines = [key for key, *_ in groups]
     if len(groups) == 1:
-        return [Material(groups[0][1])]
+        return [Material(Analysis.from_loaded(groups[0][1]))]
     return [
-        Material(loaded, letter(i), (key or _UNKNOWN) if machines.count(key) == 1 else name)
+        Material(Analysis.from_loaded(loaded), letter(i), (key or _UNKNOWN) if machines.count(key) == 1 else name)
         for i, (key, loaded, name) in enumerate(groups)
     ]
 

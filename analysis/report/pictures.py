@@ -14,18 +14,18 @@ from analysis.table import text
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "crossover": crossover.chart,
-    "roofline": lambda of: charts_roofline.chart(of.rows, of.roofs),
+    "roofline": lambda of: charts_roofline.chart(of.rows, of.analysis.roofs),
     "memory": charts_movement.memory,
     "transfers": charts_movement.copies,
     "feeding": lambda of: feeding.feeding_chart(of.rows),
     "convolutions": lambda of: layers.charts(of.layers["conv"]),
     "products": lambda of: layers.charts(of.layers["matmul"]),
-    "rates": lambda of: charts_roofline.rates(of.rows, of.roofs),
-    "along": lambda of: charts_training.along(of.trainings),
-    "budget": lambda of: charts_training.steps(of.budgets),
-    "predicted": lambda of: charts_training.predicted_steps(of.predicted),
-    "break-even": lambda of: break_even.break_even(of.pairs),
-    "small-dataset": lambda of: break_even.small(of.small, of.budgets),
+    "rates": lambda of: charts_roofline.rates(of.rows, of.analysis.roofs),
+    "along": lambda of: charts_training.along(of.analysis.training_crossovers),
+    "budget": lambda of: charts_training.steps(of.analysis.budgets),
+    "predicted": lambda of: charts_training.predicted_steps(of.analysis.predicted),
+    "break-even": lambda of: break_even.break_even(of.analysis.pairs),
+    "small-dataset": lambda of: break_even.small(of.analysis.small_datasets, of.analysis.budgets),
 }
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 import msgspec
 
+from analysis.analysis import Analysis
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.layers import is_square, timed
@@ -89,11 +90,10 @@ QUESTIONS = (
 )
 
 
-def answered(
-    rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs, pairs: list[Pair]
-) -> list[tuple[str, str, str]]:
+def answered(analysis: Analysis) -> list[tuple[str, str, str]]:
     """(question, section of the page with more of it, answer) for each question that the rows can answer."""
-    values = _products(rows, answers, roofs) | _trainings(pairs) | _first_calls(rows)
+    products = _products(analysis.rows, analysis.crossovers, analysis.roofs)
+    values = products | _trainings(analysis.pairs) | _first_calls(analysis.rows)
     triples = []
     for one in QUESTIONS:
         for answer in sentences.lines(one.answer, **values):

@@ -1,17 +1,16 @@
 """The verdict on a run in at most five sentences, and a machine's findings for README."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from analysis.crossover.crossover import COPIES, LATENCY, Answer, crossovers
+from analysis.analysis import Analysis
+from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import rows_of
 from analysis.crossover.time_split import why
 from analysis.explain.explanation import Request, settings_of
 from analysis.predict import held_out
-from analysis.predict.held_out import Case, SavedSummary
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.roofline.roofs import Roof, Roofs, roofs
 from analysis.text import answers as layers
 from analysis.text import feeding, inference, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
@@ -19,7 +18,7 @@ from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
 from kernels import networks
 from kernels.problems import Training
-from workloads.records import Loaded, Machine, Measurement, Measurements
+from workloads.records import Measurements
 
 MOST, TRAININGS = 5, 2
 _FIRST = "cifar10-cnn"
@@ -35,27 +34,19 @@ A straight line: {saved_gpu.line_median:share}, {saved_cpu.line_median:share}. \
 Intervals held {saved_gpu.covered:share}, {saved_cpu.covered:share}. Brackets: where it can't be told."""
 
 
-def answer(
-    found: Loaded | Iterable[Measurement],
-    machine: Machine | None = None,
-    answers: tuple[Answer, ...] | None = None,
-    ceilings: tuple[Roof, ...] | None = None,
-) -> list[str]:
+def answer(analysis: Analysis) -> list[str]:
     """At most five sentences: who wins a training, from which size and why, the effect of copies, how near the hardware's
     limits.
 
-    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
-    that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
+    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence.
     """
-    loaded = found if isinstance(found, Loaded) else Loaded((), tuple(found), 0, ())
-    rows, machine = list(loaded.measurements), machine or loaded.machine
-    ceilings = roofs(loaded.every, machine) if ceilings is None else ceilings
-    answers = crossovers(rows, machine=machine) if answers is None else answers
+    rows, machine = analysis.rows, analysis.machine
+    answers, ceilings = analysis.crossovers, analysis.roofs
     has_gpu = any(a.kind != "no-gpu" for a in answers)
     trained = several_gpus.training_lines(rows) or training.training_sentences(rows)
     others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
     if answers:
-        told, many = products(rows, answers, ceilings, machine), [m for m in rows if getattr(m.problem, "count", 1) > 1]
+        told, many = products(analysis), [m for m in rows if getattr(m.problem, "count", 1) > 1]
         beside = [layers.story(own, op, ceilings, machine)[:1] for own, op in ((rows, "conv"), (many, "matmul"))]
         told = [*told[:2], *itertools.chain(*beside), *told[2:]]
     else:
@@ -76,15 +67,17 @@ def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
     return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
 
 
-def products(rows: Measurements, answers: Sequence[Answer], ceilings: Roofs, machine: Machine | None) -> list[str]:
+def products(analysis: Analysis) -> list[str]:
     """Sentences on square products. First precision: the winner resident and copied, and why; other precisions: resident only.
     Without both devices: why, and how fast the measured one is."""
+    rows, ceilings = analysis.rows, analysis.roofs
+    answers = analysis.crossovers
     resident, copied = _forms(answers)
     told = [said for a in resident for said in (crossing_sentence(a), *_reason(rows, a))]
     told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]
     told += [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY and a not in resident]
     timed, near = any(m.on_gpu and m.ok for m in rows), rates.rate_sentences(rows, ceilings)[:1]
-    alone = [] if timed and all(a.kind == "no-gpu" for a in answers) else [no_gpu_sentence(rows, machine)]
+    alone = [] if timed and all(a.kind == "no-gpu" for a in answers) else [no_gpu_sentence(rows, analysis.machine)]
     return told or (near + alone if timed else alone + near) + rates.bound_sentences(rows, ceilings)
 
 
@@ -95,30 +88,23 @@ def _reason(rows: Measurements, a: Answer) -> list[str]:
 # ---------------------------------------------------------------- findings, for README
 
 
-def findings(
-    answers: tuple[Answer, ...],
-    trainings: list[Answer],
-    of: Profile,
-    cases: list[Case],
-    saved: Iterable[SavedSummary] = (),
-) -> list[str]:
-    """The findings of rows: `answers` of products, `trainings` along a size, the profile, predictions left out in turn and those
-    saved beforehand."""
-    resident, copied = _forms(answers)
-    small = next((training.answer_sentence(a) for a in trainings if _is_small(a)), None)
-    errors = {s.device: s.median for s in held_out.summaries(cases) if s.bound == "all"}
+def findings(analysis: Analysis) -> list[str]:
+    """The findings of a machine's rows: bare products, copies, small data sets, batches, and how far predictions were off."""
+    resident, copied = _forms(analysis.crossovers)
+    small = next((training.answer_sentence(a) for a in analysis.training_crossovers if _is_small(a)), None)
+    errors = {s.device: s.median for s in held_out.summaries(analysis.predicted) if s.bound == "all"}
     words: dict[str, object] = {
         "small": small,
         "model": _FIRST,
-        "parts": _parts(of),
+        "parts": _parts(analysis.profile),
         "cpu": errors.get("cpu"),
         "gpu": errors.get("gpu:0"),
     }
-    by_device = {s.device: s for s in saved if s.line}
+    by_device = {s.device: s for s in analysis.saved if s.line}
     words |= {"saved_cpu": by_device.get("cpu"), "saved_gpu": by_device.get("gpu:0")}
     words |= {"product": next(map(crossing_sentence, resident), None)}
     words |= {"copies": copies_sentence(copied) if copied else None}
-    words |= {"batches": " ".join(feeding.sentences(of.measurements)[:2]) or None}
+    words |= {"batches": " ".join(feeding.sentences(analysis.rows)[:2]) or None}
     return [f"- {line}" for line in sentences.lines(FOUND, **words)]
 
 
@@ -129,11 +115,11 @@ def _is_small(a: Answer) -> bool:
     return same and any(not c.wide for c in a.crossings[:1])
 
 
-def _parts(of: Profile) -> str | None:
+def _parts(profile: Profile) -> str | None:
     """The largest parts of a GPU step of the first article's training, as an explanation has them; None where it lacks rows."""
     network = networks.find(_FIRST)
     request = Request(Training(network.name, network.batch, network.samples, network.epochs))
     try:
-        return sentences.shares(predict(request.training, settings_of(request, "gpu:0"), of))
+        return sentences.shares(predict(request.training, settings_of(request, "gpu:0"), profile))
     except Lacking:
         return None

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from analysis.analysis import Analysis
 from analysis.report.charts.feeding import feeding_chart
 from analysis.report.material import Material
 from analysis.report.sections.movement import feeding_section
@@ -12,7 +13,7 @@ from analysis.training import feeding
 from kernels import networks
 from kernels.problems import Feeding, Training, Transfer
 from tests.bench import training as bench
-from workloads.records import Fits, Loaded, Measurement, Samples, Settings
+from workloads.records import Fits, Measurement, Samples, Settings
 
 CALL, SAMPLE, BYTE, EPOCH, SETUP = 0.6e-3, 1e-7, 1 / 5e9, 0.04, 0.02
 
@@ -93,12 +94,12 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
         "CIFAR-10 CNN, batch 32, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 96 %"
     )
     assert said[3].endswith("the input pipeline 0.084 %.") and "copies are not why" in said[4]
-    assert small_section(Material(Loaded((), tuple(rows), 0, ())))[:2] == [f"- {line}" for line in said[3:]]
+    assert small_section(Material(Analysis.from_rows(rows)))[:2] == [f"- {line}" for line in said[3:]]
 
 
 def test_the_page_has_the_laws_and_every_point_beside_them():
     def material(own):
-        return Material(Loaded((), tuple(own), 0, ()))
+        return Material(Analysis.from_rows(own))
 
     rows = [*study(), *study(("tf.data",), device="cpu")]
     (chart,) = feeding_chart(rows)

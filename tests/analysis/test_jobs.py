@@ -7,6 +7,7 @@ import pytest
 from fake_measurements import by_later_epochs, page_of, row
 from msgspec.structs import replace
 
+from analysis.analysis import Analysis
 from analysis.crossover.crossover import Answer
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
@@ -253,7 +254,7 @@ def test_each_change_stands_beside_the_plain_row_by_the_step_alone():
         f"{name}, 16 steps an execution: a step takes 40.0 ms instead of 10.0 ms, 4.0x slower.",
     ]
     assert training_words.change_sentences(made) == said
-    first, *changes = summary.answer(made)
+    first, *changes = summary.answer(Analysis.from_rows(made))
     assert first.startswith("CIFAR-10 CNN, batch 32, 320 samples, 1 epoch, on the CPU: 100 ms. ") and changes == said
 
 

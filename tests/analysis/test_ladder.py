@@ -3,6 +3,7 @@
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, square
 
+from analysis.analysis import Analysis
 from analysis.crossover import ladder
 from analysis.report.material import Material
 from analysis.report.page import markdown
@@ -29,8 +30,12 @@ def cpu_rows():
     return [*made, row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 200e9, threads=1)]
 
 
+def ladders(rows, machine, op: str = "matmul") -> list[ladder.Ladder]:
+    return Analysis.from_rows(rows, machine).ladders[op]
+
+
 def page_of(rows, op: str = "matmul") -> list[str]:
-    return ladder_section(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ())), op)
+    return ladder_section(Material(Analysis.from_loaded(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ()))), op)
 
 
 def gpu_rows():
@@ -48,14 +53,14 @@ def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithm
     rungs = ("naive", "coalesced", "tiled", "register_tiled", "warp_tiled", "tensor_core")
     ideas = ["two_stages", "stages", "two_consumers", "128x256", "cluster", "ping_pong", "overlapped", "split_k"]
     assert cuda == [f"matmul/cuda/{name}" for name in (*rungs, *(f"wgmma_{idea}" for idea in ideas), "wgmma")]
-    float32, bfloat16 = ladder.ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
+    float32, bfloat16 = ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
     assert (float32.device, float32.math, bfloat16.math) == ("gpu:0", "float32", "bfloat16")
     assert float32.at(square(1024))[-1].of_library.value == pytest.approx(50 / 40)
     assert len(bfloat16.steps) == 1 and bfloat16.steps[0].of_library is None
 
 
 def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
-    (one,) = ladder.ladders(cpu_rows(), CPU_MACHINE)
+    (one,) = ladders(cpu_rows(), CPU_MACHINE)
     assert ladder.title(one) == "cpu, 1 thread, float32"
     steps = one.at(square(256))
     assert [s.kernel.rpartition("/")[2] for s in steps] == ["naive", "reordered", "packed"]
@@ -66,7 +71,7 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     assert [s.of_library for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
     assert [s.problem.n for s in ladder.telling(one)] == [256, 256, 512]  # with a rung before it and a library
     more = [at(f"matmul/numba/{name}", 2048, 8e9) for name in ("reordered", "packed")]  # no library, but far larger
-    assert [s.problem.n for s in ladder.telling(*ladder.ladders([*cpu_rows(), *more], CPU_MACHINE))] == [256, 256, 2048]
+    assert [s.problem.n for s in ladder.telling(*ladders([*cpu_rows(), *more], CPU_MACHINE))] == [256, 256, 2048]
     said = ladder.sentences(one)
     assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. The idea of matmul/numba/naive.")
     assert said[1].startswith(
@@ -76,23 +81,23 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     assert [line for line in said if "fastest rung" in line] == [stands]
     for faster, spread in ((1.01e9, 0.2), (1.015e9, 0.0)):  # noise, and less than is claimed of any two times
         of = {"naive": 1e9, "reordered": faster}.items()
-        (one,) = ladder.ladders([at(f"matmul/numba/{x}", 64, rate, spread=spread) for x, rate in of], CPU_MACHINE)
+        (one,) = ladders([at(f"matmul/numba/{x}", 64, rate, spread=spread) for x, rate in of], CPU_MACHINE)
         assert ladder.sentences(one)[1].startswith("numba/reordered can't be told from numba/naive at n = 64. ")
     rows = [at("matmul/numba/naive", 64, 1e9), at("matmul/numba/reordered", 64, 2e9, flags=("steal",))]
-    assert any(s.endswith("It was flagged: steal.") for s in ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0]))
+    assert any(s.endswith("It was flagged: steal.") for s in ladder.sentences(ladders(rows, CPU_MACHINE)[0]))
     lacks = row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason="minutes a call")
-    said = ladder.sentences(ladder.ladders([*cpu_rows(), lacks], CPU_MACHINE)[0])
+    said = ladder.sentences(ladders([*cpu_rows(), lacks], CPU_MACHINE)[0])
     assert "numba/naive has no row at n = 512: minutes a call." in said
 
 
 def test_who_has_a_ladder():
     rows = [m for m in cpu_rows() if m.variant not in ("naive", "reordered", "packed")]
     rows.append(at("matmul/numba/parallel", 256, 20e9))
-    assert ladder.ladders(rows, CPU_MACHINE) == [] and page_of(rows) == []
+    assert ladders(rows, CPU_MACHINE) == [] and page_of(rows) == []
     rows = [*cpu_rows(), at("matmul/cuda/warp_tiled", 256, 50e12), at("matmul/cuda/wgmma", 256, 50e12)]
-    assert [one.device for one in ladder.ladders(rows, GPU_MACHINE)] == ["cpu"]
+    assert [one.device for one in ladders(rows, GPU_MACHINE)] == ["cpu"]
     rows = [*cpu_rows(), row("matmul/numba/parallel", square(256), 1e-3, threads=2)]
-    assert [one.threads for one in ladder.ladders(rows, CPU_MACHINE)] == [1]
+    assert [one.threads for one in ladders(rows, CPU_MACHINE)] == [1]
 
 
 def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its_tiles_read():
@@ -102,7 +107,7 @@ def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its
     assert words == "0.012 L2, 0.02 shared"
     rows = [at(f"matmul/cuda/{name}", 1024, rate, notes={"traffic": words}) for name, rate in rates.items()]
     rows += [at(f"matmul/cuda/{name}", 512, rate) for name, rate in (("coalesced", 2e12), ("tiled", 3e12))]
-    (one,) = ladder.ladders(rows, GPU_MACHINE)
+    (one,) = ladders(rows, GPU_MACHINE)
     assert ladder.sentences(one)[2].endswith(" It is 1.50x faster than cuda/coalesced at n = 512.")
     steps = one.at(square(1024))
     assert [s.over_before.value for s in steps[1:]] == pytest.approx([5, 0.8, 2])
@@ -111,15 +116,15 @@ def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its
 
 
 def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
-    text = ladder.lines(ladder.ladders(cpu_rows(), CPU_MACHINE))
+    text = ladder.lines(ladders(cpu_rows(), CPU_MACHINE))
     begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
     table = text[begin + 1 : begin + 6]
     assert table[0].split()[0] == "rung" and table[4].startswith("library: numpy/blas")
     assert len({len(line) for line in table}) == 1 and table[4].split()[-3:] == ["50.0", "%", "-"]
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |" in page_of(cpu_rows())
-    assert "## From three loops to the library" in markdown([Material(cpu_run())], False)
+    assert "## From three loops to the library" in markdown([Material(Analysis.from_loaded(cpu_run()))], False)
     bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
-    assert "## From three loops to the library" not in markdown([Material(bare)], False)
+    assert "## From three loops to the library" not in markdown([Material(Analysis.from_loaded(bare))], False)
 
 
 def test_convolutions_have_a_ladder_of_their_own():
@@ -127,13 +132,15 @@ def test_convolutions_have_a_ladder_of_their_own():
     rates = {"numba/direct": 2e9, "numba/blocked": 100e9, "numpy/im2col": 50e9}
     rates |= {"tensorflow/eager": 200e9, "tensorflow/held": 900e9}
     rows = [row(f"conv/{kernel}", p, p.flops / rate, threads=1) for kernel, rate in rates.items()] + cpu_rows()
-    (one,) = ladder.ladders(rows, CPU_MACHINE, "conv")
+    (one,) = ladders(rows, CPU_MACHINE, "conv")
     direct, blocked = one.at(p)
     assert (direct.kernel, blocked.kernel) == ("conv/numba/direct", "conv/numba/blocked")
     # of oneDNN
     assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(0.5)
     assert blocked.of_peak.value == pytest.approx(0.5)
-    found = markdown([Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",)))], False)
+    found = markdown(
+        [Material(Analysis.from_loaded(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))))], False
+    )
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")
     assert page_of((m for m in rows if m.kernel != "conv/numba/direct"), "conv") == []
 
@@ -144,17 +151,17 @@ def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack()
     times["direct", Conv(8, 8, 8, 8, 8, 3, 3)] = 1e-5
     clocks = {of: {"device": s, "host-latency": 2 * s} for of, s in times.items()}
     rows = [row(f"conv/cuda/{name}", p, taken, device="gpu:0") for (name, p), taken in clocks.items()]
-    one = next(found for found in ladder.ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
+    one = next(found for found in ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
     said = ladder.sentences(one)
     assert said[1].startswith("cuda/wgmma is 1.50x faster than cuda/tensor_core")
     assert ladder.cells(one, thin)[1][4] == "0.500x"
-    said = ladder.sentences(ladder.ladders([*cpu_rows(), at("matmul/numba/parallel", 256, 4e9)], CPU_MACHINE)[0])
+    said = ladder.sentences(ladders([*cpu_rows(), at("matmul/numba/parallel", 256, 4e9)], CPU_MACHINE)[0])
     slower = "is 2.00x slower than numba/reordered at n = 256. On one thread nothing is shared out"
     assert any(slower in line for line in said)
     p = Conv(32, 16, 16, 64, 64, 3, 3)
     convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
-    said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])
+    said = ladder.sentences(ladders(convs, CPU_MACHINE, "conv")[0])
     assert any(line.startswith("oneDNN, the CPU's library") for line in said)
     onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
-    said = ladder.sentences(ladder.ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
+    said = ladder.sentences(ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
     assert not any(line.startswith("oneDNN") for line in said)

@@ -9,6 +9,7 @@ from fake_measurements import laws, row, square
 from test_crossover import only, resident_and_copies
 
 from analysis import units
+from analysis.analysis import Analysis
 from analysis.crossover.crossover import Form
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import why
@@ -61,7 +62,7 @@ def test_why_names_the_largest_part_and_what_is_not_explained():
 
 def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
-    said = summary.answer(loaded)
+    said = summary.answer(Analysis.from_loaded(loaded))
     assert len(said) == 5
     steps = {"CPU": "1.91 ms", "GPU": "2.60 ms"}  # rows without fits: a step on each
     assert said[:2] == [f"CIFAR-10 CNN, batch 32, on the {on}: a step takes {time}." for on, time in steps.items()]
@@ -76,7 +77,7 @@ def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
     slow = "4.8 % of that arithmetic: neither is the"
     for n, rate, words in ((30, 50e9, "fit a cache"), (600, 50e9, "It is compute-bound"), (600, 4.8e9, slow)):
         matmul = row("matmul/numpy/blas", square(n), 2 * n**3 / rate, threads=1)
-        assert any(words in s for s in summary.answer([*rows, matmul], fake.CPU_MACHINE))
+        assert any(words in s for s in summary.answer(Analysis.from_rows([*rows, matmul], fake.CPU_MACHINE)))
     rows = [
         *fake.memory_rows(0.0),
         row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
@@ -99,11 +100,11 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
         row("matmul/numpy/blas", square(64), 1e-5, threads=1),
         row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2"),
     ]
-    said = summary.answer(rows, fake.GPU_MACHINE)
+    said = summary.answer(Analysis.from_rows(rows, fake.GPU_MACHINE))
     assert said[0].startswith("No GPU time was measured on this machine") and "CUDA error 2" in said[0]
     assert said[-1] == "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."
     wrong = [row("matmul/cupy/cublas", square(n), 1e-5, status="wrong", reason="off by 3") for n in (64, 99)]
-    said = summary.answer([*rows, *wrong], fake.GPU_MACHINE)[-1]
+    said = summary.answer(Analysis.from_rows([*rows, *wrong], fake.GPU_MACHINE))[-1]
     assert said.endswith(" 2 rows gave a wrong answer: matmul/cupy/cublas, n = 64 (off by 3) and 1 more.")
     cpu = row("matmul/numpy/blas", square(64), 1e-5, threads=1)
     gpu = row("matmul/cupy/cublas", square(128), 1e-5, device="gpu:0")
@@ -120,9 +121,9 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
 
 def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
     rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1)]
-    assert "1 row above the roof, which is impossible" in summary.answer(rows, fake.CPU_MACHINE)[-1]
+    assert "1 row above the roof, which is impossible" in summary.answer(Analysis.from_rows(rows, fake.CPU_MACHINE))[-1]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
-    assert not any("impossible" in s for s in summary.answer(rows, virtual))
+    assert not any("impossible" in s for s in summary.answer(Analysis.from_rows(rows, virtual)))
 
 
 def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others():
@@ -134,4 +135,4 @@ def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others()
         "Empty calls of the GPU: 100 ns a queued call and 7.00 µs a waited call.",
         "Large pinned copies of the GPU: 55.0 GB/s for h2d and 52.0 GB/s for d2h.",
     ]
-    assert not {cpu, gpu, *told} & set(summary.answer(loaded))
+    assert not {cpu, gpu, *told} & set(summary.answer(Analysis.from_loaded(loaded)))

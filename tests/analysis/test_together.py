@@ -10,6 +10,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
 from fake_measurements import answer as made
 
+from analysis.analysis import Analysis
 from analysis.report import page
 from analysis.report.material import Material
 from analysis.text import training as training_words
@@ -242,7 +243,9 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     drift = slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
     assert (drift.low, drift.high) == (pytest.approx(1.1), pytest.approx(1.1))  # what slows a round slows both of it
     files = ("training-together.jsonl",)
-    shown = page.markdown([Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files))], False)
+    shown = page.markdown(
+        [Material(Analysis.from_loaded(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)))], False
+    )
     assert "| time | ± | contention |" in shown and "the time over the steps of all processes" in shown
     assert "queued" not in shown and "2 trainings make 1.8x the steps a second of one." in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)

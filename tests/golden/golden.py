@@ -27,7 +27,8 @@ from collections.abc import Iterable
 from fake_measurements import CPU_MACHINE, GPU_MACHINE
 
 from analysis import noise
-from analysis.crossover import crossover, ladder
+from analysis.analysis import Analysis
+from analysis.crossover import crossover
 from analysis.predict import held_out, predicted_crossover, prediction, profile
 from analysis.roofline import links, roofs
 from analysis.training import break_even, costs, data_parallel, inference
@@ -194,8 +195,8 @@ def rungs(folder: str) -> Values:
     """What each rung of the ladders reaches of the library, of the peak, and over the one before."""
     loaded = records.read(folder)
     made: Values = {}
-    for op in ("matmul", "conv"):
-        for of in ladder.ladders(loaded.measurements, loaded.runs[-1].machine, op):
+    for op, ladders in Analysis.from_rows(loaded.measurements, loaded.machine).ladders.items():
+        for of in ladders:
             name = f"ladder/{folder}/{op} {of.device} {of.math} {of.threads}"
             for i, s in enumerate(of.steps):
                 told = " / ".join(interval(e) for e in (s.seconds, s.of_library, s.of_peak, s.over_before))

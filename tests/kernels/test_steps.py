@@ -4,6 +4,7 @@ import fake_measurements as fake
 import pytest
 from fake_measurements import row
 
+from analysis.analysis import Analysis
 from analysis.crossover import network_steps
 from analysis.report.layers import select
 from analysis.report.sections import layers
@@ -64,7 +65,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     expected = "tf32, CPU in float32, by tensorflow, resident on the GPU"
     assert expected in answers.steps(rows, "matmul")[0]
     machine = loaded(rows)
-    assert summary.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
+    assert summary.answer(Analysis.from_loaded(machine))[0].startswith("A step of cifar10-mlp (8 products), tf32")
     (tf32, float32) = (
         t for _, works in network_steps.steps(rows, "matmul") for t in network_steps.totals(works, rows, "matmul")
     )

@@ -82,7 +82,7 @@ def test_ones_own_size_on_any_of_the_machines(page, made):
     select = page.locator("#c-run")
     assert select.locator("option").all_inner_texts() == [m.label for m in made[1]]
     page.fill("#c-n", "300")
-    found = [calculator.tools(m.rows, m.answers, m.profile)[0] for m in made[1]]
+    found = [calculator.tools(m.rows, m.analysis.crossovers, m.analysis.profile)[0] for m in made[1]]
     shown = "[...document.querySelectorAll('#c-table tbody tr')].map(r => [r.cells[0].textContent, Number(r.dataset.seconds)])"
     for i, letter in ((1, "B"), (2, "C"), (0, "A")):
         select.select_option(str(i))

@@ -12,6 +12,7 @@ from test_crossover import cpu_law, gpu_law, only, resident_and_copies
 from test_results_load import write
 
 from analysis import report, table
+from analysis.analysis import Analysis
 from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page, pictures, stored_gpu
 from analysis.report.charts import crossover, overlay, roofline, svg
@@ -79,7 +80,7 @@ def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypat
         text = report.render(tmp_path, with_html=False).read_text()
         assert text.startswith("# Where the GPU" if len({m.on_gpu for m in rows}) > 1 else "# What was measured: ")
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
-        of = material.Material(records.Loaded((), tuple(rows), 0, ()))
+        of = material.Material(Analysis.from_rows(rows))
         views = [v for name in pictures.CHARTS for c in pictures.CHARTS[name](of) for v in c.views if not v.bars]
         assert bool(views) == (len(rows) == 1) and crossover.chart(of) == []
         assert all(svg.figure(view, "").axes for view in views)
@@ -169,7 +170,7 @@ def test_the_badge_the_why_table_and_portable_commands():
     flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
     wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
     for rows, told in (([*quiet, flagged], "clean: 1 of 10 timed rows"), ([*quiet, flagged, wide], "noisy: 2 of 11 ")):
-        told_of = head.head(material.Material(records.Loaded((), tuple(rows), 0, ())))
+        told_of = head.head(material.Material(Analysis.from_rows(rows)))
         assert f"{told_of.word}: {told_of.why}".startswith(told)
     rows = resident_and_copies()
     text = "\n".join(crossings.section(rows, crossovers(rows)))
@@ -191,7 +192,7 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
     assert head.versions(runs) == head.versions(runs[::-1]) == said
     assert head.versions(runs[:1]) == "commit aaaaaaaaa"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
-    assert head.header([material.Material(loaded)])[3].endswith(f"; {said}")
+    assert head.header([material.Material(Analysis.from_loaded(loaded))])[3].endswith(f"; {said}")
     monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
     assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty"
 
@@ -247,7 +248,7 @@ def legible(figure) -> None:
 
 @pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
 def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
-    of = material.Material(run())
+    of = material.Material(Analysis.from_loaded(run()))
     for (chart,) in filter(None, (pictures.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
         legible(svg.figure(chart.views[0], chart.title))
 
@@ -290,7 +291,7 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
 
 
 def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
-    of = material.Material(records.Loaded((), tuple(fake.laws(lambda n: 1e-3, lambda n: 1e-3, (8, 16))), 0, ()))
+    of = material.Material(Analysis.from_rows(fake.laws(lambda n: 1e-3, lambda n: 1e-3, (8, 16))))
     assert sum(line.startswith("| matmul/") for line in all_numbers.section([of])) == 4
     monkeypatch.setattr(all_numbers, "MOST", 3)
     (said,) = (line for line in all_numbers.section([of]) if "too many" in line)
@@ -299,7 +300,10 @@ def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
         kernel = "matmul/numpy/blas"
-        return page.markdown([material.Material(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ()))], False)
+        return page.markdown(
+            [material.Material(Analysis.from_loaded(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ())))],
+            False,
+        )
 
     few, many = page_of(head.INLINE), page_of(head.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few

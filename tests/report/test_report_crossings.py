@@ -5,7 +5,8 @@ import msgspec
 import pytest
 from test_crossover import only
 
-from analysis.crossover.crossover import Crossing, crossovers
+from analysis.analysis import Analysis
+from analysis.crossover.crossover import Crossing
 from analysis.crossover.families import Family
 from analysis.report.charts import break_even, chart, crossover
 from analysis.report.material import Material
@@ -47,13 +48,12 @@ def test_a_chart_marks_what_is_known_and_shades_what_is_not():
 def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     answer = only(far_apart())
     assert answer.kind == "gpu-from" and answer.crossings[0].wide and chart.spans(answer) == [(10, 1000, 0)]
-    (run,) = crossover.data([Material(loaded())])["runs"]
+    (run,) = crossover.data([Material(Analysis.from_loaded(loaded()))])["runs"]
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
-    ((view,),) = [chart.views for chart in crossover.chart(Material(loaded()))]
+    ((view,),) = [chart.views for chart in crossover.chart(Material(Analysis.from_loaded(loaded())))]
     assert view.lines == [] and view.bands == [(10.0, 1000.0, "can't tell")]
-    rows = far_apart()
-    found = questions.answered(rows, crossovers(rows), (), [])
+    found = questions.answered(Analysis.from_rows(far_apart()))
     said = {question: said for question, _, said in found}["Is the GPU always faster?"]
     quick = "The GPU is 5.0x faster at n = 1,000, 10x slower at n = 10."
     assert said == f"With resident data the GPU starts to win between n = 10 and 1,000. {quick}"

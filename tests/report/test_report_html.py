@@ -9,6 +9,7 @@ import pytest
 import test_jobs
 from test_results_load import write
 
+from analysis.analysis import Analysis
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
@@ -28,7 +29,7 @@ SIZES = (64, 128, 256, 512, 1024)
 def of():
     loaded = fake.whole_run(sizes=SIZES)
     more = (*test_jobs.batches(), *test_jobs.small_data())
-    return Material(msgspec.structs.replace(loaded, measurements=(*loaded.measurements, *more)))
+    return Material(Analysis.from_loaded(msgspec.structs.replace(loaded, measurements=(*loaded.measurements, *more))))
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +123,9 @@ def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
 
 
 def test_the_calculators_tables_hold_the_measured_times(of):
-    tools = {t.name: t for t in calculator.tools(of.rows, of.answers, of.profile)}
+    tools = {t.name: t for t in calculator.tools(of.rows, of.analysis.crossovers, of.analysis.profile)}
     square = tools["float32, n x n x n"]
-    answer = next(a for a in of.answers if a.form == LATENCY and a.precision == "float32")
+    answer = next(a for a in of.analysis.crossovers if a.form == LATENCY and a.precision == "float32")
     assert square.sides["cpu"].axes[0].values == tuple(float(p.n) for p in answer.points)
     assert square.sides["cpu"].seconds == tuple(p.cpu.seconds.value for p in answer.points)
     assert square.sides["gpu"].seconds == tuple(p.gpu.seconds.value for p in answer.points)
@@ -132,45 +133,52 @@ def test_the_calculators_tables_hold_the_measured_times(of):
 
 
 def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
-    made = {b.training.key: b for b in of.budgets}
-    for pair in of.pairs:
+    made = {b.training.key: b for b in of.analysis.budgets}
+    for pair in of.analysis.pairs:
         for side in (pair.gpu, *pair.cpus):
             found = budget.job_parts(side.cost, 3, pair.steps, made.get(side.row.key))
             assert sum(found.values()) == pytest.approx(costs.whole_training(side.cost, 3, pair.steps).value, rel=1e-9)
             assert tuple(found) == budget.JOB_PARTS
-    lines = step_budgets.section(of.budgets, of.rows)
+    lines = step_budgets.section(of.analysis.budgets, of.rows)
     text = "\n".join(lines)
-    assert len(training.numbers(of.budgets).rows) == len(of.budgets)
+    assert len(training.numbers(of.analysis.budgets).rows) == len(of.analysis.budgets)
     assert "100 % is not explained" not in text
     assert sum("not all parts of a step are known" in line for line in lines) == 1
     assert "`python -m workloads." in text
-    along = training.along(of.trainings)[0]
+    along = training.along(of.analysis.training_crossovers)[0]
     assert any("batch" in v.label for v in along.views)
     for view in along.views:
         assert {t.name for t in view.traces} == {"CPU", "GPU"} and view.says.endswith(".")
-    small = break_even_chart.small(of.small, of.budgets)[0]
+    small = break_even_chart.small(of.analysis.small_datasets, of.analysis.budgets)[0]
     bars = next(v for v in small.views if v.bars)
     for where in {w for t in bars.traces for w in t.y}:
         assert sum(x for t in bars.traces for x, w in zip(t.x, t.y, strict=True) if w == where) > 0
-    assert len(break_even_chart.break_even(of.pairs)[0].numbers.rows) == sum(not p.setup.switches for p in of.pairs)
+    pairs = of.analysis.pairs
+    assert len(break_even_chart.break_even(pairs)[0].numbers.rows) == sum(not p.setup.switches for p in pairs)
 
 
 def test_questions_are_answered_with_this_machines_numbers(of):
-    found = questions.answered(of.rows, of.answers, of.roofs, of.pairs)
+    found = questions.answered(of.analysis)
     asked = {question: said for question, _, said in found}
     assert len(asked) >= 10 and all(re.search(r"\d", said) for said in asked.values())
     assert not [said for said in asked.values() if len(said.split()) >= 40]
     assert asked["What does pinned memory buy?"].startswith("Large copies are ")
-    assert questions.answered([], (), (), []) == []
+    assert questions.answered(Analysis.from_rows([])) == []
 
 
 def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
     one = fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)
     for i, measurements in enumerate(([], fake.training_rows(), [one])):
         loaded = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(measurements))
-        assert '<section id="answer"' in html.write([Material(loaded)], tmp_path / f"{i}.html", None).read_text()
+        assert (
+            '<section id="answer"'
+            in html.write([Material(Analysis.from_loaded(loaded))], tmp_path / f"{i}.html", None).read_text()
+        )
     nameless = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=())
-    assert "The result file has no line" in html.write([Material(nameless)], tmp_path / "n.html", None).read_text()
+    assert (
+        "The result file has no line"
+        in html.write([Material(Analysis.from_loaded(nameless))], tmp_path / "n.html", None).read_text()
+    )
 
 
 def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):

@@ -7,6 +7,7 @@ from fake_measurements import row
 from msgspec.structs import replace
 
 from analysis import labels
+from analysis.analysis import Analysis
 from analysis.report import html
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers
@@ -112,7 +113,7 @@ def test_the_three_forms_of_the_cpu_have_their_names():
 @pytest.mark.parametrize("run", ["training-seeds", "training-residence", "training-together", "inference"])
 def test_no_two_rows_of_stored_runs_look_alike(run):
     for loaded in by_machine(REPORTS / "nvidia-h200" / run).values():
-        shown = [Material(loaded)]
+        shown = [Material(Analysis.from_loaded(loaded))]
         found, names = all_numbers.table(shown), html.embedded(shown)["names"]
         told = {tuple(line[: names - 1]) for line in found.rows}
         assert found.heads[names - 1] == "time" and len(told) == len(found.rows) > 1
@@ -121,11 +122,11 @@ def test_no_two_rows_of_stored_runs_look_alike(run):
 def test_hints_find_their_row_and_columns_that_say_nothing_are_left_out():
     for run in ("training-seeds", "suite"):
         (loaded,) = by_machine(REPORTS / "nvidia-h200" / run).values()
-        shown = Material(loaded)
+        shown = Material(Analysis.from_loaded(loaded))
         (first, *_), line = shown.ordered, all_numbers.table([shown]).rows[0]
         words = html._hint(first).split()
         assert len(words) == 3 and all(word in " ".join(line) for word in words)
     (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
-    found = all_numbers.table([Material(loaded)])
+    found = all_numbers.table([Material(Analysis.from_loaded(loaded))])
     assert found.heads == ["kernel", "problem", "how", "device", "time", "±", "status, flags", "check"]
     assert {len(line) for line in found.rows} == {len(found.heads)}

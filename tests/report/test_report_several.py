@@ -11,6 +11,7 @@ from fake_measurements import row, square
 from test_results_load import write
 
 from analysis import report
+from analysis.analysis import Analysis
 from analysis.report import material
 from analysis.report.charts import crossover, overlay, svg
 from analysis.report.charts.chart import Axis, Chart, Trace, View
@@ -160,10 +161,13 @@ def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
 
 
 def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
-    cpus = [Material(fake.cpu_run(sizes=SIZES), letter, letter) for letter in "AB"]
+    cpus = [Material(Analysis.from_loaded(fake.cpu_run(sizes=SIZES)), letter, letter) for letter in "AB"]
     (both,) = overlay.several((of.letter, crossover.chart(of)) for of in cpus)
     assert [t.name for t in both.views[0].traces] == ["A CPU, best, float32", "B CPU, best, float32"]
-    assert crossover.data(cpus[:1]) == {} and crossover.chart(Material(fake.cpu_run(sizes=SIZES))) == []
+    assert (
+        crossover.data(cpus[:1]) == {}
+        and crossover.chart(Material(Analysis.from_loaded(fake.cpu_run(sizes=SIZES)))) == []
+    )
     made = folders(tmp_path, fake.cpu_run(sizes=SIZES), fake.gpu_run(sizes=SIZES))
     path = report.render(made, tmp_path / "out", with_html=False)
     assert re.search(r"!\[A: No GPU.* B: float32, resident on the GPU.*\]\(crossover\.svg\)", path.read_text())

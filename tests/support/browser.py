@@ -24,13 +24,14 @@ def everything(folder: pathlib.Path):
     from test_results_load import write
 
     from analysis import report
+    from analysis.analysis import Analysis
     from analysis.report.material import Material
 
     run = fake.layers_run(batches=(1, 8, 128), maths=("float32",), kinds=("dense",))
     rows = (*fake.whole_run(sizes=SIZES).measurements, *run.measurements, *test_jobs.batches(), *test_jobs.small_data())
     whole = msgspec.structs.replace(run, measurements=tuple({m.key: m for m in rows}.values()))
     write(folder, whole)
-    return report.to_open(report.render([folder])), Material(whole)
+    return report.to_open(report.render([folder])), Material(Analysis.from_loaded(whole))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import zlib
 import numpy as np
 from msgspec.structs import replace
 
+from analysis.analysis import Analysis
 from kernels import registry
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from kernels.problems.arrays import precision
@@ -349,4 +350,4 @@ def page_of(rows):
     """What the report's page is made of, from rows that no file holds."""
     from analysis.report.material import Material
 
-    return Material(Loaded((), tuple(rows), 0, ()))
+    return Material(Analysis.from_rows(rows))

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from analysis import checks, export
+from analysis.analysis import Analysis
 from analysis.compare import command as compare
 from analysis.compare import comparison
 from analysis.fleet import command as fleet
@@ -298,7 +299,7 @@ class _Tags(HTMLParser):
 def page(lines: list[bytes]) -> None:
     """Everything that is made of a file: both pages, the table, the exports, the checks, a comparison with a sound one."""
     loaded = reader([*LINES, *lines])
-    machine, of = loaded.runs[-1].machine, material.Material(loaded)
+    of = material.Material(Analysis.from_loaded(loaded))
     text = report_page.markdown([of], False)
     assert text.startswith(("# Where the GPU starts to win: ", "# What was measured: "))
     _Tags().feed(MarkdownIt().enable("table").render(text))
@@ -307,7 +308,7 @@ def page(lines: list[bytes]) -> None:
     assert len(frame(loaded.measurements)) == len(loaded.measurements)
     for to in export.TO:
         export.text(loaded, to)
-    checks.findings(loaded.measurements, machine)
+    assert len(of.analysis.doubts) <= len(checks.CHECKS)
     comparison.comparison(loaded, reader(LINES))
 
 

@@ -10,6 +10,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, run, square, write
 
 from analysis import checks
+from analysis.analysis import Analysis
 from analysis.checks import Context
 from kernels import registry
 from kernels.problems import Conv, Matmul, Peak, Stream, Training
@@ -74,8 +75,8 @@ CASES = {
 @pytest.mark.parametrize("flag", CASES)
 def test_each_check_sees_its_fault_and_not_its_like(flag):
     (bad, beside, machine), (good, others, elsewhere) = CASES[flag]
-    assert [one.check for one in checks.findings([bad, *beside], machine) if one.check == flag] == [flag]
-    assert not [one for one in checks.findings([good, *others], elsewhere) if one.check == flag]
+    assert [one.check for one in Analysis.from_rows([bad, *beside], machine).doubts if one.check == flag] == [flag]
+    assert not [one for one in Analysis.from_rows([good, *others], elsewhere).doubts if one.check == flag]
 
 
 @pytest.mark.parametrize(
@@ -87,30 +88,33 @@ def test_a_virtual_machine_lends_more_of_its_cpus_and_of_no_gpu(device, check, l
     product = row("matmul/cupy/cublas", square(1000), {"host-latency": 1.0, "device": 2e9 / 110e9})
     rows = [peak, product] if device == "gpu:0" else ROOFED
     assert GPU_MACHINE.virtual
-    assert [(one.check, one.level) for one in checks.findings(rows, GPU_MACHINE)] == [(check, level)]
+    assert [(one.check, one.level) for one in Analysis.from_rows(rows, GPU_MACHINE).doubts] == [(check, level)]
 
 
 @pytest.mark.parametrize("flag", [flag for flag in BY_FLAG if flag not in CASES])
 def test_a_flag_that_a_row_came_with_is_put_in_words(flag):
     m = msgspec.structs.replace(first(0.1, 0.1, 0.1), flags=(flag,), values={"gpu_power_w": 700.0})
-    (found,) = checks.findings([m])
+    (found,) = Analysis.from_rows([m]).doubts
     assert found.check == flag
     assert found.seen.startswith("matmul/numpy/blas m=64") and found.why and found.fix and "nan" not in found.fix
-    assert checks.findings([msgspec.structs.replace(m, flags=())]) == []
+    assert Analysis.from_rows([msgspec.structs.replace(m, flags=())]).doubts == []
 
 
 def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once():
     flags = {"cpu-clock", "steal", "quota", "other-load", "gpu-clock", "power-cap", "thermal", "other-tenant"}
     assert flags | {"cold-clocked", "hold-ended"} <= set(BY_FLAG)
     loaded = gpu_run()
-    assert checks.findings(loaded.measurements, loaded.runs[0].machine) == []
+    assert Analysis.from_rows(loaded.measurements, loaded.runs[0].machine).doubts == []
     bad = row_flags.flagged(gpu(1e-5, 4e-4))
     assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad and row_flags.flagged(ROOFED[1]).flags == ()
-    said = checks.lines([bad, bad, msgspec.structs.replace(ROOFED[1], flags=("quota",))], GPU_MACHINE, "a b.jsonl")
+    doubtful = [bad, bad, msgspec.structs.replace(ROOFED[1], flags=("quota",))]
+    said = checks.lines(Analysis.from_rows(doubtful, GPU_MACHINE).doubts, "a b.jsonl")
     assert said[0].startswith("doubtful (no-wait): 2 of 3 rows, such as matmul/cupy/cublas m=1024")
     assert said[1].endswith("doctor 'a b.jsonl'") and "; try: " in said[0]
     again = "python -m workloads.training --model lenet --rigorous"
-    assert checks._fix(BY_FLAG["steal"], spread(1, 1.0)) == again != checks._fix(BY_FLAG["quota"], spread(1, 1.0))
+    stolen, held_back = (msgspec.structs.replace(spread(1, 1.0), flags=(flag,)) for flag in ("steal", "quota"))
+    assert [one.fix for one in Analysis.from_rows([stolen]).doubts] == [again]
+    assert [one.fix for one in Analysis.from_rows([held_back]).doubts] != [again]
     for words in (check.fix.split() for check in checks.CHECKS if check.fix.startswith("python -m workloads.")):
         importlib.import_module(words[2]).parser().parse_args(words[3:])
 
@@ -293,12 +297,13 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     doubtful = gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})
     outcome = sweep.Outcome(run(GPU_MACHINE), pathlib.Path("x.jsonl"), [doubtful])
-    assert session.sum_up(outcome) == 0
+    analysis = session.analyzed(outcome)
+    assert session.sum_up(outcome, analysis) == 0
     err = capsys.readouterr().err
     assert "1 warning (power-cap): " in err and "doubtful (no-wait)" in err
     assert err.count("-m workloads.doctor x.jsonl") == 1
-    session.sum_up(outcome, verbose=True)
+    session.sum_up(outcome, analysis, verbose=True)
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "1 warning" not in err
-    session.sum_up(outcome, quiet=True)
+    session.sum_up(outcome, analysis, quiet=True)
     assert "doubtful" not in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 from fake_measurements import row, square
 from msgspec.structs import replace
 
+from analysis.analysis import Analysis
 from analysis.crossover import crossover, families
 from analysis.crossover.crossover import LATENCY
 from analysis.crossover.families import comparable, conv_rows
@@ -21,7 +22,7 @@ from kernels.networks import NETWORKS, Layer, Network
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv
 from kernels.registry import Kernel
-from workloads import conv, matmul, options, tables
+from workloads import conv, matmul, options, session, tables
 from workloads.harness import copy_modes, one_row, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
@@ -323,7 +324,8 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
         rows = [*fused, *rows]
     many = matmul.parse(["--batch", "1", "256", "--sizes", "4", "512"])
     run = fake.run(fake.GPU_MACHINE)
-    many.answer(sweep.Outcome(run, pathlib.Path("x.jsonl"), rows))
+    outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), rows)
+    many.answer(outcome, session.analyzed(outcome))
     said = capsys.readouterr().out
     assert "Square float32 products, resident on the GPU: the GPU wins from about n = 141 (124 to 161)" in said
     assert (
@@ -331,7 +333,7 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
         in said
     )
     assert "Square products, bias-relu, float32, resident on the GPU: the GPU wins from about n = 36 (32 to 41)" in said
-    assert "256 in one launch" in " ".join(summary.answer(rows, fake.GPU_MACHINE))
+    assert "256 in one launch" in " ".join(summary.answer(Analysis.from_rows(rows, fake.GPU_MACHINE)))
     few = [m for m in rows if m.problem.n in (4, 512)]
     assert {r.problem.count for r in many.refine(fake.GPU_MACHINE, few)} == {1, 256}
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, page_of, row, with_gpus
 
-from analysis import checks
+from analysis.analysis import Analysis
 from analysis.report.sections import several_gpus as page
 from analysis.report.sections import training as trainings_page
 from analysis.stats import Estimate
@@ -106,7 +106,7 @@ LOSSES = (2.0, 1.0, 0.5)
 def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
     one, several = fit(4e-3, series={"step_loss": LOSSES}), two(series={"step_loss": losses})
     assert data_parallel.loss_difference(only(one, several)) == pytest.approx(apart, abs=1e-12)
-    assert [one.check for one in checks.findings([one, several])] == ["other-losses"] * flagged
+    assert [one.check for one in Analysis.from_rows([one, several]).doubts] == ["other-losses"] * flagged
     said = " ".join(words.training_lines([one, several]))
     assert ("the losses are NOT those of one GPU. Within 3 steps they differ by 2.0 %." in said) is flagged
 
@@ -115,7 +115,7 @@ def test_losses_that_round_are_no_fault_and_bus_bandwidth_is_that_of_nccl_tests(
     one, several = (fit(4e-3, series={"step_loss": (2.0,) * 6}), two(series={"step_loss": (2.0,) * 5 + (2.1,)}))
     assert data_parallel.loss_difference(only(one, several)) == 0
     assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
-    assert checks.findings([one, several]) == []
+    assert Analysis.from_rows([one, several]).doubts == []
     assert cells([one, several])["losses differ by"] == "0 %" and cells([one, several])["at the end by"] == "5.00 %"
     assert data_parallel.bus_bytes_per_s(only(*USUAL)) == pytest.approx(6670376 / 0.3e-3)  # 2 (n - 1) / n is 1 for two
     four = fit(2e-3, 64, 4, "DataParallel", values={"all_reduce_bytes": 8e6}, series={"all_reduce_s": (1e-3,) * 3})

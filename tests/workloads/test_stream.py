@@ -7,6 +7,7 @@ import numba
 import numpy as np
 import pytest
 
+from analysis.analysis import Analysis
 from kernels import reference, registry
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
@@ -165,8 +166,7 @@ def test_the_table_and_the_answer_in_lines(capsys):
         fake.row("stream/numba/nontemporal", gib, gib.nbytes / 40e9, threads=2),
         fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2),
     ]
-    run = type("Run", (), {"machine": fake.CPU_MACHINE})
-    stream.parse([]).answer(type("Outcome", (), {"run": run, "measurements": rows}))
+    stream.parse([]).answer(None, Analysis.from_rows(rows, fake.CPU_MACHINE))
     assert capsys.readouterr().out == (
         "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
         "before it is written; STREAM counts 30.0 GB/s\n"

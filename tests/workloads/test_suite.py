@@ -10,6 +10,7 @@ import readme
 from fake_measurements import GPU_MACHINE
 
 from analysis import noise
+from analysis.analysis import Analysis
 from analysis.report import material
 from analysis.report import page as report_page
 from analysis.text import summary
@@ -115,7 +116,8 @@ def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     for kind in (matmul.MatmulPlan, training.TrainingPlan, conv.ConvPlan):
         monkeypatch.setattr(kind, "rows", lambda self, machine: [])
         monkeypatch.setattr(kind, "measure", lambda self, run, rows, processes: self.measuring.quiet)
-    monkeypatch.setattr(session, "sum_up", lambda outcome, quiet: outcome)
+    monkeypatch.setattr(session, "analyzed", lambda outcome: None)
+    monkeypatch.setattr(session, "sum_up", lambda outcome, analysis, quiet: outcome)
     announced = suite.Announced(steps, GPU_MACHINE, quiet=False)
     assert [announced.measure(part.name, part.plan, run, None) for part in steps] == [False] * 3
     announced.end()
@@ -200,7 +202,7 @@ def quoted(page: str, mark: str) -> list[str]:
 
 @pytest.mark.parametrize("run", ["nvidia-h200-x4/peers", "nvidia-h200-x4/training-data-parallel"])
 def test_the_results_page_says_what_the_stored_files_say(run):
-    told = summary.answer(records.read(worker.ROOT / "reports" / run))
+    told = summary.answer(Analysis.from_loaded(records.read(worker.ROOT / "reports" / run)))
     block = quoted("docs/results.md", f"answer: python -m analysis.report reports/{run} ")
     assert block == [f"- {sentence}" for sentence in told]
 
@@ -208,11 +210,10 @@ def test_the_results_page_says_what_the_stored_files_say(run):
 def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
     monkeypatch.setattr(noise, "REPORTS", worker.ROOT / "reports")
     assert len((worker.ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
-    of = material.Material(records.read(worker.ROOT / "reports/nvidia-h200"))
+    of = material.Material(Analysis.from_loaded(records.read(worker.ROOT / "reports/nvidia-h200")))
     assert quoted("README.md", "trainings: python -m analysis.report reports/nvidia-h200 ") == of.table_of_trainings
     block = quoted("README.md", "findings: python -m analysis.report reports/nvidia-h200 ")
-    assert block[:-1] == summary.findings(of.answers, of.trainings, of.profile, []) and len(block) == 6
-    assert block[-1] == of.findings[-1]
+    assert block == of.findings and len(block) == 6
 
 
 def test_what_commands_print_is_quoted_as_they_print_it(monkeypatch):

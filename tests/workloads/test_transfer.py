@@ -3,11 +3,11 @@
 import re
 import resource
 
-import msgspec
 import pytest
 from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
+from analysis.analysis import Analysis
 from analysis.crossover import transfer_study
 from kernels import registry
 from kernels.problems import Matmul, Transfer
@@ -128,12 +128,12 @@ def test_the_table(capsys):
 
 def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
     rows = [copy(10e-6 + n / 50e9, n) for n in (1 << k for k in range(2, 31, 2))]
-    outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
-    transfer.parse([]).answer(outcome)
+    analysis = Analysis.from_rows(rows)
+    transfer.parse([]).answer(None, analysis)
     _, _, law = capsys.readouterr().out.splitlines()
     assert law.split()[:8] == ["h2d", "pinned", "cupy/memcpy_async", "10.0", "µs", "50.0", "GB/s", "0"]
     assert "488 KiB" in law
-    transfer.parse(["--study", "small-dataset"]).answer(outcome)
+    transfer.parse(["--study", "small-dataset"]).answer(None, analysis)
     assert "MNIST in float32 by cupy/memcpy_async of pinned memory, an epoch: " in capsys.readouterr().out
     assert "transfer" not in suite.ANSWERED, "within a suite its report says it"
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])

@@ -39,19 +39,19 @@ def data(runs: Sequence[Material]) -> dict:
 
 def is_drawn(runs: Sequence[Material]) -> bool:
     """Whether there are two lines to see: a GPU's points, or the CPUs of two runs."""
-    return any(shown(of.answers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
+    return any(shown(of.analysis.crossovers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
 
 
 def _precisions(of: Material) -> list[dict]:
     """The CPU's best and the GPU's forms at every size, by precision; without a GPU the CPU's alone."""
-    told, squares = shown(of.answers), rows_of(of.rows, SQUARES)
+    told, squares = shown(of.analysis.crossovers), rows_of(of.rows, SQUARES)
     found = []
     for precision, best in _cpu(of).items():
         forms = [
             {
                 "form": _SHORT[a.form],
                 "words": crossings.form_name(a.form),
-                "uses": _uses(of.answers, a),
+                "uses": _uses(of.analysis.crossovers, a),
                 "parts": _parts(squares, a),
             }
             for a in told
@@ -66,7 +66,7 @@ def _precisions(of: Material) -> list[dict]:
 def _cpu(of: Material) -> "dict[str, dict[int, Side]]":
     """precision -> n -> the CPU's best side: from the answers if there are any, else from the fastest rows."""
     found: dict[str, dict[int, Side]] = {}
-    for a in shown(of.answers):
+    for a in shown(of.analysis.crossovers):
         found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
     return {precision: dict(sorted(at.items())) for precision, at in found.items()} or best_of_cpu(of.rows)
 
@@ -74,7 +74,7 @@ def _cpu(of: Material) -> "dict[str, dict[int, Side]]":
 def chart(of: Material) -> list[Chart]:
     """The first precision: the CPU's best beside one GPU call with resident data, and the bands of who wins; for a single run
     every form of a call. A single run without a GPU has no chart."""
-    named, answers, alone = _cpu(of), shown(of.answers), not of.letter
+    named, answers, alone = _cpu(of), shown(of.analysis.crossovers), not of.letter
     if not named or (alone and not answers):
         return []
     told = next((a for a in answers if a.form == LATENCY), None)
@@ -88,7 +88,7 @@ def chart(of: Material) -> list[Chart]:
     if told and alone:
         marked["bands"] = [(low, high, WINNER[sign][0]) for low, high, sign in spans(told)]
         label = f"{precision}; shaded: {crossings.form_name(told.form)}"
-    says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
+    says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.analysis.machine)
     axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "s")
     view = View(label, *axes, traces, says, **marked)
     return [Chart("crossover", "Time of one square matmul", [view], _numbers(of), "crossover.svg")]
@@ -140,7 +140,11 @@ def _parts(squares: Rows, a: Answer) -> list[list]:
 
 def _numbers(of: Material) -> Table:
     """Every size of every precision, the CPU and each form of a GPU call beside each other."""
-    at = {(a.precision, a.form, p.n): seconds(p.gpu.seconds.value) for a in shown(of.answers) for p in a.points}
+    at = {
+        (a.precision, a.form, p.n): seconds(p.gpu.seconds.value)
+        for a in shown(of.analysis.crossovers)
+        for p in a.points
+    }
     rows = [
         (
             precision,

@@ -27,7 +27,7 @@ def memory(of: Material) -> list[Chart]:
         traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
         rows += [(where, operation, size(p.nbytes), bytes_rate(p.rate.value), short(p.kernel)) for p in curve]
     levels = {}  # (device, name) -> that of most threads
-    for p in sorted(memory_levels.plateaus(of.rows, of.machine), key=lambda p: p.threads or 0):
+    for p in sorted(memory_levels.plateaus(of.rows, of.analysis.machine), key=lambda p: p.threads or 0):
         if (p.device, p.threads, p.operation) in shown:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"

@@ -15,8 +15,8 @@ def section(runs: "list[Material]") -> list[str]:
 
 
 def _pair(old: Material, new: Material) -> list[str]:
-    found = comparison.comparison(old.loaded, new.loaded)
-    said = machines.best(old.rows, new.rows, (old.name, new.name), new.machine)
+    found = comparison.comparison(old.analysis.loaded, new.analysis.loaded)
+    said = machines.best(old.rows, new.rows, (old.name, new.name), new.analysis.machine)
     said = [*said, f"{new.name} beside {old.name}: {comparisons.summary(found)}"]
     if found.differences:
         said.append(f"The machines and runs differ in {count(len(found.differences), 'thing')}:")

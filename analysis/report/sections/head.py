@@ -46,7 +46,7 @@ class Head(msgspec.Struct, frozen=True):
 
 def head(of: Material) -> Head:
     """The head of a page or of one run's part of it."""
-    loaded, run = of.loaded, of.loaded.last
+    loaded, run = of.analysis.loaded, of.analysis.loaded.last
     bad, every = noisy(of.rows)
     machine = "The result file has no line that says what machine it came from."
     if run:
@@ -117,7 +117,7 @@ def commands_section(runs: "Iterable[Material]") -> list[str]:
     """A list of the commands of runs with more than INLINE of them, in the order they were run."""
     told = []
     for one in runs:
-        every = commands(one.loaded.runs)
+        every = commands(one.analysis.loaded.runs)
         if len(every) > INLINE:
             told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *every, "```", ""]
     return [f"## {COMMANDS}", "", *told] if told else []

@@ -22,7 +22,7 @@ def memory_section(of: Material) -> list[str]:
             join(p.kernels),
         )
         for p in sorted(
-            memory_levels.plateaus(of.rows, of.machine),
+            memory_levels.plateaus(of.rows, of.analysis.machine),
             key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes),
         )
     ]

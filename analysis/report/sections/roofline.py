@@ -13,12 +13,12 @@ CEILINGS = "device | roof | rate | ± | of the data sheet | ridge, FLOP per byte
 
 def section(of: Material) -> list[str]:
     """The ceilings; nothing without a measured one or a matmul."""
-    measured = ceilings(of.roofs)
-    if not measured and not products(of.rows, of.roofs):
+    measured = ceilings(of.analysis.roofs)
+    if not measured and not products(of.rows, of.analysis.roofs):
         return []
     found = Table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
     lines = found.md() or ["No roof was measured.", ""]
-    if sheets := dict.fromkeys(r.source for r in of.roofs if not r.measured):
+    if sheets := dict.fromkeys(r.source for r in of.analysis.roofs if not r.measured):
         lines += [f"Data-sheet peaks, dotted in the picture, are dense ones from: {text(join(sheets))}.", ""]
     return lines
 
@@ -40,7 +40,7 @@ def ceilings(roofs: Roofs) -> list[tuple]:
 def ladder_section(of: Material, op: str) -> list[str]:
     """A table for each device, arithmetic and thread count, a line a rung and size, then a sentence on the gain of each rung;
     [] without teaching rungs."""
-    found = ladder.ladders(of.rows, of.machine, op)
+    found = of.analysis.ladders[op]
     about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
     parts = [titled(text(ladder.title(x)), ladder.table(x), listed(ladder.sentences(x))) for x in found]
     return [about, "", *(line for part in parts for line in part)] if found else []

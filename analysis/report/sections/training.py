@@ -21,9 +21,9 @@ def section(of: Material) -> list[str]:
     lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
-    by_pair = _forms(of.pairs)
-    losses = titled("Losses that differ", listed(filter(None, map(training.loss_sentence, of.pairs))))
-    return _answers(of.trainings) + by_pair + losses + _changes(of.rows) + lines
+    by_pair = _forms(of.analysis.pairs)
+    losses = titled("Losses that differ", listed(filter(None, map(training.loss_sentence, of.analysis.pairs))))
+    return _answers(of.analysis.training_crossovers) + by_pair + losses + _changes(of.rows) + lines
 
 
 def small_section(of: Material) -> list[str]:
@@ -31,7 +31,7 @@ def small_section(of: Material) -> list[str]:
     the cost of copying the data."""
     learned = shown(transfer_study.lines(of.rows), True)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
-    said = training.last_batch_sentence(pair for _, small in of.small for pair in small)
+    said = training.last_batch_sentence(pair for _, small in of.analysis.small_datasets for pair in small)
     return listed([*feeding.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
 
 
