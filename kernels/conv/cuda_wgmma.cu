@@ -1,7 +1,7 @@
 // sm_90a
 // Convolution as a product on Hopper. It adds to tensor_core: the copy engine (TMA) walks the pixels of the images itself (im2col
-// mode), so one thread computes where a load begins and no other any address, and warpgroups multiply the stages by wgmma. Each multiprocessor has BLOCKS persistent
-// blocks, which take tile after tile.
+// mode). One thread says where a load begins, no other computes an address, and warpgroups multiply the stages by wgmma. Each
+// multiprocessor has BLOCKS persistent blocks, which take tile after tile.
 //
 //     images                    a stage in shared memory          warpgroups           memory
 //    +------------------+      +------------------------+
