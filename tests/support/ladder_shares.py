@@ -10,6 +10,7 @@ import sys
 
 import house
 
+from analysis.analysis import Analysis
 from analysis.crossover import ladder
 from workloads.records import read
 
@@ -19,9 +20,9 @@ SHARE = re.compile(r"(<!-- share: ([^|>]+) \| ([^|>]+) \| ([^|>]+) \| ([^|>]+) -
 @functools.cache
 def shares(run: str) -> dict[tuple[str, str, str], str]:
     """(title of the ladder, problem, rung) -> rate and shares, of a run in reports/."""
-    loaded = read(house.ROOT / "reports" / run)
+    analysis = Analysis.from_loaded(read(house.ROOT / "reports" / run))
     found = {}
-    for one in ladder.ladders(loaded.measurements, loaded.runs[0].machine):
+    for one in analysis.ladders["matmul"]:
         for problem in one.problems:
             for rung, rate, of_library, of_peak, *_ in ladder.cells(one, problem):
                 key = ladder.title(one), ladder.problem_name(problem), rung
