@@ -42,6 +42,12 @@ def test_files_of_any_kind(case):
     fuzzing.special(case)
 
 
+@few(100)
+@given(fuzzing.OUTPUTS)
+def test_where_a_report_writes(case):
+    fuzzing.outputs(case)
+
+
 @few(8)
 @given(fuzzing.PAGES)
 def test_what_a_report_is_made_from(lines):

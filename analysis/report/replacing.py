@@ -32,6 +32,18 @@ def write(path: pathlib.Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def _has_mark(path: pathlib.Path) -> bool:
+    """Whether a line of a file has a mark of ours.
+
+    Raises: Unreadable for a line that is too long.
+    """
+    for line in regular_files.one_by_one(path):
+        marks = [mark for mark in _MARKS[path.suffix] if mark in line]
+        if marks:
+            return True
+    return False
+
+
 def _require_ours(path: pathlib.Path) -> None:
     """Raises Usage for a file that no report wrote, and for what is no file."""
     if not os.path.lexists(path):
@@ -39,8 +51,7 @@ def _require_ours(path: pathlib.Path) -> None:
     foreign = path.is_symlink()
     if not foreign:
         regular_files.require_regular(path)
-        content = path.read_bytes()
-        foreign = bool(content) and not any(mark in content for mark in _MARKS[path.suffix])
+        foreign = path.stat().st_size > 0 and not _has_mark(path)
     if foreign:
         raise options.Usage(
             f"{path} was not written by Crossover; move it away, or choose another folder with -o",

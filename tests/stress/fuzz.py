@@ -22,7 +22,8 @@ COUNTS = {
     "reader": 25_000,
     "resumed": 15_000,
     "methods": 10_000,
-    "special": 5_000,
+    "special": 4_000,
+    "outputs": 1_000,
     "page": 4_500,
     "printed": 500,
 }

@@ -5,11 +5,13 @@ Each target takes made-up input and must come to an answer or to one of our own 
 
 import contextlib
 import copy
+import csv
 import functools
 import io
 import json
 import os
 import pathlib
+import re
 import socket
 import tempfile
 from html.parser import HTMLParser
@@ -19,13 +21,13 @@ from fake_measurements import cpu_run, gpu_run
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from analysis import checks, export
+from analysis import checks, export, table
 from analysis.analysis import Analysis
 from analysis.compare import command as compare
 from analysis.compare import comparison
 from analysis.fleet import command as fleet
 from analysis.predict import prediction
-from analysis.report import html, html_page, material
+from analysis.report import html, html_page, material, replacing
 from analysis.report import page as report_page
 from analysis.roofline.frame import frame
 from kernels.problems import Matmul
@@ -44,6 +46,11 @@ HOSTILE += ("\u2028</script>", "a" * 999)
 #: Texts that a terminal obeys: clears itself, takes a title, turns red by one character, writes backward.
 ESCAPES = ("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202eab")
 HOSTILE += ESCAPES
+INJECTED = "INJECTED"  # what a name with an end of a line would begin a line with
+HOSTILE += (f"a\n{INJECTED}", "\n=1+1", "＝1+1", "＋1", "＠SUM(A1)")
+#: The beginnings of cells that a spreadsheet runs; a number may begin so too.
+_FORMULA = re.compile(r"[=+@\t\r\n＝＋－＠-].", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 ONE = (st.none(), st.booleans(), NUMBERS, st.text(max_size=12), st.sampled_from((DEEP, *HOSTILE)))
 ANY = st.one_of(*ONE, st.lists(NUMBERS, max_size=3), st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2))
 
@@ -157,6 +164,11 @@ def reader(lines: list[bytes]) -> records.Loaded:
     assert len(runs) + len(rows) + bad <= len(lines)
     again = records.decode([msgspec.json.encode(line) for line in (*runs, *rows)])
     assert (again[0], again[1], again[2]) == (runs, rows, 0)
+    for m in rows:
+        assert min(m.phases_s.values(), default=0) >= 0
+        assert min((value for name, value in m.values.items() if name.endswith("_s")), default=0) >= 0
+        for name, series in m.series.items():
+            assert not name.endswith("_s") or min(series, default=0) >= 0
     return records.Loaded(tuple(runs), tuple(rows), bad, ("fuzzed.jsonl",))
 
 
@@ -244,7 +256,14 @@ def _socket(path: pathlib.Path) -> None:
         listener.bind(str(path))
 
 
+def _two_machines(path: pathlib.Path) -> None:
+    (run,) = records.decode([LINES[0]])[0]
+    other = msgspec.structs.replace(run, machine=msgspec.structs.replace(run.machine, key="another"))
+    path.write_bytes(b"\n".join([*LINES, msgspec.json.encode(other), LINES[-1]]))
+
+
 SPECIAL = {
+    "two machines": _two_machines,
     "folder": lambda path: path.mkdir(),
     "pipe": os.mkfifo,
     "socket": _socket,
@@ -280,12 +299,60 @@ def special(case: tuple[dict[str, str | list[bytes]], str]) -> None:
                     read(run)
                 except options.Usage as error:
                     _one_line(error)
+        if files.get(name) == "two machines":
+            assert not _is_read(path)
         text = path.read_bytes() if isinstance(files.get(name), list) else None
         try:
             records.Writer(path, begun, resume=True).close()
         except options.Usage as error:
             _one_line(error)
             assert text is None or path.read_bytes() == text
+
+
+def _is_read(path: pathlib.Path) -> bool:
+    try:
+        records.read(path)
+    except options.Usage:
+        return False
+    return path.suffix != ".gz"
+
+
+_MARKERS = b"<!-- answer: python -m analysis.report RUN --readme page.md -->%b<!-- /answer -->"
+_PAGE_ENDS = st.sampled_from((b"\n", b"\r\n"))
+_AROUND = st.one_of(st.text(max_size=20).map(str.encode), st.binary(max_size=20))
+# What a report finds where it writes: the name, and a kind of SPECIAL or (text before the markers, text after them, their ends).
+OUTPUTS = st.tuples(
+    st.sampled_from(("report.md", "report.html", "rates.svg", "page.md")),
+    st.one_of(st.sampled_from(list(SPECIAL)), st.tuples(_AROUND, _AROUND, _PAGE_ENDS)),
+)
+
+
+def outputs(case: tuple[str, str | tuple[bytes, bytes, bytes]]) -> None:
+    """Pages, pictures and pages of --readme: what no report wrote stays as it is, and nothing is waited for."""
+    name, kind = case
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / name
+        if isinstance(kind, str):
+            SPECIAL[kind](path)
+            is_link, size = path.is_symlink(), path.lstat().st_size
+            with contextlib.suppress(options.Usage):
+                replacing.write(path, b"new")
+                assert kind == "empty"
+            with contextlib.suppress(ValueError):
+                table.put_blocks(path, {"answer": ["new"]}, "RUN", "analysis.report RUN")
+                raise AssertionError(f"{kind} has no markers")
+            assert path.is_symlink() == is_link and (kind == "empty" or path.lstat().st_size == size)
+            return
+        before, after, end = kind
+        block = _MARKERS % (end + b"old" + end)
+        path.write_bytes(before + block + after)
+        try:
+            table.put_blocks(path, {"answer": ["new"]}, "RUN", "analysis.report RUN --readme page.md")
+        except ValueError as error:
+            _one_line(error)
+            assert path.read_bytes() == before + block + after
+            return
+        assert path.read_bytes() == before + _MARKERS % (end + b"new" + end) + after
 
 
 class _Tags(HTMLParser):
@@ -307,7 +374,10 @@ def page(lines: list[bytes]) -> None:
         _Tags().feed(html.write([of], pathlib.Path(folder) / html.NAME, None).read_text(encoding="utf-8"))
     assert len(frame(loaded.measurements)) == len(loaded.measurements)
     for to in export.TO:
-        export.text(loaded, to)
+        exported = export.text(loaded, to)
+        if to == "csv":
+            for line in csv.reader(io.StringIO(exported)):
+                assert not [cell for cell in line if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell)]
     assert len(of.analysis.doubts) <= len(checks.CHECKS)
     comparison.comparison(loaded, reader(LINES))
 
@@ -338,10 +408,13 @@ def printed(lines: list[bytes]) -> None:
                 main([*runs, *flags])
             text = stdout.getvalue() + stderr.getvalue()
             assert not any(escape in text for escape in ESCAPES)
+            if "csv" not in flags:  # a cell in quotes may have several lines
+                assert not any(line.startswith(INJECTED) for line in text.splitlines())
 
 
 TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "resumed": (PAGES, resumed), "page": (PAGES, page)}
 TARGETS |= {"methods": (RESUMED_RUNS, methods), "special": (FOLDERS, special), "printed": (PAGES, printed)}
+TARGETS |= {"outputs": (OUTPUTS, outputs)}
 
 # The same targets on plain bytes, for a fuzzer that is steered by coverage, and what it may begin with.
 RAW = {
