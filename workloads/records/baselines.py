@@ -74,7 +74,9 @@ def require_free(name: str) -> None:
     """Raises Usage when a baseline of that name exists, which is never overwritten, and when a stored machine has that name.
     Called before measuring."""
     if (PROFILES / f"{name}.jsonl.gz").exists():
-        raise Usage(f"{name!r} names a stored machine; choose another name", "", name, f"{name}-here")
+        raise Usage(
+            f"{name!r} names a stored machine; choose another name", wrong="--save", right=f"--save {name}-here"
+        )
     if folder(name).exists():
         raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
 
