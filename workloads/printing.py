@@ -116,10 +116,10 @@ class Rows:
 
 def framed(measurements: "list[Measurement]", here: "Machine | None", op: str):
     """The rows of one operation as a DataFrame, under the roofs measured with them."""
+    from analysis.analysis import Analysis
     from analysis.roofline.frame import frame
-    from analysis.roofline.roofs import roofs
 
-    return frame([m for m in measurements if m.problem.op == op], roofs(measurements, here))
+    return frame([m for m in measurements if m.problem.op == op], Analysis.from_rows(measurements, here).roofs)
 
 
 def _plain(found) -> list[dict]:

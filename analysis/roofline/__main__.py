@@ -39,19 +39,19 @@ def _run(flags: argparse.Namespace) -> int:
 
 def _roofline(plan: "RooflinePlan") -> int:
     from analysis import table
+    from analysis.analysis import Analysis
     from analysis.compare.comparison import machine_keys
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import roofline as sections
     from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, NO_KERNEL, NO_KERNEL_WORDS, quick_judge
     from analysis.roofline.roofs import describe
-    from analysis.roofline.roofs import roofs as roofs_of
     from workloads import records
 
     loaded = records.read(*plan.runs)
     if len(keys := machine_keys(loaded.runs)) > 1:
         raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one roofline shows one machine")
-    ceilings = roofs_of(loaded.every, loaded.machine)
+    ceilings = Analysis.from_loaded(loaded).roofs
     products = roofline.products(loaded.measurements, ceilings)
     of_layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)
     tables = (
