@@ -9,8 +9,9 @@ from made_profile import RATE
 from analysis.predict import budget, prediction, profile
 from analysis.predict.combine import Calibration
 from analysis.report.sections import step_budgets
-from analysis.stats import Estimate
+from analysis.stats import Estimate, exact
 from analysis.text import budget as budget_words
+from analysis.training.costs import TrainingCost
 from kernels.problems import Training
 from workloads.records import Settings
 
@@ -70,6 +71,41 @@ def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_
     assert "not in kernels.networks" in part(made, "matmul").why
     assert budget.gemms(own) == ()
     assert budget_words.sentence(made).startswith("their.module:build, batch 32, on the CPU: a step takes 2.00 ms. ")
+
+
+def test_each_part_of_a_step_is_in_one_part_of_the_whole_training():
+    """Three epochs of ten steps of 100 ms: each millisecond of a step is 0.03 s of the training."""
+    cost = TrainingCost(
+        dataset_setup=exact(1.0),
+        epoch=exact(0.5),
+        step=exact(0.1),
+        start=exact(4.0),
+        build=exact(1.0),
+        compile=exact(2.0),
+        steps=10,
+    )
+    parts_ms = {
+        "dispatch": 20.0,
+        "launches": 5.0,
+        "input pipeline": 10.0,
+        "transfer calls": 3.0,
+        "transfer bytes": 7.0,
+        "matmul": 30.0,
+        "optimizer": 4.0,
+    }
+    parts = tuple(budget.Part(name, exact(ms / 1e3), "") for name, ms in parts_ms.items())
+    of_step = budget.Budget(training("gpu:0", 100.0), cost.step, parts, exact(0.021))
+    expected = {
+        "start-up": 4.0,
+        "build and compile": 3.0,
+        "fit and epochs beside their steps": 1.0 + 3 * 0.5,
+        "dispatch": 1.05,
+        "copy calls": 0.09,
+        "copied bytes": 0.21,
+        "arithmetic": 1.02,
+        "not explained": 0.63,
+    }
+    assert budget.job_parts(cost, 3, 10, of_step) == pytest.approx(expected)
 
 
 def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():

@@ -167,6 +167,17 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
     assert share.share == pytest.approx(1.0)  # nothing else is known
 
 
+def test_a_pair_of_sweeps_spans_the_shorter_of_both():
+    """Visits over 8 s in the first five sweeps, over 20 s in the others: the 15 pairs have one of each."""
+    sweeps = []
+    for i in range(10):
+        span_s = 8.0 if i < 5 else 20.0
+        row = replace(timed(steady(3e-3)), series={"visit_at_s": (100.0, 103.0, 100.0 + span_s)})
+        sweeps.append((100.0 * i, loaded(row)))
+    (share,) = noise.shares(sweeps)
+    assert (share.pairs, share.span_s) == (15, 8.0)
+
+
 def test_trainings_take_no_kernels_number():
     """Whole trainings lie 10 to 20 % apart from start to start, so 4 % are neither a difference nor the same."""
     (row,) = comparison.comparison(*(loaded(trained(steady(center))) for center in (8.0, 8.3))).rows

@@ -128,6 +128,17 @@ def test_the_words():
     assert data_sheets.pcie_bytes_per_s(9, 16) is None
 
 
+@pytest.mark.parametrize("errors", [(0.03, 0.01), (0.01, 0.03)])
+def test_a_piece_that_joins_two_has_the_larger_error(errors):
+    """From 1 s at 10 bytes to 5 s at 20: 0.4 s a byte, -3 s at none."""
+    chain = links._joined([(1.0, 10.0, 1.0, 0.0, errors[0]), (20.0, 40.0, 5.0, 0.0, errors[1])])
+    assert chain == [
+        links.Piece(1.0, 10.0, 1.0, 0.0, errors[0]),
+        links.Piece(10.0, 20.0, -3.0, 0.4, 0.03),
+        links.Piece(20.0, 40.0, 5.0, 0.0, errors[1]),
+    ]
+
+
 def launch(kernel, call, count, seconds, **fields):
     return row(f"launch/{kernel}", Launch(call, count), seconds, **fields)
 
@@ -159,6 +170,15 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
     rows += [launch("cupy/graph", "elementwise", n, {"host-throughput": 5e-6 + 1.25e-6 * n}) for n in (1, 64)]
     node = find(constants(rows), "graph-node", "gpu:0", clock="host-throughput")
     assert node.seconds.value == pytest.approx(1.25e-6) and node.seconds.low < node.seconds.value < node.seconds.high
+
+
+def test_an_epoch_without_its_step_is_as_uncertain_as_both():
+    """Half widths of 0.4 ms and 0.3 ms come to 0.5 ms."""
+    step = overheads.Constant("keras-step", "gpu:0", "host-latency", Estimate(1e-3, 0.7e-3, 1.3e-3))
+    epoch = overheads.Constant("keras-epoch", "gpu:0", "host-latency", Estimate(21e-3, 20.6e-3, 21.4e-3))
+    _, rest = overheads._without_steps([step, epoch])
+    ends = rest.seconds.value, rest.seconds.low, rest.seconds.high
+    assert ends == pytest.approx((20e-3, 19.5e-3, 20.5e-3))
 
 
 def test_clocks_threads_and_devices_are_kept_apart():

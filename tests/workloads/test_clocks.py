@@ -313,7 +313,7 @@ def test_a_gpu_leaves_its_idle_clock_before_a_visit_that_no_single_call_fills(gp
 def test_cores_reach_their_clock_once_for_each_number_of_threads_and_only_what_disturbs_is_waited_for(gpu, monkeypatch):
     monkeypatch.setattr(warming, "_warm_threads", 2)
     cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
-    usual = [(threads, 0.075, calls) for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3))]
+    usual = [(threads, 0.075, calls) for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3), (4, 3))]
     for threads, visit_s, calls in (*usual, (5, 0.03, 5), (6, 0.01, 6)):
         warming.ramp_up(cpu, threads, Limits(visit_s))
         assert gpu.calls == calls, "calls of 0.4 s: three make a second, two 20 visits of 30 ms"

@@ -287,7 +287,9 @@ def test_what_a_fleet_does_not_do_is_refused_before_anything_is_started(flags, c
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_one_node_says_its_plan_and_measures_what_is_not_known():
+def test_one_node_says_its_plan_and_measures_what_is_not_known(monkeypatch):
+    """Ray tells it to use as many threads as the task has CPUs, which here is 1; that does not reach what is measured."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     words = shlex.split("--ray auto --only peak --max-time 0.01 --min-time 0.001 --threads 1")
 
     def copied(kept: dict, *more: str) -> dict[str, bytes]:
@@ -306,6 +308,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
     runs, rows, bad = records.decode(files["peak.jsonl"].splitlines())
     assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
     assert [run.command for run in runs] == [shlex.join(["python", "-m", "workloads.suite", *words])]
+    assert ["OMP_NUM_THREADS" in run.method.thread_variables for run in runs] == [False]
     assert b"[visit 1 of " in files["suite.log"]
     with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
         list(cluster.measure_node(b"{\n", {}, 1))

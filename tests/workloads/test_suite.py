@@ -102,6 +102,22 @@ def test_a_part_has_the_seconds_that_those_before_it_have_left(monkeypatch, flag
     assert seconds == left
 
 
+@pytest.mark.parametrize(
+    ("flags", "resumes"), [([], [False, False, True, False]), (["--resume"], [True, True, True, True])]
+)
+def test_a_second_part_of_a_workload_goes_on_in_its_file(flags, resumes):
+    seen: list[bool] = []
+
+    def measured(name, plan, run, processes):
+        seen.append(plan.measuring.resume)
+        return options.OK
+
+    names = ("matmul", "conv", "matmul", "stream")
+    steps = [suite.Step(name=name, words="", plan=matmul.parse([])) for name in names]
+    suite._each(steps, parsed(*flags).measuring, None, folder=suite.Path("x"), measured_by=measured)
+    assert seen == resumes
+
+
 def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     """Steps of 30, 20 and 40 s: the first takes 60 s, so the other two are taken for 120 s; both take 120 s, so the last is taken
     for 160 s."""
