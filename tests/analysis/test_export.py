@@ -55,11 +55,13 @@ def test_bencher_and_github():
         export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")
 
 
-def test_the_range_for_github_reaches_over_the_farther_end_of_the_interval():
-    """Five visits of 1, 2, 3, 4 and 9 µs: the interval is their range, 2 µs below the median and 6 above."""
-    taken = Samples("host-latency", (1e-6, 2e-6, 3e-6, 4e-6, 9e-6), 1, (0, 1, 2, 3, 4), "5 visits")
+@pytest.mark.parametrize(("visits_us", "median_ns"), [((1, 2, 3, 4, 9), 3000), ((1, 6, 7, 8, 9), 7000)])
+def test_the_range_for_github_reaches_over_the_farther_end_of_the_interval(visits_us, median_ns):
+    """The interval is the range of five visits: 2 µs below the median and 6 above, or 6 below and 2 above."""
+    seconds = tuple(visit_us * 1e-6 for visit_us in visits_us)
+    taken = Samples("host-latency", seconds, 1, (0, 1, 2, 3, 4), "5 visits")
     (one,) = export.github(Loaded((RUN,), (msgspec.structs.replace(ROW, samples=(taken,)),), 0, ()))
-    assert (one["value"], one["range"]) == (pytest.approx(3000), "± 6000")
+    assert (one["value"], one["range"]) == (pytest.approx(median_ns), "± 6000")
 
 
 @pytest.mark.parametrize("to", export.TO)

@@ -76,6 +76,7 @@ def test_a_table_of_products_has_the_fastest_row_of_each_shape_and_says_what_is_
     assert table.seconds == pytest.approx((32e-6, 128e-6, 512e-6))
     assert table.known == (1, 1, 1)
     assert calculator._powers((32, 512)) == (32.0, 128.0, 512.0)
+    assert calculator._powers((32, 700)) == (32.0, 128.0, 512.0, 1024.0)  # the largest size is within the grid
     diagonal = [row("matmul/numpy/blas", fake.square(n), n * 1e-6, threads=1) for n in (16, 128, 1024)]
     table = calculator._grid(diagonal, "float32", "float32")
     sides = (16.0, 64.0, 256.0, 1024.0)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pathlib
 
 import fake_measurements as fake
@@ -149,6 +150,8 @@ def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tm
     named = {
         "HBM read": reads("gpu:0")[0],
         "cache triad": fake.row("stream/cupy/wide", Stream("triad", 2**20), {"device": 1e-6}),
+        # twice the last cache, of which a part is still there
+        "cache read": fake.row("stream/cupy/wide", Stream("read", 2 * here.gpus[0].l2_bytes), {"device": 1e-5}),
         "memory triad": fake.row("stream/numba/loop", Stream("triad", 2**30), 1e-2, threads=1),
         "float32 products": square(4096, 3e-3),
         "short float32 products": square(64, 5e-6),
@@ -168,6 +171,13 @@ def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tm
     judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])
     expected = {("n1", False): 0.0, ("n2", True): 0.5}
     assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
+
+
+def test_the_newest_saved_baseline_comes_first():
+    for name, saved_at in (("a", 100), ("b", 300), ("c", 200)):
+        (baselines.FOLDER / name).mkdir(parents=True)
+        os.utime(baselines.FOLDER / name, (saved_at, saved_at))
+    assert [folder.name for folder in devices.saved()] == ["b", "c", "a"]
 
 
 def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path):
