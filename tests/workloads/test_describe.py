@@ -161,7 +161,7 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     monkeypatch.setattr(worker, "Worker", Answering("failed", "its process ended with exit code 0"))
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.USAGE
     error, tried = capsys.readouterr().err.splitlines()
-    assert error == "error: tests.support.own_models:classes ended the process that built it with exit code 0"
+    assert error == "error: --model: tests.support.own_models:classes ended the process that built it with exit code 0"
     assert tried.endswith("-m workloads.describe -h")
 
 
