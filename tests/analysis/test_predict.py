@@ -396,7 +396,7 @@ def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(ru
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
     assert main([*flags, str(kept)]) == 2
     error, tip = capsys.readouterr().err.splitlines()
-    assert error.startswith(f"error: {kept}: a .jsonl file is read as rows") and not kept.exists()
+    assert error.startswith(f"error: --save: {kept}: a .jsonl file is read as rows") and not kept.exists()
     words = shlex.split(tip.partition("-m analysis.predict ")[2])
     assert words == [*flags, str(kept.with_suffix(".ndjson"))]
     assert main(words) == 0 and kept.with_suffix(".ndjson").is_file()
@@ -414,7 +414,7 @@ def test_predictions_are_appended_to_predictions_alone(runs, tmp_path, capsys):
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
     assert main([*flags, str(foreign)]) == 2
     said = capsys.readouterr()
-    assert said.err.startswith(f"error: {foreign} holds no predictions: ") and said.out == ""
+    assert said.err.startswith(f"error: --save: {foreign} holds no predictions: ") and said.out == ""
     assert foreign.read_text() == "my own notes\n"
     kept = tmp_path / "kept.ndjson"
     kept.touch()

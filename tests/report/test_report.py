@@ -104,7 +104,7 @@ def test_hostile_names_show_as_text(tmp_path, monkeypatch):
     text, _, typed = text.rpartition("## Commands")
     assert "<script>" not in text and "&lt;script&gt;" in text and typed.count("```") == 2
     assert "\n# b" not in text
-    assert "| failed: a \\| b &lt;i&gt; |" in text
+    assert "| failed: a \\| b\\n&lt;i&gt; |" in text
 
 
 def test_without_matplotlib_the_page_is_written_and_the_command_ends_with_3(tmp_path, monkeypatch, capsys):

@@ -162,7 +162,10 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.USAGE
     error, tried = capsys.readouterr().err.splitlines()
     assert error == "error: --model: tests.support.own_models:classes ended the process that built it with exit code 0"
-    assert tried == f"  mend the file, then: {options.python()} -m workloads.describe --model tests.support.own_models:classes"
+    assert (
+        tried
+        == f"  mend the file, then: {options.python()} -m workloads.describe --model tests.support.own_models:classes"
+    )
 
 
 # without vgg-16, whose 138 million weights take seconds

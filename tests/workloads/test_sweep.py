@@ -87,7 +87,11 @@ def rows(*variants, n=8):
 
 
 def swept(tmp_path, wanted, *more, **how):
-    measuring = matmul.parse([*FAST["--rigorous" in more :], "-o", str(tmp_path), *more]).measuring
+    limits = FAST["--rigorous" in more :]
+    if "--min-time" in more:
+        at = limits.index("--min-time")
+        limits = limits[:at] + limits[at + 2 :]
+    measuring = matmul.parse([*limits, "-o", str(tmp_path), *more]).measuring
     return sweep.sweep(wanted, measuring, "matmul", sweep.header("command", measuring.seed), **how)
 
 

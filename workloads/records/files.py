@@ -47,8 +47,11 @@ class NoRun(Usage, FileNotFoundError):
 
 
 def _nearest(run: str) -> str:
-    """A folder with a result file: one beside `run` with a similar name, else this machine's newest run, else a stored one."""
+    """A folder with a result file: that of a file, one beside `run` with a similar name, this machine's newest run, or a stored
+    one."""
     folder, name = os.path.split(run.rstrip("/"))
+    if os.path.isfile(run) and _with_results(folder):
+        return folder
     beside = {os.path.basename(path): path for path in _with_results(f"{folder}/*")} if folder else {}
     similar = closest(name, beside)
     return beside[similar] if similar else options.near(corrections.any_run())
