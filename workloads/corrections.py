@@ -131,6 +131,12 @@ def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> 
 Flags = Mapping[str, argparse.Action]  # a parser's flags by every name
 
 
+def split(words: Sequence[str], passes_on: bool) -> tuple[list[str], list[str]]:
+    """The words of a command; `--` and the words behind it, if the command passes them on to another program."""
+    place = list(words).index("--") if passes_on and "--" in words else len(words)
+    return list(words[:place]), list(words[place:])
+
+
 def with_two_dashes(word: str, flags: Flags) -> str:
     """A flag that was typed with one dash, or one that a page printed for two, with both; any other word as it is."""
     dashed = re.match(rf"(?:-|[{DASHES[1:]}]-?)([a-z][\w-]+)", word)

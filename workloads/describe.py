@@ -12,18 +12,22 @@ from workloads import options, terminal
 if TYPE_CHECKING:
     from kernels.networks import Network
     from kernels.networks.operations import Operation, TracedStep
+    from workloads.records.script_fit import DescribedScript
 
 QUESTION = "What is a model made of, layer by layer?"
 EXAMPLES = (
     "python -m workloads.describe --model cifar10-cnn",
     "python -m workloads.describe --model file.py:function --operations",
+    "python -m workloads.describe --script train.py -- --lr 0.1",
 )
 LONG = """Builds a Keras model in a process of its own and says what it is made of: layers with their shapes, weights and FLOPs a
 sample in a training step, and which of them are not known, so that what they take can only be estimated. With --operations,
-any compiled model: the operations of its training step, as TensorFlow traces it, with their FLOPs and bytes."""
+any compiled model: the operations of its training step, as TensorFlow traces it, with their FLOPs and bytes. With --script, a
+training script as it is: it runs up to its first fit, and the words after -- are its arguments."""
 TIME_LIMIT_S = 60
 FLAGS = f"""
 --model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
+--script FILE  a training script (train.py, train.ipynb), in place of --model; words after -- are its arguments
 --operations   the operations of the training step, from its trace
 --batch N =32  of --operations: samples in a batch (32)
 --data NAME    of --operations: file.py:function that gives (x, y), a tf.data.Dataset, a PyDataset or a generator
@@ -34,7 +38,11 @@ FLAGS = f"""
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
-    return options.parser("workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model", flags=FLAGS)
+    described = options.parser(
+        "workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model script", flags=FLAGS
+    )
+    described.passes_on = True
+    return described
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +51,10 @@ class DescribePlan:
 
     #: A name, file.py:function or file.keras.
     model: str
+    #: A training script that is described in place of a model; "" for none.
+    script: str
+    #: The arguments of that script.
+    script_arguments: tuple[str, ...]
     #: Whether to describe the operations of its training step.
     operations: bool
     #: Samples in a batch of that step.
@@ -58,12 +70,18 @@ class DescribePlan:
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "DescribePlan":
-        """Raises: Usage for flags of --operations without it."""
+        """Raises: Usage for flags of --operations without it, and for arguments of a script without one."""
+        if flags.script and flags.operations:
+            raise options.Usage("--operations is for --model; leave it out", wrong="--operations")
+        if flags.passed_on and not flags.script:
+            raise options.Usage("words after -- are for a script: name it with --script")
         for name in ("data", "length"):
             if getattr(flags, name) and not flags.operations:
                 raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
         return cls(
             model=flags.model,
+            script=flags.script or "",
+            script_arguments=flags.passed_on,
             operations=flags.operations,
             batch=flags.batch,
             data=flags.data or "",
@@ -140,11 +158,21 @@ def operation_lines(step: "TracedStep") -> list[str]:
     return text + [f"assumed: {doubt}" for doubt in step.doubts]
 
 
-def _described(plan: DescribePlan) -> "Network | TracedStep":
+def script_lines(described: "DescribedScript") -> list[str]:
+    """A script's first fit and the layers of its model as text."""
+    fit = described.fit
+    samples = "unknown samples" if fit.samples is None else f"{fit.samples:,} samples"
+    head = f"{fit.head}: {samples}, batch {fit.batch:,}, {fit.epochs:,} epochs"
+    return [head, "", *lines(described.network)]
+
+
+def _described(plan: DescribePlan) -> "DescribedScript | Network | TracedStep":
     """Raises: Usage, Missing."""
-    from workloads.frameworks import grid
+    from workloads.frameworks import grid, script
     from workloads.frameworks.tracing import request
 
+    if plan.script:
+        return script.described(plan.script, plan.script_arguments, plan.time_limit_s)
     if not plan.operations:
         return grid.network(plan.model, plan.time_limit_s)
     wanted = request.TraceRequest(model=plan.model, batch=plan.batch, data=plan.data, length=plan.length)
@@ -156,7 +184,12 @@ def carry_out(plan: DescribePlan) -> int:
     if plan.format == "json":
         return _print_json(plan)
     described: Any = _described(plan)
-    shown = operation_lines(described) if plan.operations else lines(described)
+    if plan.script:
+        shown = script_lines(described)
+    elif plan.operations:
+        shown = operation_lines(described)
+    else:
+        shown = lines(described)
     print(*map(terminal.on_one_line, shown), sep="\n")
     return options.OK
 

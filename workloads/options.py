@@ -192,14 +192,18 @@ class Parser(argparse.ArgumentParser):
     module, example, question = "", "", ""
     needs: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # that were parsed last
+    passes_on = False  # whether the words after `--` are for another program
 
     def parse_args(self, args=None, namespace=None):
-        """The flags, and the `command` as it was typed.
+        """The flags, the `command` as it was typed, and the words that are `passed_on` to another program.
 
         Raises: Usage.
         """
-        flags = super().parse_args(args, namespace)
+        words, others = corrections.split(sys.argv[1:] if args is None else args, self.passes_on)
+        flags = super().parse_args(words, namespace)
         flags.command = command_line(self.module, args)
+        if self.passes_on:
+            flags.passed_on = tuple(others[1:])
         return flags
 
     def parse_known_args(self, args=None, namespace=None):
@@ -332,10 +336,12 @@ class Parser(argparse.ArgumentParser):
         if stop.wrong is None and not stop.right:
             return list(words)
         takes_runs = any(not action.option_strings for action in self._actions)
+        typed_words, others = corrections.split(words, self.passes_on)
         flags = self._option_string_actions
-        return corrections.corrected(
-            words, stop.wrong, stop.right, flags, fallback=stop.fallback, takes_runs=takes_runs
+        fixed = corrections.corrected(
+            typed_words, stop.wrong, stop.right, flags, fallback=stop.fallback, takes_runs=takes_runs
         )
+        return [*fixed, *others]
 
     def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
         """The flag that takes the wrong word of a Stop; "" where no flag does, or several do."""
@@ -343,7 +349,8 @@ class Parser(argparse.ArgumentParser):
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command without these flags and their values."""
-        return corrections.without(words, flags, self._option_string_actions)
+        typed_words, others = corrections.split(words, self.passes_on)
+        return [*corrections.without(typed_words, flags, self._option_string_actions), *others]
 
 
 def parser(

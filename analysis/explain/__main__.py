@@ -7,10 +7,15 @@ import sys
 from workloads import corrections, options
 
 QUESTION = "Is a GPU worth it for my model, and why?"
-EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
+EXAMPLES = (
+    "python -m analysis.explain --case S4 nvidia-h200",
+    "python -m analysis.explain train.py -- --lr 0.1",
+    "python -m analysis.explain --model file.py:function --batch 32 --measure",
+)
 LONG = """Says of a training on the CPU and the GPU who finishes first, why, from where that changes, and what would help. The
-training is your own model's (--model), an article's (--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4) or a real complaint's (--case
-keras-249 and others; an unknown one lists them). It reads the rows of RUN and times nothing, but for --measure and --verify."""
+training is your own script's, run up to its first fit (train.py; its arguments follow --), your own model's (--model), an
+article's (--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4) or a real complaint's (--case keras-249 and others; an unknown one lists
+them). It reads the rows of RUN and times nothing, but for --measure and --verify."""
 FORMATS = ("table", "md", "json")
 INPUTS = ("numpy", "tf.data", "generator", "prefetch")
 DESCRIBING_S = 60
@@ -37,26 +42,27 @@ def parser() -> options.Parser:
     made = options.parser(
         "analysis.explain",
         LONG,
-        EXAMPLE,
-        "python -m analysis.explain --model file.py:function --batch 32 --measure",
+        *EXAMPLES,
         question=QUESTION,
         needs="model case batch samples epochs gpu-profile price-gpu measure all",
     )
+    made.passes_on = True
     made.add_argument(
         "runs",
         nargs="*",
         metavar="RUN",
-        help=f"a result file, a run folder or a machine folder (default: this machine's runs, in {corrections.local_folder()})",
+        help="your training script (train.py, train.ipynb), run up to its first fit; a result file, a run folder or a machine "
+        f"folder (default: this machine's runs, in {corrections.local_folder()})",
     )
     options.add(
         made.add_argument_group("what to explain"),
         f"""
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
---batch N        samples a step (32)
---samples N      samples an epoch (the model's own; such as 50000)
---epochs N       epochs (the model's own; such as 10)
---validation N   samples evaluated after each epoch (none)
+--batch N        samples a step (the script's, or 32)
+--samples N      samples an epoch (the script's or the model's own; such as 50000)
+--epochs N       epochs (the script's or the model's own; such as 10)
+--validation N   samples evaluated after each epoch (the script's, or none)
 --input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
 --dtype {{float32,float64,uint8}}  of the samples (float32)
 --jit {{auto,on,off}}  XLA, by compile()'s jit_compile (auto)
@@ -70,7 +76,7 @@ def parser() -> options.Parser:
 --gpu-profile RUN  take the GPU from the rows of another machine
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
 --price-cpu MONEY  an hour of the machine without it
---time-limit S ={DESCRIBING_S}  seconds that building your model may take ({DESCRIBING_S})""",
+--time-limit S ={DESCRIBING_S}  seconds that building your model, or your script up to fit, may take ({DESCRIBING_S})""",
         MONEY=price,
     )
     more = made.add_argument_group("more than an answer")

@@ -19,6 +19,7 @@ from workloads import options
 from workloads.machine import facts, load
 from workloads.records import published_cases
 
+SUITE = "python -m workloads.suite --quick"  # measures what a prediction needs
 CASES_PAGE = """# Articles and complaints, answered
 
 `python -m analysis.explain --case all --format md {runs} > docs/cases.md` writes this page.
@@ -37,7 +38,8 @@ def run(plan: ExplainPlan) -> int:
             _print_answer(plan)
     except Lacking as lacking:
         message = f"no rows of this machine tell it: {lacking.what}"
-        raise options.Missing(message, f"{plan.command} --measure") from lacking
+        tip = SUITE if plan.script else f"{plan.command} --measure"
+        raise options.Missing(message, tip) from lacking
     return options.OK
 
 
@@ -152,7 +154,7 @@ def _verdict(explained: Explained, command: str, *, complete: bool = False, mark
         explained.explanation,
         command,
         measuring_s=explained.measuring_s,
-        can_check=not has_other_gpu and not gpu_is_lost,
+        can_check=not has_other_gpu and not gpu_is_lost and explained.explanation.asked.script is None,
         complete=complete,
         markdown=markdown,
     )

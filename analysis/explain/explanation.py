@@ -37,6 +37,7 @@ from kernels.networks.layers import unknown as unknown_layers
 from kernels.problems import Training
 from workloads.records import Measurement, Row, Settings
 from workloads.records import settings as switches
+from workloads.records.script_fit import ScriptFit
 
 GPU = "gpu:0"
 _MOST_BATCH, _BATCH_STEP = 4096, 4
@@ -46,7 +47,8 @@ _HALVINGS = 5  # of the space between two sizes where the winner changes: from a
 class Request(msgspec.Struct, frozen=True):
     """A training to explain. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
     samples evaluated after each epoch. `varies`, `sizes`: a crossover wanted beside the batch's. `assumed`: which of batch,
-    samples and epochs nobody gave. `starting_s`: seconds that building the model just took, TensorFlow's import among them."""
+    samples and epochs nobody gave. `starting_s`: seconds that building the model just took, TensorFlow's import among them.
+    `script`: the first fit of the script that this is, with its own numbers; None of other trainings."""
 
     training: Training
     network: "Network | None" = None
@@ -57,6 +59,7 @@ class Request(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...] = ()
     assumed: tuple[str, ...] = ()
     starting_s: float = 0.0
+    script: ScriptFit | None = None
 
     @property
     def of(self) -> Network:

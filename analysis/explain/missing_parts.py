@@ -37,7 +37,8 @@ def explained(plan: ExplainPlan, request: Request, sources: Sources) -> Explaine
     if is_here and plan.measure:
         return _with_measurements(plan, request, sources)
     explanation_ = explanation.explain(request, sources)
-    measuring_s = _measuring_s(plan, explanation_, sources) if is_here else 0.0
+    can_measure = is_here and not plan.script  # a worker builds a model by its name
+    measuring_s = _measuring_s(plan, explanation_, sources) if can_measure else 0.0
     return Explained(explanation=explanation_, profiles=sources, measuring_s=measuring_s)
 
 

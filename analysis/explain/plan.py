@@ -12,7 +12,7 @@ from analysis.predict import described_model
 from kernels import networks
 from kernels.networks import Network
 from workloads import options
-from workloads.records import published_cases, settings
+from workloads.records import published_cases, script_files, settings
 from workloads.records.files import NoRun
 from workloads.records.published_cases import Case, Complaint, Question
 
@@ -50,6 +50,10 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
     every_case: bool
     #: A known name, file.py:function or file.keras; "" of cases.
     model: str
+    #: The training script that is explained, run up to its first fit; "" of cases and models.
+    script: str
+    #: The arguments of that script.
+    script_arguments: tuple[str, ...]
     #: The layers of a model that has no name to build it by; None of others.
     network: Network | None
     #: What differs from the training of the case or the model.
@@ -88,8 +92,13 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises: options.Usage for what is not there, and for flags that name nothing, or too much.
         """
-        missing_runs = [run for run in flags.runs if not profiles.is_run(run)]
-        _require_one_subject(flags, missing_runs)
+        scripts = [word for word in flags.runs if script_files.is_script(word)]
+        runs = [word for word in flags.runs if not script_files.is_script(word)]
+        missing_runs = [run for run in runs if not profiles.is_run(run)]
+        if scripts or flags.passed_on:
+            _require_one_script(flags, scripts)
+        else:
+            _require_one_subject(flags, missing_runs)
         if network is None and flags.model:
             described_model.require(flags.model)
         if missing_runs:
@@ -102,12 +111,14 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
             case=published_cases.EVERY[flags.case] if flags.case and not every_case else None,
             every_case=every_case,
             model=flags.model or "",
+            script=scripts[0] if scripts else "",
+            script_arguments=flags.passed_on,
             network=network,
             changes=TrainingChanges(batch=flags.batch, samples=flags.samples, epochs=flags.epochs, dtype=flags.dtype),
             keras_options=_keras_options(flags),
             validation=flags.validation or 0,
             prices=_prices(flags),
-            runs=tuple(flags.runs),
+            runs=tuple(runs),
             gpu_profile=flags.gpu_profile or "",
             time_limit_s=flags.time_limit,
             all_details=flags.all,
@@ -129,6 +140,22 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.case is None:
             return True
         return bool(self.all_details or self.verified_changes or self.change_number or self.format == "json")
+
+
+def _require_one_script(flags: Namespace, scripts: list[str]) -> None:
+    """Raises Usage unless the flags name one script that is there, and ask for nothing that needs a function."""
+    if not scripts:
+        raise options.Usage("words after -- are for a script: name it, as train.py", right="train.py")
+    if len(scripts) > 1:
+        raise options.Usage("one script at a time", wrong=scripts[1])
+    (script,) = scripts
+    for flag, word in (("--case", flags.case), ("--model", flags.model)):
+        if word:
+            raise options.Usage(f"{script} brings its own model; leave {flag} out", wrong=flag)
+    script_files.require(script)
+    for flag, wanted in (("--measure", flags.measure), ("--verify", flags.verify)):
+        if wanted:
+            raise script_files.measured_by_function(flag)
 
 
 def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
@@ -157,7 +184,7 @@ def _require_flag_of_its_kind(flags: Namespace) -> None:
 
 def _nothing_named(word: str) -> options.Usage:
     """The error for a command without --case and --model. word: the first one that is no run; it may be what is meant."""
-    message = "name what to explain, with --case or --model"
+    message = "name what to explain: a script (train.py), --model or --case"
     is_path = os.sep in word and ":" not in word  # of a run that is not there
     if not word or is_path or word.isdecimal():
         return options.Usage(message)

@@ -10,6 +10,7 @@ import msgspec
 from analysis.explain.doubts import Assumption, Warning
 from analysis.explain.explanation import GPU, Explanation
 from analysis.stats import Estimate, likely
+from workloads.records.script_fit import ScriptFit
 
 SCHEMA = 1  # it rises when a field is renamed, goes, or means something else; docs/answer.md lists them
 
@@ -43,6 +44,8 @@ class TrainingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     #: Samples of an epoch.
     samples: int = 0
     epochs: int = 0
+    #: The first fit of the script, with the script's own numbers; None of a model or a case.
+    script: ScriptFit | None = None
     #: (device that wins with more samples or epochs, the count of each from which it wins); None where a side has no seconds.
     finishes_first_from: tuple[str, dict[str, float]] | None = None
     #: The lines of the answer as the terminal has them.
@@ -75,6 +78,7 @@ def training_answer(e: Explanation, verdict: list[str]) -> TrainingAnswer:
         batch=min(training.batch, training.samples),
         samples=training.samples,
         epochs=training.epochs,
+        script=e.asked.script,
         finishes_first_from=e.turns if e.both else None,
         verdict=tuple(verdict),
     )

@@ -1,5 +1,6 @@
 """The training that an `explain` command asks about: an article's, a complaint's or a model's, with the changes of the flags."""
 
+import sys
 import time
 from typing import Any
 
@@ -11,7 +12,11 @@ from analysis.predict import described_model
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
+from workloads import options
 from workloads.records import settings
+
+#: The types of inputs that rows are measured with; a step with others is taken as one with float32.
+TRAINING_TYPES = ("float32", "float64", "uint8")
 
 
 def requested(plan: ExplainPlan) -> Request | None:
@@ -19,6 +24,8 @@ def requested(plan: ExplainPlan) -> Request | None:
 
     Raises: as model_request.
     """
+    if plan.script:
+        return script_request(plan)
     return case_request(plan.case, plan) if plan.case else model_request(plan)
 
 
@@ -58,6 +65,33 @@ def model_request(plan: ExplainPlan) -> Request:
         prices=plan.prices,
         assumed=() if has_article else _assumed(plan.changes),
         starting_s=starting_s,
+    )
+
+
+def script_request(plan: ExplainPlan) -> Request:
+    """The training of a script, which another process runs up to its first fit.
+
+    Raises: options.Usage for samples that neither the script nor a flag tells; the Usage or Missing of that process.
+    """
+    began = time.monotonic()
+    described = described_model.described_script(plan.script, plan.script_arguments, plan.time_limit_s)
+    fit = described.fit
+    print(f"{fit.head}: the script ran as always up to here; nothing after it runs.", file=sys.stderr)
+    samples = plan.changes.samples or fit.samples
+    if samples is None:
+        message = f"{fit.head}: its data do not tell how many samples an epoch has"
+        raise options.Usage(message, right="--samples 50000")
+    dtype = fit.dtype if fit.dtype in TRAINING_TYPES else "float32"
+    training = Training(fit.script, fit.batch, samples, fit.epochs, dtype=dtype)
+    keras_options = fit.keras_options | plan.keras_options
+    return Request(
+        training=_changed(training, plan.changes),
+        network=described.network,
+        switches=_with_precision(keras_options, described.network),
+        validation=plan.validation or fit.validation or 0,
+        prices=plan.prices,
+        starting_s=time.monotonic() - began,
+        script=fit,
     )
 
 

@@ -3,6 +3,8 @@ builds and answers with in JSON."""
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +13,9 @@ from workloads import options
 from workloads.machine import processes
 from workloads.records import model_files, settings
 from workloads.records.messages import Failed
+from workloads.records.script_fit import DescribedScript
+
+Record = TypeVar("Record", Network, DescribedScript)
 
 
 def require(model: str) -> None:
@@ -26,15 +31,32 @@ def described(model: str, time_limit_s: float) -> Network:
 
     Raises: the Usage or Missing with which that process failed; Missing where it gave no answer.
     """
-    flags = ("--format", "json", "--time-limit", f"{time_limit_s:g}", "--model", model)
-    command = [sys.executable, "-m", "workloads.describe", *flags]
+    return _answer(model, ["--model", model], time_limit_s, Network)
+
+
+def described_script(script: str, arguments: Sequence[str], time_limit_s: float) -> DescribedScript:
+    """The first fit of a training script and the layers of its model; the script runs in another process.
+
+    Raises: as `described`.
+    """
+    words = ["--script", script, "--", *arguments] if arguments else ["--script", script]
+    return _answer(script, words, time_limit_s, DescribedScript)
+
+
+def _answer(name: str, words: list[str], time_limit_s: float, record: type[Record]) -> Record:
+    """The record with which `python -m workloads.describe` answers.
+
+    Raises: as `described`.
+    """
+    command = [sys.executable, "-m", "workloads.describe", "--format", "json", "--time-limit", f"{time_limit_s:g}"]
+    command += words
     ended = subprocess.run(command, env=processes.environment(), capture_output=True)
     try:
         if ended.returncode == options.OK:
-            return msgspec.json.decode(ended.stdout, type=Network)
+            return msgspec.json.decode(ended.stdout, type=record)
         failed = msgspec.json.decode(ended.stdout, type=Failed)
     except msgspec.DecodeError as error:
         ending = processes.ending(ended.returncode, ended.stderr.decode(errors="replace"))
-        message = f"{model} cannot be described: its process ended with {ending}"
+        message = f"{name} cannot be described: its process ended with {ending}"
         raise options.Missing(message, options.HELP) from error
     raise failed.error.stop(options.HELP)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from analysis import numbers
-from analysis.explain.doubts import Warning
+from analysis.explain.doubts import FLAGS, Warning
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
 from analysis.predict.combine import WORDS
@@ -14,12 +14,14 @@ from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate, best_by, faster
 from analysis.table import Table, text, titled
 from analysis.text import sentences, training
+from analysis.text.rows import option_words
 from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, PREDICTED, counted, say
 from analysis.training.break_even import BY_JOB, Setup
 from analysis.training.costs import FIT
-from analysis.units import join, size
+from analysis.units import count, join, size
 from workloads import terminal
 from workloads.records import Machine, Measurements
+from workloads.records.script_fit import ScriptFit
 
 MOST, WIDTH, ACTIONS = 12, 80, 3
 _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
@@ -84,6 +86,8 @@ def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`; with assumed numbers
     `mine.py:build, batch 32, assumed: 50,000 samples, 10 epochs`."""
     t = e.asked.training
+    if e.asked.script is not None:
+        return script_subject(e, e.asked.script)
     assumed = {one.name: counted(one.value, one.name) for one in e.assumed}
     setup = Setup(
         kernel=FIT,
@@ -104,6 +108,26 @@ def subject(e: Explanation) -> str:
     if assumed:
         words.append(f"assumed: {', '.join(assumed.values())}")
     return ", ".join(words)
+
+
+def script_subject(e: Explanation, fit: ScriptFit) -> str:
+    """`train.py, fit at line 41: 1 input, 8,000 samples, batch 64, at most 20 epochs (from your script)`."""
+    t = e.asked.training
+    epochs = counted(t.epochs, "epochs")
+    if fit.stops_early and t.epochs == fit.epochs:
+        epochs = f"at most {epochs}"
+    words = [count(fit.inputs, "input"), counted(t.samples, "samples"), f"batch {min(t.batch, t.samples):,}", epochs]
+    words += option_words(e.asked.switches)
+    if t.dtype == "float64":
+        words.append("float64 inputs")
+    if e.asked.validation:
+        words.append(f"validated on {e.asked.validation:,}")
+    changed = []
+    for name in ("batch", "samples", "epochs"):
+        if getattr(t, name) != getattr(fit, name):
+            changed.append(FLAGS[name])
+    source = f"from your script, but for {', '.join(changed)}" if changed else "from your script"
+    return f"{fit.head}: {', '.join(words)} ({source})"
 
 
 def flags(e: Explanation) -> str:
@@ -186,7 +210,8 @@ def _follow_up_kind(e: Explanation, measuring_s: float, can_check: bool) -> str:
 
 def _follow_up(kind: str, command: str, measuring_s: float) -> FollowUp:
     purpose, flags = FOLLOW_UPS[kind]
-    return FollowUp(purpose=purpose.format(seconds=measuring_s), command=f"{command} {flags}")
+    typed, separator, passed_on = command.partition(" -- ")  # words behind it are the script's
+    return FollowUp(purpose=purpose.format(seconds=measuring_s), command=f"{typed} {flags}{separator}{passed_on}")
 
 
 def _has_only_cpu(e: Explanation) -> bool:

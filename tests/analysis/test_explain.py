@@ -23,6 +23,7 @@ from kernels.problems import Launch, Training
 from workloads import options
 from workloads.machine import facts
 from workloads.records import published_cases
+from workloads.records.script_fit import DescribedScript, ScriptFit
 
 OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
 
@@ -71,6 +72,8 @@ def test_every_flag_is_a_field_of_the_plan():
         case=published_cases.EVERY["S0"],
         every_case=False,
         model="",
+        script="",
+        script_arguments=(),
         network=None,
         changes=TrainingChanges(batch=64, samples=1000, epochs=3, dtype="float64"),
         keras_options={
@@ -113,6 +116,85 @@ def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(ow
     request = requested("--model", "own:build", "--samples", "5000", "--epochs", "2")
     assert request.network is OWN and request.training == Training("own:build", 32, 5000, 2)
     assert request.assumed == ("batch",)
+
+
+FIT = ScriptFit(
+    script="train.py",
+    place="line 41",
+    inputs=1,
+    batch=64,
+    samples=8000,
+    epochs=20,
+    stops_early=True,
+    validation=2000,
+    dtype="int32",
+    keras_options={"residence": "tf.data", "jit_compile": "off"},
+)
+
+
+@pytest.fixture
+def own_script(monkeypatch, tmp_path):
+    """train.py is there and calls FIT for a model of OWN's layers; it is not run. own_script(field=value) changes FIT."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+
+    def calls(**fields):
+        described = DescribedScript(fit=msgspec.structs.replace(FIT, **fields), network=OWN)
+        monkeypatch.setattr(described_model, "described_script", lambda *words: described)
+
+    calls()
+    return calls
+
+
+def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
+    script = plan("train.py", "nvidia-h200", "--batch", "32", "--", "--lr", "0.1", "--batch", "8")
+    assert (script.script, script.script_arguments) == ("train.py", ("--lr", "0.1", "--batch", "8"))
+    assert (script.runs, script.changes.batch) == (("nvidia-h200",), 32)
+    request = requested("train.py")
+    assert request.training == Training("train.py", 64, 8000, 20) and request.network is OWN
+    assert (request.validation, request.assumed, request.script) == (2000, (), FIT)
+    assert request.switches == {"residence": "tf.data", "jit_compile": "off"}
+    changed = requested("train.py", "--epochs", "3", "--validation", "10", "--jit", "on", "--samples", "640")
+    assert changed.training == Training("train.py", 64, 640, 3) and changed.validation == 10
+    assert changed.switches == {"residence": "tf.data", "jit_compile": "on"}
+    own_script(samples=None)
+    with pytest.raises(options.Usage, match=r"train.py, fit at line 41: its data do not tell how many samples"):
+        requested("train.py")
+    assert requested("train.py", "--samples", "640").training.samples == 640
+
+
+def test_the_answer_for_a_script_says_where_its_numbers_are_from(own_script, tmp_path, capsys):
+    own_script(keras_options={}, validation=0)
+    run = written(tmp_path / "box")
+    code, out, err = said(capsys, "train.py", run)
+    head = "train.py, fit at line 41: 1 input, 8,000 samples, batch 64, at most 20 epochs (from your script)"
+    assert code == options.OK and out.startswith(head)
+    assert err == ["train.py, fit at line 41: the script ran as always up to here; nothing after it runs."]
+    code, out, _ = said(capsys, "train.py", run, "--epochs", "3", "--", "--lr", "1")
+    assert "batch 64, 3 epochs (from your script, but for --epochs)" in out
+    assert out.splitlines()[-1].endswith(f"-m analysis.explain train.py {run} --epochs 3 --all -- --lr 1")
+    code, out, _ = said(capsys, "train.py", run, "--format", "json")
+    record = json.loads(out)
+    assert (record["assumed"], record["samples"], record["epochs"]) == ([], 8000, 20)
+    assert (record["script"]["place"], record["script"]["stops_early"]) == ("line 41", True)
+
+
+WRONG_SCRIPTS = {
+    "trian.py": "train.py",
+    "train.py --model lenet": "train.py",
+    "train.py train.ipynb": "train.py",
+    "train.py --measure": "--model FILE:FUNCTION --measure",
+    "train.py --verify -- --lr 1": "--model FILE:FUNCTION --verify",
+    "train.py --batch x1 -- --lr 1": "train.py --batch 1 -- --lr 1",
+    "-- --lr 1": "train.py -- --lr 1",
+}
+
+
+@pytest.mark.parametrize(("words", "tried"), WRONG_SCRIPTS.items())
+def test_a_script_that_cannot_be_explained_so_is_corrected(own_script, capsys, words, tried):
+    code, _, err = said(capsys, *words.split())
+    assert code == options.USAGE and err[0].startswith("error:")
+    assert err[-1].endswith(f"-m analysis.explain {tried}")
 
 
 def test_numbers_that_nobody_gave_are_assumed_but_those_of_a_named_model_are_its_articles(own_model):

@@ -31,12 +31,7 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
     Raises: Broken with the reason when it cannot be loaded, built or compiled.
     """
     model = opened(name)
-    if not getattr(model, "built", False) or not getattr(model, "inputs", None):
-        raise Broken(
-            f"{name} gives a model whose input shape is not known: with x = keras.Input(shape), return keras.Model(x, model(x))"
-        )
-    if len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise Broken(f"{name} has {_too_many(len(model.inputs), len(model.outputs))}")
+    require_one_input(model, name)
     about = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
         loss = compile_with_adam(model, name, jit_compile)
@@ -44,6 +39,16 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
     elif jit_compile != "auto":
         model.jit_compile = jit_compile
     return model, about
+
+
+def require_one_input(model, name: str) -> None:
+    """Raises Broken unless a model is built for one input and one output."""
+    if not getattr(model, "built", False) or not getattr(model, "inputs", None):
+        raise Broken(
+            f"{name} gives a model whose input shape is not known: with x = keras.Input(shape), return keras.Model(x, model(x))"
+        )
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise Broken(f"{name} has {_too_many(len(model.inputs), len(model.outputs))}")
 
 
 def opened(name: str):

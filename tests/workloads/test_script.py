@@ -1,0 +1,140 @@
+"""A user's training script runs as it is up to its first fit: what the call says, that nothing after it runs, and how a script
+without such a call ends. The scripts are those of tests/support/scripts, whose docstrings say their numbers."""
+
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from workloads import options
+from workloads.frameworks import notebook, script
+from workloads.records.script_fit import DescribedScript
+
+SCRIPTS = pathlib.Path(__file__).parents[1] / "support" / "scripts"
+LIMIT_S = 120
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """run(name, argument, ...): the description of a script, copied into an empty folder; nothing may be written there."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.chdir(tmp_path)
+
+    def described(name: str, *arguments: str) -> DescribedScript:
+        shutil.copy(SCRIPTS / name, tmp_path)
+        answer = script.described(name, arguments, LIMIT_S)
+        assert os.listdir(tmp_path) == [name]
+        return answer
+
+    return described
+
+
+def numbers(described: DescribedScript) -> tuple:
+    fit = described.fit
+    return fit.samples, fit.batch, fit.epochs, fit.validation
+
+
+def test_arrays_and_the_arguments_of_a_script(run):
+    """Its `finally` and its atexit function write a file: neither runs."""
+    described = run("arrays.py", "--batch", "60")
+    assert numbers(described) == (1200, 60, 7, 200)
+    fit = described.fit
+    assert (fit.head, fit.inputs, fit.dtype) == ("arrays.py, fit at line 29", 1, "float64")
+    assert (fit.stops_early, fit.keras_options) == (False, {})
+    assert described.network.input == (8, 8, 3)
+    assert [layer.kind for layer in described.network.layers] == ["conv", "flatten", "dense"]
+
+
+def test_a_pipeline_and_a_model_that_its_data_build(run):
+    described = run("pipeline.py")
+    assert numbers(described) == (800, 16, 3, 0)
+    assert described.fit.keras_options == {"residence": "tf.data", "steps_per_execution": "2"}
+    assert (described.fit.place, described.network.input) == ("line 19", (20,))
+    assert (described.network.optimizer, described.network.classes) == ("sgd", 5)
+
+
+def test_early_stopping_and_a_validation_split(run):
+    """model.save() after fit writes a file: it does not run."""
+    described = run("stopping.py")
+    assert numbers(described) == (800, 32, 20, 200)
+    assert described.fit.stops_early
+
+
+@pytest.mark.parametrize(("words", "samples"), [((), 1000), (("endless",), None)])
+def test_a_generator_has_the_samples_of_its_steps(run, words, samples):
+    described = run("generator.py", *words)
+    assert numbers(described) == (samples, 25, 4, 0)
+    assert described.fit.keras_options == {"residence": "generator"}
+
+
+def test_a_notebook(run):
+    """The cell after fit writes a file: it does not run."""
+    described = run("notebook.ipynb")
+    assert numbers(described) == (640, 64, 2, 0)
+    assert described.fit.place == "cell 3, line 4"
+
+
+def test_a_script_that_raises_or_has_no_fit_ends_in_one_line(run):
+    with pytest.raises(options.Usage) as stop:
+        run("raises.py")
+    assert str(stop.value) == "raises.py, line 4, before any fit: KeyError: 'y'"
+    assert stop.value.first == "mend raises.py"
+    with pytest.raises(options.Usage) as stop:
+        run("without_fit.py")
+    assert str(stop.value) == "without_fit.py ends without fit"
+    assert stop.value.first == "write model.fit(x, y, batch_size=32, epochs=10) where its training begins"
+
+
+@pytest.fixture
+def train(monkeypatch, tmp_path):
+    """train(code, seconds): the message of the Stop with which a script of that code ends."""
+    monkeypatch.chdir(tmp_path)
+
+    def message(code: str, seconds: float = LIMIT_S) -> str:
+        (tmp_path / "train.py").write_text(code)
+        with pytest.raises(options.Stop) as stop:
+            script.described("train.py", (), seconds)
+        return str(stop.value)
+
+    return message
+
+
+def test_a_model_of_keras_2_trains_nothing(train, tmp_path):
+    """The script imports a module of its own that has the name of one of our packages."""
+    package = tmp_path / "tf_keras" / "src" / "engine"
+    package.mkdir(parents=True)
+    write = "open('trained.txt', 'w')"
+    (package / "training.py").write_text(f"class Model:\n    def fit(self, x=None):\n        {write}\n")
+    (tmp_path / "analysis.py").write_text("from tf_keras.src.engine.training import Model\n")
+    reason = "its model is of tf_keras, which is Keras 2: import keras (3) instead"
+    assert train("import analysis\n\nanalysis.Model().fit(1)\n") == f"train.py, fit at line 3: {reason}"
+    assert not (tmp_path / "trained.txt").exists()
+
+
+def test_a_script_without_keras_fails_by_its_line_or_its_exit_code(train):
+    assert (
+        train("x = 1\nx = (\n")
+        == "train.py, line 2, before any fit: SyntaxError: '(' was never closed (train.py, line 2)"
+    )
+    assert train("import argparse\nargparse.ArgumentParser().error('no data')\n").endswith(
+        "ended before any fit with exit code 2: train.py: error: no data"
+    )
+    assert train("def load():\n    raise OSError('no data')\n\n\nload()\n").startswith(
+        "train.py, line 2, before any fit: OSError"
+    )
+
+
+def test_what_a_script_starts_ends_with_its_time(train, tmp_path):
+    code = "import pathlib, subprocess, time\nchild = subprocess.Popen(['sleep', '600'])\n"
+    code += "pathlib.Path('child').write_text(str(child.pid))\ntime.sleep(600)\n"
+    assert train(code, seconds=8) == "train.py has called no fit within 8 s"
+    state = pathlib.Path("/proc", (tmp_path / "child").read_text(), "stat")
+    assert not state.exists() or state.read_text().rpartition(") ")[2][0] == "Z"
+
+
+def test_magics_leave_the_lines_of_a_cell_where_they_are():
+    source = "%matplotlib inline\nif new:\n    !pip install keras"
+    assert notebook.python_of_cell(source) == "pass\nif new:\n    pass"
+    assert notebook.python_of_cell("%%time\nx = 7 % 3") == "pass\nx = 7 % 3"
+    assert notebook.python_of_cell("%%bash\nls") == notebook.python_of_cell("") == ""
