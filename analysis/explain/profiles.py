@@ -7,9 +7,10 @@ from analysis.explain.explanation import Sources
 from analysis.predict import prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from analysis.stats import is_gpu
-from workloads import REPORTS, options, records
+from workloads import REPORTS, options, records, terminal
 from workloads.corrections import closest
 from workloads.machine import facts
+from workloads.records.files import OtherSchema
 
 
 def sources(runs: Sequence[str], gpu_profile: str = "", *, or_stored: bool = False) -> Sources:
@@ -42,7 +43,10 @@ def _local() -> Profile:
     try:
         return profile.read(str(local_folder()))
     except FileNotFoundError:
-        return Profile((), facts.describe())
+        pass
+    except OtherSchema as error:  # measured before the program was updated
+        terminal.note(f"warning: {error}; its rows are left out")
+    return Profile((), facts.describe())
 
 
 def is_run(run: str) -> bool:

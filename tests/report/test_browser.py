@@ -51,7 +51,9 @@ def test_every_chart_has_a_role_a_label_a_sentence_and_its_numbers(page):
 
 
 def test_the_slider_moves_the_crossover(page, made):
-    copied = next(pair for pair in reuse.pairs(made[1].answers, "float32") if pair[1].form.mode == "roundtrip")
+    copied = next(
+        pair for pair in reuse.pairs(made[1].analysis.crossovers, "float32") if pair[1].form.mode == "roundtrip"
+    )
     page.evaluate("document.getElementById('chart-crossover').scrollIntoView()")
     slider = page.locator("#x-uses")
     slider.focus()
@@ -142,7 +144,7 @@ def ask(page, function: str, tool: calculator.Tool, *more) -> dict[str, float]:
 
 
 def test_the_calculators_controls_ask_it(page, made):
-    tools = calculator.tools(made[1].rows, made[1].answers, made[1].profile)
+    tools = calculator.tools(made[1].rows, made[1].analysis.crossovers, made[1].analysis.profile)
     assert [t.name for t in tools] == page.locator("#c-tool option").all_inner_texts()
     chosen = {t.kind + str(len(t.sides["cpu"].axes)): i for i, t in reversed(list(enumerate(tools)))}
     assert set(chosen) == {"call1", "call3", "training1"}
@@ -223,7 +225,7 @@ def test_every_view_of_every_chart_is_drawn_when_it_is_chosen(page):
 
 
 def test_the_form_greys_what_lies_beyond_and_takes_nothing_for_one(page, made):
-    tools = calculator.tools(made[1].rows, made[1].answers, made[1].profile)
+    tools = calculator.tools(made[1].rows, made[1].analysis.crossovers, made[1].analysis.profile)
     page.select_option("#c-tool", "0")
     page.select_option("#c-way", "")
     beyond = 10 * SIZES[-1]
@@ -288,7 +290,7 @@ def test_the_download_buttons_save_what_the_page_holds(page, made):
         assert saved[name] == page.evaluate(f"rows.{name}()")
     lines = [json.loads(line) for line in saved["jsonl"].splitlines()]
     records = [line for line in lines if "kernel" in line]
-    assert len(records) == len(made[1].rows) and len(lines) - len(records) == len(made[1].loaded.runs)
+    assert len(records) == len(made[1].rows) and len(lines) - len(records) == len(made[1].analysis.loaded.runs)
     table = list(csv.DictReader(io.StringIO(saved["csv"])))
     assert [row["kernel"] for row in table] == [r["kernel"] for r in records]
     timed = next(i for i, r in enumerate(records) if "host-latency" in r.get("clocks", {}))

@@ -52,7 +52,7 @@ def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):
     page.select_option("#x-precision", label="float64")
     for i in (1, 0):
         select.select_option(str(i))
-        answer = next(a for a in crossover.shown(made[1][i].answers) if a.precision == "float64")
+        answer = next(a for a in crossover.shown(made[1][i].analysis.crossovers) if a.precision == "float64")
         assert page.evaluate("document.getElementById('x-precision').selectedOptions[0].text") == "float64"
         assert verdict.inner_text().startswith(f"{'AB'[i]}: {crossover.verdict(answer)}")
         assert page.evaluate(LINES) == [pytest.approx(c.at.value, rel=1e-5) for c in answer.crossings]

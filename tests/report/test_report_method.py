@@ -5,6 +5,7 @@ import pathlib
 import msgspec
 from fake_measurements import row
 
+from analysis.analysis import Analysis
 from analysis.report.sections import method, training
 from analysis.text import questions
 from kernels.problems import Matmul
@@ -34,6 +35,7 @@ def test_mixed_precision_is_answered_for_each_device_at_the_largest_size_that_bo
     rows = [row(kernels[math], Matmul(n, n, n, math), s, threads=1) for math, n, s in cases]
     on_gpu = {"float32": 4e-4, "float16": 1e-4}
     rows += [row("matmul/cupy/cublas", Matmul(64, 64, 64, math), s) for math, s in on_gpu.items()]
-    (said,) = [said for question, _, said in questions.answered(rows, (), (), []) if question.startswith("Do TF32")]
+    answered = questions.answered(Analysis.from_rows(rows))
+    (said,) = [said for question, _, said in answered if question.startswith("Do TF32")]
     told = "2.0x faster in bfloat16 on the CPU and 4.0x faster in float16 on the GPU"
     assert said == f"Large products, beside float32: {told}."

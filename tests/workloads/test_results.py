@@ -173,6 +173,17 @@ def test_an_older_file_names_the_last_version_that_reads_it_also_when_it_is_resu
     assert (refused.value.wrong, refused.value.right) == ("-o --resume", f"-o {tmp_path}-new")
 
 
+def test_an_older_file_of_a_folder_is_left_out_which_is_said(tmp_path, capsys):
+    with records.Writer(tmp_path / "old.jsonl", run(schema=1)) as writer:
+        writer.append(row(1))
+    with pytest.raises(records.Refused):
+        records.read(tmp_path)
+    write(tmp_path / "new.jsonl", row(2))
+    assert [m.problem.n for m in records.read(tmp_path).measurements] == [2]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: {tmp_path}/old.jsonl has schema 1") and line.endswith("its rows are left out")
+
+
 def test_an_existing_file_has_one_writer_and_is_never_overwritten_and_unwritable_places_are_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="no result file"):
         records.read(tmp_path)

@@ -85,6 +85,10 @@ class Refused(Usage):
     """An output that must not be touched; the message says what to type instead."""
 
 
+class OtherSchema(Refused):
+    """A result file of another schema than this program reads."""
+
+
 @functools.cache
 def source_hash(folder: Path | None = None) -> str:
     """A hash over the project's Python and CUDA sources as a process first saw them: which code made a file, also without git."""
@@ -243,10 +247,10 @@ def require_same_machine(path: Path, runs: Iterable[Run], now: Run) -> None:
 
 
 def require_schema(path: str | os.PathLike, lines: Iterable[bytes]) -> None:
-    """Raises Refused for a file with a run of another schema than this program reads, also one that cannot be decoded."""
+    """Raises OtherSchema for a file with a run of another schema than this program reads, also one that cannot be decoded."""
     why = other_schema(lines)
     if why:
-        raise Refused(f"{path} {why}")
+        raise OtherSchema(f"{path} {why}")
 
 
 def other_schema(lines: Iterable[bytes]) -> str:
@@ -446,14 +450,31 @@ def _jsonl_files(folder: Path) -> list[Path]:
 
 
 def _with_rows(run: str | os.PathLike) -> list[ResultFile]:
-    """The decoded files of RUN.
+    """The decoded files of RUN. Files of another schema in a folder are left out, which is said on stderr.
 
-    Raises: FileNotFoundError when it has no result file; NoRows when its files have no row.
+    Raises: FileNotFoundError when it has no result file; NoRows when its files have no row; OtherSchema where every file is of
+    another schema.
     """
-    files = [result_file(path) for path in files_of(run)]
+    files: list[ResultFile] = []
+    refused: list[OtherSchema] = []
+    for path in files_of(run):
+        try:
+            files.append(result_file(path))
+        except OtherSchema as error:
+            refused.append(error)
+    if refused and not files:
+        raise refused[0]
+    for reason in refused:
+        _warn_of_schema(str(reason))
     if not any(file.measurements for file in files):
         raise NoRows(run, sum(file.bad_lines for file in files))
     return files
+
+
+@functools.cache  # once a file, which a command may read more often
+def _warn_of_schema(why: str) -> None:
+    """Says on stderr that a file of a folder is left out. why: its path and schema."""
+    terminal.note(f"warning: {why}; its rows are left out")
 
 
 @functools.cache  # once a file, which a command may read more often
