@@ -195,6 +195,10 @@ def test_as_written_is_the_operator_on_both_sides_with_default_threads():
     answer = only(rows, AS_WRITTEN[0])
     assert answer.kind == "gpu-at-smallest"
     assert (answer.points[0].cpu.seconds.value, answer.points[0].gpu.seconds.value) == (1.0, 0.5)
+    # where each row names its threads, the most of them stand for the default, though fewer are quicker here
+    rows = [row("matmul/numpy/operator", square(64), t, threads=n) for t, n in ((0.1, 1), (0.3, 2), (1.0, 4))]
+    answer = only([*rows, row("matmul/cupy/operator", square(64), 0.5)], AS_WRITTEN[0])
+    assert (answer.kind, answer.points[0].cpu.threads) == ("gpu-at-smallest", 4)
 
 
 def test_tensor_arithmetic_may_meet_the_cpu_in_float32_and_says_so():

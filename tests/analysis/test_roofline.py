@@ -139,6 +139,12 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
         assert {bounds.level(roofs, "cpu", footprint, 1).name for footprint in footprints} == {name}
 
 
+def test_passes_that_a_cache_holds_make_no_roof_of_the_memory():
+    """The last cache has 32 MiB, the largest pass 4 MiB; two sizes show no level."""
+    rows = [row("stream/numba/loop", Stream("triad", n), n / 1e11, threads=2) for n in (2**20, 2**22)]
+    assert making.roofs(rows, fake.CPU_MACHINE) == ()
+
+
 def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
     _, roofs = levels()
     copy = Stream("copy", 16 * 2**10)
