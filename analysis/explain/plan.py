@@ -95,6 +95,8 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
         scripts = [word for word in flags.runs if script_files.is_script(word)]
         runs = [word for word in flags.runs if not script_files.is_script(word)]
         missing_runs = [run for run in runs if not profiles.is_run(run)]
+        if scripts and missing_runs and missing_runs[0].isidentifier():  # of a model's function: `mine.py build`
+            raise _nothing_named(scripts[0])
         if scripts or flags.passed_on:
             _require_one_script(flags, scripts)
         else:

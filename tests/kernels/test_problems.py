@@ -530,3 +530,13 @@ def test_peaks_and_launches_by_hand():
 def test_a_peak_may_run_5_percent_longer_and_not_a_trip_shorter(counted, passed):
     p = Peak("float32", 2 * 4 * 100)
     assert reference.check(p, p.inputs(1, True), np.full(4, counted, np.float32)).passed is passed
+
+
+def test_the_bias_of_a_product_has_a_number_a_column():
+    """4 bytes each of A (2 x 4), B (4 x 3), C (2 x 3) and of 3 biases."""
+    assert Matmul(2, 3, 4, "float32", epilogue="bias-relu").bytes_moved == 4 * (8 + 12 + 6 + 3)
+
+
+def test_adams_second_moment_is_positive_and_its_first_is_not():
+    _, _, first, second = Stream("adam", 28000, "float32").inputs(1)
+    assert second.min() >= 0 > first.min()

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from workloads import options, stream
+from workloads import options, shared_flags, stream
 from workloads.shared_flags import FINE, Limits, Measuring
 
 TYPED = "--device cpu,gpu:1 --threads 4,1 --fast --max-time 2 --seed 7 --stop-after 2min -o runs --against before -q"
@@ -42,3 +42,8 @@ def test_keywords_ask_for_what_their_words_ask_for():
 def test_a_flag_that_names_nothing_is_refused_before_anything_is_planned(words, message):
     with pytest.raises(options.Usage, match=message):
         stream.parse(words.split())
+
+
+def test_the_most_noise_that_is_asked_for_may_be_all_of_a_rows_time():
+    """As the sweeps of `doctor --noise` ask for."""
+    assert shared_flags._noise("1") == 1.0 and shared_flags._noise("100%") == 1.0
