@@ -44,7 +44,7 @@ def parser() -> options.Parser:
         LONG,
         *EXAMPLES,
         question=QUESTION,
-        needs="model case batch samples epochs gpu-profile price-gpu measure all",
+        needs="model case batch samples epochs gpu-profile measure all",
     )
     made.passes_on = True
     made.add_argument(
@@ -59,7 +59,7 @@ def parser() -> options.Parser:
         f"""
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
---batch N        samples a step (32), where no script says it
+--batch N        samples a step (32)
 --samples N      samples an epoch (the script's or the model's own; such as 50000)
 --epochs N       epochs (the script's or the model's own; such as 10)
 --validation N   samples evaluated after each epoch (the script's, or none)
