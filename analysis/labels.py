@@ -97,9 +97,10 @@ def _products(p: Matmul | Conv) -> str:
 
 
 def _inference(p: Training | Inference, *sizes: str) -> str:
-    return ", ".join(
-        [terminal.on_one_line(p.model), f"batch {p.batch}", *sizes, *[f"{p.dtype} inputs"] * (p.dtype != "float32")]
-    )
+    words = [terminal.on_one_line(p.model), f"batch {p.batch}", *sizes]
+    if p.dtype != "float32":
+        words.append(f"{p.dtype} inputs")
+    return ", ".join(words)
 
 
 def _copy(p: Transfer) -> str:

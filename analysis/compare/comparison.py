@@ -180,4 +180,8 @@ def records(made: Comparison) -> list[dict]:
         ratio, between = astuple(r.verdict.ratio), (r.between.share, r.between.source)
         return r.name, r.clock, *times, *ratio, r.word, *between, slowdown, " ".join(r.flags)
 
-    return [dict(zip(COMPARED, cells(r), strict=True)) for word in WORDS for r in made.of(word)]
+    records = []
+    for word in WORDS:
+        for compared in made.of(word):
+            records.append(dict(zip(COMPARED, cells(compared), strict=True)))
+    return records

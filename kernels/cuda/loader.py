@@ -32,19 +32,24 @@ def source(file: str) -> str:
     NVRTC could read them from disk, but CuPy caches compiled code by the text it was given, and would not see that an included
     file has changed. `#line` has the compiler name file and line as they are here.
     """
-    seen: set[str] = set()
+    expanded: set[str] = set()
 
-    def text(name: str) -> str:
-        seen.add(name)
-        lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
-        for at, line in enumerate(lines):
-            if found := _INCLUDE.match(line):
-                inner = f"cuda/include/{found[1]}"
-                put = "" if inner in seen else f'#line 1 "{inner}"\n{text(inner)}'
-                lines[at] = f'{put}#line {at + 2} "{name}"'
+    def with_includes(name: str) -> str:
+        expanded.add(name)
+        lines = []
+        for number, line in enumerate((FOLDER / name).read_text(encoding="utf-8").splitlines(), start=1):
+            include = _INCLUDE.match(line)
+            if include is None:
+                lines.append(line)
+                continue
+            header = f"cuda/include/{include[1]}"
+            header_text = ""
+            if header not in expanded:
+                header_text = f'#line 1 "{header}"\n{with_includes(header)}'
+            lines.append(f'{header_text}#line {number + 1} "{name}"')
         return "\n".join(lines) + "\n"
 
-    return text(f"{file}.cu")
+    return with_includes(f"{file}.cu")
 
 
 @functools.cache

@@ -214,6 +214,12 @@ def governor() -> Iterator[Finding]:
     """The frequency governors in use; only read, never set."""
     from workloads.machine import cpu
 
-    found, slow = map(", ".join, cpu.governors())
-    lags = slow, "the clock lags behind the work: short kernels look slow", "sudo cpupower frequency-set -g performance"
-    yield diagnosis("governor", slow or found or "none visible, as in most VMs", lags)
+    governors, slow = cpu.governors()
+    state = "none visible, as in most VMs"
+    if slow:
+        state = ", ".join(slow)
+    elif governors:
+        state = ", ".join(governors)
+    lag = "the clock lags behind the work: short kernels look slow"
+    remedy = "sudo cpupower frequency-set -g performance"
+    yield diagnosis("governor", state, (bool(slow), lag, remedy))

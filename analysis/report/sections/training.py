@@ -31,7 +31,10 @@ def small_section(of: Material) -> list[str]:
     the cost of copying the data."""
     learned = shown(transfer_study.lines(of.rows), True)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
-    said = training.last_batch_sentence(pair for _, small in of.analysis.small_datasets for pair in small)
+    pairs: list[Pair] = []
+    for _, small in of.analysis.small_datasets:
+        pairs += small
+    said = training.last_batch_sentence(pairs)
     return listed([*feeding.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
 
 
