@@ -20,7 +20,7 @@ import numpy as np
 
 from kernels.cuda import autotuner
 from kernels.problems import Conv
-from kernels.problems.arrays import DTYPES
+from kernels.problems.arrays import DTYPES, numpy_dtype
 from kernels.reference import conv as reference_conv
 from kernels.registry import into, kernel
 
@@ -31,6 +31,7 @@ _HOST_S = 2e-4  # the host's time in such a first call
 _WARM_S = 0.05  # of a first plan's calls ahead of all timings: a GPU at rest has lower clocks
 _AGAIN = 2.0  # plans so near to the fastest are timed twice, the second time in the other order
 _CLOSE, _FINALISTS = 1.3, 6  # so near to the fastest, and so many at most, are timed again in rounds
+_FIRST_VALUES = 1024  # so many tell whether an array holds whole numbers
 _LONG_S = 100e-6  # longer calls are timed under load: the host starts one in some 40 µs, so it does not slow them down
 _NOTES = cudnn.numerical_note
 _WINOGRAD = (_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13)
@@ -58,6 +59,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     transforms: bool
     #: The number of plans that were built and timed.
     timed: int
+    #: The number of faster plans whose sums were wrong.
+    inexact: int
     #: The number of plans that cuDNN listed.
     listed: int
 
@@ -185,14 +188,14 @@ def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
     """
     if problem not in _searches:
         graph, tensors = search_graph(problem)
-        plans = _timed(graph, dict(zip(tensors, pointers, strict=True)), stream)
+        plans = _by_speed(graph, dict(zip(tensors, pointers, strict=True)), stream)
         if not plans:
             raise ValueError("cuDNN offers no plan for this that builds and runs")
         _searches[problem] = Search(graph=graph, plans=plans)
     return _searches[problem]
 
 
-def _timed(graph, pack: dict, stream) -> list[TimedPlan]:
+def _by_speed(graph, pack: dict, stream) -> list[TimedPlan]:
     """All plans that build and run, the fastest first."""
     end = time.monotonic() + SEARCH_S
     seconds: dict[int, float] = {}
@@ -260,37 +263,87 @@ def _finalists(graph, plans: list[TimedPlan], direct: bool) -> list[TimedPlan]:
     return chosen
 
 
-def _choose(problem: Conv, pointers: Sequence[int], stream, direct: bool) -> Choice:
-    """The fastest plan, timed here. Raises: ValueError when there is none."""
-    search = timed_plans(problem, pointers, stream)
-    graph = search.graph
-    finalists = _finalists(graph, search.plans, direct)
-    if not finalists:
-        raise ValueError("cuDNN has only Winograd and FFT forms for this")
-    runs = {}
-    for plan in finalists:
-        calls = built(problem, plan.index)
-        runs[plan.index] = call_of(calls.graph, plan.index, dict(zip(calls.tensors, pointers, strict=True)))
-    seconds = autotuner.loaded_seconds if finalists[0].seconds >= _LONG_S else autotuner.device_seconds
-    index = autotuner.fastest_by_rounds(runs, seconds) if len(runs) > 1 else finalists[0].index
-    return Choice(
-        index=index,
-        name=graph.get_plan_name_at_index(index),
-        transforms=is_transform(graph, index),
-        timed=len(search.plans),
-        listed=graph.get_execution_plan_count(),
-    )
+class Arrays(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem's arrays in device memory."""
+
+    #: The two inputs as the caller has them: what the answer is worked out from.
+    operands: tuple
+    #: The output as the caller sees it.
+    result: Any
+    #: What a plan reads and writes, in the order of the graph's tensors; the filter's axes are in cuDNN's order.
+    bound: tuple
+
+    @property
+    def pointers(self) -> list[int]:
+        return [array.data.ptr for array in self.bound]
 
 
-def _choice(problem: Conv, pointers: Sequence[int], stream, direct: bool) -> Choice:
-    """The fastest plan, from this process, from disk or timed now.
+def is_exact(problem: Conv, arrays: Arrays, call: Callable[[], None], transforms: bool) -> bool:
+    """Whether a plan's call gives the sums of whole numbers; True for other inputs, which cannot tell.
+
+    cuDNN 9.19 lists plans in TF32 that do not: eng17_k25=0 for the filter gradient of 8 images of 28 x 28 x 1.
+    """
+    numbers = numpy_dtype(problem.dtype)
+    operands = tuple(_on_host(array, numbers) for array in arrays.operands)
+    if not all(_are_whole(array) for array in operands):
+        return True
+    call()
+    bound = reference_conv.transform_bound(problem) if transforms else 0.0
+    return reference_conv.check(problem, operands, _on_host(arrays.result, numbers), bound).passed
+
+
+def _on_host(array, numbers: np.dtype) -> np.ndarray:
+    """A device array's numbers; those of types that CuPy lacks lie in unsigned integers there."""
+    values = cupy.asnumpy(array)
+    return values.view(numbers) if values.dtype.kind == "u" else values
+
+
+def _are_whole(array: np.ndarray) -> bool:
+    first = array.ravel()[:_FIRST_VALUES].astype(np.float64)
+    return bool(np.array_equal(first, np.rint(first)))
+
+
+def _choose(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
+    """The fastest plan whose sums are exact, timed here. Raises: ValueError when there is none."""
+    search = timed_plans(problem, arrays.pointers, stream)
+    graph, plans = search.graph, search.plans
+    while finalists := _finalists(graph, plans, direct):
+        calls = {plan.index: _call(problem, plan.index, arrays) for plan in finalists}
+        seconds = autotuner.loaded_seconds if finalists[0].seconds >= _LONG_S else autotuner.device_seconds
+        index = autotuner.fastest_by_rounds(calls, seconds) if len(calls) > 1 else finalists[0].index
+        transforms = is_transform(graph, index)
+        if is_exact(problem, arrays, calls[index], transforms):
+            return Choice(
+                index=index,
+                name=graph.get_plan_name_at_index(index),
+                transforms=transforms,
+                timed=len(search.plans),
+                inexact=len(search.plans) - len(plans),
+                listed=graph.get_execution_plan_count(),
+            )
+        plans = [plan for plan in plans if plan.index != index]
+    kinds = "only Winograd and FFT forms" if direct and plans else "no plan with exact sums"
+    raise ValueError(f"cuDNN has {kinds} for this")
+
+
+def _call(problem: Conv, index: int, arrays: Arrays) -> Callable:
+    """The call of one of the problem's plans through its call graph, which gives the result."""
+    calls = built(problem, index)
+    pack = dict(zip(calls.tensors, arrays.pointers, strict=True))
+    room = workspace(calls.graph.get_workspace_size_plan_at_index(index))
+    keep = (*arrays.bound, room)
+    return into(arrays.result, calls.graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), keep=keep)
+
+
+def _choice(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
+    """The fastest plan whose sums are exact, from this process, from disk or timed now.
 
     Raises: ValueError when there is none.
     """
     if (problem, direct) in _choices:
         return _choices[problem, direct]
     if direct:
-        fastest = _choice(problem, pointers, stream, direct=False)
+        fastest = _choice(problem, arrays, stream, direct=False)
         if not fastest.transforms:
             _choices[problem, direct] = fastest
             return fastest
@@ -298,7 +351,7 @@ def _choice(problem: Conv, pointers: Sequence[int], stream, direct: bool) -> Cho
     key = f"{gpu}, cuDNN {cudnn.backend_version()}, {problem}{', direct' if direct else ''}"
     choice = _stored(key, problem)
     if choice is None:
-        choice = _choose(problem, pointers, stream, direct)
+        choice = _choose(problem, arrays, stream, direct)
         autotuner.keep(key, msgspec.json.encode(choice).decode())
     _choices[problem, direct] = choice
     return choice
@@ -324,23 +377,22 @@ def plan(problem: Conv, a, b, direct: bool = False):
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
     stream, nhwc = cupy.cuda.get_current_stream(), problem.layout == "NHWC"
     cudnn.set_stream(_handle(), stream.ptr)
+    operands = (a, b)
     # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
     if nhwc and problem.direction != "wgrad":
         b = cupy.ascontiguousarray(b.transpose(3, 0, 1, 2))
     reordered = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape
     out = cupy.empty((shape[3], *shape[:3]) if reordered else shape, a.dtype)
-    pointers = [a.data.ptr, b.data.ptr, out.data.ptr]
-    choice = _choice(problem, pointers, stream, direct)
-    calls = built(problem, choice.index)
-    graph = calls.graph
-    pack = dict(zip(calls.tensors, pointers, strict=True))
-    room = workspace(graph.get_workspace_size_plan_at_index(choice.index))
     result = out.transpose(1, 2, 3, 0) if reordered else out
-    run = into(result, graph.execute_plan_at_index, pack, room.data.ptr, choice.index, _handle(), keep=(a, b, room))
+    arrays = Arrays(operands=operands, result=result, bound=(a, b, out))
+    choice = _choice(problem, arrays, stream, direct)
+    run = _call(problem, choice.index, arrays)
     run.notes = {"plan": choice.name, "plans": str(choice.timed)}
     if choice.timed < choice.listed:
         run.notes["plans_listed"] = str(choice.listed)
+    if choice.inexact:
+        run.notes["plans_inexact"] = str(choice.inexact)
     if choice.transforms:
         run.notes["form"] = "Winograd or FFT"
         run.bound = reference_conv.transform_bound(problem)

@@ -96,6 +96,28 @@ def test_float32_leaves_tensor_cores_out_and_tf32_does_not(installed):
     assert bound(module, replace(PROBLEM, math="tf32")).notes["plan"] == "eng2"
 
 
+def test_a_plan_whose_sums_are_wrong_is_passed_over(installed):
+    engines = [
+        Engine(number=1, seconds=SLOW),
+        Engine(number=2, seconds=1e-6, wrong=True),
+        Engine(number=3, seconds=2e-6),
+        Engine(number=4, seconds=1.5e-6, wrong=True),
+    ]
+    module, _ = installed(engines)
+    assert bound(module).notes == {"plan": "eng3", "plans": "4", "plans_inexact": "2"}
+    module, _ = installed([engines[1], engines[3]])
+    with pytest.raises(ValueError, match="no plan with exact sums"):
+        bound(module, replace(PROBLEM, n=3))
+
+
+def test_sums_are_judged_on_whole_numbers_alone(installed):
+    module, _ = installed([Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6, wrong=True)])
+    import cupy
+
+    arrays = [cupy.asarray(np.full(shape, 0.5, np.float32)) for shape in PROBLEM.operand_shapes]
+    assert module.plan(PROBLEM, *arrays).notes == {"plan": "eng2", "plans": "2"}
+
+
 def test_plans_that_do_not_build_or_need_too_much_memory_are_left_out(installed):
     engines = [
         Engine(number=1, seconds=1e-6, broken=True),
