@@ -16,7 +16,7 @@ from analysis.predict.profile import Lacking, Profile
 from analysis.roofline.roofs import Roof, roofs
 from analysis.training import break_even
 from analysis.training.break_even import Pair, Setup
-from workloads.machine.health import Finding
+from workloads.machine.health import CheckResult
 from workloads.records import Loaded, Machine, Measurement, Measurements
 
 
@@ -64,7 +64,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
         return {op: ladder.ladders(self.rows, ceilings, op) for op in ("matmul", "conv")}
 
     @functools.cached_property
-    def doubts(self) -> list[Finding]:
+    def doubts(self) -> list[CheckResult]:
         """What makes timings doubtful, a finding for each check that sees something in the rows."""
         return checks.findings(self.rows, self.roofs, self.machine)
 

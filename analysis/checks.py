@@ -16,7 +16,7 @@ from analysis.roofline import bounds
 from analysis.roofline.roofs import Roofs, last_cache_bytes
 from analysis.training import data_parallel
 from analysis.units import count
-from workloads.machine.health import Finding
+from workloads.machine.health import CheckResult
 from workloads.records import Machine, Measurement, Measurements, row_flags
 
 _FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold must be slower than warm
@@ -151,7 +151,7 @@ CHECKS = tuple(
 )
 
 
-def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[Finding]:
+def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[CheckResult]:
     """One finding for each check that sees something in these rows: the number of rows, and the first of them in words."""
     context = Context(rows=rows, roofs=roofs, machine=machine)
     found = []
@@ -161,7 +161,7 @@ def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[
             (first, words), some = seen[0], f"{len(seen)} of {len(rows)} rows, such as "
             where = f"{some if len(seen) > 1 else ''}{labels.row(first)}"
             fix = check.fix.replace("{command}", command(first))
-            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, fix))
+            found.append(CheckResult(check.flag, check.level, f"{where}: {words}", check.why, fix))
     return found
 
 
@@ -172,7 +172,7 @@ def command(m: Measurement) -> str:
     return f"python -m workloads.{workload}" + (f" --model {shlex.quote(model)}" if model else "")
 
 
-def lines(doubts: list[Finding], run: str, verbose: bool = False) -> list[str]:
+def lines(doubts: list[CheckResult], run: str, verbose: bool = False) -> list[str]:
     """The lines that end a sweep: one for each problem, and one for all warnings with the command that tells more. With
     `verbose` each warning has a line too."""
     told = [one for one in doubts if verbose or one.level == "problem"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from analysis import table, units
 from workloads import REPORTS, options, terminal
 from workloads.machine import health, load
-from workloads.machine.health import Finding
+from workloads.machine.health import CheckResult
 
 if TYPE_CHECKING:
     from workloads.records import Measurements
@@ -45,7 +45,7 @@ NOISE_SWEEP = [
 ]
 
 
-def numba() -> Iterator[Finding]:
+def numba() -> Iterator[CheckResult]:
     """Its threading layer, its threads, and whether compiled code can be kept."""
     from workloads.harness import telemetry
     from workloads.machine import facts
@@ -67,7 +67,7 @@ def numba() -> Iterator[Finding]:
     yield health.diagnosis("numba cache", seen, anew)
 
 
-def quiet() -> Iterator[Finding]:
+def quiet() -> Iterator[CheckResult]:
     """Findings of a CPU watch over _WATCH_S seconds of idling: clock, steal, quota, other processes."""
     from workloads.harness import telemetry
 
@@ -79,7 +79,7 @@ def quiet() -> Iterator[Finding]:
     return judged(values, flags, load.look(_WATCH_S) if "other-load" in flags else None)
 
 
-def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | None = None) -> Iterator[Finding]:
+def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | None = None) -> Iterator[CheckResult]:
     """The findings of a CPU watch's values and flags; `busy`: the load a moment later, with the busiest program's name."""
     from analysis import checks
 
@@ -101,7 +101,7 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
         yield health.diagnosis(name, symptom if up else seen[-1], (up, check.why, fix))
 
 
-def timings() -> Iterator[Finding]:
+def timings() -> Iterator[CheckResult]:
     """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
     from analysis import checks
     from analysis.analysis import Analysis
@@ -112,12 +112,12 @@ def timings() -> Iterator[Finding]:
     done = [row_flags.flagged(m) for m in trials(here)]
     found = Analysis.from_rows(done, here).doubts
     looked = f"{len(checks.CHECKS)} things looked for, {len(found)} seen"
-    yield Finding("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
+    yield CheckResult("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
     yield from broken(done, "what is measured with it would fail too", "make test")
     yield from found
 
 
-def broken(rows: "Measurements", why: str, fix: str) -> Iterator[Finding]:
+def broken(rows: "Measurements", why: str, fix: str) -> Iterator[CheckResult]:
     """A problem for the rows that failed and one for those whose answer is wrong: their number, and the first of them."""
     from analysis import labels
 
@@ -126,7 +126,7 @@ def broken(rows: "Measurements", why: str, fix: str) -> Iterator[Finding]:
         if with_status:
             first = with_status[0]
             some = f"{len(with_status)} of {len(rows)} rows, such as " if len(with_status) > 1 else ""
-            yield Finding(status, "problem", f"{some}{labels.row(first)}: {first.reason}", why, fix)
+            yield CheckResult(status, "problem", f"{some}{labels.row(first)}: {first.reason}", why, fix)
 
 
 def trials(here) -> list:
@@ -156,7 +156,7 @@ def trials(here) -> list:
     return done
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[CheckResult]], ...] = (
     health.python,
     health.packages,
     health.dependencies,
@@ -173,7 +173,7 @@ CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
 )
 
 
-def run(checks: tuple[Callable[[], Iterator[Finding]], ...] | None = None) -> Iterator[Finding]:
+def run(checks: tuple[Callable[[], Iterator[CheckResult]], ...] | None = None) -> Iterator[CheckResult]:
     """Every check's findings, as they come. A check that fails itself is a problem, and the others go on. Takes 10 to 20 s."""
     for check in CHECKS if checks is None else checks:
         try:
@@ -182,18 +182,18 @@ def run(checks: tuple[Callable[[], Iterator[Finding]], ...] | None = None) -> It
         except Exception as error:
             seen = f"the check itself failed: {type(error).__name__}: {error}"
             why = "what it looks at is broken or missing"
-            found = [Finding(check.__name__, "problem", seen, why, "make test")]
+            found = [CheckResult(check.__name__, "problem", seen, why, "make test")]
         yield from found
 
 
 _STYLES = {"ok": "good", "warn": "warning", "problem": "bad"}
 
 
-def line(one: Finding) -> str:
+def line(one: CheckResult) -> str:
     return f"{terminal.paint(f'{one.level:8}', _STYLES[one.level])} {one.check:13} {terminal.on_one_line(one.seen)}"
 
 
-def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
+def verdict(found: list[CheckResult], of: str, fit: str) -> list[str]:
     """The verdict as lines: `of` (this machine is) `fit` (to be measured), or what disturbs it, with the command that mends
     it."""
     bad = {(one.why, one.fix): one for one in found if one.level != "ok"}.values()  # what is said twice counts once
@@ -254,7 +254,7 @@ def parser() -> options.Parser:
     return made
 
 
-def stored(runs: Iterable[str]) -> Iterator[Finding]:
+def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
     """Findings of the checks on stored rows, machine by machine.
 
     Raises: Usage when there are none.
@@ -268,13 +268,13 @@ def stored(runs: Iterable[str]) -> Iterator[Finding]:
         here = loaded.machine
         where = here.key if here else "a machine that no line names"
         said = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
-        yield Finding("rows", "ok", said)
+        yield CheckResult("rows", "ok", said)
         command = checks.command(loaded.measurements[0]) if loaded.measurements else MEASURE
         yield from broken(loaded.measurements, "it has no time, or none that counts", command)
         yield from Analysis.from_loaded(loaded).doubts
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
-            yield Finding("bad lines", "warn", lost, "their rows are lost", f"{command} --resume -o DIR")
+            yield CheckResult("bad lines", "warn", lost, "their rows are lost", f"{command} --resume -o DIR")
 
 
 def noise(plan: DoctorPlan) -> int:

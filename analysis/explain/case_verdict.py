@@ -1,8 +1,7 @@
-"""Whether the claim of an article or a bug report holds on rows measured here, by the numbers that answer its question
+"""Whether the claim of an article or a bug report holds on rows measured here, by the finding that answers its question
 (analysis.explain.evidence)."""
 
-from typing import Any
-
+from analysis.finding import Finding
 from analysis.stats import Estimate
 
 HOLDS = "holds"
@@ -12,9 +11,9 @@ CANT_TELL = "can't tell"
 _MOST = 0.5  # a copy that takes more of a step decides it
 
 
-def verdict(kind: str, numbers: dict[str, Any]) -> str:
-    """The verdict on a claim by all of its parts. `kind` is the kind of answer, `numbers` are its numbers."""
-    parts = parts_that_hold(kind, numbers)
+def verdict(finding: Finding) -> str:
+    """The verdict on a claim by all of its parts."""
+    parts = parts_that_hold(finding)
     if all(parts):
         return HOLDS
     if any(parts):
@@ -22,10 +21,11 @@ def verdict(kind: str, numbers: dict[str, Any]) -> str:
     return FAILS if False in parts else CANT_TELL
 
 
-def parts_that_hold(kind: str, numbers: dict[str, Any]) -> list[bool | None]:
+def parts_that_hold(finding: Finding) -> list[bool | None]:
     """Whether each part of the claim holds, None where it can't be told: a winner, a cause or a gain; by how much is not
     judged."""
-    match kind:
+    numbers = finding.numbers
+    match finding.kind:
         case "winner":
             return [_comes_back(one.claim.faster, one.faster) for one in numbers["claims"]]
         case "pair" | "flip" | "cause":
@@ -45,11 +45,11 @@ def parts_that_hold(kind: str, numbers: dict[str, Any]) -> list[bool | None]:
         case "gpus":  # no gain
             return [gain.low <= 1 for _, _, gain in numbers["gains"]]
         case "teacher":  # at once is faster than one after the other
-            return [_is_gain(numbers["found"].gain)]
+            return [_is_gain(numbers["pair"].gain)]
         case "peaks":  # lanes tell the speedup of a step
             reported = numbers["theirs"]
             return [reported["low"] <= numbers["step"].high and numbers["step"].low <= reported["high"]]
-    raise ValueError(f"no rule for an answer of kind {kind!r}")
+    raise ValueError(f"no rule for a finding of kind {finding.kind!r}")
 
 
 def _comes_back(reported: str, measured: str) -> bool | None:

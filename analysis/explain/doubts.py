@@ -5,15 +5,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from analysis.finding import GPU_FLAGS, HOST_FLAGS, Warning
 from workloads.records import Measurement
 
 #: The numbers of a training that may be assumed, and the flags that give them.
 FLAGS = {"batch": "--batch", "samples": "--samples", "epochs": "--epochs"}
 NEAR = 10.0  # a winner that changes within this factor of an assumed number is asked about
 
-# Load, stolen time and throttling by a flag of a row. A GPU at its power limit is as it is in a training.
-HOST_FLAGS = ("other-load", "steal", "quota")
-GPU_FLAGS = ("other-tenant", "thermal")
 SHARES = {
     "other-load": "other_load_fraction",
     "steal": "steal_fraction",
@@ -33,29 +31,6 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True):
     changes_at: float | None = None
     #: The device (cpu, gpu) that finishes first from `changes_at` on; "" without it.
     wins_above: str = ""
-
-
-class Warning(msgspec.Struct, frozen=True, kw_only=True):
-    """A reason to believe an answer less."""
-
-    #: A flag of disturbed rows (HOST_FLAGS, GPU_FLAGS), estimated-layers, no-row, or not-compiled.
-    kind: str
-    #: The device whose seconds it concerns: cpu or gpu:0; "" for both.
-    device: str = ""
-    #: How many of the rows that the answer uses have the flag.
-    rows: int = 0
-    #: How many rows the answer uses for this device.
-    rows_used: int = 0
-    #: The share that tells how much: of the CPUs (other-load), of their time (steal), of a step's arithmetic (estimated-layers).
-    share: float | None = None
-    #: The operations of the flagged rows, the names of the layers, the parts without a row, or the optimizer and
-    #: the loss that were chosen for a model that came without.
-    names: tuple[str, ...] = ()
-
-    @property
-    def disturbs(self) -> bool:
-        """Whether rows were measured beside other work or throttled, so that the winner is at most probable."""
-        return self.kind in (*HOST_FLAGS, *GPU_FLAGS)
 
 
 def disturbances(device: str, used: Iterable[Measurement]) -> list[Warning]:

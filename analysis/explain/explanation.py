@@ -15,8 +15,9 @@ from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import Family
 from analysis.explain import doubts, sides, used_rows
-from analysis.explain.doubts import Assumption, Warning
+from analysis.explain.doubts import Assumption
 from analysis.explain.sides import Side
+from analysis.finding import Warning
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
 from analysis.predict.combine import HOST, total_of
@@ -62,13 +63,14 @@ class Request(msgspec.Struct, frozen=True):
     script: ScriptFit | None = None
 
     @property
-    def of(self) -> Network:
+    def model(self) -> Network:
+        """The layers of the model that is trained."""
         return self.network or networks.find(self.training.model)
 
     @property
     def unknown_share(self) -> UnknownShare | None:
         """The share of a step in layers of unknown kinds; None if all are known."""
-        return unknown_share(self.of, min(self.training.batch, self.training.samples))
+        return unknown_share(self.model, min(self.training.batch, self.training.samples))
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -262,7 +264,7 @@ def _memories(request: Request, profiles: Sources, devices: Iterable[str]) -> tu
     for device in devices:
         rows = profiles.profile(device)
         memories.append(
-            memory(request.of, request.training, device, measurements=rows.measurements, machine=rows.machine)
+            memory(request.model, request.training, device, measurements=rows.measurements, machine=rows.machine)
         )
     return tuple(memories)
 
@@ -290,13 +292,13 @@ def _warnings(e: Explanation, trained: dict[str, Trained], profiles: Sources) ->
         warnings += doubts.disturbances(side.device, _used(e.asked, side, trained, profiles))
     unknown = e.asked.unknown_share
     if unknown and any(side.cost.source == "predicted" for side in e.sides):
-        layers = tuple(layer.name for layer in unknown_layers(e.asked.of))
+        layers = tuple(layer.name for layer in unknown_layers(e.asked.model))
         warnings.append(Warning(kind="estimated-layers", share=unknown.arithmetic, names=layers))
     for side in e.sides:
         if side.unknown:
             warnings.append(Warning(kind="no-row", device=side.device, names=side.unknown))
-    if e.asked.of.compiled_for_user:
-        warnings.append(Warning(kind="not-compiled", names=(e.asked.of.optimizer, e.asked.of.loss)))
+    if e.asked.model.compiled_for_user:
+        warnings.append(Warning(kind="not-compiled", names=(e.asked.model.optimizer, e.asked.model.loss)))
     return tuple(warnings)
 
 
@@ -306,7 +308,7 @@ def _used(request: Request, side: Side, trained: dict[str, Trained], profiles: S
     if side.cost.source == "measured":
         return [trained[side.device].row]
     settings = settings_of(request, side.device)
-    rows = used_rows.predicting(request.training, settings, request.of, profiles.profile(side.device))
+    rows = used_rows.predicting(request.training, settings, request.model, profiles.profile(side.device))
     if profiles.borrowed and settings.on_gpu:
         rows += used_rows.launches(profiles.cpu, "cpu")
     return rows
@@ -463,7 +465,7 @@ def _trained(p: Prediction) -> Trained:
 def validating(asked: Request, made: Prediction) -> Estimate:
     """Seconds that evaluating the validation samples adds to each epoch: forward passes, by their share of a step's FLOPs, each
     at least half the host's seconds of a step."""
-    network, t = asked.of, asked.training
+    network, t = asked.model, asked.training
     share = networks.inference_flops(network) / max(1, networks.training_flops(network))
     steps = -(-asked.validation // t.batch)
     host = total_of(made.parts, HOST)

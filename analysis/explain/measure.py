@@ -77,8 +77,8 @@ def step(explanation: Explanation | None, request: Request, device: str) -> Part
 
 def _step_seconds(explanation: Explanation | None, request: Request, device: str) -> float:
     """Seconds of compiling and timing the step on a device: by its prediction, else by the model's layers and FLOPs."""
-    compilation = starting(request) * len(request.of.layers) / _LAYERS_A_START
-    step_s = request.training.batch * networks.training_flops(request.of) / _STEP_FLOPS
+    compilation = starting(request) * len(request.model.layers) / _LAYERS_A_START
+    step_s = request.training.batch * networks.training_flops(request.model) / _STEP_FLOPS
     for side in explanation.sides if explanation else ():
         if side.device == device:
             step_s = side.cost.step.value
@@ -100,7 +100,7 @@ def _operations(request: Request, device: str, math: str) -> list[Part]:
     """The convolutions, products and passes of its step; of a user's own model those of one that has a name. `math`: of a GPU."""
     training = request.training
     named = not settings.is_user_model(training.model)
-    kinds = {layer.kind for layer in request.of.layers}
+    kinds = {layer.kind for layer in request.model.layers}
     where = labels.device(device)
     variants = {"conv": ("--variants", "function", "held"), "matmul": ("--variants", "function")}
     parts = []

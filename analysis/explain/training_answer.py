@@ -7,8 +7,9 @@ import html
 
 import msgspec
 
-from analysis.explain.doubts import Assumption, Warning
+from analysis.explain.doubts import Assumption
 from analysis.explain.explanation import GPU, Explanation
+from analysis.finding import Warning
 from analysis.stats import Estimate, likely
 from workloads.records.script_fit import ScriptFit
 

@@ -28,7 +28,7 @@ HEAD = named(
 )
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Deviation(msgspec.Struct, frozen=True):
     """How far a device is below `baseline` or `fleet` (against) in one quantity, over how many rows.
 
     below, least: shares; losses up to `least` are not claimed. beyond: the loss in robust standard deviations of the fleet (0
@@ -54,18 +54,18 @@ class Judged(msgspec.Struct, frozen=True):
     """All devices of a run, their findings, and the devices that could not be judged, each with the reason."""
 
     devices: tuple[Device, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Deviation, ...]
     unjudged: tuple[tuple[Device, str], ...]
 
     @property
-    def flagged(self) -> tuple[Finding, ...]:
+    def flagged(self) -> tuple[Deviation, ...]:
         """The flagged findings, the largest loss first."""
         return tuple(sorted((f for f in self.findings if f.flagged), key=lambda f: -f.below.value))
 
 
 def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least: float = LEAST) -> Judged:
     """Compares each device with itself in the runs `known`, and with the others of its model where they are FEWEST or more."""
-    findings: list[Finding] = []
+    findings: list[Deviation] = []
     unjudged: list[tuple[Device, str]] = []
     before, alike = readable(known), stats.group_by(found, lambda device: device.model)
     others = {model: across(same, least) for model, same in alike.items()}
@@ -83,7 +83,7 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
     return Judged(found, (*findings, *(f for each in others.values() for f in each)), tuple(unjudged))
 
 
-def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Finding]:
+def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Deviation]:
     """How far each quantity is below the device's own baseline."""
     before = {plain_key(m): m for m in baseline.rows.values()}
     pairs = ((before.get(plain_key(m)), m) for m in device.rows.values())
@@ -95,7 +95,7 @@ def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> 
         ratios = [stats.verdict(stats.clock_of(old), stats.clock_of(new)).ratio for old, new in rows]
         cause = causes([old for old, _ in rows], [new for _, new in rows])
         claimed = _least(device, [new for _, new in rows], least)
-        found.append(Finding(device, what, "baseline", len(rows), below(ratios), claimed, cause=cause))
+        found.append(Deviation(device, what, "baseline", len(rows), below(ratios), claimed, cause=cause))
     return found
 
 
@@ -120,7 +120,7 @@ def _least(device: Device, rows: Measurements, least: float) -> float:
     return max(least, statistics.median(noise.between_runs(device.machine, *one).share for one in clocks))
 
 
-def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
+def across(alike: list[Device], least: float = LEAST) -> list[Deviation]:
     """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
     if len(alike) < FEWEST:
         return []
@@ -137,7 +137,7 @@ def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
     return [f for what, rows in by_quantity.items() for f in _outside(alike, what, rows, least)]
 
 
-def _outside(alike: list[Device], what: str, rows: list[Compared], least: float) -> list[Finding]:
+def _outside(alike: list[Device], what: str, rows: list[Compared], least: float) -> list[Deviation]:
     """A finding a device: its loss against the median of the others in one quantity."""
     groups = stats.group_by(rows, lambda one: one[1])
     at = {
@@ -152,7 +152,7 @@ def _outside(alike: list[Device], what: str, rows: list[Compared], least: float)
         share = below([stats.of(stats.clock_of(m)) / (middle * math.exp(center)) for *_, m, middle in own])
         beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
         claimed = _least(alike[i], mine, least)
-        found.append(Finding(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
+        found.append(Deviation(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Answers to articles and complaints: the evidence of a case (analysis.explain.evidence) as one sentence, one table and further
+"""Answers to articles and complaints: the finding on a case (analysis.explain.evidence) as one sentence, one table and further
 lines."""
 
 import re
@@ -20,7 +20,7 @@ _REPEATED = re.compile(
     r"\[(\w+)\] (.*)"
 )  # in front of a template's line: a value, each `one` of which fills the line once
 _BETWEEN_CELLS = " | "  # in a template's line that is a row of its table
-# A template for each kind of evidence: first the answer, then rows (what | published | measured) and further lines.
+# A template for each kind of finding: first the answer, then rows (what | published | measured) and further lines.
 # `[name] ` repeats its line for each `one` of that value; a line with an unknown value (None) is left out.
 TOLD = {
     "winner": """
@@ -43,7 +43,7 @@ It is {part}, {share:share} of the GPU's step; copied bytes are {copied:share}.
 [parts] the GPU's {one[0]} | - | {one[1]:time}
 batch {larger.change.training.batch:,} saves | - | {larger.job_saved:timed} (predicted)""",
     "home": """
-Keeping the data set on the GPU saves {kept.job_saved:timed} of {gpu.whole:time} (predicted).
+Keeping the data set on the GPU saves {resident.job_saved:timed} of {gpu.whole:time} (predicted).
 batch {larger.change.training.batch:,} saves | - | {larger.job_saved:timed} (predicted)
 the data set | 316 MB | {bytes:size}
 sent once | - | {sent:time}
@@ -72,11 +72,11 @@ frames a second, batch {many[n]} | - | CPU {many[cpu]:number}, GPU {many[gpu]:nu
 [gains] {one[0]} GPUs, batch {one[1]:,} in all | no faster | {one[2]:gain}
 twice the layers | out of memory | each GPU holds the whole model""",
     "teacher": """
-Both at once instead of one after the other: {found.gain:speed}.
-student's step on the GPU | slower? | slowdown {found.slower[0]:gain}
-teacher's answer on the CPU | - | slowdown {found.slower[1]:gain}
-both, one after the other | - | {found.after:time}
-both at once | - | {found.at_once:time}""",
+Both at once instead of one after the other: {pair.gain:speed}.
+student's step on the GPU | slower? | slowdown {pair.slower[0]:gain}
+teacher's answer on the CPU | - | slowdown {pair.slower[1]:gain}
+both, one after the other | - | {pair.after:time}
+both at once | - | {pair.at_once:time}""",
     "peaks": """
 No: by measured peaks the GPU is {ratio:factor} faster, its step {step:factor}.
 by counting lanes | {theirs[low]} to {theirs[high]}x | -
@@ -99,7 +99,7 @@ copying a batch is {copied:share} of a GPU step""",
     "clock": "it takes {copy:time}, the rest is {theirs[passes]} passes that still ran",
     "inference": "GPU at batch {one[n]}: {one[gain]:speed}",
     "gpus": "[gains] {one[0]} GPUs at batch {one[1]:,}: {one[2]:speed}",
-    "teacher": "both at once: {found.gain:speed}",
+    "teacher": "both at once: {pair.gain:speed}",
     "peaks": "a step is {step:factor} faster, measured peaks {ratio:factor}",
 }
 OVERVIEW = """
@@ -139,18 +139,19 @@ class Reply(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-def reply(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Reply:
+def reply(case: Case | Complaint | Question, sources: Sources, request: Request | None) -> Reply:
     """The answer to the case's question. Where the rows do not give it, a stored GPU's own machine does; where neither does,
     the reply has the command that measures it."""
-    found, machine = evidence.evidence(case, of, request), (of.gpu or of.cpu).key
-    if found is None and of.borrowed:
-        found = evidence.evidence(case, replace(of, cpu=of.borrowed), request)
-    if found is None:
+    finding = evidence.evidence(case, sources, request)
+    machine = (sources.gpu or sources.cpu).key
+    if finding is None and sources.borrowed:
+        finding = evidence.evidence(case, replace(sources, cpu=sources.borrowed), request)
+    if finding is None:
         command = COMMANDS.get(case.kind) or COMMANDS.get(case.name, "python -m workloads.training --study complaints")
         unanswered = Reply(case.name, case.title, SAID["none"], machine)
         return replace(unanswered, command=command, claim=case.claim, url=case.url)
-    kind, numbers = found
-    answer, rows, more = _filled_answer(TOLD[kind], numbers)
+    numbers = finding.numbers
+    answer, rows, more = _filled_answer(TOLD[finding.kind], numbers)
     if isinstance(case, Complaint):
         more += sentences.lines(SAID["apart"], apart=case.apart or None)
     return Reply(
@@ -161,8 +162,8 @@ def reply(case: Case | Complaint | Question, of: Sources, request: Request | Non
         rows=tuple(rows),
         more=tuple(more),
         claim=case.claim,
-        verdict=case_verdict.verdict(kind, numbers),
-        why="; ".join(_filled(WHY[kind], numbers)),
+        verdict=case_verdict.verdict(finding),
+        why="; ".join(_filled(WHY[finding.kind], numbers)),
         url=case.url,
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import msgspec
 
 from analysis import numbers
-from analysis.explain.doubts import FLAGS, Warning
+from analysis.explain.doubts import FLAGS
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
+from analysis.finding import Warning
 from analysis.predict.combine import WORDS
 from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate, best_by, faster

@@ -5,7 +5,7 @@ from analysis import labels, numbers
 from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
-from analysis.fleet.judgment import Finding, Judged
+from analysis.fleet.judgment import Deviation, Judged
 from analysis.stats import group_by, of
 from analysis.text.rates import device_name
 from analysis.text.sentences import say
@@ -45,7 +45,7 @@ def name(device: Device) -> str:
     return f"{what} of {device.node}" if device.node else what
 
 
-def finding(f: Finding) -> str:
+def finding(f: Deviation) -> str:
     """`gpu-3 of node-7: 6.1 % [5.8, 6.2] below its baseline in HBM read, clock held at 1.4 GHz`"""
     words = {"device": name(f.device), "below": f.below * 100, "against": _AGAINST[f.against], "quantity": f.quantity}
     return say(_SAID["finding"], cause=f", {f.cause}" if f.cause else "", **words)

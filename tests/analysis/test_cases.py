@@ -15,6 +15,7 @@ from test_together import four, rounds
 from analysis.explain import __main__, case_verdict, evidence, profiles, published, training_request
 from analysis.explain.explanation import Sources
 from analysis.explain.plan import ExplainPlan
+from analysis.finding import Finding
 from analysis.predict import profile
 from analysis.predict.prediction import predict
 from analysis.stats import Estimate
@@ -218,6 +219,10 @@ def compared(reported: str, cpu: Estimate, gpu: Estimate) -> published.Compariso
 SLOW, QUICK, WIDE = Estimate(4.0, 3.9, 4.1), Estimate(2.0, 1.9, 2.1), Estimate(3.0, 1.0, 5.0)
 
 
+def verdict_on(kind: str, numbers: dict) -> str:
+    return case_verdict.verdict(Finding(kind=kind, numbers=numbers))
+
+
 @pytest.mark.parametrize(
     ("claims", "verdict"),
     [
@@ -233,23 +238,23 @@ SLOW, QUICK, WIDE = Estimate(4.0, 3.9, 4.1), Estimate(2.0, 1.9, 2.1), Estimate(3
     ],
 )
 def test_a_claim_on_the_faster_device_holds_where_that_device_is_faster_here(claims, verdict):
-    assert case_verdict.verdict("winner", {"claims": [compared(*one) for one in claims]}) == verdict
+    assert verdict_on("winner", {"claims": [compared(*one) for one in claims]}) == verdict
 
 
 def test_a_copy_of_two_thirds_of_a_step_decides_it_only_while_it_does_from_pinned_memory():
     theirs = {"copy_s": 0.136, "step_s": 0.205}
     numbers = {"theirs": theirs, "pinned": 0.027, "step": 0.096}
-    assert case_verdict.verdict("bound", numbers) == "partly"
-    assert case_verdict.verdict("bound", numbers | {"pinned": 0.080, "step": 0.149}) == "holds"
+    assert verdict_on("bound", numbers) == "partly"
+    assert verdict_on("bound", numbers | {"pinned": 0.080, "step": 0.149}) == "holds"
 
 
 def test_lanes_a_copy_after_passes_and_a_teacher_are_judged_by_their_numbers():
     lanes = {"low": 28, "high": 56}
-    assert case_verdict.verdict("peaks", {"theirs": lanes, "step": Estimate(3.4, 3, 4)}) == "does not hold"
-    assert case_verdict.verdict("peaks", {"theirs": lanes, "step": Estimate(26, 20, 30)}) == "holds"
-    assert case_verdict.verdict("clock", {"ran": 11.5e-3, "issued": 0.7e-3}) == "does not hold"
-    assert case_verdict.verdict("clock", {"ran": 0.5e-3, "issued": 0.7e-3}) == "holds"
-    assert case_verdict.verdict("gpus", {"gains": [(4, 32, QUICK / SLOW), (4, 64, SLOW / QUICK)]}) == "partly"
+    assert verdict_on("peaks", {"theirs": lanes, "step": Estimate(3.4, 3, 4)}) == "does not hold"
+    assert verdict_on("peaks", {"theirs": lanes, "step": Estimate(26, 20, 30)}) == "holds"
+    assert verdict_on("clock", {"ran": 11.5e-3, "issued": 0.7e-3}) == "does not hold"
+    assert verdict_on("clock", {"ran": 0.5e-3, "issued": 0.7e-3}) == "holds"
+    assert verdict_on("gpus", {"gains": [(4, 32, QUICK / SLOW), (4, 64, SLOW / QUICK)]}) == "partly"
 
 
 def test_the_table_of_verdicts_counts_each_and_links_what_has_an_address():

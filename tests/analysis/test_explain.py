@@ -397,7 +397,7 @@ def test_the_estimate_is_of_what_was_just_timed():
     predicted = msgspec.structs.replace(explained(), sides=(side,))
     part = measure.step(predicted, request, "cpu")
     assert part.seconds == pytest.approx(3 + 17 * 1.2)
-    layers = len(request.of.layers)
+    layers = len(request.model.layers)
     part = measure.step(None, request, "cpu")
     assert part.seconds == pytest.approx(20 * layers / 80 + 12)
     assert measure.seconds([part, part], request) == pytest.approx(20 + 2 * part.seconds)

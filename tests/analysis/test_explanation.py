@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from test_jobs import both, trained
 
 from analysis.explain import doubts, explanation, published, sides, verify
-from analysis.explain.doubts import Assumption, Warning
+from analysis.explain.doubts import Assumption
 from analysis.explain.explanation import GPU, Request, Sources
+from analysis.finding import Warning
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import prediction, profile
 from analysis.predict.combine import HIDDEN

@@ -45,7 +45,7 @@ def main() -> int:
     device(0)  # warms up
     baseline = device(0)
 
-    def found(busy: int) -> list[judgment.Finding]:
+    def found(busy: int) -> list[judgment.Deviation]:
         return judgment.against_baseline(device(busy), baseline)
 
     clean = [f for _ in range(CLEAN) for f in found(0)]

@@ -21,18 +21,18 @@ from kernels.registry import BACKENDS
 from workloads import doctor, options, records
 from workloads.harness import sweep, telemetry
 from workloads.machine import cpu, facts, health, load
-from workloads.machine.health import Finding
+from workloads.machine.health import CheckResult
 from workloads.records import Run
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def only(found) -> Finding:
+def only(found) -> CheckResult:
     (one,) = found
     return one
 
 
-def complains(finding: Finding, level: str, *words: str) -> bool:
+def complains(finding: CheckResult, level: str, *words: str) -> bool:
     """The level is as expected, the words are in what was seen or in the fix, and it says why and what to type."""
     text = f"{finding.seen} {finding.fix}"
     return finding.level == level and all(word in text for word in words) and bool(finding.why and finding.fix)
@@ -263,19 +263,19 @@ def test_a_busy_machine_and_this_one(monkeypatch):
     assert [finding.check for finding in doctor.quiet()] == ["clock", "steal", "quota", "load"]
 
 
-def good() -> list[Finding]:
-    return [Finding("good", "ok", "seen")]
+def good() -> list[CheckResult]:
+    return [CheckResult("good", "ok", "seen")]
 
 
-def doubtful() -> list[Finding]:
-    return [Finding("doubtful", "warn", "seen", "because", "type this")]
+def doubtful() -> list[CheckResult]:
+    return [CheckResult("doubtful", "warn", "seen", "because", "type this")]
 
 
-def busy() -> list[Finding]:
-    return [Finding("load", "warn", "`chrome` uses 101 % of the CPUs", "because", "wait")]
+def busy() -> list[CheckResult]:
+    return [CheckResult("load", "warn", "`chrome` uses 101 % of the CPUs", "because", "wait")]
 
 
-def raising() -> list[Finding]:
+def raising() -> list[CheckResult]:
     raise OSError("nobody knows")
 
 
@@ -313,7 +313,7 @@ def test_rows_that_failed_or_are_wrong_are_not_sound(tmp_path, capsys):
     ]
     write_rows(tmp_path / "matmul.jsonl", cpu_run(sizes=(64,)).runs[0], rows)
     assert doctor.main([str(tmp_path), "--format", "json"]) == options.FAILED
-    findings = [Finding(**one) for one in json.loads(capsys.readouterr().out)]
+    findings = [CheckResult(**one) for one in json.loads(capsys.readouterr().out)]
     failed, wrong = (one for one in findings if one.check in ("failed", "wrong"))
     assert complains(failed, "problem", "2 of 4 rows", "n=128", "it broke", "python -m workloads.matmul")
     assert complains(wrong, "problem", "n=512", "off by 3")

@@ -140,7 +140,7 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
         *(("baseline", 0.02, 0.0, False), ("baseline", 0.031, 0.0, True)),
         *(("fleet", 0.031, 3.4, False), ("fleet", 0.031, 3.6, True)),
     ):
-        found = judgment.Finding(device, "HBM read", against, 3, judgment.Estimate(0.06, low, 0.09), 0.03, beyond)
+        found = judgment.Deviation(device, "HBM read", against, 3, judgment.Estimate(0.06, low, 0.09), 0.03, beyond)
         assert found.flagged is claimed
 
 

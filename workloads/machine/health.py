@@ -1,4 +1,4 @@
-"""Checks of python -m workloads.doctor that libraries, GPU, disk and memory are there and work, and the Finding of a check."""
+"""Checks of python -m workloads.doctor that libraries, GPU, disk and memory are there and work, and the result of a check."""
 
 import dataclasses
 import importlib
@@ -36,7 +36,7 @@ print(len(tf.config.list_physical_devices('GPU')))
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing looked at: its level (ok, warn, problem), what was seen, why it matters, what to type next.
 
     A dataclass of the standard library, so that the doctor can still speak when msgspec is what is missing.
@@ -49,22 +49,22 @@ class Finding:
     fix: str = ""
 
 
-def diagnosis(check: str, seen: str, *faults: tuple[object, str, str], level: str = "warn") -> Finding:
-    """A Finding with the first of these faults that is true; level ok without. A fault: (whether, why, a command)."""
+def diagnosis(check: str, seen: str, *faults: tuple[object, str, str], level: str = "warn") -> CheckResult:
+    """The result of a check with the first of these faults that is true; level ok without. A fault: (whether, why, a command)."""
     found = next(((why, fix) for fault, why, fix in faults if fault), ())
-    return Finding(check, level if found else "ok", seen, *found)
+    return CheckResult(check, level if found else "ok", seen, *found)
 
 
 def pip(words: str) -> str:
     return f"{sys.executable} -m pip install {words}"
 
 
-def python() -> Iterator[Finding]:
+def python() -> Iterator[CheckResult]:
     old = sys.version_info < OLDEST_PYTHON, "the sources need Python 3.11 or newer", "PYTHON=python3.12 make run"
     yield diagnosis("python", f"{platform.python_version()} ({platform.machine()})", old, level="problem")
 
 
-def dependencies() -> Iterator[Finding]:
+def dependencies() -> Iterator[CheckResult]:
     """A finding for each package that cannot be imported, and one for all that can."""
     from importlib import metadata
 
@@ -75,12 +75,12 @@ def dependencies() -> Iterator[Finding]:
             good.append(f"{package} {metadata.version(package)}")
         except Exception as error:  # a broken binary raises anything at import
             said = f"{package}: {type(error).__name__}: {error}".splitlines()[0]
-            yield Finding("dependencies", "problem", said, "every command needs it", pip(package))
+            yield CheckResult("dependencies", "problem", said, "every command needs it", pip(package))
     if good:
-        yield Finding("dependencies", "ok", ", ".join(good))
+        yield CheckResult("dependencies", "ok", ", ".join(good))
 
 
-def packages() -> Iterator[Finding]:
+def packages() -> Iterator[CheckResult]:
     """Whether `kernels` is this checkout's: Hugging Face ships a top-level package of the same name."""
     import kernels
 
@@ -90,7 +90,7 @@ def packages() -> Iterator[Finding]:
     yield diagnosis("packages", seen, fault, level="problem")
 
 
-def blas() -> Iterator[Finding]:
+def blas() -> Iterator[CheckResult]:
     from workloads.machine import facts
 
     found = facts.blas()
@@ -111,18 +111,18 @@ def blas() -> Iterator[Finding]:
     )
 
 
-def gpu() -> Iterator[Finding]:
+def gpu() -> Iterator[CheckResult]:
     """Findings on the GPU, or why there is none; other processes on it; whether cuDNN still has kernels for it."""
     from workloads.machine import facts
     from workloads.machine import gpu as nvidia
 
     problem = facts.gpu_problem()
     if problem == "no NVIDIA driver":
-        yield Finding("gpu", "ok", f"none: {problem}", "GPU rows are skipped; everything else works")
+        yield CheckResult("gpu", "ok", f"none: {problem}", "GPU rows are skipped; everything else works")
     elif problem:
         broken = not problem.startswith(("cupy is not installed", "a driver but no device"))
         fix = problem.rpartition(": ")[2] if "pip install" in problem else "nvidia-smi"
-        yield Finding("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)
+        yield CheckResult("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)
     for index, one in enumerate(nvidia.gpus()):
         seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
         others = nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses")
@@ -131,10 +131,12 @@ def gpu() -> Iterator[Finding]:
         cudnn = facts.version("nvidia-cudnn-cu12")
         if cudnn and float(one.compute_capability) < 7.5 and [int(n) for n in cudnn.split(".")[:2]] >= [9, 11]:
             seen = f"{cudnn} has no kernels for {one.name}"  # source: the support matrices of cuDNN 9.10 and 9.11
-            yield Finding("cudnn", "problem", seen, "convolutions fail on this GPU", pip("'nvidia-cudnn-cu12<9.11'"))
+            yield CheckResult(
+                "cudnn", "problem", seen, "convolutions fail on this GPU", pip("'nvidia-cudnn-cu12<9.11'")
+            )
 
 
-def cupy() -> Iterator[Finding]:
+def cupy() -> Iterator[CheckResult]:
     """Compiles and runs one tiny kernel, in a child process, as a broken GPU can take its process along."""
     from workloads.machine import facts
 
@@ -147,27 +149,27 @@ def cupy() -> Iterator[Finding]:
     yield diagnosis("cupy", _ending(code, err) if code != 0 else seen, fault, level="problem")
 
 
-def tensorflow() -> Iterator[Finding]:
+def tensorflow() -> Iterator[CheckResult]:
     """Whether TensorFlow is installed, starts, and sees the GPU; tried in a child process."""
     from workloads.machine import facts
 
     if not (version := facts.version("tensorflow")):
-        yield Finding("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))
+        yield CheckResult("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))
         return
     settings = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
     code, out, err = child(_TENSORFLOW, settings)
     count = int(out.split()[-1]) if code == 0 else 0
     if code != 0:
         seen, fix = f"{version}: {_ending(code, err)}", pip("--force-reinstall tensorflow")
-        yield Finding("tensorflow", "problem", seen, "training rows will fail", fix)
+        yield CheckResult("tensorflow", "problem", seen, "training rows will fail", fix)
     elif count == 0 and not facts.gpu_problem():
         missing = sorted(set(re.findall(r"Could not load dynamic library '([^']+)'", err)))
         seen = f"{version} sees no GPU; missing: {', '.join(missing) or 'it does not say what'}"
         why = "a model would train on the CPU beside an idle GPU"
-        yield Finding("tensorflow", "warn", seen, why, pip("'tensorflow[and-cuda]'"))
+        yield CheckResult("tensorflow", "warn", seen, why, pip("'tensorflow[and-cuda]'"))
     else:
         gpus = f"{count or 'no'} GPU{'s' * (count > 1)}"
-        yield Finding("tensorflow", "ok", f"{version} with Keras {facts.version('keras')} starts; it sees {gpus}")
+        yield CheckResult("tensorflow", "ok", f"{version} with Keras {facts.version('keras')} starts; it sees {gpus}")
 
 
 def child(code: str, variables: dict[str, str] | None = None) -> tuple[int | None, str, str]:
@@ -189,20 +191,20 @@ def _ending(code: int | None, err: str) -> str:
     return f"its process was ended by signal {-code}: {last}" if code < 0 else last
 
 
-def disk() -> Iterator[Finding]:
+def disk() -> Iterator[CheckResult]:
     folder = REPORTS
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
     if not os.access(folder, os.W_OK):
         elsewhere = "python -m workloads.matmul -o $HOME/crossover-results"
-        yield Finding("disk", "problem", f"{folder} may not be written", "results have nowhere to go", elsewhere)
+        yield CheckResult("disk", "problem", f"{folder} may not be written", "results have nowhere to go", elsewhere)
         return
     full = free < FREE_DISK_BYTES, "a full disk ends a run early", f"df -h {folder}"
     yield diagnosis("disk", f"{free / 2**30:.1f} GiB free for results", full)
 
 
-def memory() -> Iterator[Finding]:
+def memory() -> Iterator[CheckResult]:
     from workloads.machine import facts
 
     free = facts.memory_available("cpu")
@@ -210,7 +212,7 @@ def memory() -> Iterator[Finding]:
     yield diagnosis("memory", f"{free / 2**30:.1f} GiB free", little)
 
 
-def governor() -> Iterator[Finding]:
+def governor() -> Iterator[CheckResult]:
     """The frequency governors in use; only read, never set."""
     from workloads.machine import cpu
 
