@@ -20,8 +20,8 @@ from workloads.records import Measurement, Measurements
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rung that adds threads -> rung of the same loops
 _BEYOND = 1.05  # of the peak: no kernel is faster
-_SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
-_HEADS = f"rung | rate | {_SHARES}"
+SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
+HEADS = f"rung | rate | {SHARES}"
 _SAID = {
     "first": "{rung} starts with {rate} at {at}. {why}",
     "same": "{rung} can't be told from {before} at {at}. {why}",
@@ -145,14 +145,13 @@ def problem_name(problem: Problem) -> str:
     return f"n = {problem.n:,}" if is_square(problem) else shape(problem)
 
 
-def table(ladder: Ladder) -> Table:
-    """A line a rung at each problem, the library's last."""
-    rows = [(problem_name(p), *row) for p in ladder.problems for row in cells(ladder, p)]
-    return Table(f"problem | {_HEADS}", rows, 2, _SHARES)
+def numbers(ladder: Ladder) -> list[tuple[str, ...]]:
+    """The problem and the cells under HEADS of each rung at each problem, the library's last."""
+    return [(problem_name(p), *row) for p in ladder.problems for row in cells(ladder, p)]
 
 
 def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
-    """The lines of that table at one problem, but for the problem."""
+    """The cells under HEADS of each rung at one problem, the library's last."""
     rows = [
         (
             short(s.kernel),
@@ -170,6 +169,14 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
     return rows
 
 
+def shown_problem(ladder: Ladder) -> Problem:
+    """The largest problem that at most one rung is missing at, with a library's row if one of these has it: a small one hides an
+    idea."""
+    most = max(len(ladder.at(problem)) for problem in ladder.problems)
+    nearly_all = [problem for problem in ladder.problems if len(ladder.at(problem)) >= most - 1]
+    return max(nearly_all, key=lambda problem: (problem in ladder.library, problem.flops))
+
+
 def telling(ladder: Ladder) -> list[Step]:
     """Each rung's most telling step: its largest problem with a rung before it, with a library if one of that magnitude has
     it."""
@@ -184,7 +191,7 @@ def sentences(ladder: Ladder) -> list[str]:
     steps = telling(ladder)
     told = [_gain(step, ladder) for step in steps]
     largest = sorted(ladder.problems, key=lambda p: (len(str(p.flops)), p in ladder.library))[-1]
-    told += [_standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, largest))]
+    told += [standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, largest))]
     told += [_SAID["no row"].format(rung=short(x), at=problem_name(p), reason=why) for x, p, why in ladder.skipped]
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
     return told + [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
@@ -211,7 +218,7 @@ def _idea(step: Step, ladder: Ladder) -> str:
     return ladder.ideas[step.kernel] + (f" Its tiles: {step.tiles}." if step.tiles else "")
 
 
-def _standing(ladder: Ladder, problem: Problem) -> str:
+def standing(ladder: Ladder, problem: Problem) -> str:
     """The fastest rung at a problem, as a share of the library and of the peak."""
     best = min(ladder.at(problem), key=lambda s: s.seconds.value)
     parts = [f"{percent(best.of_library.value)} of {ladder.library[problem].label}"] if best.of_library else []
@@ -228,6 +235,6 @@ def lines(found: list[Ladder]) -> list[str]:
     for ladder in found:
         for problem in ladder.problems:
             out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
-            out += Table(_HEADS, cells(ladder, problem), 1, _SHARES).text()
+            out += Table(HEADS, cells(ladder, problem), 1, SHARES).text()
         out += ["", *(f"- {line}" for line in sentences(ladder))]
     return out

@@ -4,7 +4,7 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
-from analysis.report.charts import break_even, crossover, feeding, layers, overlay
+from analysis.report.charts import break_even, crossover, feeding, ladder, layers, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
@@ -15,6 +15,8 @@ from analysis.table import text
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "crossover": crossover.chart,
     "roofline": lambda of: charts_roofline.chart(of.rows, of.analysis.roofs),
+    "ladder-matmul": lambda run: ladder.ladder_chart(run.analysis.ladders["matmul"], "matmul"),
+    "ladder-conv": lambda run: ladder.ladder_chart(run.analysis.ladders["conv"], "conv"),
     "memory": charts_movement.memory,
     "transfers": charts_movement.copies,
     "feeding": lambda of: feeding.feeding_chart(of.rows),
@@ -68,7 +70,7 @@ def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str
     """(file name, title, view) of each picture: the view with the most runs in it."""
     letters = {of.letter for of in runs}
     for one in over_each_other(charts, runs):
-        drawn = [view for view in one.views if not view.bars]
-        if one.picture and drawn:
+        drawn = [view for view in one.views if not view.bars] or one.views
+        if one.picture:
             view = max(drawn, key=lambda v: len(letters & {t.name[0] for t in v.traces}))
             yield one.picture, ": ".join(filter(None, (one.title, view.label))), view

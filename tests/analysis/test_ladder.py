@@ -5,6 +5,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, squar
 
 from analysis.analysis import Analysis
 from analysis.crossover import ladder
+from analysis.report.charts.ladder import ladder_chart
 from analysis.report.material import Material
 from analysis.report.page import markdown
 from analysis.report.sections.roofline import ladder_section
@@ -121,10 +122,32 @@ def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     table = text[begin + 1 : begin + 6]
     assert table[0].split()[0] == "rung" and table[4].startswith("library: numpy/blas")
     assert len({len(line) for line in table}) == 1 and table[4].split()[-3:] == ["50.0", "%", "-"]
-    assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |" in page_of(cpu_rows())
+    (chart,) = ladder_chart(ladders(cpu_rows(), CPU_MACHINE), "matmul")
+    assert (
+        "| cpu, 1 thread, float32 | n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |"
+        in chart.numbers.md()
+    )
     assert "## From three loops to the library" in markdown([Material(Analysis.from_loaded(cpu_run()))], False)
     bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
     assert "## From three loops to the library" not in markdown([Material(Analysis.from_loaded(bare))], False)
+
+
+def test_a_ladder_is_drawn_at_its_largest_problem_that_at_most_one_rung_lacks():
+    """At n = 512 naive is missing and the library has 100 GFLOP/s; at 640, larger, no library was measured."""
+    (chart,) = ladder_chart(ladders(cpu_rows(), CPU_MACHINE), "matmul")
+    (view,) = chart.views
+    (bars,) = view.traces
+    assert view.label == "cpu, 1 thread, float32, n = 512"
+    assert dict(zip(bars.y, bars.x, strict=True)) == {"numba/reordered": 8e9, "numba/packed": 16e9}
+    assert bars.says[1] == "16.0 GFLOP/s, 16.0 % of the library, 8.00 % of the peak"
+    assert bars.captions == ["The idea of matmul/numba/reordered.", "The idea of matmul/numba/packed."]
+    assert [at for at, _ in view.lines] == [100e9, 200e9]
+
+
+def test_the_ladder_of_most_rungs_is_drawn_first():
+    (chart,) = ladder_chart(ladders(gpu_rows(), GPU_MACHINE), "matmul")
+    assert [len(view.traces[0].y) for view in chart.views] == [3, 1]
+    assert ladder_chart([], "matmul") == []
 
 
 def test_convolutions_have_a_ladder_of_their_own():

@@ -52,6 +52,7 @@ class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
     low: list = []
     high: list = []
     says: list[str] = []
+    captions: list[str] = []  # of bars: a sentence under each
     hollow: bool = False
     band: bool = False  # a broad, pale line
     pattern: str = ""

@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from analysis import units
@@ -79,14 +80,20 @@ _DASHES = {
     "longdashdot": (9, 2, 1, 2),
 }
 _COLUMN = 0.4  # of the axes' width: the names of slopes stand left of where these start
+_BAR_HEIGHT = 0.24  # inches of a bar
+_LINE_HEIGHT = 0.15  # inches of a line of its caption
+_LETTERS = 17  # letters of a caption an inch
+_CAPTION = 7.5  # points
 _WIDE, _FONT, _MOST = 9.0, 8.5, 40  # inches, points, lines of a legend
 
 
 def figure(view: "View", title: str, who: str = "") -> "Figure":
-    """The view with its lines, their intervals, the names beside them and a legend; not for bars. `who`: the letters."""
+    """The view with its lines, their intervals, the names beside them and a legend. `who`: the letters."""
     import matplotlib
     from matplotlib.figure import Figure
 
+    if view.bars:
+        return _bar_figure(view, title)
     legend = [t for t in view.traces if t.legend and not t.label][:_MOST]
     below = 0.2 + 0.175 * (math.ceil(len(legend) / 2) + bool(who))
     longest = max((len(t.label) for t in view.traces if not t.label_left), default=0)
@@ -129,6 +136,50 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
                 title_fontsize=_FONT,
             )
     return made
+
+
+def _bar_figure(view: "View", title: str) -> "Figure":
+    """The bars of the view's first trace, with its words at their ends and its captions under them."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    (bars,) = view.traces
+    names_width = 0.3 + 0.085 * max(map(len, view.y.lines))
+    captions = [textwrap.wrap(caption, round((_WIDE - names_width) * _LETTERS)) for caption in bars.captions]
+    row_height = _BAR_HEIGHT + _LINE_HEIGHT * max(map(len, captions))
+    height = 1.5 + row_height * len(bars.y)
+    most = max(*bars.x, *(at for at, _ in view.lines))
+    with matplotlib.rc_context(SETTINGS):
+        picture = Figure(figsize=(_WIDE, height))
+        left = names_width / _WIDE
+        bottom = 0.6 / height
+        axes = picture.add_axes((left, bottom, 0.97 - left, 1 - 0.9 / height - bottom))
+        axes.set_title(title, loc="left", fontsize=11.5, pad=13 + 12 * len(view.lines))
+        axes.grid(axis="y", visible=False)
+        axes.set(xlim=(0, 1.02 * most), ylim=(len(bars.y) - 0.2, -0.4), xlabel=view.x.title)
+        axes.barh(range(len(bars.y)), bars.x, height=_BAR_HEIGHT / row_height, color=COLORS[bars.color])
+        axes.set_yticks(range(len(bars.y)), bars.y, fontsize=9)
+        axes.tick_params(axis="y", length=0)
+        axes.xaxis.set_major_formatter(lambda value, _: units.written(value, view.x.unit) if value else "0")
+        for row, words in enumerate(bars.says):
+            _end(axes, (bars.x[row], row), words, inside=bars.x[row] > most / 2)
+            under = (2, -72 * _BAR_HEIGHT / 2 - 1)
+            caption = axes.annotate("\n".join(captions[row]), (0, row), under, textcoords="offset points", va="top")
+            caption.set(color=COLORS["gray"], fontsize=_CAPTION)
+        across = axes.get_xaxis_transform()
+        for i, (at, words) in enumerate(view.lines):
+            axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
+            above = axes.annotate(words, (at, 1), (0, 3 + 12 * i), across, "offset points")
+            above.set(ha="right", va="bottom", fontsize=_FONT)
+    return picture
+
+
+def _end(axes, end: tuple[float, int], words: str, inside: bool) -> None:
+    """A bar's words at its end, inside a long one."""
+    side = "right" if inside else "left"
+    room = -4 if inside else 4
+    drawn = axes.annotate(words, end, (room, 0), textcoords="offset points", ha=side, va="center", fontsize=_FONT)
+    drawn.set_color("white" if inside else COLORS["ink"])
 
 
 def _across(axes, view: "View", start: float) -> None:

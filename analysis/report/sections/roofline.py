@@ -38,9 +38,10 @@ def ceilings(roofs: Roofs) -> list[tuple]:
 
 
 def ladder_section(of: Material, op: str) -> list[str]:
-    """A table for each device, arithmetic and thread count, a line a rung and size, then a sentence on the gain of each rung;
-    [] without teaching rungs."""
+    """What each rung gained, by device, arithmetic and thread count; [] without teaching rungs. The chart has the numbers."""
     found = of.analysis.ladders[op]
     about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
-    parts = [titled(text(ladder.title(x)), ladder.table(x), listed(ladder.sentences(x))) for x in found]
-    return [about, "", *(line for part in parts for line in part)] if found else []
+    lines = [about, ""] if found else []
+    for one in found:
+        lines += titled(text(ladder.title(one)), listed(ladder.sentences(one)))
+    return lines

@@ -60,8 +60,8 @@ const charts = (() => {
   }
   function bars(t, narrow) {
     return [{
-      type: "bar", orientation: "h", name: wrapped(t.name, 34), x: t.x, y: t.y.map((w) => wrapped(w, narrow ? 14 : 26)), text: (t.says || []).map((s) => wrapped(s, 60)), textposition: "none",
-      hoverinfo: "text", marker: { color: color(t.color), pattern: { shape: t.pattern || "", fillmode: "overlay", fgcolor: color("bg"), size: 8, solidity: 0.22 }, line: { color: color("bg"), width: 0.6 } },
+      type: "bar", orientation: "h", name: wrapped(t.name, 34), x: t.x, y: t.y.map((w) => wrapped(w, narrow ? 14 : 26)), hovertext: (t.says || []).map((s, i) => wrapped(t.captions ? `${s}. ${t.captions[i]}` : s, 60)),
+      text: t.captions && !narrow ? t.says : "", textposition: "auto", hoverinfo: "text", marker: { color: color(t.color), pattern: { shape: t.pattern || "", fillmode: "overlay", fgcolor: color("bg"), size: 8, solidity: 0.22 }, line: { color: color("bg"), width: 0.6 } },
     }];
   }
 
@@ -81,19 +81,21 @@ const charts = (() => {
     }
     // Words stand right of where they belong, left of it in the last part of the plot, in as many lines as they need.
     const xs = values.x.filter((v) => v > 0 && isFinite(v)), ends = [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), 0)];
+    const place = (v) => (view.x.log ? Math.log10(v) : v); // where a note stands on the axis
+    const start = view.x.log ? place(ends[0]) : 0;
     let deep = 0;
-    const above = (low, high, words) => {
-      const left = Math.log(low / ends[0]) < 0.55 * Math.log(ends[1] / ends[0]), text = wrapped(words, narrow ? 26 : 60);
-      deep = Math.max(deep, text.split("<br>").length);
-      notes.push({ x: Math.log10(left ? low : high), y: 1, yref: "paper", text, align: left ? "left" : "right", showarrow: false, xanchor: left ? "left" : "right", yanchor: "bottom", font: { size: narrow ? 11 : 12, color: color("ink") } });
+    const above = (low, high, words, row = 0) => { // row: so many lines higher
+      const left = place(low) - start < 0.55 * (place(ends[1]) - start), text = wrapped(words, narrow ? 26 : 60);
+      deep = Math.max(deep, text.split("<br>").length + row);
+      notes.push({ x: place(left ? low : high), y: 1, yref: "paper", yshift: 16 * row, text, align: left ? "left" : "right", showarrow: false, xanchor: left ? "left" : "right", yanchor: "bottom", font: { size: narrow ? 11 : 12, color: color("ink") } });
     };
     for (const [low, high, words] of view.bands || []) {
       shapes.push({ type: "rect", x0: low, x1: high, y0: 0, y1: 1, yref: "paper", fillcolor: color("soft"), opacity: 0.15, line: { width: 0 }, layer: "below" });
       above(low, high, words);
     }
-    for (const [at, words] of view.lines || []) {
+    for (const [i, [at, words]] of (view.lines || []).entries()) {
       shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: { color: color("soft"), width: 1.5, dash: "dot" } });
-      if (words) above(at, at, words);
+      if (words) above(at, at, words, view.bars ? i : 0);
     }
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: color("ink"), family: "system-ui, sans-serif", size: narrow ? 11 : 12.5 },
@@ -113,7 +115,7 @@ const charts = (() => {
       for (const one of view.traces) one.y.forEach((w, i) => (one.x[i] < 0 ? down : up).set(w, ((one.x[i] < 0 ? down : up).get(w) || 0) + one.x[i]));
       return [...up.values(), ...down.values()];
     };
-    const values = view.bars ? { x: sums(), y: [] } : { x: view.traces.flatMap((t) => t.x), y: view.traces.flatMap((t) => [...t.y]) };
+    const values = view.bars ? { x: [...sums(), ...(view.lines || []).map(([at]) => at)], y: [] } : { x: view.traces.flatMap((t) => t.x), y: view.traces.flatMap((t) => [...t.y]) };
     const made_layout = layout(view, narrow, values);
     if (extra) extra(made_layout, narrow);
     element.dataset.unitX = view.x.unit;
