@@ -229,26 +229,6 @@ def median(seconds, block=None) -> Estimate:
     return _interval(value, groups, len(set(blocks)) > 1)
 
 
-def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -> tuple[Estimate, ...]:
-    """Numbers worked out of several medians, each with its 95 % interval: `rounds` (quantities x rounds) holds what was taken
-    side by side, `numbers` makes them of medians (quantities x any). Whole rounds are resampled; a difference may be negative,
-    so the interval is widened about the value itself where the rounds are few. Of one round nothing is known but its values.
-    """
-    count = rounds.shape[1]
-    values = numbers(np.median(rounds, axis=1)[:, np.newaxis])[:, 0]
-    if count == 1:
-        return tuple(exact(float(v)) for v in values)
-    distinct, which = _draws(count)
-    picks = np.array([np.repeat(np.arange(count), often) for often in distinct.T])
-    draws = np.sort(numbers(np.median(rounds[:, picks], axis=2))[:, which], axis=1)
-    wider = _few_blocks(count)
-    low, high = draws[:, _TAILS].T
-    return tuple(
-        Estimate(float(v), float(v + min(a - v, 0) * wider), float(v + max(b - v, 0) * wider))
-        for v, a, b in zip(values, low, high, strict=True)
-    )
-
-
 def least_squares(columns: np.ndarray, seconds: np.ndarray, noise: np.ndarray | float = 0.0) -> np.ndarray:
     """Nonnegative coefficients, one for each column, that minimize the relative errors of the seconds, each weighed by its
     noise and a law's own. Columns are scaled first, as bytes are many and their seconds few."""
