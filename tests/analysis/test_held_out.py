@@ -1,6 +1,7 @@
 """The error table's arithmetic, on trainings whose steps are known; saved predictions; crossovers."""
 
 import math
+from types import SimpleNamespace
 
 import made_profile
 import pytest
@@ -260,3 +261,10 @@ def test_saved_predictions_stand_beside_the_better_of_two_lines(monkeypatch):
     assert (far.device, far.steps, far.covered, far.median) == ("cpu", 1, 0.0, pytest.approx(0.75))
     assert (far.line, far.line_median, far.nearer) == (held_out.BYTES, pytest.approx(0.1), 0)
     assert (near.covered, near.line, near.nearer) == (1.0, held_out.LINE, 1)
+
+
+def test_a_saved_error_is_of_the_middle_of_both():
+    """3 ms predicted [2, 9] against 2 ms measured [1, 6]."""
+    predicted = SimpleNamespace(step_s=Estimate(3e-3, 2e-3, 9e-3))
+    measured = SimpleNamespace(step=Estimate(2e-3, 1e-3, 6e-3))
+    assert held_out.saved_error(predicted, measured) == pytest.approx(0.5)

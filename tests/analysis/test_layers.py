@@ -348,3 +348,9 @@ def test_tensorflows_many_in_one_call_stand_for_no_side_and_a_kernel_of_that_nam
     sides = [families.comparable(rows, "conv", framework) for framework in ("", "tensorflow")]
     assert [[m.kernel for m in side] for side in sides] == [["conv/numba/held"], []]
     assert set(layers.best_by_side(rows, "conv")[p]) == {"numba"}
+
+
+def test_an_output_type_of_its_own_sets_a_family_apart():
+    fixed = dict(families._fixed(Matmul(8, 16, 32, "float16", out="float32"), ("m",)))
+    assert fixed == {"n": 16, "k": 32, "out": "float32", "layout": "nn"}
+    assert "out" not in dict(families._fixed(Matmul(8, 16, 32, "float16"), ("m",)))

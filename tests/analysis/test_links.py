@@ -128,6 +128,15 @@ def test_the_words():
     assert data_sheets.pcie_bytes_per_s(9, 16) is None
 
 
+@pytest.mark.parametrize(
+    ("generation", "lanes", "gigabytes"),
+    [(1, 16, 4.0), (2, 8, 4.0), (3, 4, 3.9385), (4, 8, 15.754), (5, 16, 63.015), (6, 4, 30.25)],
+)
+def test_the_bytes_of_a_pcie_link(generation, lanes, gigabytes):
+    """2.5, 5, 8, 16, 32 and 64 gigatransfers a second and lane; 8 of 10 bits, 128 of 130 and 242 of 256 bytes are data."""
+    assert data_sheets.pcie_bytes_per_s(generation, lanes) == pytest.approx(gigabytes * 1e9, rel=1e-4)
+
+
 @pytest.mark.parametrize("errors", [(0.03, 0.01), (0.01, 0.03)])
 def test_a_piece_that_joins_two_has_the_larger_error(errors):
     """From 1 s at 10 bytes to 5 s at 20: 0.4 s a byte, -3 s at none."""

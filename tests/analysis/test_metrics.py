@@ -25,6 +25,12 @@ ENDS = {
 }
 
 
+def test_each_table_of_metrics_goes_by_key():
+    for table in (VALUES, PHASES, COLUMNS, COMPARED):
+        assert all(key == metric.key for key, metric in table.items())
+    assert list(COMPARED)[2:8] == ["old_s", "new_s", "ratio", "low", "high", "verdict"]
+
+
 def stored() -> dict[str, set[str]]:
     """values, phases_s -> the names in all rows under reports/ and of the profile that is installed."""
     names: dict[str, set[str]] = {"values": set(), "phases_s": set()}

@@ -1,6 +1,7 @@
 """Plateaus of memory bandwidth, found in curves whose levels are known."""
 
 import itertools
+from types import SimpleNamespace
 
 import fake_measurements as fake
 import msgspec
@@ -58,6 +59,23 @@ def test_without_a_flat_end_there_is_no_dram_plateau():
     assert list(seen)[-2:] == ["L3", "L3 or DRAM"] and seen["L3 or DRAM"].rate.value == pytest.approx(9e9)
     whole = stream_curve("stream/numba/loop", law, STREAM_SIZES)
     assert list(found(whole, claims))[-1] == "DRAM"  # 2 GiB cannot lie in 480 MiB
+
+
+@pytest.mark.parametrize(
+    ("largest", "names"),
+    [
+        ((40, 900, 90_000), ["L1", "L2", "DRAM"]),
+        ((20, 40, 90_000), ["L1", "L2", "DRAM"]),  # two in the smallest cache, none in the next
+        ((20, 40, 900, 90_000), ["L1", "", "L2", "DRAM"]),  # the next cache has a run of its own
+        ((900, 5_000, 14_000), ["L2", "L3", "L3 or DRAM"]),
+        ((5_000, 9_000, 14_000), ["L3", "L3 or DRAM", ""]),
+    ],
+)
+def test_a_level_is_named_by_the_smallest_cache_that_may_hold_it(largest, names):
+    """A cache may hold half as much again as it claims: 48, 1,536 and 15,360 bytes."""
+    claimed = (("L1", 32), ("L2", 1024), ("L3", 10_240))
+    runs = [[SimpleNamespace(nbytes=nbytes)] for nbytes in largest]
+    assert memory_levels._names("cpu", runs, claimed) == names
 
 
 def test_caches_of_a_core_count_for_every_thread_and_l3_once():

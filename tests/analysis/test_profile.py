@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
-from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
+from made_profile import BYTES, CALL, IMPORT, LATENCY, LINK, OPERATION, RATE, STEP
 from msgspec.structs import replace
+from test_jobs import trained
 
 from analysis.predict import components, curves, operations, profile
 from analysis.predict.curves import Point, curve
@@ -296,3 +297,24 @@ def test_a_plane_goes_through_the_8_nearest_rows():
     line = np.array([[float(i)] for i in range(20)])
     assert curves._nearest(line, np.array([10.4]), range(20)).tolist() == [10, 11, 9, 12, 8, 13, 7, 14]
     assert curves._nearest(line, np.array([10.4]), [0, 19, 5]).tolist() == [5, 19, 0]
+
+
+def test_products_that_the_host_issues_slowly_cost_what_a_launch_does_not(whole):
+    """mlp-784-100x2-10 has eight products (three forward, three dW, two dX), the small model two: six times 9 - 3 µs."""
+    rows = [row("matmul/cupy/cublas", Matmul(n, n, n), {"device": 2e-6, "host-throughput": 9e-6}) for n in (8, 16, 24)]
+    kernels = components.kernels_of(list(networks.step(networks.find("mlp-784-100x2-10"), 32)), COMPILED, "gpu:0")
+    slow = profile.Profile([*whole.measurements, *rows])
+    counts, seconds = zip(*(components._launches(kernels, of, "gpu:0", COMPILED) for of in (whole, slow)), strict=True)
+    assert counts[0] == counts[1]
+    assert seconds[1].value - seconds[0].value == pytest.approx(6 * 6e-6)
+
+
+def test_a_start_is_that_of_the_same_device_and_else_of_launch_rows(whole):
+    """5 s on the CPU and 9 s on the GPU, as trainings there started; without trainings the import alone is known."""
+    cpu, gpu = (
+        trained("lenet", 32, 2048, (0.0, 0.0, 1e-3), device=device, once=(start, 0.0, 0.0))
+        for device, start in (("cpu", 5.0), ("gpu:0", 9.0))
+    )
+    of = profile.Profile([*whole.measurements, gpu, cpu])
+    assert [components._start(of, device).value for device in ("cpu", "gpu:0")] == pytest.approx([5.0, 9.0])
+    assert components._start(whole, "cpu").value == pytest.approx(IMPORT)

@@ -7,7 +7,7 @@ from fake_measurements import row, square
 
 from analysis.roofline import bounds, data_sheets
 from analysis.roofline import roofs as making
-from analysis.stats import Estimate
+from analysis.stats import Estimate, exact
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from workloads import records
 from workloads.records import Samples, Settings
@@ -80,6 +80,36 @@ def test_the_memory_roof_and_copies_judged_by_the_link():
     assert {bounds.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
 
 
+def test_a_copy_on_the_device_reads_and_writes_its_memory():
+    """1 GiB read and 1 GiB written at 4 GiB a second take 0.5 s: a quarter of 2 s. Without such a roof nothing is known."""
+    roofs = [making.Roof("gpu:0", "memory", "HBM", exact(2.0**32), "a row")]
+    copy = row("transfer/cupy/device", Transfer("d2d", 2**30), 2.0, device="gpu:0")
+    assert bounds.judge(copy, roofs).fraction.value == pytest.approx(0.25)
+    assert bounds.judge(copy, ()).note == "no roof measured"
+
+
+@pytest.mark.parametrize(
+    ("footprint", "threads", "rate"),
+    [(10, 1, 9.0), (100, 1, 9.0), (101, 1, 5.0), (700, 1, 5.0), (1001, 1, None), (5001, 1, 1.0), (50, 4, 20.0)],
+)
+def test_a_working_set_has_the_smallest_level_that_holds_it(footprint, threads, rate):
+    """Up to 100 bytes in the first cache, 81 to 700 in the second, more than 5,000 in memory."""
+
+    def roof(kind: str, name: str, rate: float, **fields):
+        return making.Roof("cpu", kind, name, exact(rate), "a row", **fields)
+
+    roofs = [
+        roof("cache", "L2", 5.0, threads=1, floor_bytes=80, holds_bytes=700),
+        roof("cache", "L1", 9.0, threads=1, holds_bytes=100),
+        roof("cache", "L1", 20.0, threads=4, holds_bytes=400),
+        roof("memory", "DRAM", 1.0, threads=1, floor_bytes=5000),
+        roof("cache", "L1", 99.0, threads=1, holds_bytes=100, measured=False),
+    ]
+    level = bounds.level(roofs, "cpu", footprint, threads)
+    assert (level and level.rate.value) == rate
+    assert bounds.level(roofs, "gpu:0", footprint, threads) is None
+
+
 def test_fractions_ridge_point_and_memory_bound_problems():
     roofs = making.roofs([peak(100e9), triad(10e9)])
     assert bounds.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
@@ -103,7 +133,10 @@ def test_fractions_ridge_point_and_memory_bound_problems():
 def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_error():
     sheet = {r.name: r.rate.value for r in making.sheet_roofs(fake.GPU_MACHINE)}
     assert len(sheet) == 8 and (sheet["float16"], sheet["float64 vector"], sheet["HBM"]) == (989.4e12, 34e12, 4.8e12)
-    assert "NVIDIA H200 NVL" not in data_sheets.SHEETS
+    memory = {name: one.bytes_per_s for name, one in data_sheets.SHEETS.items()}
+    assert memory == {"NVIDIA H200": 4.8e12, "NVIDIA H100 80GB HBM3": 3.35e12, "NVIDIA A100-SXM4-80GB": 2.039e12}
+    a100 = data_sheets.SHEETS["NVIDIA A100-SXM4-80GB"].flops_per_s
+    assert (a100["float16"], a100["tf32"], a100["float32"], a100["float64"]) == (312e12, 156e12, 19.5e12, 19.5e12)
     assert not making.sheet_roofs(fake.CPU_MACHINE) and not making.sheet_roofs(None)
     matmul = row("matmul/cupy/cublas", square(1000, "float16"), {"device": 2e9 / 1500e12, "host-latency": 1.0})
     roofs = making.roofs([matmul], fake.GPU_MACHINE)

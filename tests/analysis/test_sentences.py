@@ -1,6 +1,7 @@
 """The sentences that everything shares, on numbers whose words are worked out by hand."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from fake_measurements import row
@@ -128,3 +129,11 @@ def test_a_name_stays_on_its_line():
     assert shown.md()[-2] == "| lenet\\nINJECTED | 1.5 |"
     measured = row("training/keras/fit", Training(hostile, 32, 32), 1.0)
     assert "\n" not in labels.row(measured) + labels.problem(measured.problem)
+
+
+def test_unsure_sizes_are_those_beyond_the_last_crossing_from_the_smallest():
+    """Crossings from 10 to 20, at 50 sure, somewhere between 60 and 90, and the last from 100 to 200."""
+    places = [(10.0, 20.0, False), (50.0, 50.0, False), (60.0, 90.0, True), (100.0, 200.0, False)]
+    crossings = [SimpleNamespace(at=Estimate(low, low, high), wide=wide) for low, high, wide in places]
+    answer = SimpleNamespace(crossings=crossings, bands=[(128, 128), (12, 16), (400, 512), (4, 4)])
+    assert sentences.unsure_spans(answer) == [(4, 4), (10.0, 20.0), (400, 512)]
