@@ -14,7 +14,17 @@ from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE
 from msgspec.structs import replace
 from test_feeding import study
 
-from analysis.predict import calibration, command, components, fusion, held_out, operations, prediction, profile
+from analysis.predict import (
+    calibration,
+    command,
+    components,
+    fusion,
+    held_out,
+    operations,
+    prediction,
+    profile,
+    step_work,
+)
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
 from analysis.predict.plan import LeaveOneOutPlan
@@ -508,3 +518,15 @@ def test_steps_of_one_call_share_what_the_call_takes(whole):
     one, several = (components.dispatch_of(whole, "cpu", "op by op", steps_per_execution=n).value for n in (1, 16))
     assert one == pytest.approx(STEP["cpu", "off"])
     assert several == pytest.approx(STEP["cpu", "off"] - (STEP["cpu", "off"] - CALL) * 15 / 16, rel=0.01)
+
+
+def test_kernels_beside_the_path_cost_no_more_than_once(monkeypatch):
+    """On the path: 10 s, three times at 2 s each at best, and 3 s, of which its bytes take 9. Beside it: 4 s."""
+    kernels = [
+        fusion.Kernel(name, "matmul", Matmul(8, 8, 8), times=times) for name, times in (("a", 3), ("b", 1), ("c", 1))
+    ]
+    timed = list(zip(kernels, (10.0, 3.0, 4.0), strict=True))
+    monkeypatch.setattr(step_work, "longest", lambda every, each: every[:2])
+    monkeypatch.setattr(step_work, "fully_used", lambda problem, of, device: 2.0)
+    path = _path(timed, {"a": 1.0, "b": 9.0, "c": 0.0}, profile.Profile([]), "cpu")
+    assert msgspec.structs.astuple(path) == (13.0, 6.0 + 3.0 + 4.0)

@@ -327,3 +327,20 @@ def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsy
     said = capsys.readouterr().err.splitlines()
     works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"
     assert said == ["error: CIFAR-10 cannot be loaded: no way", f"  try: {works}"]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"), [("saved.keras", "the precision that it was saved"), ("their:model", "read")]
+)
+def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
+    def load(name, dtype):
+        raise ValueError("read")
+
+    monkeypatch.setattr(training_row.user_model, "load", load)
+    row_ = Row(
+        "training/keras/fit",
+        Training(model, 8, 16),
+        Settings(switches={"data": "synthetic", "precision": "mixed_bfloat16"}),
+    )
+    with pytest.raises(ValueError, match=message):
+        training_row._own_samples(row_, 1)
