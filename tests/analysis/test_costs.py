@@ -201,3 +201,9 @@ def test_a_further_step_of_an_epoch_costs_its_setup_once_and_its_seconds_every_e
     cpu = costs.TrainingCost(exact(0.0), exact(0.0), exact(0.03), start=exact(5.0))
     gpu = costs.TrainingCost(exact(0.004), exact(0.0), exact(0.01), start=exact(8.0), setup_step=exact(0.004))
     assert costs.break_even(cpu, gpu, epochs=2).value == pytest.approx(3 / 0.036)
+
+
+def test_a_row_without_a_call_that_was_waited_for_has_no_costs():
+    taken = Samples("device", (1e-3,), 1, (0,), "1 visit")
+    queued = Measurement("training/keras/fit", Training("lenet", 32, 2048), Settings("gpu:0"), "ok", samples=(taken,))
+    assert costs.measured(queued) is None and costs.measured(replace(queued, status="failed")) is None

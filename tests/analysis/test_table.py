@@ -1,0 +1,80 @@
+"""The one Table: which columns a terminal shows and how wide; what Markdown is made of."""
+
+import pytest
+
+from analysis import table
+from analysis.table import Table
+
+
+@pytest.mark.parametrize(
+    ("most", "least", "widths"),
+    [
+        (0, (), {0: 10, 1: 5, 2: 20}),
+        (39, (), {0: 10, 1: 5, 2: 20}),
+        (38, (), {0: 9, 1: 5, 2: 20}),  # the first head wraps
+        (34, (), {0: 5, 1: 5, 2: 20}),
+        (30, (), {0: 5, 1: 5, 2: 16}),  # the words wrap
+        (24, (), {0: 5, 1: 5, 2: 10}),
+        (23, (), {0: 5, 2: 16}),  # the column before the last goes; the room is first for cells, then for heads
+        (33, "count", {0: 10, 2: 20}),
+        (34, "count", {0: 5, 1: 5, 2: 20}),
+    ],
+)
+def test_columns_shrink_wrap_and_go_in_this_order(most, least, widths):
+    """Cells of 4, 3 and 20 columns under heads of 10 (5 wrapped), 5 and 4; two spaces between columns."""
+    made = Table("alpha beta | count | note", last=True, least=least)
+    assert made.fitted((4, 3, 20), most) == widths
+
+
+def test_words_are_left_and_numbers_right_and_a_long_cell_goes_on_below():
+    rows = [("ab", 5, "one two three four five"), ("c", 12, "x")]
+    shown = Table("name | n | notes", rows, last=True).text(24)
+    assert shown == [
+        "name   n  notes",
+        "ab     5  one two three",
+        "          four five",
+        "c     12  x",
+    ]
+    assert Table("name | n | notes", rows, last=True).md()[1] == "| --- | ---: | --- |"
+
+
+def test_where_a_column_would_be_lost_each_cell_has_a_line():
+    made = Table("model | seconds on the CPU | seconds on the GPU", [("lenet", "123456789", "-"), ("vgg", "1", "2")])
+    assert made.text(14) == ["lenet", "  seconds on", "  the CPU:", "  123456789", "vgg", *made.text(14)[5:]]
+    assert made.text(14)[-1].split()[-1] == "2" and "lenet" in made.text(60)[1]
+
+
+def test_optional_columns_without_a_word_are_left_out_and_words_stay_words():
+    rows = [("a", "-", "1", ""), ("b", "", "2", "-")]
+    made = Table("name | kind | n | doubt", rows, 2, "kind | doubt")
+    assert (made.heads, made.rows) == (["name", "n"], [["a", "1"], ["b", "2"]])
+    assert made.md()[1] == "| --- | ---: |"
+    assert Table("name | kind | n", [("a", "k", "1")], 2, "kind").heads == ["name", "kind", "n"]
+
+
+def test_markdown_of_lists_headings_and_empty_parts():
+    assert table.listed(["a", "b|c"]) == ["- a", "- b\\|c", ""] and table.listed([]) == []
+    assert table.headed("run <1>", ["x"]) == ["### run &lt;1&gt;", "", "x"] and table.headed("", ["x"]) == ["x"]
+    assert table.titled("Head", "words", ["line", ""]) == ["### Head", "", "words", "", "line", ""]
+    assert table.titled("Head", "words", []) == table.titled("Head", Table("a", [])) == []
+    assert table.titled("Head", Table("a", [("x",)])) == ["### Head", "", "| a |", "| --- |", "| x |", ""]
+    assert table.shown(["said", Table("a | b", [("x", 1)])], markdown=True) == [
+        "said",
+        "| a | b |",
+        "| --- | ---: |",
+        "| x | 1 |",
+    ]
+
+
+def test_a_command_on_a_page_has_no_folders_of_its_machine():
+    assert (
+        table.portable("python /opt/ann/x.py -o /tmp/run `id`\n--to a/b ../c") == "python x.py -o run id --to a/b ../c"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("=1+1", "'=1+1"), ("-5", "-5"), ("+1e-3", "+1e-3"), ("-x", "'-x"), ("a=b", "a=b"), (-2.5, -2.5), ("@", "@")],
+)
+def test_what_a_spreadsheet_would_run_gets_an_apostrophe(value, written):
+    assert table.cell(value) == written
