@@ -6,6 +6,8 @@ import msgspec
 
 #: The rank of a finding that is always shown.
 ALWAYS = 0
+#: The rank of a finding that only a full answer has.
+IN_DETAIL = 1000
 
 # Load, stolen time and throttling by a flag of a row. A GPU at its power limit is as it is in a training.
 HOST_FLAGS = ("other-load", "steal", "quota")
@@ -46,5 +48,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     numbers: dict[str, Any] = {}
     #: Reasons to believe it less.
     doubts: tuple[Warning, ...] = ()
-    #: Which findings are shown where there is no room for all: those of the lowest rank; ALWAYS in any case.
+    #: Which findings are shown where there is no room for all: those of the lowest rank, from ALWAYS up to below IN_DETAIL.
     rank: int = ALWAYS

@@ -5,14 +5,18 @@ from typing import Any
 import msgspec
 
 from analysis.explain import explanation, missing_parts, profiles, training_request, verify
-from analysis.explain.explanation import Explanation, Request, Sources
+from analysis.explain.explanation import Explanation
+from analysis.explain.framework import framework
 from analysis.explain.missing_parts import Explained
 from analysis.explain.plan import ExplainPlan
+from analysis.explain.request import Request
 from analysis.explain.training_answer import TrainingAnswer, training_answer
 from analysis.predict.profile import Lacking
 from analysis.text import advice, cases
-from analysis.text import explanation as words
 from analysis.text.cases import Reply
+from analysis.text.explanation.answer import answer
+from analysis.text.explanation.details import details
+from analysis.text.explanation.sentence import sentence
 from kernels import networks
 from kernels.problems import Training
 from workloads import options
@@ -65,7 +69,7 @@ def of_run(model: str, run: str) -> list[str]:
         explained = explanation.explain(Request(training), profiles.sources([run], or_stored=True))
     except Lacking as lacking:
         return [f"No verdict on {model}: {lacking}"]
-    return words.answer(explained, options.typed(f"python -m analysis.explain --model {model}"))
+    return answer(explained, options.typed(f"python -m analysis.explain --model {model}"))
 
 
 def _print_every_case(plan: ExplainPlan) -> None:
@@ -117,7 +121,7 @@ def _lines(plan: ExplainPlan, reply: Reply | None, explained: Explained | None) 
     if explained:
         lines += _verdict(explained, plan.command, complete=plan.all_details, markdown=plan.markdown)
     if explained and plan.all_details:
-        lines += words.details(explained.explanation, _framework(explained.profiles), plan.markdown)
+        lines += details(explained.explanation, plan.markdown)
     return lines
 
 
@@ -125,17 +129,16 @@ def _record(
     plan: ExplainPlan, reply: Reply | None, explained: Explained | None, code: advice.Code | None
 ) -> dict[str, Any]:
     """The answers as --format json has them: docs/answer.md lists the fields."""
-    answer = TrainingAnswer()
+    record = msgspec.structs.asdict(TrainingAnswer())
     if explained:
         verdict = _verdict(explained, plan.command, complete=plan.all_details)
-        answer = training_answer(explained.explanation, verdict)
-    record = msgspec.structs.asdict(answer)
+        record = msgspec.structs.asdict(training_answer(explained.explanation, verdict))
     if plan.case:
         record |= {"case": plan.case.name, "answer": reply}
     if explained:
         record |= {
-            "framework": _framework(explained.profiles),
-            "explanation": explained.explanation.told(),
+            "framework": sentence(framework(explained.explanation.sources)),
+            "explanation": explained.explanation.record(),
         }
     if code:
         record["code"] = code
@@ -148,27 +151,16 @@ def _print_json(record: dict[str, Any]) -> None:
 
 def _verdict(explained: Explained, command: str, *, complete: bool = False, markdown: bool = False) -> list[str]:
     """The lines of the answer for a training."""
-    has_other_gpu = explained.profiles.borrowed is not None
+    has_other_gpu = explained.explanation.sources.borrowed is not None
     gpu_is_lost = explained.explanation.gpu is not None and bool(facts.gpu_problem())
-    return words.answer(
+    return answer(
         explained.explanation,
         command,
         measuring_s=explained.measuring_s,
-        can_check=not has_other_gpu and not gpu_is_lost and explained.explanation.asked.script is None,
+        can_check=not has_other_gpu and not gpu_is_lost and explained.explanation.request.script is None,
         complete=complete,
         markdown=markdown,
     )
-
-
-def _framework(sources: Sources) -> str:
-    """Whether the framework used the GPU whose rows these are; of a stored one, first what this machine has."""
-    source = sources.gpu or sources.cpu
-    used = words.seen(source.measurements, source.machine, source.key)
-    if not sources.borrowed:
-        return used
-    problem = facts.gpu_problem()
-    here = f"no GPU that can be measured ({problem})" if problem else "a GPU, which was left aside"
-    return f"This machine has {here}. {used}"
 
 
 def _code(explained: Explained | None, number: int) -> advice.Code:
@@ -176,9 +168,8 @@ def _code(explained: Explained | None, number: int) -> advice.Code:
 
     Raises: Usage where the answer has no such change.
     """
-    shown = explained.explanation.told() if explained else None
-    main = shown.main if shown else None
-    actions = shown.actions if shown else []
+    main = explained.explanation.main if explained else None
+    actions = explained.explanation.actions if explained else []
     if main is None or not actions:
         raise options.Usage("this answer advises no change", wrong="--how")
     if number > len(actions):

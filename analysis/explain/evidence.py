@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from analysis.analysis import Analysis
 from analysis.explain import explanation, published
-from analysis.explain.explanation import GPU, Explanation, Request, Sources
+from analysis.explain.explanation import Explanation
 from analysis.explain.published import Measured
+from analysis.explain.request import GPU, Request
+from analysis.explain.sources import Sources
 from analysis.finding import Finding
 from analysis.predict.budget import TRANSFERS
 from analysis.predict.combine import total_of
@@ -204,9 +206,9 @@ def _home(asking: CaseRows) -> Finding | None:
     gpu = asking.sources.gpu
     if not (resident and resident.job_saved and explained.both and gpu and explained.larger):
         return None
-    training = explained.asked.training
+    training = explained.request.training
     larger = asking.explained(batch=8 * training.batch).both
-    nbytes = training.samples * networks.sample_bytes(explained.asked.model, training.dtype)
+    nbytes = training.samples * networks.sample_bytes(explained.request.model, training.dtype)
     return asking.finding(
         "home",
         resident=resident,
@@ -236,8 +238,8 @@ def _peaks(asking: CaseRows) -> Finding | None:
     if not (explained.both and cpu_rate and gpu_rate):
         return None
     cpu, gpu = explained.both
-    training = explained.asked.training
-    flops = min(training.batch, training.samples) * networks.training_flops(explained.asked.model)
+    training = explained.request.training
+    flops = min(training.batch, training.samples) * networks.training_flops(explained.request.model)
     return asking.finding(
         "peaks",
         theirs=asking.case.numbers,
@@ -324,8 +326,8 @@ def _is_gpu_pass(m: Measurement) -> bool:
 def several_gpus(rows: Measurements, model: str) -> list[tuple[int, int, Estimate]]:
     """(GPUs, batch, gain) of the most GPUs for a model, by batch, with the library that has most of them."""
     every = [(case.several, case.gain) for case in data_parallel.cases(rows) if case.several.on_gpu and case.gain]
-    of_model = [(m, gain) for m, gain in every if m.problem.model == model] or every
-    groups = group_by(of_model, lambda one: (one[0].experiment.replicas, one[0].library))
+    wanted = [(m, gain) for m, gain in every if m.problem.model == model] or every
+    groups = group_by(wanted, lambda one: (one[0].experiment.replicas, one[0].library))
     if not groups:
         return []
     best = max(sorted(groups), key=lambda key: (key[0], len(groups[key])))

@@ -2,13 +2,16 @@
 
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
 from analysis import labels
-from analysis.explain.explanation import Explanation, Request, Sources, settings_of
+from analysis.explain.explanation import Explanation
 from analysis.explain.measuring import Child, Failure, TimeBudget
+from analysis.explain.request import Request, settings_of
+from analysis.explain.sides import Side
+from analysis.explain.sources import Sources
 from analysis.predict import what_if
 from analysis.predict.profile import measuring
 from kernels import networks
@@ -38,21 +41,39 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+class KnownCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer has of a training already."""
+
+    #: Device -> its cost there, measured or predicted.
+    sides: dict[str, Side] = {}
+    #: The devices for which it is predicted.
+    predicted: tuple[str, ...] = ()
+
+    @classmethod
+    def from_explanation(cls, explanation: Explanation, without: Collection[str] = ()) -> "KnownCosts":
+        """What an explanation has, `without` the devices that are to be measured again."""
+        sides = {side.device: side for side in explanation.sides if side.device not in without}
+        predicted = [one.settings.device for one in explanation.predictions]
+        return cls(sides=sides, predicted=tuple(device for device in predicted if device not in without))
+
+
 def parts(
-    explanation: Explanation | None, request: Request, sources: Sources, devices: list[str], everything: bool = False
+    known: KnownCosts, request: Request, sources: Sources, devices: list[str], *, everything: bool = False
 ) -> list[Part]:
     """The parts to measure on this machine's devices, the most needed first: the model's real step, then the dispatch of a
     step. The model's operations follow where an answer rests on them: on a GPU its changes do; on the CPU only `everything`
     does, as the winner rests on the step."""
-    measured = {side.device for side in explanation.sides if side.cost.source == "measured"} if explanation else set()
-    predicted = {p.settings.device for p in explanation.predictions} if explanation else set()
-    parts = [step(explanation, request, device) for device in devices if device not in measured]
+    parts = []
+    for device in devices:
+        side = known.sides.get(device)
+        if side is None or side.cost.source != "measured":
+            parts.append(step(request, device, side))
     for device in devices:
         if not sources.profile(device).constant("keras-step", device):
             parts.append(_dispatch(device))
     lacks_tf32 = sources.cpu.machine and sources.cpu.machine.lacks("tf32")
     for device in devices:
-        if device not in predicted and (everything or device != "cpu"):
+        if device not in known.predicted and (everything or device != "cpu"):
             parts += _operations(request, device, "float32" if lacks_tf32 else "tf32")
     return parts
 
@@ -64,25 +85,24 @@ def command(change: what_if.Change) -> tuple[str, ...]:
     return *what_if.command(change, epochs=1, samples=min(training.samples, least)), "--fast"
 
 
-def step(explanation: Explanation | None, request: Request, device: str) -> Part:
-    """The model's real step on a device, of few samples."""
+def step(request: Request, device: str, side: Side | None = None) -> Part:
+    """The model's real step on a device, of few samples. side: its cost there, if it is predicted."""
     change = what_if.Change("", request.training, settings_of(request, device))
     return Part(
         name=f"its own step on the {labels.device(device)}",
         command=command(change),
         process=f"training on {device}" if device != "cpu" else device,
-        seconds=_step_seconds(explanation, request, device),
+        seconds=_step_seconds(request, side),
     )
 
 
-def _step_seconds(explanation: Explanation | None, request: Request, device: str) -> float:
+def _step_seconds(request: Request, side: Side | None) -> float:
     """Seconds of compiling and timing the step on a device: by its prediction, else by the model's layers and FLOPs."""
     compilation = starting(request) * len(request.model.layers) / _LAYERS_A_START
     step_s = request.training.batch * networks.training_flops(request.model) / _STEP_FLOPS
-    for side in explanation.sides if explanation else ():
-        if side.device == device:
-            step_s = side.cost.step.value
-            compilation = side.cost.compile.value if side.cost.compile else compilation
+    if side:
+        step_s = side.cost.step.value
+        compilation = side.cost.compile.value if side.cost.compile else compilation
     return compilation + max(_TIMING_S["training"], _SLOW_STEPS * step_s)
 
 

@@ -7,22 +7,22 @@ import time
 import msgspec
 
 from analysis.explain import explanation, measure, profiles
-from analysis.explain.explanation import Explanation, Request, Sources
-from analysis.explain.measure import Part
+from analysis.explain.explanation import Explanation
+from analysis.explain.measure import KnownCosts, Part
 from analysis.explain.measuring import Failure, TimeBudget
 from analysis.explain.plan import ExplainPlan
+from analysis.explain.request import GPU, Request
+from analysis.explain.sources import Sources
 from analysis.predict.profile import Lacking
 from workloads import options, terminal
 from workloads.machine import facts, load
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """An explanation with the rows that it comes from."""
+    """An explanation, and how long it would take to measure what it lacks."""
 
     #: The training on both devices.
     explanation: Explanation
-    #: The profiles, with the rows that were measured for it.
-    profiles: Sources
     #: Seconds in which this machine would measure a side that is only predicted or lacks; 0 where it would not.
     measuring_s: float = 0.0
 
@@ -39,26 +39,27 @@ def explained(plan: ExplainPlan, request: Request, sources: Sources) -> Explaine
     explanation_ = explanation.explain(request, sources)
     can_measure = is_here and not plan.script  # a worker builds a model by its name
     measuring_s = _measuring_s(plan, explanation_, sources) if can_measure else 0.0
-    return Explained(explanation=explanation_, profiles=sources, measuring_s=measuring_s)
+    return Explained(explanation=explanation_, measuring_s=measuring_s)
 
 
 def _measuring_s(plan: ExplainPlan, explanation_: Explanation, sources: Sources) -> float:
     """Seconds in which this machine would measure a side that is only predicted or lacks; 0 where all sides are measured."""
-    undisturbed = explanation_.undisturbed
-    parts = _parts(plan, undisturbed, explanation_.asked, sources)
-    measured = [side for side in undisturbed.sides if side.cost.source == "measured"]
+    known = KnownCosts.from_explanation(explanation_, without=explanation_.disturbed_devices)
+    parts = _parts(plan, known, explanation_.request, sources)
+    measured = [side for side in known.sides.values() if side.cost.source == "measured"]
     if not parts or len(measured) >= len(_devices(sources)):
         return 0.0
-    return measure.seconds(parts, explanation_.asked)
+    return measure.seconds(parts, explanation_.request)
 
 
 def _with_measurements(plan: ExplainPlan, request: Request, sources: Sources) -> Explained:
     """The explanation by the rows there are and those that are measured now. What could not be measured is said."""
     before = _explanation_or_none(request, sources)
-    parts = _parts(plan, before.undisturbed if before else None, request, sources)
+    known = KnownCosts.from_explanation(before, without=before.disturbed_devices) if before else KnownCosts()
+    parts = _parts(plan, known, request, sources)
     if before and not parts:
         print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
-        return Explained(explanation=before, profiles=sources)
+        return Explained(explanation=before)
     if plan.wait_quiet:
         load.wait_until_quiet()
     folders, failures = _measure(parts, request, plan.budget_s)
@@ -70,8 +71,8 @@ def _with_measurements(plan: ExplainPlan, request: Request, sources: Sources) ->
         if not failures:
             raise
         raise options.Missing(_reason(failures[0]), _with_more_time(plan, failures) or plan.command) from lacking
-    _report_gaps(plan, parts, failures, _parts(plan, after, request, sources))
-    return Explained(explanation=after, profiles=sources)
+    _report_gaps(plan, parts, failures, _parts(plan, KnownCosts.from_explanation(after), request, sources))
+    return Explained(explanation=after)
 
 
 def _explanation_or_none(request: Request, sources: Sources) -> Explanation | None:
@@ -85,12 +86,12 @@ def _explanation_or_none(request: Request, sources: Sources) -> Explanation | No
 def _devices(sources: Sources) -> list[str]:
     """The devices of this machine that an answer is about: a stored GPU is none of them."""
     has_gpu = not sources.borrowed and not facts.gpu_problem()
-    return ["cpu", explanation.GPU] if has_gpu else ["cpu"]
+    return ["cpu", GPU] if has_gpu else ["cpu"]
 
 
-def _parts(plan: ExplainPlan, explanation_: Explanation | None, request: Request, sources: Sources) -> list[Part]:
+def _parts(plan: ExplainPlan, known: KnownCosts, request: Request, sources: Sources) -> list[Part]:
     """The parts that an answer lacks and this machine can measure."""
-    return measure.parts(explanation_, request, sources, _devices(sources), everything=plan.all_details)
+    return measure.parts(known, request, sources, _devices(sources), everything=plan.all_details)
 
 
 def _measure(parts: list[Part], request: Request, budget_s: float) -> tuple[list[pathlib.Path], list[Failure]]:

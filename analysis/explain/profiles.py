@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from analysis.explain.explanation import Sources
+from analysis.explain.sources import Sources
 from analysis.predict import prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from analysis.stats import is_gpu

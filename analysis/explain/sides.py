@@ -1,24 +1,35 @@
 """The cost of a training on each device, measured or else predicted, and the counts from which the winner changes."""
 
+from collections.abc import Mapping
 from math import inf
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis import labels
+from analysis.explain.request import GPU, Request, settings_of
+from analysis.explain.sources import Sources
+from analysis.predict.combine import HOST, total_of
+from analysis.predict.prediction import Prediction
 from analysis.stats import Estimate
-from analysis.training import costs
+from analysis.training import break_even, costs
+from analysis.training.break_even import Trained
 from analysis.training.costs import TrainingCost, whole_training
+from analysis.training.measured_training import measured_training, ran_all_samples, tells_whole
+from kernels import networks
 from kernels.problems import Training
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A training on a device and its cost, with validation in the epochs. `unknown`: parts that no row measured. `ran`: whether
-    a row ran as many samples and epochs; else its time is put together from parts."""
+    """A training on a device and its cost, with validation in the epochs."""
 
+    #: cpu or gpu:0.
     device: str
     training: Training
     cost: TrainingCost
+    #: Parts that no row measured.
     unknown: tuple[str, ...] = ()
+    #: Whether a row ran as many samples and epochs; else its time is put together from parts.
     ran: bool = False
 
     @property
@@ -37,16 +48,85 @@ class Side(msgspec.Struct, frozen=True):
 
     @property
     def largest(self) -> str:
-        return max(self.parts, key=lambda name: self.parts[name].value)
+        """The part that takes most of the whole training."""
+        parts = self.parts
+        return max(parts, key=lambda name: parts[name].value)
 
 
-def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
+def sides(request: Request, predictions: Mapping[str, Prediction], measured: Mapping[str, Trained]) -> tuple[Side, ...]:
+    """The training on each device, the CPU first: measured here, else predicted. A prediction of mostly unknown layers is
+    ignored."""
+    every = (_side(request, device, predictions.get(device), measured.get(device)) for device in ("cpu", GPU))
+    return tuple(side for side in every if side)
+
+
+def _side(request: Request, device: str, prediction: Prediction | None, measured: Trained | None) -> Side | None:
+    """The training on a device; None without its cost."""
+    training = request.training
+    unknown: tuple[str, ...] = ()
+    ran = False
+    if measured and tells_whole(measured):
+        cost = measured.cost
+        ran = ran_all_samples(measured, training) and measured.row.problem.epochs == training.epochs
+    elif prediction and not request.is_mostly_unknown:
+        cost = prediction.cost
+        unknown = prediction.untold
+    else:
+        return None
+    if request.validation:
+        ran = False
+        if prediction:
+            cost = _with_validation(cost, validating(request, prediction))
+    return Side(device=device, training=training, cost=cost, unknown=unknown, ran=ran)
+
+
+def _with_validation(cost: TrainingCost, seconds: Estimate) -> TrainingCost:
+    """The cost with so many seconds more in each epoch."""
+    whole_epoch = cost.whole_epoch + seconds if cost.whole_epoch else cost.whole_epoch
+    return replace(cost, epoch=cost.epoch + seconds, whole_epoch=whole_epoch)
+
+
+def validating(request: Request, prediction: Prediction) -> Estimate:
+    """Seconds that evaluating the validation samples adds to each epoch: forward passes, by their share of a step's FLOPs, each
+    at least half the host's seconds of a step."""
+    network = request.model
+    share = networks.inference_flops(network) / max(1, networks.training_flops(network))
+    steps = -(-request.validation // request.training.batch)
+    step = prediction.step_s
+    host = total_of(prediction.parts, HOST)
+    forward = Estimate(max(host.value / 2, step.value * share), step.low * share, step.high)
+    return forward * steps
+
+
+def measured_rows(request: Request, sources: Sources) -> dict[str, Trained]:
+    """Device -> the best-ranked row of this very training; never a stored GPU's. It stands beside the prediction and never
+    enters it."""
+    rows_by_device = {}
+    devices = ("cpu", GPU) if sources.gpu is sources.cpu else ("cpu",)
+    for device in devices:
+        rows = break_even.trained(sources.profile(device).measurements)
+        row = measured_training(rows, request.training, settings_of(request, device))
+        if row:
+            rows_by_device[device] = row
+    return rows_by_device
+
+
+def turning_point(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
     """(the device that finishes first if there are enough epochs, {samples, epochs: the count from which it does}). Left out
     are unknown counts, those of at most 1, and samples if all of them are one batch."""
-    t, both = cpu.training, (cpu.cost, gpu.cost)
-    after = costs.break_even(*both, t.steps)
-    to, both = ("gpu", both) if after and after.value < inf else ("cpu", both[::-1])
-    found = {"samples": costs.break_even(*both, epochs=t.epochs), "epochs": costs.break_even(*both, t.steps)}
-    each = {"samples": t.batch if t.batch < t.samples else 0, "epochs": 1}
-    counts = {what: e.value * each[what] for what, e in found.items() if e and e.value < inf}
-    return to, {what: at for what, at in counts.items() if at > 1}
+    training = cpu.training
+    slower, quicker = cpu.cost, gpu.cost
+    device = "gpu"
+    after = costs.break_even(slower, quicker, training.steps)
+    if after is None or after.value == inf:
+        device = "cpu"
+        slower, quicker = quicker, slower
+    counts = {}
+    if training.batch < training.samples:
+        steps = costs.break_even(slower, quicker, epochs=training.epochs)
+        if steps and 1 < steps.value * training.batch < inf:
+            counts["samples"] = steps.value * training.batch
+    epochs = costs.break_even(slower, quicker, training.steps)
+    if epochs and 1 < epochs.value < inf:
+        counts["epochs"] = epochs.value
+    return device, counts

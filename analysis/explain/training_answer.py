@@ -8,9 +8,11 @@ import html
 import msgspec
 
 from analysis.explain.doubts import Assumption
-from analysis.explain.explanation import GPU, Explanation
-from analysis.finding import Warning
-from analysis.stats import Estimate, likely
+from analysis.explain.explanation import Explanation
+from analysis.explain.findings import findings
+from analysis.explain.request import GPU
+from analysis.finding import IN_DETAIL, Finding, Warning
+from analysis.stats import Estimate
 from workloads.records.script_fit import ScriptFit
 
 SCHEMA = 1  # it rises when a field is renamed, goes, or means something else; docs/answer.md lists them
@@ -51,6 +53,8 @@ class TrainingAnswer(msgspec.Struct, frozen=True, kw_only=True):
     finishes_first_from: tuple[str, dict[str, float]] | None = None
     #: The lines of the answer as the terminal has them.
     verdict: tuple[str, ...] = ()
+    #: What these lines say, as data; those of a higher rank are left out where there is no room.
+    findings: tuple[Finding, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(self.verdict)
@@ -60,35 +64,27 @@ class TrainingAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def training_answer(e: Explanation, verdict: list[str]) -> TrainingAnswer:
+def training_answer(explanation: Explanation, verdict: list[str]) -> TrainingAnswer:
     """The answer that an explanation gives; `verdict`: its lines."""
-    seconds = {side.device: side.whole for side in e.sides}
-    source = {side.device: side.cost.source for side in e.sides}
-    training = e.asked.training
+    seconds = {side.device: side.whole for side in explanation.sides}
+    source = {side.device: side.cost.source for side in explanation.sides}
+    training = explanation.request.training
     return TrainingAnswer(
-        winner=likely_winner(e),
-        sure=e.winner != "neither",
+        winner=explanation.likely_winner,
+        sure=explanation.winner != "neither",
         cpu_seconds=seconds.get("cpu"),
         gpu_seconds=seconds.get(GPU),
-        assumed=e.assumed,
-        warnings=e.warnings,
+        assumed=explanation.assumed,
+        warnings=explanation.warnings,
         cpu_source=source.get("cpu"),
         gpu_source=source.get(GPU),
-        stored_gpu=e.borrowed,
+        stored_gpu=explanation.borrowed,
         model=training.model,
         batch=min(training.batch, training.samples),
         samples=training.samples,
         epochs=training.epochs,
-        script=e.asked.script,
-        finishes_first_from=e.turns if e.both else None,
+        script=explanation.request.script,
+        finishes_first_from=explanation.turning_point if explanation.both else None,
         verdict=tuple(verdict),
+        findings=tuple(one for one in findings(explanation) if one.rank < IN_DETAIL),
     )
-
-
-def likely_winner(e: Explanation) -> str | None:
-    """cpu, gpu, or neither where it cannot be told; None without the seconds of one side."""
-    if not e.both:
-        return None
-    cpu, gpu = e.both
-    predicted = "predicted" in (cpu.cost.source, gpu.cost.source)
-    return likely(cpu.whole, gpu.whole, predicted=predicted)

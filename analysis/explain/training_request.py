@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from analysis.explain.explanation import Request
 from analysis.explain.plan import AnyCase, ExplainPlan, TrainingChanges
+from analysis.explain.request import Request
 from analysis.predict import described_model
 from kernels import networks
 from kernels.networks import Network

@@ -18,10 +18,10 @@ from workloads import options, records
 _BUDGET_S = 900
 
 
-def plan(e: Explanation, most: int) -> list[tuple[Change, Estimate]]:
+def plan(explanation: Explanation, most: int) -> list[tuple[Change, Estimate]]:
     """(what to measure, the predicted saving of a step) of the changes that save most of the whole training."""
-    sure = (w for w in e.told().what_ifs if w.job_saved and w.job_saved.value > 0)
-    return [(w.change, w.step_saved) for w in sure if w.step_saved][:most]
+    saving = [one for one in explanation.what_ifs if one.job_saved and one.job_saved.value > 0]
+    return [(one.change, one.step_saved) for one in saving if one.step_saved][:most]
 
 
 def step(child: Child, change: Change, folder: pathlib.Path) -> Estimate | str:
@@ -37,25 +37,25 @@ def step(child: Child, change: Change, folder: pathlib.Path) -> Estimate | str:
 
 
 def lines(
-    e: Explanation, most: int, measured: Callable[[Change, pathlib.Path], Estimate | str] | None = None
+    explanation: Explanation, most: int, measured: Callable[[Change, pathlib.Path], Estimate | str] | None = None
 ) -> Iterator[str]:
     """A line as each measurement comes: a step predicted beside measured, then what each change saved of it.
 
     Raises: Missing without a prediction, as no change can be set against it.
     """
-    base = e.main
+    base = explanation.main
     if base is None:
         raise options.Missing("there is no prediction to verify; --measure measures what one needs")
     yield from ("", "Measured now, each by a command of its own")
     with tempfile.TemporaryDirectory() as folder, Child() as child:
         measured = measured or functools.partial(step, child)
         first = measured(Change("as it is", base.training, base.settings), pathlib.Path(folder, "0"))
-        predicted = "" if e.withheld else f"predicted {timed(base.step_s)}, "
+        predicted = "" if explanation.withheld else f"predicted {timed(base.step_s)}, "
         if isinstance(first, str):
             yield f"  a step as it is: not measured: {first}"
             return
         yield f"  a step as it is: {predicted}measured {timed(first)}"
-        for i, (change, saved) in enumerate(plan(e, most), 1):
+        for i, (change, saved) in enumerate(plan(explanation, most), 1):
             found = measured(change, pathlib.Path(folder, str(i)))
             if isinstance(found, str):
                 yield f"  {change.words}: not measured: {found}"

@@ -21,6 +21,7 @@ from kernels.problems import Training
 from workloads import options, terminal
 from workloads.records import Settings, regular_files
 
+_WORTH_A_NAME = 0.01  # of a step: a smaller part is not named
 LONGEST_S = 1e9  # of a time in a result file too
 MAKES = "python -m analysis.predict --model cifar10-cnn --profile nvidia-h200 --save predicted.ndjson"
 
@@ -83,6 +84,13 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     def job_s(self) -> Estimate:
         """Seconds of the whole training in a process of its own."""
         return whole_training(self.cost, self.training.epochs, self.training.steps)
+
+
+def largest_shares(prediction: Prediction) -> dict[str, float]:
+    """Part -> its share of a predicted step's parts, for the two largest that are worth a name."""
+    shares = {name: seconds.value / prediction.parts_s for name, seconds in prediction.parts.items()}
+    largest = sorted(shares, key=lambda name: -shares[name])[:2]
+    return {name: shares[name] for name in largest if shares[name] > _WORTH_A_NAME}
 
 
 def impossible(prediction: Prediction) -> str:

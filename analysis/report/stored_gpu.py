@@ -1,11 +1,14 @@
 """The predicted training on a stored GPU, for a machine without a GPU."""
 
-from analysis.explain.explanation import Request, Sources, explain
+from analysis.explain.explanation import explain
+from analysis.explain.findings import winner
+from analysis.explain.request import Request
+from analysis.explain.sources import Sources
 from analysis.predict import profile
 from analysis.predict.prediction import predict
 from analysis.stats import is_gpu
-from analysis.text import explanation
-from analysis.text.sentences import PREDICTED, winner
+from analysis.text.explanation import verdict
+from analysis.text.explanation.subject import subject
 from analysis.training import break_even
 from kernels import networks
 from kernels.problems import Training
@@ -24,11 +27,13 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     ]
     if not plain:
         return []
-    model, batch, network = plain[0].model, plain[0].batch, networks.find(plain[0].model)
-    asked = Request(Training(model, batch, max(network.samples, batch), network.epochs, plain[0].dtype))
-    made = explain(asked, Sources(profile.Profile(rows, machine), profile.read(STORED), predict))
+    first = plain[0]
+    network = networks.find(first.model)
+    training = Training(first.model, first.batch, max(network.samples, first.batch), network.epochs, first.dtype)
+    explanation = explain(Request(training), Sources(profile.Profile(rows, machine), profile.read(STORED), predict))
+    both = explanation.both
     # with the stored machine's own CPU the GPU's time is no prediction for here
-    if made.host_factor is None or not made.both:
+    if explanation.host_factor is None or not both:
         return []
-    subject = f"{explanation.subject(made)}, with the GPU of {STORED}"
-    return [winner(made.both[0].whole, made.both[1].whole, PREDICTED, subject)]
+    training_words = f"{subject(explanation)}, with the GPU of {STORED}"
+    return [verdict.winner(winner(explanation, *both), training_words)]

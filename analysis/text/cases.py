@@ -9,7 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.explain import case_verdict, evidence
-from analysis.explain.explanation import Request, Sources
+from analysis.explain.request import Request
+from analysis.explain.sources import Sources
 from analysis.table import Table, line, text
 from analysis.text import sentences
 from analysis.text.sentences import say

@@ -10,7 +10,7 @@ from typing import ClassVar
 from analysis.crossover.crossover import Answer, Crossing
 from analysis.numbers import factor, gain, interval, number, share, time, timed
 from analysis.predict.combine import WORDS
-from analysis.predict.prediction import Prediction
+from analysis.predict.prediction import Prediction, largest_shares
 from analysis.stats import Estimate, exact, faster, likely
 from analysis.units import bytes_rate, flops_rate, join, size
 from kernels.networks import title
@@ -19,7 +19,6 @@ from workloads import terminal
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
 NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
-_LITTLE = 0.01  # of a step: a part of less is not named
 _SINGULAR = {"samples": "sample", "epochs": "epoch", "channels": "channel"}  # counts that stand before their names
 
 
@@ -39,9 +38,12 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
 
 def shares(p: Prediction) -> str:
     """`72 % dispatch and 26 % kernel launches`: the two largest parts of a predicted step, as shares of all of them."""
-    parts = {name: e.value / p.parts_s for name, e in p.parts.items()}
-    ranked = sorted(parts, key=lambda name: -parts[name])[:2]
-    return join(f"{share(parts[n])} {WORDS.get(n, n)}" for n in ranked if parts[n] > _LITTLE)
+    return part_shares(largest_shares(p))
+
+
+def part_shares(shares: dict[str, float]) -> str:
+    """Parts of a step with the share of each."""
+    return join(f"{share(part)} {WORDS.get(name, name)}" for name, part in shares.items())
 
 
 def digits(size: float) -> str:

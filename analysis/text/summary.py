@@ -7,7 +7,7 @@ from analysis.analysis import Analysis
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import rows_of
 from analysis.crossover.time_split import why
-from analysis.explain.explanation import Request, settings_of
+from analysis.explain.request import Request, settings_of
 from analysis.predict import held_out
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile

@@ -13,8 +13,8 @@ from test_jobs import both, trained
 from test_together import four, rounds
 
 from analysis.explain import __main__, case_verdict, evidence, profiles, published, training_request
-from analysis.explain.explanation import Sources
 from analysis.explain.plan import ExplainPlan
+from analysis.explain.sources import Sources
 from analysis.finding import Finding
 from analysis.predict import profile
 from analysis.predict.prediction import predict

@@ -10,10 +10,12 @@ from fake_predictions import MS, borrowed, predict, sources
 
 from analysis.explain import explanation, measure, profiles, training_request, verify
 from analysis.explain.__main__ import main, parser
-from analysis.explain.explanation import Request, Sources
+from analysis.explain.measure import KnownCosts
 from analysis.explain.measuring import Failure, TimeBudget
 from analysis.explain.plan import ExplainPlan, TrainingChanges
+from analysis.explain.request import Request
 from analysis.explain.sides import Side
+from analysis.explain.sources import Sources
 from analysis.predict import described_model, profile, what_if
 from analysis.report import stored_gpu
 from analysis.stats import NOTHING, exact
@@ -341,17 +343,17 @@ class SlowChild:
 
 def test_what_is_measured_first_is_the_real_step(tmp_path):
     e = explained()
-    parts = measure.parts(e, e.asked, sources(), ["cpu", "gpu:0"])
+    parts = measure.parts(KnownCosts.from_explanation(e), e.request, sources(), ["cpu", "gpu:0"])
     assert [part.name for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
     bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
     names = ["its own step on the CPU", "dispatch on the CPU"]
-    parts = measure.parts(None, e.asked, bare, ["cpu"])
+    parts = measure.parts(KnownCosts(), e.request, bare, ["cpu"])
     assert [part.name for part in parts] == names
     assert parts[0].command[:3] == ("workloads.training", "--model", "cifar10-cnn")
-    parts = measure.parts(None, e.asked, bare, ["cpu"], everything=True)
+    parts = measure.parts(KnownCosts(), e.request, bare, ["cpu"], everything=True)
     names += ["its convolutions on the CPU", "its dense layers on the CPU", "passes over memory on the CPU"]
     assert [part.name for part in parts] == names and {part.process for part in parts} == {"cpu"}
-    on_gpu = measure.parts(None, e.asked, bare, ["gpu:0"])
+    on_gpu = measure.parts(KnownCosts(), e.request, bare, ["gpu:0"])
     assert [part.process for part in on_gpu] == ["training on gpu:0", *["gpu:0"] * 5]
     assert on_gpu[-2].name == "copies to the GPU"
 
@@ -369,7 +371,7 @@ def test_what_is_measured_first_is_the_real_step(tmp_path):
 def test_a_step_is_measured_with_the_smaller_batch_that_an_epoch_ends_in(batch, samples, measured):
     """64 steps or 2,048 samples, whichever are more."""
     request = Request(Training("cifar10-cnn", batch, samples, 10))
-    words = measure.step(None, request, "cpu").command
+    words = measure.step(request, "cpu").command
     told = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
     assert (told["--batch"], told["--samples"], told["--epochs"]) == (str(batch), str(measured), "1")
 
@@ -377,7 +379,7 @@ def test_a_step_is_measured_with_the_smaller_batch_that_an_epoch_ends_in(batch, 
 def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
     """Of 90 s, up to 270: after 120 and 240 s there are 30 left for 5 s of dense layers, then none for 10 s of passes."""
     bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
-    parts = measure.parts(None, explained().asked, bare, ["cpu"], everything=True)
+    parts = measure.parts(KnownCosts(), explained().request, bare, ["cpu"], everything=True)
     child, shown = SlowChild(), []
     failures = measure.run(
         parts, tmp_path / "x", TimeBudget(seconds=90), lambda doing, taken_s: shown.append((doing, taken_s)), child
@@ -391,17 +393,16 @@ def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
 
 def test_the_estimate_is_of_what_was_just_timed():
     """Starting took 20 s. Predicted: 3 s of compilation and steps of 1.2 s, 17 of them; without it 8 layers of 80 a start."""
-    request = msgspec.structs.replace(explained().asked, starting_s=20.0)
+    request = msgspec.structs.replace(explained().request, starting_s=20.0)
     cost = TrainingCost(NOTHING, NOTHING, exact(1.2), compile=exact(3.0), source="predicted")
     side = Side("cpu", request.training, cost)
-    predicted = msgspec.structs.replace(explained(), sides=(side,))
-    part = measure.step(predicted, request, "cpu")
+    part = measure.step(request, "cpu", side)
     assert part.seconds == pytest.approx(3 + 17 * 1.2)
     layers = len(request.model.layers)
-    part = measure.step(None, request, "cpu")
+    part = measure.step(request, "cpu")
     assert part.seconds == pytest.approx(20 * layers / 80 + 12)
     assert measure.seconds([part, part], request) == pytest.approx(20 + 2 * part.seconds)
-    assert measure.seconds([part], explained().asked) == pytest.approx(10 + part.seconds)
+    assert measure.seconds([part], explained().request) == pytest.approx(10 + part.seconds)
 
 
 def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch):

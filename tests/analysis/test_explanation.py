@@ -9,19 +9,21 @@ from fake_predictions import MS, borrowed, predict, sources
 from msgspec.structs import replace
 from test_jobs import both, trained
 
-from analysis.explain import doubts, explanation, published, sides, verify
+from analysis.explain import doubts, explanation, findings, framework, measure, published, sides, verify
 from analysis.explain.doubts import Assumption
-from analysis.explain.explanation import GPU, Request, Sources
-from analysis.finding import Warning
+from analysis.explain.request import GPU, Request
+from analysis.explain.sources import Sources
+from analysis.finding import Finding, Warning
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import prediction, profile
 from analysis.predict.combine import HIDDEN
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
-from analysis.stats import Estimate, exact
-from analysis.text import explanation as words
+from analysis.stats import Estimate, exact, group_by
 from analysis.text import sentences
+from analysis.text.explanation import answer, changes, details
+from analysis.text.explanation.sentence import sentence
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB
 from kernels import networks
@@ -35,6 +37,19 @@ T = Training("cifar10-cnn", 32, 3200, 10)
 
 def explained(training=T, of=None, **asked):
     return explanation.explain(Request(training, **asked), of or sources())
+
+
+def findings_by_kind(e) -> dict[str, list[Finding]]:
+    return group_by(findings.findings(e), lambda one: one.kind)
+
+
+def only(e, kind: str) -> Finding:
+    (finding,) = findings_by_kind(e)[kind]
+    return finding
+
+
+def said(e, kind: str) -> list[str]:
+    return [sentence(finding) for finding in findings_by_kind(e).get(kind, [])]
 
 
 def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
@@ -54,19 +69,34 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     """GPU: 6 + 3 s against 5; an epoch of 10 steps of 3.38 ms against 13.8: 38.4 epochs of them are 4 s, or 10 of 24,600."""
     e = explained(Training("cifar10-cnn", 640, 6400, 10))
     apart = 4.0 / (10 * (13.8 - 3.38) * MS)
-    assert e.turns == ("gpu", {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)})
-    assert words.turns(e) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
-    assert explained().turns == ("cpu", {})  # the CPU begins sooner and its steps are shorter
-    assert words.turns(explained()) == "the first epoch on, the CPU finishes first, and it stays so."
-    assert sides.turns(*reversed(e.both)) == ("cpu", e.turns[1])  # the other way round
-    cpu, gpu = e.both
-    untold = replace(gpu, cost=replace(gpu.cost, step=Estimate(3.38 * MS, -MS, cpu.cost.step.low / 2)))
-    told = [words.why(cpu, one).partition(";")[0] for one in (gpu, untold)]
-    assert told == [f"The GPU's steps are {faster} faster" for faster in ("4.1x", "at least 2.0x")]
-    wide = [replace(s, cost=replace(s.cost, start=Estimate(s.cost.start.value, 0.0, 99.0))) for s in e.both]
-    unsure = replace(e, sides=tuple(wide))
-    assert words.turns(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
-    assert words.answer(unsure, "again", can_check=True)[-1].endswith("again --verify 1")
+    assert e.turning_point == ("gpu", {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)})
+    turning_point = only(e, "turning-point")
+    assert (turning_point.subject, turning_point.numbers) == ("gpu", {"counts": e.turning_point[1], "sure": True})
+    assert sentence(turning_point) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
+    unsure = replace(turning_point, numbers=turning_point.numbers | {"sure": False})
+    assert sentence(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
+    assert explained().turning_point == ("cpu", {})  # the CPU begins sooner and its steps are shorter
+    assert said(explained(), "turning-point") == ["the first epoch on, the CPU finishes first, and it stays so."]
+    assert sides.turning_point(*reversed(e.both)) == ("cpu", e.turning_point[1])  # the other way round
+    assert answer.answer(e, "again", can_check=True)[-1].endswith("again --verify 1")
+
+
+def test_a_speedup_whose_step_is_within_noise_is_a_lower_bound_and_a_start_within_noise_is_none():
+    """Steps of 13.8 and 3.38 ms: 4.1 times. One between -1 and 6.9 ms: at least twice. The GPU starts 4 s later: 1 s, and 3 s of
+    compilation; where it may take 1 s less or more, only compilation is later."""
+    cpu, gpu = explained(Training("cifar10-cnn", 640, 6400, 10)).both
+    why = findings.steps(cpu, gpu).numbers
+    assert (why["is_bound"], why["mostly"]) == (False, "build and compile")
+    assert why["speedup"].value == pytest.approx(13.8 / 3.38) and why["later_s"] == pytest.approx(4.0)
+    noisy = replace(gpu, cost=replace(gpu.cost, step=Estimate(3.38 * MS, -MS, 6.9 * MS)))
+    bound = findings.steps(cpu, noisy).numbers
+    assert bound["is_bound"] and bound["speedup"].low == pytest.approx(2.0)
+    assert sentence(findings.steps(cpu, noisy)).startswith(
+        "The GPU's steps are at least 2.0x faster; it starts 4.00 s later"
+    )
+    start = gpu.cost.start.value
+    unsure_start = replace(gpu, cost=replace(gpu.cost, start=Estimate(start, start - 2, start + 2)))
+    assert findings.steps(cpu, unsure_start).numbers["later_s"] == pytest.approx(3.0)
 
 
 def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_near():
@@ -77,26 +107,30 @@ def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_
     assert (samples.value, samples.flag, samples.wins_above) == (6400, "--samples", "gpu")
     assert samples.changes_at == pytest.approx(640 * 4.0 / (10 * (13.8 - 3.38) * MS))
     assert epochs.changes_at == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
-    asked = (
-        "From about 24,600 samples the GPU probably wins: how many have you?"  # with `or 39 epochs` above 80 columns
+    question = only(e, "question")
+    assert (question.subject, question.numbers["below"], [*question.numbers["counts"]]) == (
+        "gpu",
+        False,
+        ["samples", "epochs"],
     )
-    assert words.question(e) == asked
+    # with `or 39 epochs` above 80 columns
+    assert sentence(question) == "From about 24,600 samples the GPU probably wins: how many have you?"
     (few,) = explained(Training("cifar10-cnn", 640, 6400, 3), assumed=("epochs",)).assumed
     assert few == Assumption(name="epochs", value=3, flag="--epochs")  # 38.4 are more than ten times 3
-    assert explained().assumed == () and words.question(explained()) == ""
+    assert explained().assumed == () and not said(explained(), "question")
 
 
 def test_the_first_line_tells_what_was_assumed_and_the_question_below_which_the_other_device_wins():
     """GPU: 4 s later and 4 ms a step sooner: ahead from 1,000 steps on, so from 3,200 samples in 10 epochs."""
     rows = swept(6400)
     e = explained(Training("cifar10-cnn", 32, 6400, 10), sources(*rows), assumed=("samples",))
-    lines = words.answer(e, "again")
+    lines = answer.answer(e, "again")
     assert lines[0] == "CIFAR-10 CNN, batch 32, 10 epochs, assumed: 6,400 samples"
     assert lines[1].split() == ["(--samples)", "from", "measured", "parts"] and len(lines[1]) == 80
     (point,) = [line for line in lines if line.startswith("But")]
     assert point == "But   Below about 3,200 samples the CPU probably wins: how many have you?"
     e = explained(Training("cifar10-cnn", 32, 6400, 10), sources(*rows), assumed=("batch", "samples", "epochs"))
-    assert words.answer(e, "again")[0] == "CIFAR-10 CNN, assumed: batch 32, 6,400 samples, 10 epochs"
+    assert answer.answer(e, "again")[0] == "CIFAR-10 CNN, assumed: batch 32, 6,400 samples, 10 epochs"
 
 
 def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
@@ -104,13 +138,17 @@ def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
     rows = swept(6400)
     training = Training("cifar10-cnn", 32, 6400, 10)
     quiet = explained(training, sources(*rows))
-    assert quiet.winner == "gpu" and words.answer(quiet, "again")[1].startswith("The GPU: 7.00 s against 11.0 s")
+    assert quiet.winner == "gpu" and answer.answer(quiet, "again")[1].startswith("The GPU: 7.00 s against 11.0 s")
     loud = replace(rows[0], flags=("cpu-clock", "other-load"), values={"other_load_fraction": 0.4})
     e = explained(training, sources(loud, rows[1]))
     expected = Warning(kind="other-load", device="cpu", rows=1, rows_used=1, share=0.4, names=("training",))
     assert (e.disturbances, e.winner) == ((expected,), "neither")
-    assert [side.device for side in e.undisturbed.sides] == [GPU] and e.undisturbed.cpu is None
-    lines = words.answer(e, "again")
+    assert e.disturbed_devices == {"cpu"}
+    known = measure.KnownCosts.from_explanation(e, without=e.disturbed_devices)
+    assert ([*known.sides], known.predicted) == ([GPU], (GPU,))
+    winner = only(e, "winner")
+    assert (winner.subject, winner.numbers["sure"], winner.doubts) == ("gpu", False, (expected,))
+    lines = answer.answer(e, "again")
     assert lines[1].startswith("Probably the GPU: 7.00 s against 11.0 s on the CPU")
     assert "Note  Other programs used 40 % of the CPU: measure again (--wait-quiet)." in lines
 
@@ -125,7 +163,7 @@ def test_samples_change_no_winner_where_all_are_one_batch(batch, samples, counts
     gpu = replace(cpu, step=exact(1 * MS), start=exact(9.0))
     training = Training("cifar10-cnn", batch, samples, 10)
     both_sides = (sides.Side(device, training, cost) for device, cost in (("cpu", cpu), (GPU, gpu)))
-    assert sides.turns(*both_sides) == ("gpu", pytest.approx(counts))
+    assert sides.turning_point(*both_sides) == ("gpu", pytest.approx(counts))
 
 
 @pytest.mark.parametrize(
@@ -158,16 +196,35 @@ def test_rows_of_launches_and_passes_that_a_prediction_reads_disturb_it_but_not_
     e = explained(of=sources(*passes[:5], close, *passes[6:], far))
     (warning,) = e.warnings
     assert (warning.kind, warning.rows, warning.share, warning.names) == ("other-load", 1, 0.25, ("stream",))
-    assert words.disturbed(e.warnings).startswith("Other programs used 25 % of the CPU in 1 of ")
+    (note,) = said(e, "disturbed")
+    assert note.startswith("Other programs used 25 % of the CPU in 1 of ")
 
 
-def test_with_one_line_left_the_best_action_stands_without_notes():
+def test_of_the_findings_those_of_the_lowest_rank_have_the_lines_there_are():
+    """Ranks: changes 1, 3 and 5, the shares of a step 2. From two lines on one is kept for what is said under the changes."""
     e = explained(Training("cifar10-cnn", 640, 64_000, 50))
+    every = findings.findings(e)
     assert len(e.actions) > 2
-    shown = [(len(table.rows), len(notes)) for table, notes in (words._actions(e, room) for room in (0, 1, 2, 3, 9))]
-    assert shown == [(0, 0), (1, 0), (1, 1), (2, 1), (min(3, len(e.actions)), 1)]
-    _, notes = words._actions(replace(e, what_ifs=()), 1)
-    assert notes == ["No change is sure to save 1 % of the time."]
+    assert sorted(one.rank for one in every if 0 < one.rank < 6) == [1, 2, 3, 5]
+    shown = []
+    for room in (0, 1, 2, 3, 4, 9):
+        lines = answer._shown(every, room, complete=False)
+        shares = [one for one in lines.others if one.kind == "step-shares"]
+        shown.append((len(lines.changes), len(shares), len(lines.footer)))
+    assert shown == [(0, 0, 0), (1, 0, 0), (1, 0, 1), (1, 1, 1), (2, 1, 1), (3, 1, 1)]
+    (best,) = answer._shown(every, 1, complete=False).changes
+    assert best.subject == e.actions[0].change.words
+    without = [one for one in every if one.kind != "change"] + [Finding(kind="no-savings", rank=1)]
+    assert answer._shown(without, 1, complete=False).point("Do") == ["No change is sure to save 1 % of the time."]
+
+
+def test_every_change_that_is_not_shown_is_counted():
+    """Larger batches too: the table of --all has them."""
+    e = explained(Training("cifar10-cnn", 32, 3200, 10))
+    shown = answer._shown(findings.findings(e), 3, complete=False)
+    assert len(shown.changes) == 1
+    assert f" {len(e.what_ifs) - 1} more (--all)." in " ".join(["", *shown.footer])
+    assert len(changes.all_changes(findings_by_kind(e)["change"]).rows) == len(e.what_ifs)
 
 
 def test_warnings_name_the_device_the_rows_and_the_layers():
@@ -182,13 +239,13 @@ def test_warnings_name_the_device_the_rows_and_the_layers():
 
 
 def test_a_change_after_which_the_gpu_wins_and_what_may_cost():
-    e = explained()
-    change, apart = e.what_ifs[0], e.both[1].whole - e.both[0].whole
-    saved = [apart.low - 1, apart.high + 1]  # GPU still behind; GPU surely ahead
-    notes = [words._note(e, replace(change, job_saved=exact(s))) for s in saved]
-    assert notes == [change.change.note, ", ".join(filter(None, (change.change.note, "then the GPU wins")))]
+    both_sides = explained().both
+    behind = both_sides[1].whole - both_sides[0].whole
+    saved = [behind.low - 1, behind.high + 1]  # GPU still behind; GPU surely ahead
+    assert [findings.gpu_wins_with(exact(s), both_sides) for s in saved] == [False, True]
+    assert not findings.gpu_wins_with(exact(saved[1]), both_sides[::-1])  # it wins without
     ends = (-2, -3, -1), (-2, -3, 1), (2, -1, 3)
-    assert [words._saved(Estimate(*each)) for each in ends] == [
+    assert [changes.saved(Estimate(*each)) for each in ends] == [
         "costs 2.00 s",
         "perhaps costs 2.00 s",
         "perhaps 2.00 s",
@@ -208,27 +265,26 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
     e = explained(of=sources(*rows))
     (whole,) = [a for a in e.crossovers if a.family.varies == "samples"]
     assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_JOB)
-    assert e.turns == ("gpu", {"samples": whole.crossings[0].at.value, "epochs": pytest.approx(10.0)})
-    assert (
-        e.turns[1]["samples"] == pytest.approx(3200, rel=2e-3) and not explained(validation=1, of=sources(*rows)).swept
-    )
-    assert words.turns(e) == "about 3,200 samples or 10 epochs on, the GPU finishes first."
+    assert e.turning_point == ("gpu", {"samples": whole.crossings[0].at.value, "epochs": pytest.approx(10.0)})
+    assert e.turning_point[1]["samples"] == pytest.approx(3200, rel=2e-3)
+    assert not explained(validation=1, of=sources(*rows)).swept_turning_points
+    assert said(e, "turning-point") == ["about 3,200 samples or 10 epochs on, the GPU finishes first."]
     other = explained(msgspec.structs.replace(T, epochs=20), sources(*rows))
-    assert words.turns(other) == "about 1,600 samples or 10 epochs on, the GPU finishes first."
+    assert said(other, "turning-point") == ["about 1,600 samples or 10 epochs on, the GPU finishes first."]
 
 
 def test_the_row_of_the_nearest_number_of_samples_answers_then_that_of_its_type():
     rows = [*swept(640, 3200, 6400), trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 9e-3), dtype="float64")]
-    steps = [s.row.problem.samples for s in explanation.measured(Request(T), sources(*rows)).values()]
+    steps = [s.row.problem.samples for s in sides.measured_rows(Request(T), sources(*rows)).values()]
     assert steps == [3200, 3200] and explained(of=sources(*rows)).measured["cpu"].step.value == pytest.approx(5e-3)
     # the GPU's 3,210 samples compiled 3 s for the first batch and 2 s for the last of 10; the whole training is in parts
     rows = [msgspec.structs.replace(m, phases_s=m.phases_s | {"compile": 3.0}) for m in swept(3200, 3210)]
     rows[3].phases_s["compile_last"] = 2.0
     for samples, once in ((3230, 5.0), (3199, 5.0), (3264, 3.0)):
-        found = explanation.measured(Request(Training("cifar10-cnn", 32, samples, 10)), sources(*rows))
+        found = sides.measured_rows(Request(Training("cifar10-cnn", 32, samples, 10)), sources(*rows))
         assert found["gpu:0"].cost.compile.value == once
     # 3,200 samples alone compiled 3 s for whole batches: 3,230 take up to as much once more
-    found = explanation.measured(Request(Training("cifar10-cnn", 32, 3230, 10)), sources(*rows[:2]))
+    found = sides.measured_rows(Request(Training("cifar10-cnn", 32, 3230, 10)), sources(*rows[:2]))
     assert found["gpu:0"].cost.compile == Estimate(6.0, 3.0, 6.0)
 
 
@@ -274,7 +330,7 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     e = explained(of=sources(*rows))
     assert (e.measured["cpu"].step.value, e.measured["gpu:0"].step.value) == pytest.approx((2e-3, 1e-3))
     assert e.gpu.step_s == explained().gpu.step_s
-    assert words._step(e).rows[-1][1:] == ["360 µs (22 %)", "-1.16 ms (-54 %)"]  # 2 - 1.64, of 1.64: signed
+    assert details.step_table(e).rows[-1][1:] == ["360 µs (22 %)", "-1.16 ms (-54 %)"]  # 2 - 1.64, of 1.64: signed
 
 
 def test_of_several_rows_of_a_training_the_nearest_samples_tell_the_step_then_the_least_noise_everywhere():
@@ -293,7 +349,7 @@ def test_validation_money_and_joules():
     cnn = networks.find("cifar10-cnn")
     share = networks.inference_flops(cnn) / networks.training_flops(cnn)
     # ten batches, the last of 12, each the forward share of a step, but at least half of what the host does (2.132 ms on the GPU)
-    each = explanation.validating(more.asked, more.gpu).value
+    each = sides.validating(more.request, more.gpu).value
     assert each == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
     expected = pytest.approx(plain.gpu.job_s.value + 10 * each)
     assert more.both[1].whole.value == expected
@@ -308,22 +364,24 @@ def test_validation_money_and_joules():
 
 def test_a_price_in_words():
     """The CPU's 7.24 s over the GPU's 11.764 are 0.62; at 3.60 and 1 an hour they cost 0.012 and 0.002."""
-    pays = "The GPU pays while its machine costs less than 0.62x the CPU's an hour."
-    assert words.price(explained()) == words.price(explained(prices={"gpu": 3.6})) == pays
-    both = explained(prices={"gpu": 3.6, "cpu": 1.0})
-    assert words.price(both) == "CPU 0.0020, GPU 0.012, in your currency. Cheapest: CPU. Fastest: CPU."
-    both = explained(prices={"gpu": 0.36, "cpu": 1.0})
-    assert words.price(both).endswith("Cheapest: GPU. Fastest: CPU.")
+    for prices in ({}, {"gpu": 3.6}):
+        assert only(explained(prices=prices), "worth").numbers["ratio"].value == pytest.approx(7.24 / 11.764)
+    assert said(explained(), "worth") == ["The GPU pays while its machine costs less than 0.62x the CPU's an hour."]
+    both_prices = only(explained(prices={"gpu": 3.6, "cpu": 1.0}), "price")
+    assert both_prices.numbers["gpu"].value == pytest.approx(3.6 * 11.764 / 3600)
+    assert sentence(both_prices) == "CPU 0.0020, GPU 0.012, in your currency. Cheapest: CPU. Fastest: CPU."
+    cheap_gpu = only(explained(prices={"gpu": 0.36, "cpu": 1.0}), "price")
+    assert (cheap_gpu.numbers["cheapest"], cheap_gpu.numbers["fastest"]) == ("gpu", "cpu")
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
     network = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
-    said = Request(Training("own:build", 2, 8), network).unknown_share.words
+    estimate = Request(Training("own:build", 2, 8), network).unknown_share.words
     # products of 2 samples: odd 2 x 64 FLOP, out 3 x 48 FLOP, and passes
     start = "odd (Odd): nothing here knows them; estimated"
-    assert said.startswith(start) and "% of a step's arithmetic" in said
+    assert estimate.startswith(start) and "% of a step's arithmetic" in estimate
     e = explained(Training("own:build", 2, 8), network=network)
-    assert e.partial == (said,) and words.caveats(e)[0].startswith("Not known: odd (Odd)")
+    assert e.partial == (estimate,) and said(e, "not-known")[0].startswith("Not known: odd (Odd)")
     two = msgspec.structs.replace(network, layers=(Layer("even", "Odd", shape=(4,)), *network.layers))
     assert Request(T, two).unknown_share.names == "2 Odd layers" and Request(T).unknown_share is None
 
@@ -337,9 +395,9 @@ def odd(weights: int) -> Network:
 
 def test_an_answer_says_which_layers_are_only_estimated():
     """320 of 674 FLOP."""
-    told = words.answer(explained(Training("own:build", 2, 8), network=odd(16)), "again")
+    told = answer.answer(explained(Training("own:build", 2, 8), network=odd(16)), "again")
     assert "Note  Partial: of odd (Odd), 47 % of the arithmetic, there is only an estimate." in told
-    assert not any("Partial" in line or "It needs" in line for line in words.answer(explained(), "again"))
+    assert not any("Partial" in line or "It needs" in line for line in answer.answer(explained(), "again"))
 
 
 def test_an_answer_says_which_optimizer_and_loss_were_chosen_for_a_model():
@@ -350,7 +408,7 @@ def test_an_answer_says_which_optimizer_and_loss_were_chosen_for_a_model():
 
 
 def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is(monkeypatch):
-    e = explained()
+    cpu, gpu = explained().both
     peaks = {"cpu": exact(48 << 30), GPU: exact(24 << 30)}
     monkeypatch.setattr(
         explanation, "memory", lambda _, t, device, **rows: Memory(device, peaks[device], 32 << 30, None)
@@ -359,13 +417,14 @@ def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_
         "It needs 48.0 GiB of memory on the CPU, which has 32.0 GiB (predicted).",
         "On the GPU it takes 11.8 s (predicted).",
     ]
-    assert words.answer(explained(), "again")[1:] == [*told, "More: again --all"]  # no winner
+    assert answer.answer(explained(), "again")[1:] == [*told, "More: again --all"]  # no winner
     peaks[GPU] = exact(64 << 30)
-    assert words.answer(explained(), "again")[2].startswith(
+    assert answer.answer(explained(), "again")[2].startswith(
         "And   It needs 64.0 GiB of memory on the GPU, which has 32.0"
     )
-    longer = msgspec.structs.replace(e.both[1].cost, dataset_setup=exact(900.0))
-    assert "(data-set setup)" in words.why(e.both[0], msgspec.structs.replace(e.both[1], cost=longer))
+    longer = msgspec.structs.replace(gpu.cost, dataset_setup=exact(900.0))
+    slow_start = findings.steps(cpu, msgspec.structs.replace(gpu, cost=longer))
+    assert slow_start.numbers["mostly"] == "data-set setup"
 
 
 @pytest.mark.parametrize(("weights", "most"), [(16, False), (20, True)])  # 320 and 400 FLOP beside 354
@@ -374,26 +433,31 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
     training = Training("own:build", 2, 8)
     for of in (sources(), msgspec.structs.replace(sources(), gpu=None)):
         e = explained(training, of, network=odd(weights))
-        assert e.asked.unknown_share.most is most
+        assert e.request.unknown_share.most is most
         assert bool(e.sides) is not most
-        titles = words.details(e, "seen")
+        titles = details.details(e)
         assert ("A step, predicted" in titles) is not most and "Memory and cost" in titles
     if most:
-        told, plain = (words.answer(e, "again", measuring_s=seconds) for seconds in (30.0, 0.0))
+        told, plain = (answer.answer(e, "again", measuring_s=seconds) for seconds in (30.0, 0.0))
         assert told[:-1] == plain[:-1] and "odd (Odd) not known, 53 % of the arithmetic; --measure times it." in told[1]
         assert told[-1] == "Measure it here, about 30 s: again --measure"
-        assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
+        record = e.record()
+        assert (
+            (record["cpu"], e.what_ifs, e.costs, e.crossovers) == (None, (), (), ())
+            and e.cpu
+            and record["memory"] == e.memory
+        )
         assert list(verify.lines(e, 3, lambda *given: exact(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:
-        assert e.told() is e
+        assert e.record()["cpu"] == e.cpu
 
 
 def test_an_answer_that_all_of_it_follows_leads_to_nothing_more():
     e = explained()
-    brief, complete = (words.answer(e, "again", complete=complete) for complete in (False, True))
+    brief, complete = (answer.answer(e, "again", complete=complete) for complete in (False, True))
     assert brief[-1] == "More: again --all" and not any("--all" in line for line in complete)
     assert len(complete) == len(brief) - 1 and complete[:3] == brief[:3]
-    check = words.answer(e, "again", complete=True, can_check=True)
+    check = answer.answer(e, "again", complete=True, can_check=True)
     assert check == [*complete, "Check it (1 min): again --verify 1"]
 
 
@@ -407,12 +471,16 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
         row("training/jax/loop", T, 1e-3, device="gpu:0"),
         trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0", keras_backend="jax"),
     ]
+
+    def seen(*rows, machine=GPU_MACHINE) -> str:
+        return sentence(framework.gpu_use(rows, machine, "box"))
+
     used = "On box TensorFlow used the GPU in 2 rows, 1 of them trainings."
-    assert words.seen((t, *others), GPU_MACHINE, "box") == used
+    assert seen(t, *others) == used
     lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason="no libcudnn")
-    assert words.seen((lost,), GPU_MACHINE, "box") == "On box TensorFlow did not use the GPU: no libcudnn."
-    assert words.seen((), GPU_MACHINE, "box").startswith("box has a GPU")
-    assert words.seen((), None, "box").startswith("On box no GPU was measured")
+    assert seen(lost) == "On box TensorFlow did not use the GPU: no libcudnn."
+    assert seen().startswith("box has a GPU")
+    assert seen(machine=None).startswith("On box no GPU was measured")
 
 
 def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import():
@@ -424,7 +492,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     assert e.gpu.parts["transfer bytes"].value == pytest.approx(32e-6)
     assert e.gpu.step_s.value == pytest.approx(4.232 * MS) and e.gpu.start_s.value == pytest.approx(12.0)
     assert e.borrowed == "nvidia-h200" and e.cpu.step_s.value == pytest.approx(1.64 * MS)
-    assert "Dispatch takes 2.0x as long as with nvidia-h200's own CPU." in words.caveats(e)
+    assert "Dispatch takes 2.0x as long as with nvidia-h200's own CPU." in said(e, "host")
     made = predict(T, Settings("gpu:0", switches={}), borrowed().gpu)
     wide = stored.rescaled(made, Estimate(2.0, 1.0, 3.0))
     assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
@@ -444,7 +512,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     of = borrowed()
     e = explained(of=Sources(profile.Profile((), GPU_MACHINE), of.gpu, predict))
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
-    assert words.SAID["no host"].format(gpu="nvidia-h200") in words.caveats(e)
+    assert said(e, "host") == ["Dispatch is taken as with nvidia-h200's own CPU: no call was measured on both."]
 
     def importing(seconds):
         return row("training/keras/build", T, 1.0, phases_s={"import": seconds})
@@ -478,8 +546,8 @@ def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
 
     e = explained(of=msgspec.structs.replace(sources(), predict=bare))
     assert [side.unknown for side in e.both] == [("start-up",)] * 2
-    assert "Note  Left out of the CPU's time, as no row tells it: start-up." in words.answer(e, "again")
-    assert words._whole(e).rows[0][1:] == ["-", "-"]
+    assert "Note  Left out of the CPU's time, as no row tells it: start-up." in answer.answer(e, "again")
+    assert details.training_table(e).rows[0][1:] == ["-", "-"]
 
 
 def lacking(device):
@@ -494,14 +562,14 @@ def lacking(device):
 def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explained():
     e = explained(of=lacking("gpu:0"))
     assert e.gpu is None and e.cpu
-    assert "Missing of the GPU: the profile has no rows of gpu:0" in words.caveats(e)[-1]
-    told = words.answer(e, "again", measuring_s=60.0)
+    assert "Missing of the GPU: the profile has no rows of gpu:0" in said(e, "missing")[-1]
+    told = answer.answer(e, "again", measuring_s=60.0)
     assert told[1:] == [
         "No verdict yet: no GPU was measured for this model.",
         "On the CPU it takes 7.24 s (predicted).",
         "Measure it here, about 60 s: again --measure",
     ]
-    assert words.details(e, "seen")  # no section needs the other side
+    assert details.details(e)  # no section needs the other side
 
 
 def test_what_two_sides_lack_is_named_at_once():

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from test_jobs import trained
 
 from analysis.explain import explanation
-from analysis.explain.explanation import Request, Sources
+from analysis.explain.request import Request
+from analysis.explain.sources import Sources
 from analysis.numbers import timed
 from analysis.predict import prediction, profile
 from analysis.text import training as words

@@ -4,7 +4,7 @@ import re
 
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, transfer_rows
 
-from analysis.explain.explanation import Sources
+from analysis.explain.sources import Sources
 from analysis.predict import profile
 from analysis.predict.prediction import Prediction
 from analysis.stats import exact

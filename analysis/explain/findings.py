@@ -1,0 +1,243 @@
+"""What an explanation shows, as findings: the verdict, its reasons, where it changes, what would help, and what it rests on.
+
+The rank of a finding says which of them an answer of a few lines has.
+"""
+
+from collections.abc import Iterable
+
+from analysis.explain.doubts import Assumption
+from analysis.explain.explanation import Explanation
+from analysis.explain.request import GPU
+from analysis.explain.sides import Side
+from analysis.finding import ALWAYS, IN_DETAIL, Finding
+from analysis.predict.prediction import largest_shares
+from analysis.stats import NOTHING, Estimate, faster
+
+# Changes that are sure to save have the ranks 1, 3, 5 ...; between them stand what a step's time goes to, and the stored
+# GPU's host.
+_RANK_OF_SHARES = 2
+_RANK_OF_HOST = 4
+
+_STARTING = ("start-up", "build and compile", "data-set setup")  # parts before the first epoch
+_WORKING = ("steps", "start-up", "build and compile")  # parts that a training itself takes, whatever its data
+
+
+def findings(explanation: Explanation) -> tuple[Finding, ...]:
+    """All that an explanation shows; the first finding is the verdict."""
+    both = explanation.both
+    verdict = with_winner(explanation, *both) if both else without_winner(explanation)
+    return (
+        *verdict,
+        *host(explanation),
+        *changes(explanation),
+        *doubts(explanation),
+        *crossovers(explanation),
+        *gaps(explanation),
+    )
+
+
+def with_winner(explanation: Explanation, cpu: Side, gpu: Side) -> list[Finding]:
+    """The winner, why, where that changes, and its price."""
+    return [
+        winner(explanation, cpu, gpu),
+        steps(cpu, gpu),
+        *step_shares(explanation),
+        question(explanation.assumed) or turning_point(explanation),
+        price(explanation, cpu.whole, gpu.whole),
+    ]
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def winner(explanation: Explanation, cpu: Side, gpu: Side) -> Finding:
+    """The device that finishes first, both times, and whether it is sure."""
+    is_predicted = "predicted" in (cpu.cost.source, gpu.cost.source)
+    return Finding(
+        kind="winner",
+        subject=explanation.likely_winner or "",
+        numbers={
+            "cpu": cpu.whole,
+            "gpu": gpu.whole,
+            "source": "predicted" if is_predicted else "measured",
+            "sure": explanation.winner != "neither",
+        },
+        doubts=explanation.disturbances,
+    )
+
+
+def without_winner(explanation: Explanation) -> list[Finding]:
+    """Why there is no winner, then the time on the device that has one."""
+    reasons = [
+        Finding(kind="too-big", subject=need.device, numbers={"peak": need.peak, "capacity": need.capacity})
+        for need in explanation.memory
+        if need.too_big
+    ]
+    unknown = explanation.request.unknown_share
+    if not reasons and explanation.withheld and unknown:
+        numbers = {"names": unknown.names, "share": unknown.arithmetic}
+        reasons = [Finding(kind="withheld", numbers=numbers)]
+    if not reasons:
+        has_only_cpu = [side.device for side in explanation.sides] == ["cpu"]
+        reasons = [Finding(kind="not-measured", subject=GPU if has_only_cpu else "cpu")]
+    times = [
+        Finding(kind="time", subject=side.device, numbers={"whole": side.whole, "source": side.cost.source})
+        for side in explanation.sides
+    ]
+    return [*reasons, *times]
+
+
+# ---------------------------------------------------------------- why, and where it changes
+
+
+def steps(cpu: Side, gpu: Side) -> Finding:
+    """The speedup of the GPU's steps, and how much later or earlier it starts, if that is more than noise. If both spend most
+    time in the same other part, that part instead."""
+    largest = cpu.largest
+    if largest == gpu.largest and largest not in _WORKING:
+        return Finding(
+            kind="most-elsewhere",
+            subject=largest,
+            numbers={"cpu": cpu.parts[largest], "gpu": gpu.parts[largest]},
+        )
+    later_by_part = {}
+    for part in _STARTING:
+        later = gpu.parts[part] - cpu.parts[part]
+        later_by_part[part] = 0.0 if later.low < 0 < later.high else later.value
+    later_s = sum(later_by_part.values())
+    part = max(later_by_part, key=lambda name: later_by_part[name])
+    speedup = cpu.cost.step / gpu.cost.step
+    return Finding(
+        kind="steps",
+        numbers={
+            "speedup": speedup,
+            "is_bound": gpu.cost.step.low <= 0 and speedup.low > 1,  # only the least of the speedup is known
+            "later_s": later_s,
+            "mostly": part if later_by_part[part] > later_s / 2 > 0 else "",
+        },
+    )
+
+
+def step_shares(explanation: Explanation) -> list[Finding]:
+    """What a predicted step's time goes to; none without a prediction that can be shown."""
+    prediction = explanation.main
+    if prediction is None or explanation.withheld:
+        return []
+    device = prediction.settings.device
+    sources = [side.cost.source for side in explanation.sides if side.device == device]
+    numbers = {"shares": largest_shares(prediction), "time": sources[0] if sources else ""}
+    return [Finding(kind="step-shares", subject=device, numbers=numbers, rank=_RANK_OF_SHARES)]
+
+
+def host(explanation: Explanation) -> list[Finding]:
+    """How long this CPU takes to dispatch for a GPU that is stored with another CPU."""
+    if not explanation.borrowed:
+        return []
+    numbers = {"factor": explanation.host_factor}
+    return [Finding(kind="host", subject=explanation.borrowed, numbers=numbers, rank=_RANK_OF_HOST)]
+
+
+def turning_point(explanation: Explanation) -> Finding:
+    """The samples or epochs from which the other device wins. It is sure where rows of fewer and of more were measured, or the
+    winner of the training itself is sure."""
+    device, counts = explanation.turning_point
+    is_sure = bool(explanation.swept_turning_points) or explanation.winner != "neither"
+    return Finding(kind="turning-point", subject=device, numbers={"counts": counts, "sure": is_sure})
+
+
+def question(assumed: Iterable[Assumption]) -> Finding | None:
+    """The device that wins below, or else from, assumed numbers near which the winner changes; None without such a number."""
+    near = [one for one in assumed if one.changes_at is not None]
+    below = [one for one in near if one.changes_at is not None and one.changes_at <= one.value]
+    shown = below or near
+    if not shown:
+        return None
+    device = shown[0].wins_above
+    if below:
+        device = "cpu" if device == "gpu" else "gpu"
+    counts = {one.name: one.changes_at for one in shown}
+    return Finding(kind="question", subject=device, numbers={"counts": counts, "below": bool(below)})
+
+
+def price(explanation: Explanation, cpu: Estimate, gpu: Estimate) -> Finding:
+    """The money on each device, the cheapest and the fastest, if both prices are given; else the highest price ratio at which
+    the GPU pays. cpu, gpu: seconds of the whole training."""
+    rank = ALWAYS if explanation.request.prices else IN_DETAIL
+    money = [cost.money for cost in explanation.costs if cost.money]
+    if len(money) < 2:
+        return Finding(kind="worth", numbers={"ratio": cpu / gpu}, rank=rank)
+    cpu_money, gpu_money = money
+    numbers = {
+        "cpu": cpu_money,
+        "gpu": gpu_money,
+        "cheapest": faster(cpu_money, gpu_money),
+        "fastest": faster(cpu, gpu),
+    }
+    return Finding(kind="price", numbers=numbers, rank=rank)
+
+
+# ---------------------------------------------------------------- what would help
+
+
+def changes(explanation: Explanation) -> list[Finding]:
+    """Every change with the time that it saves; those that are sure to save are ranked, the surest first."""
+    actions = explanation.actions
+    every = []
+    for what_if in explanation.what_ifs:
+        numbers = {
+            "saved": what_if.job_saved,
+            "sure": explanation.surely_saves(what_if),
+            "note": what_if.change.note,
+            "gpu_wins": gpu_wins_with(what_if.job_saved, explanation.both),
+        }
+        rank = 1 + 2 * actions.index(what_if) if what_if in actions else IN_DETAIL
+        every.append(Finding(kind="change", subject=what_if.change.words, numbers=numbers, rank=rank))
+    if explanation.both and not actions:
+        every.append(Finding(kind="no-savings", rank=1))
+    return every
+
+
+def gpu_wins_with(saved: Estimate | None, both: tuple[Side, Side] | tuple[()]) -> bool:
+    """Whether the GPU surely wins when it saves so many seconds, where it does not without."""
+    if not both:
+        return False
+    cpu, gpu = (side.whole for side in both)
+    return faster(cpu, gpu) != "gpu" and faster(cpu, gpu - (saved or NOTHING)) == "gpu"
+
+
+# ---------------------------------------------------------------- what it rests on
+
+
+def doubts(explanation: Explanation) -> list[Finding]:
+    """Disturbed rows, layers that are only estimated, parts without a row, and a loss that was chosen here."""
+    if explanation.withheld and not explanation.both:
+        return []  # no seconds are shown
+    notes = []
+    if explanation.disturbances:
+        notes.append(Finding(kind="disturbed", doubts=explanation.disturbances))
+    for warning in explanation.warnings:
+        if warning.disturbs:
+            continue
+        numbers = {}
+        unknown = explanation.request.unknown_share
+        if warning.kind == "estimated-layers" and unknown:
+            numbers = {"names": unknown.names, "share": unknown.arithmetic}
+        notes.append(Finding(kind=warning.kind, subject=warning.device, numbers=numbers, doubts=(warning,)))
+    return notes
+
+
+def crossovers(explanation: Explanation) -> list[Finding]:
+    """The winner along each size."""
+    if explanation.withheld:
+        return []
+    return [
+        Finding(kind="crossover", subject=answer.family.varies, numbers={"answer": answer}, rank=IN_DETAIL)
+        for answer in explanation.crossovers
+    ]
+
+
+def gaps(explanation: Explanation) -> list[Finding]:
+    """What the predictions do not know, and what they lack."""
+    unknown = [Finding(kind="not-known", subject=text, rank=IN_DETAIL) for text in explanation.partial]
+    missing = [Finding(kind="missing", subject=text, rank=IN_DETAIL) for text in explanation.lacks]
+    return [*unknown, *missing]

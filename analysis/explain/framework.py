@@ -1,0 +1,36 @@
+"""Whether TensorFlow used the GPU, as far as the rows show."""
+
+from analysis.explain.sources import Sources
+from analysis.finding import IN_DETAIL, Finding
+from workloads.machine import facts
+from workloads.records import Machine, Measurements
+
+
+def framework(sources: Sources) -> Finding:
+    """Whether the framework used the GPU whose rows these are; of a stored one, also what this machine has: `here_problem` is
+    why its GPU cannot be measured, "" where there is one that was left aside."""
+    profile = sources.gpu or sources.cpu
+    here_problem = facts.gpu_problem() if sources.borrowed else None
+    return gpu_use(profile.measurements, profile.machine, profile.key, here_problem)
+
+
+def gpu_use(rows: Measurements, machine: Machine | None, where: str, here_problem: str | None = None) -> Finding:
+    """Whether TensorFlow saw and used the GPU, as far as the rows of the machine `where` show."""
+    on_gpu = [m for m in rows if m.on_gpu and m.backend in ("tensorflow", "keras") and m.library == "tensorflow"]
+    used = [m for m in on_gpu if m.ok]
+    refused = [m for m in on_gpu if m.status == "failed"]
+    if used:
+        kind = "gpu-used"
+    elif refused:
+        kind = "gpu-refused"
+    elif machine and machine.gpus:
+        kind = "gpu-not-tried"
+    else:
+        kind = "gpu-not-measured"
+    numbers = {
+        "rows": len(used),
+        "trained": sum(m.problem.op == "training" for m in used),
+        "reason": refused[0].reason if refused else "",
+        "here_problem": here_problem,
+    }
+    return Finding(kind=kind, subject=where, numbers=numbers, rank=IN_DETAIL)

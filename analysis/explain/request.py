@@ -1,0 +1,61 @@
+"""A training to explain, and its settings on each device."""
+
+import msgspec
+
+from analysis.predict.step_work import UnknownShare, unknown_share
+from kernels import networks
+from kernels.networks import Network
+from kernels.problems import Training
+from workloads.records import Settings, settings
+from workloads.records.script_fit import ScriptFit
+
+GPU = "gpu:0"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A training to explain."""
+
+    training: Training
+    #: The layers of a user's own model; None of one that has a name.
+    network: Network | None = None
+    #: Keras options by the names that rows give them.
+    switches: dict[str, str] = {}
+    #: Samples evaluated after each epoch.
+    validation: int = 0
+    #: Device (cpu, gpu) -> money an hour.
+    prices: dict[str, float] = {}
+    #: A size of the model along which a crossover is wanted beside the batch's: width, depth; "" for none.
+    varies: str = ""
+    #: The sizes at which that crossover is predicted first.
+    sizes: tuple[int, ...] = ()
+    #: Which of batch, samples and epochs nobody gave.
+    assumed: tuple[str, ...] = ()
+    #: Seconds that building the model just took, TensorFlow's import among them.
+    starting_s: float = 0.0
+    #: The first fit of the script that this is, with its own numbers; None of other trainings.
+    script: ScriptFit | None = None
+
+    @property
+    def model(self) -> Network:
+        """The layers of the model that is trained."""
+        return self.network or networks.find(self.training.model)
+
+    @property
+    def unknown_share(self) -> UnknownShare | None:
+        """The share of a step in layers of unknown kinds; None if all are known."""
+        return unknown_share(self.model, min(self.training.batch, self.training.samples))
+
+    @property
+    def is_mostly_unknown(self) -> bool:
+        """Whether a predicted time would be a guess: most of the arithmetic is in layers of unknown kinds."""
+        return self.unknown_share is not None and self.unknown_share.most
+
+
+def settings_of(request: Request, device: str) -> Settings:
+    """Settings of the training on a device: the requested options that have a meaning there."""
+    switches = {"data": "synthetic", **request.switches}
+    if device == "cpu":
+        if switches.get("residence") == "prefetch":
+            switches["residence"] = "tf.data"
+        switches = {name: text for name, text in switches.items() if name not in ("tf32", "precision")}
+    return Settings(device, switches=settings.changed(switches))

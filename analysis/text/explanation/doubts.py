@@ -1,0 +1,75 @@
+"""What an answer rests on: disturbed rows, estimated layers, parts without a row, and what predictions do not know."""
+
+from collections.abc import Sequence
+
+from analysis.finding import Finding, Warning
+from analysis.stats import best_by
+from analysis.text.sentences import NAMES, capital, say
+from analysis.units import join
+
+_TEMPLATES = {
+    "disturbed": "{what}: measure again (--wait-quiet).",
+    "estimated-layers": "Partial: of {names}, {share:share} of the arithmetic, there is only an estimate.",
+    "no-row": "Left out of the {name}'s time, as no row tells it: {parts}.",
+    "not-compiled": "The model is not compiled: {chosen} are assumed.",
+    "not-known": "Not known: {text}.",
+    "missing": "Missing of {text}.",
+}
+# A flag of disturbed rows -> what happened.
+_DISTURBED = {
+    "other-load": "other programs used {share:share} of the CPU",
+    "steal": "the hypervisor took {share:share} of the CPU time",
+    "quota": "a CPU quota held the work back",
+    "other-tenant": "another program computed on the GPU",
+    "thermal": "heat lowered the GPU's clock",
+}
+
+
+def disturbed(finding: Finding) -> str:
+    """`Other programs used 40 % of the CPU in 8 of 20 rows: measure again (--wait-quiet).`; each kind once, by the device with
+    the most such rows."""
+    return say(_TEMPLATES["disturbed"], what=capital(join(_clauses(finding.doubts))))
+
+
+def _clauses(warnings: Sequence[Warning]) -> list[str]:
+    """What happened, once for each kind of warning."""
+    by_kind = best_by(warnings, lambda warning: warning.kind, lambda warning: -warning.rows).values()
+    clauses = []
+    for warning in by_kind:
+        clause = say(_DISTURBED[warning.kind], share=warning.share or 0.0)
+        if warning.rows < warning.rows_used:
+            clause += f" in {warning.rows} of {warning.rows_used} rows"
+        clauses.append(clause)
+    return clauses
+
+
+def estimated_layers(finding: Finding) -> str:
+    return say(_TEMPLATES["estimated-layers"], **finding.numbers)
+
+
+def no_row(finding: Finding) -> str:
+    (warning,) = finding.doubts
+    return say(_TEMPLATES["no-row"], name=NAMES[finding.subject], parts=join(warning.names))
+
+
+def not_compiled(finding: Finding) -> str:
+    (warning,) = finding.doubts
+    return say(_TEMPLATES["not-compiled"], chosen=join(warning.names))
+
+
+def not_known(finding: Finding) -> str:
+    return say(_TEMPLATES["not-known"], text=finding.subject)
+
+
+def missing(finding: Finding) -> str:
+    return say(_TEMPLATES["missing"], text=finding.subject)
+
+
+SENTENCES = {
+    "disturbed": disturbed,
+    "estimated-layers": estimated_layers,
+    "no-row": no_row,
+    "not-compiled": not_compiled,
+    "not-known": not_known,
+    "missing": missing,
+}

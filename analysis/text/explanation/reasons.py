@@ -1,0 +1,48 @@
+"""Why a device finishes first: its steps and its start, what a step's time goes to, and the host of a stored GPU."""
+
+from analysis.finding import Finding
+from analysis.text.sentences import MEASURED, NAMES, part_shares, say
+
+_TEMPLATES = {
+    "steps": "The GPU's steps are {at_least}{speedup:speed}{start}.",
+    "start": "; it starts {seconds:time} {when}{mostly}",
+    "most-elsewhere": "Most time is {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
+    "step-shares": "{name} step: {shares}{predicted}.",
+    "host": "Dispatch takes {factor:gain} as long as with {gpu}'s own CPU.",
+    "unknown host": "Dispatch is taken as with {gpu}'s own CPU: no call was measured on both.",
+}
+_PARTS = {"start-up": "start-up", "build and compile": "compilation", "data-set setup": "data-set setup"}
+
+
+def steps(finding: Finding) -> str:
+    numbers = finding.numbers
+    later_s = numbers["later_s"]
+    start = ""
+    if later_s:
+        mostly = f" ({_PARTS[numbers['mostly']]})" if numbers["mostly"] else ""
+        when = "later" if later_s > 0 else "earlier"
+        start = say(_TEMPLATES["start"], seconds=abs(later_s), when=when, mostly=mostly)
+    speedup = numbers["speedup"]
+    if numbers["is_bound"]:
+        return say(_TEMPLATES["steps"], at_least="at least ", speedup=speedup.low, start=start)
+    return say(_TEMPLATES["steps"], at_least="", speedup=speedup.value, start=start)
+
+
+def most_elsewhere(finding: Finding) -> str:
+    return say(_TEMPLATES["most-elsewhere"], what=finding.subject, **finding.numbers)
+
+
+def step_shares(finding: Finding) -> str:
+    predicted = " (predicted)" if finding.numbers["time"] == MEASURED else ""
+    shares = part_shares(finding.numbers["shares"])
+    return say(_TEMPLATES["step-shares"], name=NAMES[finding.subject], shares=shares, predicted=predicted)
+
+
+def host(finding: Finding) -> str:
+    factor = finding.numbers["factor"]
+    if factor is None:
+        return say(_TEMPLATES["unknown host"], gpu=finding.subject)
+    return say(_TEMPLATES["host"], factor=factor, gpu=finding.subject)
+
+
+SENTENCES = {"steps": steps, "most-elsewhere": most_elsewhere, "step-shares": step_shares, "host": host}
