@@ -105,6 +105,7 @@ def explain(
         raise ImportError(f"{missing}; {missing.tip}") from missing
     from analysis.explain import __main__, command
     from analysis.explain.plan import ExplainPlan
+    from analysis.explain.training_request import USUAL_BATCH
 
     if not isinstance(model, str) and measure:
         raise TypeError("measure=True takes a name, 'file.py:function' or 'file.keras': workers build the model anew")
@@ -112,7 +113,7 @@ def explain(
     if isinstance(model, str):
         named = options.namespace(__main__.parser(), model=model, measure=measure, **values)
         return command.answered(ExplainPlan.from_flags(named, _command(model, values)))
-    network = described(model, flags.get("time_limit", __main__.DESCRIBING_S))
+    network = described(model, batch or USUAL_BATCH, flags.get("time_limit", __main__.DESCRIBING_S))
     described_flags = options.namespace(__main__.parser(), model=network.name, **values)
     return command.answered(ExplainPlan.from_flags(described_flags, network=network))
 
@@ -131,8 +132,9 @@ def _command(model: str, flags: dict[str, Any]) -> str:
     return options.typed(shlex.join(words))
 
 
-def described(model: Any, time_limit_s: float) -> "Network":
-    """The layers of a Keras model, or of the one that a function builds; it is saved and read by a process of its own.
+def described(model: Any, batch: int, time_limit_s: float) -> "Network":
+    """A Keras model, or the one that a function builds, with the operations of a training step; it is saved, and read by a
+    process of its own.
 
     Raises: TypeError for what is neither; options.Missing for a model that cannot be described.
     """
@@ -147,7 +149,8 @@ def described(model: Any, time_limit_s: float) -> "Network":
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/{built.name}.keras"
         built.save(file)
-        network = described_model.described(file, time_limit_s)
+        request = described_model.ModelRequest(model=file, batch=batch)
+        network = described_model.described(request, time_limit_s)
     return msgspec.structs.replace(network, name=f"{built.name} (notebook)")
 
 

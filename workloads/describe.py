@@ -166,7 +166,7 @@ def script_lines(described: "DescribedScript") -> list[str]:
     return [head, "", *lines(described.network)]
 
 
-def _described(plan: DescribePlan) -> "DescribedScript | Network | TracedStep":
+def _described(plan: DescribePlan) -> "DescribedScript | Network":
     """Raises: Usage, Missing."""
     from workloads.frameworks import grid, script
     from workloads.frameworks.tracing import request
@@ -176,7 +176,7 @@ def _described(plan: DescribePlan) -> "DescribedScript | Network | TracedStep":
     if not plan.operations:
         return grid.network(plan.model, plan.time_limit_s)
     wanted = request.TraceRequest(model=plan.model, batch=plan.batch, data=plan.data, length=plan.length)
-    return request.traced_step(wanted, plan.time_limit_s)
+    return request.traced_network(wanted, plan.time_limit_s)
 
 
 def carry_out(plan: DescribePlan) -> int:
@@ -187,7 +187,7 @@ def carry_out(plan: DescribePlan) -> int:
     if plan.script:
         shown = script_lines(described)
     elif plan.operations:
-        shown = operation_lines(described)
+        shown = operation_lines(described.traced)
     else:
         shown = lines(described)
     print(*map(terminal.on_one_line, shown), sep="\n")

@@ -98,12 +98,27 @@ def step(request: Request, device: str, side: Side | None = None) -> Part:
 
 def _step_seconds(request: Request, side: Side | None) -> float:
     """Seconds of compiling and timing the step on a device: by its prediction, else by the model's layers and FLOPs."""
-    compilation = starting(request) * len(request.model.layers) / _LAYERS_A_START
+    compilation = starting(request) * _layers(request) / _LAYERS_A_START
     step_s = request.training.batch * networks.training_flops(request.model) / _STEP_FLOPS
     if side:
         step_s = side.cost.step.value
         compilation = side.cost.compile.value if side.cost.compile else compilation
     return compilation + max(_TIMING_S["training"], _SLOW_STEPS * step_s)
+
+
+def _layers(request: Request) -> int:
+    """Layers of the model; of a traced step those that its operations come from."""
+    step = request.model.traced
+    return len(request.model.layers) if step is None else len({operation.layer for operation in step.operations})
+
+
+def _kinds(request: Request) -> set[str]:
+    """Kinds of the model's layers; of a traced step those that its products and convolutions are of."""
+    step = request.model.traced
+    if step is None:
+        return {layer.kind for layer in request.model.layers}
+    kinds = {operation.kind for operation in step.operations}
+    return kinds | ({"dense"} if "matmul" in kinds else set())
 
 
 def starting(request: Request) -> float:
@@ -120,7 +135,7 @@ def _operations(request: Request, device: str, math: str) -> list[Part]:
     """The convolutions, products and passes of its step; of a user's own model those of one that has a name. `math`: of a GPU."""
     training = request.training
     named = not settings.is_user_model(training.model)
-    kinds = {layer.kind for layer in request.model.layers}
+    kinds = _kinds(request)
     where = labels.device(device)
     variants = {"conv": ("--variants", "function", "held"), "matmul": ("--variants", "function")}
     parts = []

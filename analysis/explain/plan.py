@@ -56,6 +56,10 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
     script_arguments: tuple[str, ...]
     #: The layers of a model that has no name to build it by; None of others.
     network: Network | None
+    #: file.py:function that gives the data of the model; "" to make them up.
+    data: str
+    #: The length of the model's open sizes; 0 where none is given.
+    length: int
     #: What differs from the training of the case or the model.
     changes: TrainingChanges
     #: Keras options by the names that rows give them: residence, jit_compile, tf32, precision, steps_per_execution.
@@ -103,6 +107,7 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
             _require_one_subject(flags, missing_runs)
         if network is None and flags.model:
             described_model.require(flags.model)
+        _require_user_model(flags)
         if missing_runs:
             raise _no_run(missing_runs[0])
         if flags.gpu_profile and not profiles.is_run(flags.gpu_profile):
@@ -116,6 +121,8 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
             script=scripts[0] if scripts else "",
             script_arguments=flags.passed_on,
             network=network,
+            data=flags.data or "",
+            length=flags.length or 0,
             changes=TrainingChanges(batch=flags.batch, samples=flags.samples, epochs=flags.epochs, dtype=flags.dtype),
             keras_options=_keras_options(flags),
             validation=flags.validation or 0,
@@ -171,6 +178,17 @@ def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
         raise options.Usage("--how is for one answer; name one case", wrong="--how")
     if flags.case and flags.case not in (EVERY_CASE, *published_cases.EVERY):
         raise options.unknown("case", flags.case, sorted(published_cases.EVERY))
+
+
+def _require_user_model(flags: Namespace) -> None:
+    """Raises Usage for data and a length of what is no model of the user's own."""
+    if flags.model and settings.is_user_model(flags.model):
+        return
+    for flag, value in (("--data", flags.data), ("--length", flags.length)):
+        if value:
+            raise options.Usage(
+                f"{flag} is for a model of your own (--model file.py:function); leave it out", wrong=flag
+            )
 
 
 def _require_flag_of_its_kind(flags: Namespace) -> None:

@@ -15,6 +15,8 @@ from kernels.problems import Training
 from workloads import options
 from workloads.records import settings
 
+#: Samples of a step where neither a flag nor the data tell them: Keras's own.
+USUAL_BATCH = 32
 #: The types of inputs that rows are measured with; a step with others is taken as one with float32.
 TRAINING_TYPES = ("float32", "float64", "uint8")
 
@@ -44,27 +46,52 @@ def case_request(case: AnyCase, plan: ExplainPlan) -> Request | None:
 
 
 def model_request(plan: ExplainPlan) -> Request:
-    """The training of a model by its name, or of a user's own model, whose layers another process describes.
+    """The training of a model by its name, or of a user's own model, which another process traces.
 
-    Raises: options.Usage for an unknown model; Missing for a model that cannot be built.
+    Raises: options.Usage for an unknown model, and for samples that neither its data nor a flag tells; Missing for a model that
+    cannot be built.
     """
-    user_model = plan.network
-    starting_s = 0.0
-    if user_model is None and settings.is_user_model(plan.model):
-        began = time.monotonic()
-        user_model = described_model.described(plan.model, plan.time_limit_s)
-        starting_s = time.monotonic() - began
-    network = user_model or settings.network(plan.model, own=True)
+    if plan.network is None and settings.is_user_model(plan.model):
+        return _user_model_request(plan)
+    network = plan.network or settings.network(plan.model, own=True)
     training = Training(plan.model, network.batch, network.samples, network.epochs)
-    has_article = user_model is None and plan.model in networks.NETWORKS
+    has_article = plan.network is None and plan.model in networks.NETWORKS
     return Request(
         training=_changed(training, plan.changes),
-        network=user_model,
+        network=plan.network,
         switches=_with_precision(plan.keras_options, network),
         validation=plan.validation,
         prices=plan.prices,
         assumed=() if has_article else _assumed(plan.changes),
-        starting_s=starting_s,
+    )
+
+
+def _user_model_request(plan: ExplainPlan) -> Request:
+    """The training of a user's own model, with the batch and the samples of its data where these tell them."""
+    began = time.monotonic()
+    request = described_model.ModelRequest(
+        model=plan.model,
+        batch=plan.changes.batch or USUAL_BATCH,
+        data=plan.data,
+        length=plan.length,
+    )
+    network = described_model.described(request, plan.time_limit_s)
+    if plan.data and not network.samples and not plan.changes.samples:
+        message = f"{plan.data}: its data do not tell how many samples an epoch has"
+        raise options.Usage(message, right="--samples 50000")
+    training = Training(plan.model, network.batch, plan.changes.samples or network.samples, network.epochs)
+    keras_options = plan.keras_options
+    if network.traced is not None:
+        keras_options = settings.changed({"residence": network.traced.residence}) | keras_options
+    from_data = ("batch", "samples") if plan.data else ()
+    return Request(
+        training=_changed(training, replace(plan.changes, batch=network.batch)),
+        network=network,
+        switches=_with_precision(keras_options, network),
+        validation=plan.validation,
+        prices=plan.prices,
+        assumed=tuple(name for name in _assumed(plan.changes) if name not in from_data),
+        starting_s=time.monotonic() - began,
     )
 
 

@@ -6,7 +6,7 @@ from analysis.predict import profile
 from analysis.predict.components import execution_of
 from analysis.predict.curves import NEAREST
 from analysis.predict.profile import Profile
-from analysis.predict.step_work import kernels_of, step_works
+from analysis.predict.step_work import step_kernels
 from kernels import registry
 from kernels.networks import Network
 from kernels.problems import Conv, Matmul, Problem, Training
@@ -18,8 +18,14 @@ def predicting(training: Training, settings: Settings, network: Network, source:
     operations of its step."""
     device = settings.device
     batch = min(training.batch, training.samples)
-    works, _ = step_works(network, batch, settings.keras, device=device, machine=source.machine)
-    kernels = kernels_of(works, execution_of(settings), device)
+    kernels, _ = step_kernels(
+        network,
+        batch,
+        settings.keras,
+        device=device,
+        execution=execution_of(settings),
+        machine=source.machine,
+    )
     problems = dict.fromkeys(kernel.problem for kernel in kernels if kernel.problem)
     used = launches(source, device)
     if device != "cpu":

@@ -61,13 +61,18 @@ def trainings(plan: PredictPlan) -> list[tuple[Training, Network | None]]:
     """
     pairs: list[tuple[Training, Network | None]] = []
     for name in plan.models:
-        user_model = described_model.described(name, _DESCRIBING_S) if settings.is_user_model(name) else None
+        user_model = _described(name, plan) if settings.is_user_model(name) else None
         network = user_model or settings.network(name, own=True)
         for samples in plan.samples or (network.samples,):
             for batch in plan.batches:
                 training = Training(name, batch, samples, plan.epochs or network.epochs, plan.dtype)
                 pairs.append((training, user_model))
     return pairs
+
+
+def _described(name: str, plan: PredictPlan) -> Network:
+    """A user's own model, traced at the first batch of the plan."""
+    return described_model.described(described_model.ModelRequest(model=name, batch=plan.batches[0]), _DESCRIBING_S)
 
 
 def words(p: Prediction) -> list[str]:

@@ -11,7 +11,7 @@ from analysis.predict import fusion, operations, profile
 from analysis.predict.curves import Curve, curve, of_bytes
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
-from analysis.predict.step_work import Path, kernels_of, step_works, work_parts
+from analysis.predict.step_work import Path, kernels_of, step_kernels, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total
 from analysis.training import costs, feeding
 from analysis.training.costs import FIT
@@ -70,8 +70,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
     batch, fits = min(training.batch, training.samples), kernel == FIT
-    works, partial = step_works(network, batch, chosen, device, of.machine)
-    kernels = kernels_of(works, execution, device)
+    kernels, partial = step_kernels(network, batch, chosen, device=device, execution=execution, machine=of.machine)
     work = work_parts(kernels, of, device, execution)
     partial, lacking = [*partial, *work.partial], dict(work.lacking)
     if settings.threads:

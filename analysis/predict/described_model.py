@@ -1,5 +1,5 @@
-"""Models by the words of `--model`: which are there, and the layers of a user's own one, which `python -m workloads.describe`
-builds and answers with in JSON."""
+"""Models by the words of `--model`: which are there, and the operations of a user's own one, which `python -m workloads.describe`
+traces and answers with in JSON."""
 
 import subprocess
 import sys
@@ -26,16 +26,34 @@ def require(model: str) -> None:
         settings.network(model, own=True)
 
 
-def described(model: str, time_limit_s: float) -> Network:
-    """The layers of a user's own model, built in another process.
+class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be described."""
+
+    #: file.py:function or file.keras.
+    model: str
+    #: Samples of a step, unless its data bring their own batches.
+    batch: int
+    #: A function that gives the samples; "" to make them up.
+    data: str = ""
+    #: The length of open sizes; 0 where none is given.
+    length: int = 0
+
+
+def described(request: ModelRequest, time_limit_s: float) -> Network:
+    """A user's own model with the operations of its training step, traced in another process.
 
     Raises: the Usage or Missing with which that process failed; Missing where it gave no answer.
     """
-    return _answer(model, ["--model", model], time_limit_s, Network)
+    words = ["--model", request.model, "--operations", "--batch", str(request.batch)]
+    if request.data:
+        words += ["--data", request.data]
+    if request.length:
+        words += ["--length", str(request.length)]
+    return _answer(request.model, words, time_limit_s, Network)
 
 
 def described_script(script: str, arguments: Sequence[str], time_limit_s: float) -> DescribedScript:
-    """The first fit of a training script and the layers of its model; the script runs in another process.
+    """The first fit of a training script, and its model with the operations of a step; the script runs in another process.
 
     Raises: as `described`.
     """

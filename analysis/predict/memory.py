@@ -49,6 +49,9 @@ def fixed_bytes(network: "Network") -> int:
 def batch_bytes(network: "Network", dtype: str = "float32") -> int:
     """Bytes a sample of a batch: its input, the outputs that the backward pass needs, and two gradients as large as the
     largest."""
+    if network.traced is not None:
+        written, largest = network.traced.forward_bytes()
+        return networks.sample_bytes(network, dtype) + written + 2 * largest
     every = [
         math.prod(shape)
         for layer, shape in zip(network.layers, networks.outputs(network), strict=True)

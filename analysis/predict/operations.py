@@ -15,7 +15,7 @@ from analysis.predict import fusion, profile
 from analysis.predict.curves import UNLIKE, Curve, Point, curve, of_bytes
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
-from analysis.stats import Estimate, median, middle, within_factor
+from analysis.stats import Estimate, exact, median, middle, within_factor
 from kernels import registry
 from kernels.problems import Conv, Matmul, Problem, Stream
 from workloads.records import Measurement
@@ -50,7 +50,33 @@ def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) ->
             return _depthwise(of, problem, device, execution) if isinstance(problem, Conv) else None
     assert own is not None
     surer = [seconds for seconds in others if seconds.noise < own.seconds.noise]
-    return msgspec.structs.replace(own, seconds=functools.reduce(Estimate.within, surer, own.seconds))
+    seconds = functools.reduce(Estimate.within, surer, own.seconds)
+    if isinstance(problem, Matmul) and seconds.high > UNLIKE * seconds.value:  # no row is near
+        seconds = seconds.at_most(exact(_tiled_seconds(of, problem, device)))
+    return msgspec.structs.replace(own, seconds=seconds)
+
+
+def _tiled_seconds(source: Profile, problem: Matmul, device: str) -> float:
+    """Seconds of the quickest measured product that covers a problem, repeated until it does: no library takes longer. Infinite
+    without rows."""
+    quickest = math.inf
+    for tile, seconds in _tiles(source, device, problem.dtype, problem.math):
+        tiles = math.ceil(problem.m / tile.m) * math.ceil(problem.n / tile.n) * math.ceil(problem.k / tile.k)
+        quickest = min(quickest, seconds * tiles)
+    return quickest
+
+
+@once
+def _tiles(source: Profile, device: str, dtype: str, math_: str) -> list[tuple[Matmul, float]]:
+    """The libraries' products of a type and arithmetic on a device, with their seconds."""
+    tiles = []
+    for row in source.rows.get(("matmul", device), ()):
+        if (row.problem.dtype, row.problem.math) != (dtype, math_) or row.settings.cache != "warm":
+            continue
+        seconds = whole_seconds(row, LIBRARIES)
+        if seconds is not None and row.problem.count == 1:
+            tiles.append((row.problem, seconds))
+    return tiles
 
 
 def _depthwise(of: Profile, problem: Conv, device: str, execution: str) -> Read | None:

@@ -23,6 +23,9 @@ from workloads.records import Settings, regular_files
 
 _WORTH_A_NAME = 0.01  # of a step: a smaller part is not named
 LONGEST_S = 1e9  # of a time in a result file too
+MOST_FIXED = (
+    0.1  # share of a step's bytes that may not grow with the batch as a line, and is taken as it is at every batch
+)
 MAKES = "python -m analysis.predict --model cifar10-cnn --profile nvidia-h200 --save predicted.ndjson"
 
 
@@ -175,11 +178,13 @@ def predict(
         kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), of whose step no calibration is; building
             and compiling are those of fits.
 
-    Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known.
+    Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known,
+    and for a batch that a model cannot have.
     """
     network = network or networks.find(training.model)
+    _require_batch(network, training)
     ran = settings
-    if settings.on_gpu and any(la.fused for la in network.layers):  # Keras compiles no model that cuDNN has a layer of
+    if settings.on_gpu and _in_cudnn(network):  # Keras compiles no model that cuDNN has a layer of
         ran = msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
     made = components(training, ran, of, network, kernel)
     if made.lacking:
@@ -189,9 +194,7 @@ def predict(
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted)
-    tried = {"reshape", *(layer.kind for known in networks.NETWORKS.values() for layer in known.layers)}
-    spread = UNTRIED if {layer.kind for layer in network.layers} - tried else 0.0
-    step = within(independent_sum(parts.values()), max(fitted.spread, spread))
+    step = within(independent_sum(parts.values()), max(fitted.spread, _untried(network)))
     start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
     found = Prediction(
         training,
@@ -210,6 +213,27 @@ def predict(
     if kernel == FIT and found.untold:
         found = msgspec.structs.replace(found, partial=(*found.partial, untold_parts(found)))
     return found
+
+
+def _require_batch(network: Network, training: Training) -> None:
+    """Raises ValueError for a batch at which nothing is known of a traced step whose sizes do not grow evenly with it."""
+    step = network.traced
+    if step is not None and step.fixed_share > MOST_FIXED and training.batch != step.batch:
+        raise ValueError(f"the step of {training.model} is known at a batch of {step.batch} alone")
+
+
+def _in_cudnn(network: Network) -> bool:
+    """Whether Keras gives a layer to cuDNN on a GPU."""
+    if network.traced is not None:
+        return network.traced.in_cudnn
+    return any(layer.fused for layer in network.layers)
+
+
+def _untried(network: Network) -> float:
+    """The relative error for kinds of layers that no network of the tables has; 0 of others, and of traced steps:
+    their operations without rows have wide intervals of their own."""
+    tried = {"reshape", *(layer.kind for known in networks.NETWORKS.values() for layer in known.layers)}
+    return UNTRIED if {layer.kind for layer in network.layers} - tried else 0.0
 
 
 def untold_parts(prediction: Prediction) -> str:

@@ -6,10 +6,12 @@ import math
 
 import msgspec
 
-from analysis.predict import fusion, operations, profile
+from analysis.predict import fusion, operations, profile, traced_kernels
+from analysis.predict.curves import UNLIKE
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
-from analysis.stats import Estimate, group_by, total
+from analysis.predict.traced_kernels import StepPrecision
+from analysis.stats import Estimate, group_by, total, within_factor
 from analysis.units import join, percent
 from kernels import networks
 from kernels.networks import Network, Work
@@ -20,6 +22,7 @@ from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
 _NEAR = 2  # powers of two: passes of so similar sizes share a best rate
+LEAST_GUESSED = 0.05  # share of a step's work below which no line says what was guessed
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # When measured trainings last decided a rule or what is fitted: trainings first measured after it are unseen data.
@@ -53,12 +56,7 @@ def step_works(
 ) -> tuple[list[Work], list[str]]:
     """(operations of a step under its options, in float32 if the machine's GPUs lack an arithmetic; substitutions, in
     words)."""
-    dtype, partial = chosen.precision.removeprefix("mixed_"), list[str]()
-    lacks = machine.lacks if machine and device != "cpu" else lambda math: ""
-    tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on" and not lacks("tf32")
-    if why := lacks(dtype):
-        partial.append(f"{why}: priced as float32")
-        dtype = "float32"
+    dtype, tf32, partial = step_arithmetic(chosen, device, machine)
     if network.optimizer not in Stream.WEIGHTS:
         partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
         network = msgspec.structs.replace(network, optimizer=_PRICED)
@@ -71,6 +69,36 @@ def step_works(
     return [w for w in works if w.layer not in dropped], partial
 
 
+def step_kernels(
+    network: Network, batch: int, chosen: Keras, *, device: str, execution: str, machine: Machine | None = None
+) -> tuple[list[Kernel], list[str]]:
+    """(kernels of a step under its options on a device; substitutions, in words)."""
+    if network.traced is None:
+        works, partial = step_works(network, batch, chosen, device, machine)
+        return kernels_of(works, execution, device), partial
+    dtype, tf32, partial = step_arithmetic(chosen, device, machine)
+    arithmetic = StepPrecision(
+        dtype=dtype if dtype != "float32" and network.precision == "float32" else "",
+        math="tf32" if tf32 else "",
+    )
+    if execution == COMPILED:
+        return traced_kernels.compiled(network.traced, batch, arithmetic, device), partial
+    return traced_kernels.op_by_op(network.traced, batch, arithmetic, device), partial
+
+
+def step_arithmetic(chosen: Keras, device: str, machine: Machine | None) -> tuple[str, bool, list[str]]:
+    """(type of the products, whether they may use TF32, what is priced as something else). It is float32 where the machine's GPUs
+    lack an arithmetic."""
+    dtype = chosen.precision.removeprefix("mixed_")
+    if machine is None or device == "cpu":
+        return dtype, device != "cpu" and dtype == "float32" and chosen.tf32 == "on", []
+    tf32 = dtype == "float32" and chosen.tf32 == "on" and not machine.lacks("tf32")
+    why = machine.lacks(dtype)
+    if why:
+        return "float32", tf32, [f"{why}: priced as float32"]
+    return dtype, tf32, []
+
+
 def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]":
     return (fusion.compiled if execution == COMPILED else fusion.op_by_op)(works, device)
 
@@ -80,11 +108,13 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
     timed, cold, partial, lacking = [], dict[str, float](), list[str](), dict[str, Lacking]()
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
+    guessed: dict[str, float] = {}
     moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself, once
     rate = operations.bandwidth(of, device, moved)
     for k in kernels:
         if k.problem is None:
-            partial.append(f"{k.name}: {k.why}")
+            if k.why:
+                partial.append(f"{k.name}: {k.why}")
             continue
         reader = operations.pass_seconds if isinstance(k.problem, Stream) else operations.product
         read = reader(of, k.problem, device, execution)
@@ -92,6 +122,9 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
             lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [profile.command(k.problem, device)])
             continue
         seconds = read.seconds * k.times
+        if k.guessed:
+            seconds = seconds * within_factor(1.0, UNLIKE)
+            guessed[k.guessed] = guessed.get(k.guessed, 0.0) + seconds.value
         cold[k.name] = _moved(k, execution) / rate if rate and k.times == 1 else 0.0
         if cold[k.name] > seconds.value:
             seconds = Estimate(cold[k.name], min(cold[k.name], seconds.low), max(cold[k.name], seconds.high))
@@ -104,7 +137,20 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
     path = _path(timed, cold, of, device) if at_once else None
+    partial += _guesses(guessed, sum(seconds for _, seconds in timed))
     return WorkParts(sums, read_from, partial, lacking, path)
+
+
+def _guesses(seconds_by_kind: dict[str, float], work_s: float) -> list[str]:
+    """A line on the work that no row is of; none where it is too little to matter.
+
+    seconds_by_kind: seconds of such work by its kind. work_s: of all work.
+    """
+    share = sum(seconds_by_kind.values()) / work_s if work_s > 0 else 0.0
+    if share < LEAST_GUESSED:
+        return []
+    kinds = sorted(seconds_by_kind, key=lambda kind: -seconds_by_kind[kind])
+    return [f"{percent(share)} of the work is priced roughly, within a factor of {UNLIKE}: {join(kinds[:3])}"]
 
 
 def _moved(k: "Kernel", execution: str) -> float:

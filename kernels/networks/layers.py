@@ -8,6 +8,7 @@ from math import prod
 
 import msgspec
 
+from kernels.networks.operations import TracedStep
 from kernels.problems import Conv
 from kernels.problems.arrays import ITEM_BYTES
 
@@ -82,6 +83,8 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
     batch: int = 32
     epochs: int = 10
     precision: str = "float32"
+    #: The operations of its training step, where its layers do not describe it: it has none then. None of other networks.
+    traced: TracedStep | None = None
     #: Whether a user's own model came without an optimizer and a loss, so that those above were chosen for it.
     compiled_for_user: bool = False
 
@@ -270,11 +273,15 @@ def layer_weights(network: Network) -> tuple[int, ...]:
 
 def parameters(network: Network) -> int:
     """The weights of the whole network as Keras counts them."""
+    if network.traced is not None:
+        return network.traced.weights
     return sum(layer_weights(network))
 
 
 def trainable(network: Network) -> int:
     """The weights that the optimizer changes."""
+    if network.traced is not None:
+        return network.traced.trainable_weights
     return sum(
         sum(variables(layer, shape).values()) for layer, shape in zip(network.layers, inputs(network), strict=True)
     )
@@ -282,4 +289,6 @@ def trainable(network: Network) -> int:
 
 def sample_bytes(network: Network, dtype: str = "float32") -> int:
     """Bytes of one sample without its label."""
+    if network.traced is not None:
+        return network.traced.sample_bytes(dtype)
     return prod(network.input) * (1 if dtype == "uint8" else ITEM_BYTES[dtype])

@@ -1,5 +1,6 @@
 """Operation: what a training step is made of, as its trace has it. Sizes, FLOPs and bytes are straight lines of the batch."""
 
+import math
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,25 @@ Kind = Literal[
     "other",
 ]
 Phase = Literal["forward", "gradient", "update"]
+#: Bytes of an item by TensorFlow's name of its type. Handles and lists of tensors count nothing: the operations that read what is
+#: behind them do.
+DTYPE_BYTES = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
 #: The operand of a product that is stored transposed: `nn` neither, `nt` B, `tn` A.
 Layout = Literal["nn", "nt", "tn"]
 #: A convolution's direction: the output from the images, the images' gradient, or the filters' gradient.
@@ -183,6 +203,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scales: bool = True
     #: What is not sure of it: a loop whose end depends on the data; "" if nothing.
     doubt: str = ""
+    #: Whether it belongs to a layer that Keras gives to cuDNN as a whole on a GPU: an LSTM or a GRU as it comes.
+    in_cudnn: bool = False
 
     @property
     def dtype(self) -> str:
@@ -213,11 +235,60 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
     #: The batch that was traced.
     batch: int
     operations: tuple[Operation, ...]
+    #: The arrays of a batch without its targets.
+    inputs: tuple[Array, ...] = ()
+    #: How the samples reach the fit: numpy, tf.data, generator.
+    residence: str = "numpy"
+    #: Weights, and how many of them an optimizer changes.
+    weights: int = 0
+    trainable_weights: int = 0
     #: What was assumed or is not sure of the whole: made-up targets, a batch that cannot change.
     doubts: tuple[str, ...] = ()
-    #: Versions of TensorFlow and Keras that traced it.
-    software: dict[str, str] = {}
+    #: Versions of the libraries that traced it.
+    tensorflow: str = ""
+    keras: str = ""
+
+    @property
+    def fixed_share(self) -> float:
+        """Share of the bytes that a step moves whose numbers are known at the traced batch alone."""
+        fixed = total = 0
+        for operation in self.operations:
+            nbytes = operation.step_bytes(self.batch)
+            total += nbytes
+            if not operation.scales:
+                fixed += nbytes
+        return fixed / max(1, total)
+
+    @property
+    def in_cudnn(self) -> bool:
+        """Whether Keras gives a layer of it to cuDNN on a GPU."""
+        return any(operation.in_cudnn for operation in self.operations)
 
     def step_flops(self, batch: int) -> int:
         """FLOPs of a step."""
         return sum(operation.step_flops(batch) for operation in self.operations)
+
+    def product_flops(self, forward: bool = False) -> int:
+        """FLOPs of the products and convolutions of a step, for each sample of the traced batch; forward: of that pass alone."""
+        total = 0
+        for operation in self.operations:
+            if operation.product is not None and (operation.phase == "forward" or not forward):
+                total += operation.step_flops(self.batch)
+        return total // self.batch
+
+    def sample_bytes(self, dtype: str) -> int:
+        """Bytes of one sample without its targets, whose floating-point numbers are of that type."""
+        total = 0
+        for array in self.inputs:
+            item_type = dtype if array.dtype == "float32" else array.dtype
+            total += math.prod(sizes(array.shape, 1)) * DTYPE_BYTES.get(item_type, 0)
+        return total
+
+    def forward_bytes(self) -> tuple[int, int]:
+        """(bytes that the forward pass writes, of its largest array) for each sample of the traced batch."""
+        written = [
+            operation.bytes_written.at(self.batch) * operation.runs.at(self.batch)
+            for operation in self.operations
+            if operation.phase == "forward"
+        ]
+        return sum(written) // self.batch, max(written, default=0) // self.batch

@@ -345,12 +345,16 @@ def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str)
 @functools.lru_cache(maxsize=1024)
 def training_flops(network: Network) -> int:
     """FLOPs of the products of a training step, for each sample."""
+    if network.traced is not None:
+        return network.traced.product_flops()
     return _of_products(step(network, 1))
 
 
 @functools.lru_cache(maxsize=1024)
 def inference_flops(network: Network) -> int:
     """FLOPs of the products that answer one sample."""
+    if network.traced is not None:
+        return network.traced.product_flops(forward=True)
     return _of_products(inference(network, 1))
 
 

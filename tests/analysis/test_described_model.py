@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from analysis.explain.__main__ import main
-from analysis.predict.described_model import described
+from analysis.predict.described_model import ModelRequest, described
 from kernels.networks.layers import Layer, Network
 from workloads import options
 from workloads.records.messages import ChildFailure, Failed
 
+ASKED = ModelRequest(model="own:build", batch=32)
 OWN = Network("own:build", "", (4,), 3, (Layer("out", "dense", 3),))
 
 
@@ -28,7 +29,7 @@ def child(monkeypatch):
 
 def test_the_layers_are_read_from_its_answer(child):
     child(f"print({msgspec.json.encode(OWN).decode()!r})")
-    assert described("own:build", 60) == OWN
+    assert described(ASKED, 60) == OWN
 
 
 SLOW = ChildFailure(
@@ -84,7 +85,7 @@ def test_its_error_is_that_of_the_command_that_started_it(
 def test_a_child_that_dies_or_gives_no_answer_is_one_line(child, code, ending):
     child(code)
     with pytest.raises(options.Missing) as stop:
-        described("own:build", 60)
+        described(ASKED, 60)
     assert str(stop.value) == f"own:build cannot be described: its process ended with {ending}"
     assert stop.value.tip == options.HELP
 
@@ -94,6 +95,6 @@ def test_the_real_child_answers_in_json_when_it_fails(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def build():\n    pass\n")
     with pytest.raises(options.Usage) as stop:
-        described("mine.py:biuld", 60)
+        described(ModelRequest(model="mine.py:biuld", batch=32), 60)
     assert str(stop.value) == "mine.py has no function biuld"
     assert (stop.value.wrong, stop.value.right, stop.value.similar) == ("mine.py:biuld", "mine.py:build", "model")

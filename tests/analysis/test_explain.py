@@ -77,6 +77,8 @@ def test_every_flag_is_a_field_of_the_plan():
         script="",
         script_arguments=(),
         network=None,
+        data="",
+        length=0,
         changes=TrainingChanges(batch=64, samples=1000, epochs=3, dtype="float64"),
         keras_options={
             "residence": "prefetch",

@@ -13,6 +13,7 @@ from kernels.problems import Matmul
 from tests.support.inside import made
 from workloads.frameworks import models
 from workloads.frameworks.tracing import frames, step, step_inputs
+from workloads.frameworks.tracing.fit_data import fit_data
 
 BATCH = 8
 #: A dense layer's direction by the operand that its product has transposed.
@@ -250,7 +251,7 @@ def several_inputs_and_outputs():
     traced_step = traced(model, length=5)
     assert traced_step.doubts == ("targets are made up: int32 (8,), float32 (8, 1)",)
     assert flops_of(traced_step.operations, "one")["forward MatMul"] == 2 * 8 * 5 * 3
-    assert traced_step.software["keras"] == keras.__version__
+    assert traced_step.keras == keras.__version__
 
 
 @made
@@ -333,7 +334,9 @@ def data_of_a_user():
     model.compile("sgd", "mse")
     pairs = np.zeros((20, 6), "float32"), np.zeros((20, 4), "float32")
     for data in (pairs, tf.data.Dataset.from_tensor_slices(pairs).batch(5), [*pairs, np.ones(20, "float32")]):
-        inputs = step_inputs.from_values(data, "data", BATCH)
+        numbers = fit_data(tuple(data) if isinstance(data, tuple | list) else (data,), BATCH)
+        inputs = step_inputs.StepInputs(specs=numbers.specs, batch=numbers.batch)
+        assert numbers.samples == 20
         assert inputs.batch == (5 if isinstance(data, tf.data.Dataset) else BATCH)
         larger = inputs.resized(3)
         assert [tuple(spec.shape) for spec in larger.specs][:2] == [(3, 6), (3, 4)]

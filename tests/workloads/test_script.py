@@ -43,7 +43,11 @@ def test_arrays_and_the_arguments_of_a_script(run):
     assert (fit.head, fit.inputs, fit.dtype) == ("arrays.py, fit at line 29", 1, "float64")
     assert (fit.stops_early, fit.keras_options) == (False, {})
     assert described.network.input == (8, 8, 3)
-    assert [layer.kind for layer in described.network.layers] == ["conv", "flatten", "dense"]
+    step = described.network.traced
+    # 6 x 6 places of 3 x 3 windows of 3 channels, 4 filters; the images' gradient is not needed
+    convolution = 2 * 36 * 27 * 4
+    assert sum(o.step_flops(60) for o in step.operations if o.kind == "conv") == 2 * 60 * convolution
+    assert (step.batch, step.weights) == (60, 27 * 4 + 4 + 144 * 10 + 10)
 
 
 def test_a_pipeline_and_a_model_that_its_data_build(run):
@@ -51,7 +55,7 @@ def test_a_pipeline_and_a_model_that_its_data_build(run):
     assert numbers(described) == (800, 16, 3, 0)
     assert described.fit.keras_options == {"residence": "tf.data", "steps_per_execution": "2"}
     assert (described.fit.place, described.network.input) == ("line 19", (20,))
-    assert (described.network.optimizer, described.network.classes) == ("sgd", 5)
+    assert (described.network.optimizer, described.network.traced.weights) == ("sgd", 20 * 32 + 32 + 32 * 5 + 5)
 
 
 def test_early_stopping_and_a_validation_split(run):

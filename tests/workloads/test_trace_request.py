@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from fake_measurements import answer
 
+from kernels.networks import Network
 from kernels.networks.operations import Amount, Operation, TracedStep
 from workloads import describe, options
 from workloads.frameworks.tracing import request, user_files
-from workloads.frameworks.tracing.answer import FILES, STEP
+from workloads.frameworks.tracing.answer import FILES, NETWORK
 from workloads.harness import worker
 
 
@@ -52,7 +53,8 @@ def process(monkeypatch, tmp_path):
                 return answer(order.row, status="failed", reason=Process.reason)
             step = TracedStep(model=order.row.problem.model, batch=4, operations=OPERATIONS, doubts=("no targets",))
             files = {str(Process.file): user_files.sha256(Process.file)}
-            notes = {STEP: msgspec.json.encode(step).decode(), FILES: msgspec.json.encode(files).decode()}
+            network = Network(name=step.model, seed="", input=(), classes=1, layers=(), traced=step)
+            notes = {NETWORK: msgspec.json.encode(network).decode(), FILES: msgspec.json.encode(files).decode()}
             return answer(order.row, status="ok", notes=notes)
 
         def close(self):
@@ -69,17 +71,17 @@ def process(monkeypatch, tmp_path):
 
 def test_a_step_is_traced_once_until_a_file_changes(process):
     wanted = request.TraceRequest(model="model.py:build", batch=4)
-    first = request.traced_step(wanted)
-    assert request.traced_step(wanted) == first
+    first = request.traced_network(wanted)
+    assert request.traced_network(wanted) == first
     assert len(process.orders) == 1
     process.file.write_text("def build(): return 1\n")
-    request.traced_step(wanted)
-    request.traced_step(request.TraceRequest(model="model.py:build", batch=8))
+    request.traced_network(wanted)
+    request.traced_network(request.TraceRequest(model="model.py:build", batch=8))
     assert len(process.orders) == 3
 
 
 def test_the_process_gets_the_batch_and_what_the_step_takes(process):
-    request.traced_step(request.TraceRequest(model="model.py:build", batch=4, data="model.py:data", length=200))
+    request.traced_network(request.TraceRequest(model="model.py:build", batch=4, data="model.py:data", length=200))
     order = process.orders[0]
     assert (order.verb, order.row.problem.batch) == ("trace", 4)
     assert order.step_inputs == {"data": "model.py:data", "length": "200"}
@@ -102,7 +104,7 @@ def test_a_step_is_printed_by_layer_and_kind(process, capsys):
     assert (
         describe.main(["--model", "model.py:build", "--operations", "--batch", "4", "--format", "json"]) == options.OK
     )
-    assert msgspec.json.decode(capsys.readouterr().out, type=TracedStep).operations == OPERATIONS
+    assert msgspec.json.decode(capsys.readouterr().out, type=Network).traced.operations == OPERATIONS
 
 
 @pytest.mark.parametrize(

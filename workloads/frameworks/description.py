@@ -153,12 +153,20 @@ def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
     return pooled[: 1 + operation.keepdims] if _plain(operation) else None
 
 
-def _recurrent(operation, shapes, after) -> Layer | None:
-    """Source of what cuDNN has: Keras's cudnn_ok."""
-    cell, gates = operation.cell, {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
+def has_cudnn_kernel(layer) -> bool:
+    """Whether Keras gives a recurrent layer to cuDNN on a GPU. Source: Keras's cudnn_ok, and LSTM and GRU."""
+    if type(layer).__name__ not in ("LSTM", "GRU") or getattr(layer, "use_cudnn", True) is False:
+        return False
+    cell = layer.cell
     names = [getattr(getattr(cell, name, None), "__name__", "") for name in ("activation", "recurrent_activation")]
-    odd = operation.unroll or cell.recurrent_dropout
-    fused = names == ["tanh", "sigmoid"] and bool(cell.use_bias and getattr(cell, "reset_after", True) and not odd)
+    if names != ["tanh", "sigmoid"] or layer.unroll or cell.recurrent_dropout:
+        return False
+    return bool(cell.use_bias and getattr(cell, "reset_after", True))
+
+
+def _recurrent(operation, shapes, after) -> Layer | None:
+    cell, gates = operation.cell, {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
+    fused = has_cudnn_kernel(operation)
     weights = int(operation.count_params())
     return _nameless("recurrent", cell.units, groups=gates, shape=after, weights=weights, fused=fused)
 

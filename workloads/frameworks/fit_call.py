@@ -5,57 +5,63 @@ from typing import Any
 
 import msgspec
 
-from kernels.networks.layers import Network
-from workloads.frameworks import description, user_model
+from workloads.frameworks.tracing import step
+from workloads.frameworks.tracing.fit_data import FitData, fit_data
+from workloads.frameworks.tracing.step_inputs import StepInputs
 from workloads.harness.dispatch import Broken
 from workloads.records import settings
 from workloads.records.script_fit import DescribedScript, ScriptFit
 
 
-class FitData(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of a fit."""
+class CallData(msgspec.Struct, frozen=True, kw_only=True):
+    """What the data of a call of `fit` tell."""
 
-    #: Samples, of arrays; None for data that come in batches.
-    rows: int | None
-    #: Samples of a batch.
-    batch: int
-    #: Batches of an epoch; None where the data do not tell.
-    batches: int | None
-    #: Shape of one sample of the first input.
-    shape: tuple[int, ...]
-    #: Type of the first input, by NumPy's name.
-    dtype: str
-    #: How the samples reach the fit: numpy, tf.data, generator.
-    residence: str
+    #: The data that it trains on.
+    training: FitData
+    #: Samples that are evaluated after each epoch; None where the data do not tell.
+    validation_samples: int | None
 
 
-def described(model: Any, arguments: dict[str, Any], script: str, place: str) -> DescribedScript:
-    """The call and the layers of its model. arguments: all of `fit`, by their names.
+def call_data(arguments: dict[str, Any]) -> CallData:
+    """The data of a call. arguments: all of `fit`, by their names.
 
-    Raises: Broken for a model that cannot be described, and for data that give no batch.
+    Raises: Broken for data that give no batch.
     """
-    _require_plain_step(model)
-    parts = (arguments["x"], arguments["y"], arguments["sample_weight"])
-    data = _fit_data(parts, arguments["batch_size"], arguments["steps_per_epoch"])
-    network = _network(model, data, script)
-    samples = _samples(data, arguments)
+    data = fit_data(
+        (arguments["x"], arguments["y"], arguments["sample_weight"]),
+        arguments["batch_size"],
+        steps=arguments["steps_per_epoch"],
+        class_weight=arguments["class_weight"],
+    )
+    return CallData(training=data, validation_samples=_validation_samples(data, arguments))
+
+
+def described(model: Any, arguments: dict[str, Any], data: CallData, where: tuple[str, str]) -> DescribedScript:
+    """The call, and its model with the operations of a training step. where: the script as it was typed, and the place in it.
+
+    Raises: Broken for a model that does not trace.
+    """
+    script, place = where
+    training = data.training
+    inputs = StepInputs(specs=training.specs, batch=training.batch)
+    traced = step.traced_model(model, script, [inputs])
     fit = ScriptFit(
         script=script,
         place=place,
-        inputs=len(model.inputs),
-        batch=data.batch,
-        samples=samples,
+        inputs=len(traced.inputs),
+        batch=training.batch,
+        samples=_samples(training, arguments),
         epochs=arguments["epochs"] - arguments["initial_epoch"],
         stops_early=_stops_early(arguments["callbacks"]),
-        validation=_validation_samples(data, arguments),
-        dtype=data.dtype,
-        keras_options=_keras_options(model, data),
+        validation=data.validation_samples,
+        dtype=training.dtype,
+        keras_options=_keras_options(model, training),
     )
-    return DescribedScript(fit=fit, network=network)
+    return DescribedScript(fit=fit, network=step.network_of(model, script, traced))
 
 
-def _require_plain_step(model: Any) -> None:
-    """Raises Broken for a step that is not the one that Keras's TensorFlow models have."""
+def require_keras_step(model: Any) -> None:
+    """Raises Broken for a model whose step TensorFlow does not trace."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -64,57 +70,18 @@ def _require_plain_step(model: Any) -> None:
         raise Broken(f"Keras runs on {keras.backend.backend()}: set KERAS_BACKEND=tensorflow")
     if not model.compiled:
         raise Broken("the model is not compiled: call model.compile first")
-    if model.run_eagerly:
-        raise Broken("the model is compiled with run_eagerly=True: leave that out")
-    if type(model).train_step is not keras.Model.train_step:
-        raise Broken(f"{type(model).__name__} has a train_step of its own: only Keras's own step is known")
-
-
-def _network(model: Any, data: FitData, script: str) -> Network:
-    """The layers of the model, which is built for the data where it was not."""
-    import keras
-
-    if isinstance(model, keras.Sequential) and not model.built:
-        model.build((None, *data.shape))
-    user_model.require_one_input(model, script)
-    return description.network(model, script)
-
-
-def _fit_data(parts: tuple, batch_size: int | None, steps: int | None) -> FitData:
-    """The data that `fit` gets as x, y and sample_weight; one batch is taken where they are not arrays.
-
-    Raises: Broken for data without a batch.
-    """
-    import keras
-    from keras.src.trainers.data_adapters import get_data_adapter
-
-    adapter = get_data_adapter(*parts, batch_size=batch_size, steps_per_epoch=steps)
-    kind = type(adapter).__name__
-    is_arrays = kind == "ArrayDataAdapter"
-    source = parts[0] if is_arrays else next(iter(adapter.get_tf_dataset()), None)
-    leaves = keras.tree.flatten(source)
-    if not leaves or leaves[0] is None:
-        raise Broken("its data give no batch")
-    first = leaves[0]
-    size = int(first.shape[0])
-    return FitData(
-        rows=size if is_arrays else None,
-        batch=int(adapter.batch_size) if is_arrays else size,
-        batches=adapter.num_batches,
-        shape=tuple(first.shape[1:]),
-        dtype=getattr(getattr(first, "dtype", None), "name", "float32"),
-        residence={"ArrayDataAdapter": "numpy", "TFDatasetAdapter": "tf.data"}.get(kind, "generator"),
-    )
+    step.require_plain_execution(model)
 
 
 def _samples(data: FitData, arguments: dict[str, Any]) -> int | None:
     """Samples that an epoch trains on; None where neither the data nor the call tells."""
     steps = arguments["steps_per_epoch"]
+    samples = data.samples
     if data.rows is not None:
-        rows = _training_rows(data.rows, arguments["validation_split"])
-        return min(rows, steps * data.batch) if steps else rows
-    batches = steps or data.batches
-    return batches * data.batch if batches else None
+        samples = _training_rows(data.rows, arguments["validation_split"])
+    if not steps:
+        return samples
+    return steps * data.batch if samples is None else min(samples, steps * data.batch)
 
 
 def _training_rows(rows: int, validation_split: float) -> int:
@@ -131,11 +98,11 @@ def _validation_samples(data: FitData, arguments: dict[str, Any]) -> int | None:
         return data.rows - _training_rows(data.rows, arguments["validation_split"])
     parts = tuple(validation) if isinstance(validation, tuple | list) else (validation,)
     steps = arguments["validation_steps"]
-    evaluated = _fit_data(parts, arguments["validation_batch_size"] or data.batch, None)
-    if evaluated.rows is not None:
-        return min(evaluated.rows, steps * evaluated.batch) if steps else evaluated.rows
-    batches = steps or evaluated.batches
-    return batches * evaluated.batch if batches else None
+    evaluated = fit_data(parts, arguments["validation_batch_size"] or data.batch)
+    if not steps:
+        return evaluated.samples
+    evaluated_by_steps = steps * evaluated.batch
+    return evaluated_by_steps if evaluated.samples is None else min(evaluated.samples, evaluated_by_steps)
 
 
 def _stops_early(callbacks: Any) -> bool:

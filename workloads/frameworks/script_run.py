@@ -4,6 +4,8 @@
 DescribedScript or a Failed; nothing is written for a script that ends without `fit`.
 """
 
+import contextlib
+import gc
 import inspect
 import os
 import runpy
@@ -11,7 +13,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,19 +61,31 @@ class ScriptRun:
     def call(self, original: Callable, place: str, positional: tuple, named: dict[str, Any]) -> msgspec.Struct:
         """A DescribedScript, or a Failed."""
         where = f"{self.name}, fit at {place}"
+        try:
+            arguments = inspect.signature(original).bind(*positional, **named)
+            arguments.apply_defaults()
+            model, *_ = positional
+            fit_call.require_keras_step(model)
+            with self.time_for_batch(where):
+                data = fit_call.call_data(arguments.arguments)
+            gc.disable()  # a trace makes objects by the million and lets few go
+            return fit_call.described(model, arguments.arguments, data, where=(self.name, place))
+        except Broken as error:
+            return Failed(error=failure(options.Usage(f"{where}: {error}", first=f"mend {self.name}")))
+        except Exception as error:
+            return Failed(error=failure(options.Usage(f"{where}: {described(error)}", first=f"mend {self.name}")))
+
+    @contextlib.contextmanager
+    def time_for_batch(self, where: str) -> Iterator[None]:
+        """Ends the process if what is done inside takes longer than a batch may."""
         late = options.Missing(f"{where}: its data gave no batch within {BATCH_S} s", first=f"mend {self.name}")
         timer = threading.Timer(BATCH_S, self.end, [Failed(error=failure(late))])
         timer.daemon = True
         timer.start()
         try:
-            arguments = inspect.signature(original).bind(*positional, **named)
-            arguments.apply_defaults()
-            model, *_ = positional
-            return fit_call.described(model, arguments.arguments, self.name, place)
-        except Broken as error:
-            return Failed(error=failure(options.Usage(f"{where}: {error}", first=f"mend {self.name}")))
-        except Exception as error:
-            return Failed(error=failure(options.Usage(f"{where}: {described(error)}", first=f"mend {self.name}")))
+            yield
+        finally:
+            timer.cancel()
 
     def end(self, record: msgspec.Struct) -> NoReturn:
         """Writes the answer and ends the process at once: nothing of the script runs any more."""

@@ -10,8 +10,8 @@ from workloads.frameworks.tracing.user_files import OpenedFiles
 from workloads.harness.dispatch import Broken
 from workloads.records import Measurement, Row
 
-#: The notes that hold the TracedStep, and the hash of each file that it depends on.
-STEP, FILES = "traced_step", "files"
+#: The notes that hold the Network with its traced step, and the hash of each file that it depends on.
+NETWORK, FILES = "network", "files"
 
 
 def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
@@ -28,5 +28,5 @@ def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
             traced = step.traced(row.problem.model, row.problem.batch, data, length)
     except Broken as error:
         return row.result("failed", str(error))
-    notes = {STEP: msgspec.json.encode(traced).decode(), FILES: msgspec.json.encode(opened.hashes()).decode()}
+    notes = {NETWORK: msgspec.json.encode(traced).decode(), FILES: msgspec.json.encode(opened.hashes()).decode()}
     return row.result("ok", notes=notes)

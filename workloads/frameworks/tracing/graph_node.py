@@ -4,25 +4,7 @@ import math
 
 import msgspec
 
-#: Bytes of an item by TensorFlow's name of its type. Handles and lists of tensors count nothing: the operations that read what is
-#: behind them do.
-DTYPE_BYTES = {
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-    "int16": 2,
-    "uint16": 2,
-    "float16": 2,
-    "bfloat16": 2,
-    "int32": 4,
-    "uint32": 4,
-    "float32": 4,
-    "int64": 8,
-    "uint64": 8,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
-}
+from kernels.networks.operations import DTYPE_BYTES
 
 
 class GraphArray(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,8 +4,10 @@ import contextlib
 import functools
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from kernels.networks.operations import Phase
+from workloads.frameworks import description
 from workloads.frameworks.tracing.frames import GRADIENT_SCOPE
 
 
@@ -17,6 +19,8 @@ class LayerScopes:
 
     def __init__(self, optimizers: set[str]):
         self.layers: dict[str, str] = {}
+        #: The layers that Keras gives to cuDNN on a GPU.
+        self._cudnn_layers: set[str] = set()
         self._optimizers = {re.compile(rf"{re.escape(name)}(_\d+)?") for name in optimizers}
         self._open: list[str] = []
 
@@ -44,6 +48,8 @@ class LayerScopes:
             try:
                 path = "/".join(part for part in self._open if part)
                 self.layers[tensorflow.get_current_name_scope()] = path
+                if description.has_cudnn_kernel(layer):
+                    self._cudnn_layers.add(path)
                 return call(*args, **keywords)
             finally:
                 self._open.pop()
@@ -58,6 +64,11 @@ class LayerScopes:
             if scope in self.layers:
                 return self.layers[scope]
         return ""
+
+    def in_cudnn(self, layer: str) -> bool:
+        """Whether a layer, or one around it, is given to cuDNN on a GPU."""
+        around = [layer, *map(str, PurePosixPath(layer).parents)]
+        return not self._cudnn_layers.isdisjoint(around)
 
     def phase(self, path: str) -> Phase:
         """Whether an operation belongs to the forward pass, to its gradient or to the optimizer's update."""

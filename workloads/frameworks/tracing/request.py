@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from kernels.networks.operations import TracedStep
+from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import grid
 from workloads.frameworks.tracing import user_files
-from workloads.frameworks.tracing.answer import FILES, STEP
+from workloads.frameworks.tracing.answer import FILES, NETWORK
 from workloads.harness import worker
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, Settings, model_files
@@ -31,16 +31,16 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 0
 
 
-class CachedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A traced step in a file of the cache."""
+class CachedNetwork(msgspec.Struct, frozen=True, kw_only=True):
+    """A model with its traced step in a file of the cache."""
 
-    step: TracedStep
+    network: Network
     #: File -> SHA-256, of the user's files that it depends on.
     files: dict[str, str]
 
 
-def traced_step(request: TraceRequest, time_limit_s: float = 60) -> TracedStep:
-    """The operations of a model's training step; from the cache where no file that it depends on has changed.
+def traced_network(request: TraceRequest, time_limit_s: float = 60) -> Network:
+    """A model with the operations of its training step; from the cache where no file that it depends on has changed.
 
     Raises: Usage for a model that is not known, does not build or does not trace; Missing without TensorFlow, and when time is
     up.
@@ -54,9 +54,10 @@ def traced_step(request: TraceRequest, time_limit_s: float = 60) -> TracedStep:
     measurement = _ask(request, time_limit_s)
     if not measurement.ok:
         raise _refusal(measurement, request, time_limit_s)
-    step = msgspec.json.decode(measurement.notes[STEP], type=TracedStep)
-    _store(file, CachedStep(step=step, files=msgspec.json.decode(measurement.notes[FILES], type=dict[str, str])))
-    return step
+    network = msgspec.json.decode(measurement.notes[NETWORK], type=Network)
+    files = msgspec.json.decode(measurement.notes[FILES], type=dict[str, str])
+    _store(file, CachedNetwork(network=network, files=files))
+    return network
 
 
 def _ask(request: TraceRequest, time_limit_s: float) -> Measurement:
@@ -90,17 +91,17 @@ def _file(request: TraceRequest) -> Path:
     return Path(folder) / "crossover" / "traces" / f"{name}.json"
 
 
-def _cached(file: Path) -> TracedStep | None:
-    """The step in a file of the cache; None where there is none, or where a file that it depends on has changed."""
+def _cached(file: Path) -> Network | None:
+    """The model in a file of the cache; None where there is none, or where a file that it depends on has changed."""
     try:
-        cached = msgspec.json.decode(file.read_bytes(), type=CachedStep)
+        cached = msgspec.json.decode(file.read_bytes(), type=CachedNetwork)
     except (OSError, msgspec.MsgspecError):
         return None
     unchanged = all(user_files.sha256(Path(path)) == digest for path, digest in cached.files.items())
-    return cached.step if unchanged else None
+    return cached.network if unchanged else None
 
 
-def _store(file: Path, cached: CachedStep) -> None:
+def _store(file: Path, cached: CachedNetwork) -> None:
     """Writes a file of the cache; a folder that cannot be written to is no fault."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,17 @@
 """The training step of a user's model, traced: built by Keras, traced at two batches, described as operations."""
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from kernels import networks
-from kernels.networks.operations import TracedStep
+from kernels.networks import Network, operations
+from kernels.networks.operations import Amount, Array, TracedStep
 from workloads.frameworks import models, user_model
 from workloads.frameworks.tracing import step_inputs, straight_lines, walk
+from workloads.frameworks.tracing.fit_data import FitData
 from workloads.frameworks.tracing.layer_scopes import LayerScopes
 from workloads.frameworks.tracing.step_inputs import TAKE_DATA, StepInputs
 from workloads.harness.dispatch import Broken, described
@@ -14,35 +19,83 @@ from workloads.harness.dispatch import Broken, described
 FIXED_BATCH = "the step does not trace at another batch: its numbers are those of this one"
 
 
-def traced(name: str, batch: int, data: str = "", length: int = 0) -> TracedStep:
-    """The operations of a model's training step on `batch` samples: of a network of the tables, else of a user's model.
+def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
+    """A model that is described by the operations of its training step on `batch` samples: a network of the tables, else a
+    user's model.
 
     data: a function that gives the samples; without it they are made up, each open size `length` long.
     Raises: Broken with what to change where the model does not build, compile or trace.
     """
     network = networks.known(name)
     model = models.build(network) if network else user_model.opened(name)
+    require_plain_execution(model)
     candidates: Iterable[StepInputs]
+    numbers: FitData | None = None
     if data:
-        candidates = [step_inputs.from_data(data, batch)]
+        inputs, numbers = step_inputs.from_data(data, batch)
+        candidates = [inputs]
     else:
         candidates = step_inputs.synthetic(model, name, batch, length)
-    _compile(model, name)
-    return traced_model(model, name, candidates)
+    chosen_for_user = _compile(model, name)
+    step = traced_model(model, name, candidates)
+    if network:
+        return msgspec.structs.replace(network, layers=(), traced=step)
+    if numbers is not None:
+        step = msgspec.structs.replace(step, residence=numbers.residence)
+    described = network_of(model, name, step)
+    if numbers is not None:
+        described = msgspec.structs.replace(described, samples=numbers.samples or 0)
+    return msgspec.structs.replace(described, compiled_for_user=chosen_for_user)
 
 
-def _compile(model, name: str) -> None:
-    """Compiles a model that came without, where its outputs say how.
+def require_plain_execution(model) -> None:
+    """Raises Broken for a model whose step runs as Python, operation by operation."""
+    if getattr(model, "run_eagerly", False):
+        raise Broken("the model is compiled with run_eagerly=True: leave that out of compile")
+
+
+def network_of(model, name: str, step: TracedStep) -> Network:
+    """A compiled model with its traced step as a Network."""
+    optimizer = next(_optimizers(model), None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # mixed_float16 wraps it to scale the loss
+    policies = {layer.dtype_policy.name for layer in model._flatten_layers() if hasattr(layer, "dtype_policy")}
+    shape = operations.sizes(step.inputs[0].shape, 1)[1:] if step.inputs else ()
+    return Network(
+        name=name,
+        seed="",
+        input=shape,
+        classes=1,
+        layers=(),
+        optimizer=type(optimizer).__name__.lower() if optimizer is not None else "",
+        loss=_loss_name(model),
+        batch=step.batch,
+        precision=max((policy for policy in policies if "mixed_" in policy), default="float32"),
+        traced=step,
+    )
+
+
+def _loss_name(model) -> str:
+    loss = getattr(model, "loss", None)
+    if loss is None:
+        return "a loss of its own"
+    if isinstance(loss, dict | list | tuple):
+        return "several losses"
+    return user_model.name_of_loss(loss)
+
+
+def _compile(model, name: str) -> bool:
+    """Compiles a model that came without, where its outputs say how; whether it did.
 
     Raises: Broken for a model without known outputs, and for several.
     """
     if model.compiled:
-        return
+        return False
     outputs = getattr(model, "outputs", None) or []
     if len(outputs) != 1:
         reason = "whose outputs are not known" if not outputs else f"of {len(outputs)} outputs"
         raise Broken(f"{name} gives a model {reason} that is not compiled: compile it with its losses")
     user_model.compile_with_adam(model, name)
+    return True
 
 
 def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedStep:
@@ -62,16 +115,40 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
         larger = walk.operations(_graph(model, inputs.resized(larger_batch), scopes))
     except Exception:
         doubts.append(FIXED_BATCH)
-        operations = straight_lines.operations_of_one_batch(nodes, inputs.batch, scopes)
+        described = straight_lines.operations_of_one_batch(nodes, inputs.batch, scopes)
     else:
-        operations = straight_lines.operations(nodes, larger, (inputs.batch, larger_batch), scopes)
+        described = straight_lines.operations(nodes, larger, (inputs.batch, larger_batch), scopes)
     return TracedStep(
         model=name,
         batch=inputs.batch,
-        operations=tuple(operations),
+        operations=tuple(described),
+        inputs=_input_arrays(inputs),
+        weights=sum(_elements(variable) for variable in model.weights),
+        trainable_weights=sum(_elements(variable) for variable in model.trainable_weights),
         doubts=tuple(doubts),
-        software={"tensorflow": tensorflow.__version__, "keras": keras.__version__},
+        tensorflow=tensorflow.__version__,
+        keras=keras.__version__,
     )
+
+
+def _elements(variable) -> int:
+    return math.prod(variable.shape)
+
+
+def _input_arrays(inputs: StepInputs) -> tuple[Array, ...]:
+    """The arrays that a step takes without its targets: all but those behind the first part of a tuple."""
+    import keras
+
+    parts = inputs.specs
+    x = parts[0] if isinstance(parts, tuple) else parts
+    arrays = []
+    for spec in keras.tree.flatten(x):
+        sides = [side or 1 for side in spec.shape]
+        shape = tuple(Amount(side) for side in sides)
+        if sides and sides[0] == inputs.batch:
+            shape = (Amount(0, 1), *shape[1:])
+        arrays.append(Array(shape=shape, dtype=spec.dtype.name))
+    return tuple(arrays)
 
 
 def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: LayerScopes):

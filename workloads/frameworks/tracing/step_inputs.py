@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from workloads.frameworks import user_model
-from workloads.harness.dispatch import Broken, described
+from workloads.frameworks.tracing.fit_data import FitData, fit_data
+from workloads.harness.dispatch import Broken
 
+_PARTS = ("x", "y", "sample weights")
 TAKE_DATA = "name a function that gives (x, y) or a data set: --data FILE:FUNCTION"
 
 
@@ -40,47 +42,19 @@ def _resized(spec, old: int, new: int):
     return tensorflow.TensorSpec(shape, spec.dtype)
 
 
-def from_data(name: str, batch: int) -> StepInputs:
-    """The shapes and types of one batch of what the function `name` returns.
+def from_data(name: str, batch: int) -> tuple[StepInputs, FitData]:
+    """The shapes and types of one batch of what the function `name` returns, and the numbers of its data: of arrays (x, y, sample
+    weights), a tf.data.Dataset, a keras.utils.PyDataset or a generator. `batch` is that of arrays; other data bring their own.
 
     Raises: Broken for a function that fails, or gives what Keras's fit does not take.
     """
-    return from_values(user_model.called(name), name, batch)
-
-
-def from_values(data, name: str, batch: int) -> StepInputs:
-    """The shapes and types of one batch of arrays (x, y, sample weights), a tf.data.Dataset, a keras.utils.PyDataset or a
-    generator. `batch` is that of arrays; other data bring their own.
-
-    Raises: Broken for what Keras's fit does not take.
-    """
-    from keras.src.trainers.data_adapters import get_data_adapter
-
-    parts = tuple(data) if isinstance(data, tuple | list) and len(data) <= len(("x", "y", "weights")) else (data,)
+    values = user_model.called(name)
+    parts = tuple(values) if isinstance(values, tuple | list) and len(values) <= len(_PARTS) else (values,)
     try:
-        adapter = get_data_adapter(*parts, batch_size=batch)
-        first = next(iter(adapter.get_tf_dataset()), None)
-    except Exception as error:
-        raise Broken(f"{name}() gives no batch that Keras's fit takes: {described(error)}") from error
-    if first is None:
-        raise Broken(f"{name}() yields no batch")
-    return _from_batch(name, first)
-
-
-def _from_batch(name: str, batch) -> StepInputs:
-    import keras
-    import tensorflow
-
-    def spec(tensor):
-        if isinstance(tensor, tensorflow.RaggedTensor):
-            raise Broken(f"{name}() gives ragged tensors, whose sizes differ by sample: pad them with to_tensor()")
-        return tensorflow.type_spec_from_value(tensor)
-
-    specs = keras.tree.map_structure(spec, batch)
-    leaves = [leaf for leaf in keras.tree.flatten(specs) if leaf is not None and leaf.shape.rank]
-    if not leaves:
-        raise Broken(f"{name}() gives single numbers: a batch has an array of samples")
-    return StepInputs(specs=specs, batch=int(leaves[0].shape[0]))
+        data = fit_data(parts, batch)
+    except Broken as error:
+        raise Broken(f"{name}(): {error}") from error
+    return StepInputs(specs=data.specs, batch=data.batch), data
 
 
 def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]:

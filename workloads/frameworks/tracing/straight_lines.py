@@ -58,10 +58,11 @@ def _operation(first: GraphNode, second: GraphNode, batches: tuple[int, int], sc
     done, done_second = work(first), work(second)
     inputs = _arrays(first.inputs, second.inputs, batches)
     outputs = _arrays(first.outputs, second.outputs, batches)
+    layer = scopes.layer(first.path)
     operation = Operation(
         type=first.type,
         kind=done.kind,
-        layer=scopes.layer(first.path),
+        layer=layer,
         phase=scopes.phase(first.path),
         inputs=inputs,
         outputs=outputs,
@@ -71,6 +72,7 @@ def _operation(first: GraphNode, second: GraphNode, batches: tuple[int, int], sc
         runs=_line(first.runs, second.runs, batches),
         product=_product(done.product, done_second.product, batches),
         doubt=first.doubt,
+        in_cudnn=scopes.in_cudnn(layer),
     )
     _require_straight(operation, first, batches)
     return operation

@@ -1,0 +1,310 @@
+"""The kernels of traced steps and their problems, by hand on records: products, passes, fusion, loops, and what is rough."""
+
+import msgspec
+import pytest
+
+from analysis.predict import step_work, traced_kernels
+from analysis.predict.curves import UNLIKE
+from analysis.predict.prediction import predict
+from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
+from analysis.predict.traced_kernels import StepPrecision
+from kernels import networks
+from kernels.networks import Network
+from kernels.networks.operations import Amount, Array, Convolution, MatrixProduct, Operation, TracedStep
+from kernels.problems import Conv, Matmul, Stream, Training
+from workloads.records import Settings
+
+BATCH = 10
+PLAIN = StepPrecision()
+
+
+def array(*sides, dtype="float32"):
+    """An array whose sides are numbers, or Amounts where they grow with the batch."""
+    return Array(shape=tuple(side if isinstance(side, Amount) else Amount(side) for side in sides), dtype=dtype)
+
+
+def samples(*sides, dtype="float32"):
+    """An array of a batch."""
+    return array(Amount(0, 1), *sides, dtype=dtype)
+
+
+def operation(type_name, kind, read, written, **changes):
+    """An operation that reads and writes these arrays; those of its bytes that grow with the batch do so evenly."""
+    fields = {
+        "type": type_name,
+        "kind": kind,
+        "layer": "layer",
+        "phase": "forward",
+        "inputs": tuple(read),
+        "outputs": tuple(written),
+        "flops": Amount(),
+        "bytes_read": total_bytes(read),
+        "bytes_written": total_bytes(written),
+    }
+    return Operation(**{**fields, **changes})
+
+
+def total_bytes(arrays) -> Amount:
+    fixed = per_sample = 0
+    for one in arrays:
+        nbytes = 4
+        for side in one.shape:
+            nbytes *= side.fixed or side.per_sample
+        if any(side.per_sample for side in one.shape):
+            per_sample += nbytes
+        else:
+            fixed += nbytes
+    return Amount(fixed, per_sample)
+
+
+def product(m, n, k, layout="nn", **changes):
+    """C = A B; m, n, k may be Amounts."""
+    m, n, k = (side if isinstance(side, Amount) else Amount(side) for side in (m, n, k))
+    sides = MatrixProduct(m=m, n=n, k=k, layout=layout)
+    flops = Amount(sides.flops(0), sides.flops(1) - sides.flops(0))
+    arrays = [array(m, k), array(k, n)]
+    return operation("MatMul", "matmul", arrays, [array(m, n)], product=sides, flops=flops, **changes)
+
+
+def step(*operations, **changes):
+    fields = {"model": "mine.py:build", "batch": BATCH, "operations": operations, "inputs": (samples(6),)}
+    return TracedStep(**{**fields, **changes})
+
+
+def problems(kernels):
+    return [kernel.problem for kernel in kernels]
+
+
+# Two inputs of rectangular shapes: 6 numbers into 8, and 5 places of 3 numbers into 4 each.
+ROWS = Amount(0, 5)
+TWO_INPUTS = step(
+    product(Amount(0, 1), 8, 6, layer="a"),
+    product(ROWS, 4, 3, layer="b"),
+    operation("Reshape", "view", [array(ROWS, 4)], [samples(20)], bytes_read=Amount(), bytes_written=Amount()),
+    operation("ConcatV2", "movement", [samples(8), samples(20)], [samples(28)]),
+    inputs=(samples(6), samples(5, 3)),
+    weights=6 * 8 + 3 * 4,
+    trainable_weights=6 * 8,
+)
+TWO = Network(name="mine.py:build", seed="", input=(6,), classes=1, layers=(), traced=TWO_INPUTS)
+
+
+def test_two_inputs_by_hand():
+    kernels = traced_kernels.op_by_op(TWO_INPUTS, BATCH, PLAIN, "cpu")
+    copied = 2 * 28 * 4 * BATCH
+    assert problems(kernels) == [
+        Matmul(10, 8, 6, dtype="float32"),
+        Matmul(50, 4, 3, dtype="float32"),
+        None,
+        Stream("copy", copied, "float32"),
+    ]
+    assert [kernel.operations for kernel in kernels] == [1, 1, 1, 1]
+    # compiled, a view is no kernel
+    assert problems(traced_kernels.compiled(TWO_INPUTS, BATCH, PLAIN, "gpu:0")) == [
+        Matmul(10, 8, 6, dtype="float32"),
+        Matmul(50, 4, 3, dtype="float32"),
+        Stream("copy", copied, "float32"),
+    ]
+    flops = 2 * 8 * 6 + 2 * 5 * 4 * 3
+    assert networks.training_flops(TWO) == networks.inference_flops(TWO) == flops
+    assert networks.sample_bytes(TWO) == (6 + 15) * 4
+    assert networks.sample_bytes(TWO, "uint8") == 6 + 15
+    assert (networks.parameters(TWO), networks.trainable(TWO)) == (60, 48)
+
+
+def test_products_take_the_arithmetic_that_is_allowed():
+    (kernel,) = traced_kernels.op_by_op(step(product(4, 5, 6)), BATCH, StepPrecision(math="tf32"), "gpu:0")
+    assert kernel.problem == Matmul(4, 5, 6, dtype="float32", math="tf32")
+    (kernel,) = traced_kernels.op_by_op(step(product(4, 5, 6)), BATCH, StepPrecision(dtype="bfloat16"), "gpu:0")
+    assert (kernel.problem.dtype, kernel.problem.math) == ("bfloat16", "bfloat16")
+    relu = operation("Relu", "element-wise", [samples(32)], [samples(32)])
+    (kernel,) = traced_kernels.op_by_op(step(relu), BATCH, StepPrecision(dtype="bfloat16"), "gpu:0")
+    assert kernel.problem == Stream("relu", 2 * 32 * 2 * BATCH, "float32")
+
+
+HIDDEN = samples(8)
+CHAIN = step(
+    product(Amount(0, 1), 8, 6, layer="a"),
+    operation("BiasAdd", "element-wise", [HIDDEN, array(8)], [HIDDEN], layer="a"),
+    operation("Relu", "element-wise", [HIDDEN], [HIDDEN], layer="a"),
+    operation("Mul", "element-wise", [HIDDEN, HIDDEN], [HIDDEN], layer="b"),
+    operation("Sum", "reduction", [HIDDEN], [samples()], layer="b"),
+    operation("Neg", "element-wise", [samples()], [samples()], layer="c"),
+    operation("ReluGrad", "element-wise", [HIDDEN, HIDDEN], [HIDDEN], layer="a", phase="gradient"),
+    operation("BiasAddGrad", "reduction", [HIDDEN], [array(8)], layer="a", phase="gradient"),
+    product(6, 8, Amount(0, 1), "tn", layer="a", phase="gradient"),
+)
+
+
+def test_what_follows_one_another_is_one_kernel_when_compiled():
+    """Bias, activation, product of two arrays and the sum that ends them; a negation; the gradient's two; its product."""
+    kernels = traced_kernels.compiled(CHAIN, BATCH, PLAIN, "gpu:0")
+    assert [kernel.operations for kernel in kernels] == [1, 4, 1, 2, 1]
+    assert kernels[1].problem == Stream("add", 3 * 8 * 4 * BATCH, "float32")
+    assert kernels[3].problem == Stream("relu_grad", 3 * 8 * 4 * BATCH, "float32")
+    assert [kernel.direction for kernel in kernels[3:]] == ["ReluGrad_grad", "wgrad"]
+
+
+def test_on_a_cpu_bias_and_activation_are_inside_their_product():
+    kernels = traced_kernels.op_by_op(CHAIN, BATCH, PLAIN, "cpu")
+    names = ["MatMul", "Mul", "Sum", "Neg", "ReluGrad", "BiasAddGrad", "MatMul"]
+    assert [kernel.name.split()[1] for kernel in kernels] == names
+    assert len(traced_kernels.op_by_op(CHAIN, BATCH, PLAIN, "gpu:0")) == len(CHAIN.operations)
+
+
+def update(type_name, *sides, kind="element-wise"):
+    """A part of an optimizer's update of a variable; one that sets it writes behind a handle."""
+    value = array(*sides)
+    if "Assign" in type_name:
+        nbytes = total_bytes([value])
+        read = Amount(2 * nbytes.fixed)
+        changes = {"bytes_read": read, "bytes_written": nbytes, "phase": "update", "layer": ""}
+        return operation(type_name, kind, [value], [], **changes)
+    return operation(type_name, kind, [value, value], [value], phase="update", layer="")
+
+
+def adam(*sides):
+    names = ["Sub", "AssignAddVariableOp", "Square", "AssignAddVariableOp", "Sqrt", "RealDiv", "AssignSubVariableOp"]
+    return [update(name, *sides) for name in names]
+
+
+def test_a_custom_step_of_two_optimizers_updates_each_variable_in_one_kernel():
+    """Adam reads the gradient and reads and sets three arrays: 7 passes; SGD, one array: 3. On a CPU a kernel for each."""
+    both = step(*adam(3, 5), *adam(3, 5), update("Mul", 7, 2), update("AssignSubVariableOp", 7, 2))
+    kernels = traced_kernels.compiled(both, BATCH, PLAIN, "gpu:0")
+    assert problems(kernels) == [
+        Stream("adam", 7 * 15 * 4, "float32"),
+        Stream("adam", 7 * 15 * 4, "float32"),
+        Stream("sgd", 3 * 14 * 4, "float32"),
+    ]
+    assert {kernel.part for kernel in kernels} == {"optimizer"}
+    assert [kernel.count for kernel in kernels] == [1, 1, 1]
+    assert [kernel.count for kernel in traced_kernels.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
+
+
+STEPS = Amount(7)
+GATES = samples(4 * 2)
+
+
+def lstm(**changes):
+    """An LSTM of 2 units over 7 steps of 3 numbers, forward and back, without its cheaper half."""
+    loop = {"runs": STEPS, **changes}
+    back = {**loop, "phase": "gradient"}
+    return step(
+        product(Amount(0, 1), 8, 3, **loop),
+        product(Amount(0, 1), 8, 2, **loop),
+        operation("Tanh", "element-wise", [GATES], [GATES], **loop),
+        operation("TensorListSetItem", "movement", [GATES], [GATES], **loop),
+        operation("TanhGrad", "element-wise", [GATES, GATES], [GATES], **back),
+        product(3, 8, Amount(0, 1), "tn", **back),
+        product(Amount(0, 1), 3, 8, "nt", **back),
+        product(2, 8, Amount(0, 1), "tn", **back),
+        product(Amount(0, 1), 2, 8, "nt", **back),
+    )
+
+
+def test_a_loop_runs_its_operations_in_each_time_step():
+    kernels = traced_kernels.op_by_op(lstm(), BATCH, PLAIN, "cpu")
+    assert {kernel.times for kernel in kernels} == {7}
+    assert len(kernels) == 9
+    compiled = traced_kernels.compiled(lstm(), BATCH, PLAIN, "gpu:0")
+    assert [kernel.times for kernel in compiled] == [7] * 8  # the two passes between products are one
+
+
+def test_cudnn_makes_the_products_that_wait_for_no_state_of_all_time_steps_at_once():
+    kernels = traced_kernels.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "gpu:0")
+    assert [(kernel.problem, kernel.times) for kernel in kernels] == [
+        (Stream("scale", 2 * 8 * 4 * BATCH, "float32"), 7),
+        (Matmul(70, 8, 3, dtype="float32"), 1),
+        (Matmul(10, 8, 2, dtype="float32"), 7),
+        (Stream("add", 3 * 8 * 4 * BATCH, "float32"), 7),
+        (Matmul(3, 8, 70, dtype="float32", layout="tn"), 1),
+        (Matmul(70, 3, 8, dtype="float32", layout="nt"), 1),
+        (Matmul(2, 8, 70, dtype="float32", layout="tn"), 1),
+        (Matmul(10, 2, 8, dtype="float32", layout="nt"), 7),
+    ]
+    assert len(traced_kernels.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "cpu")) == 9  # which has no cuDNN
+
+
+def volumes(**changes):
+    fields = {
+        "direction": "fprop",
+        "images": Amount(0, 1),
+        "image": (Amount(9), Amount(7), Amount(5)),
+        "positions": (Amount(4), Amount(7), Amount(5)),
+        "channels": 2,
+        "filters": 6,
+        "window": (3, 3, 1),
+        "strides": (2, 1, 1),
+        "dilations": (1, 1, 1),
+        "padding": "explicit",
+        "layout": "NDHWC",
+    }
+    return Convolution(**{**fields, **changes})
+
+
+def test_a_product_without_a_problem_has_one_of_as_many_flops():
+    sides = volumes()
+    convolution = operation("Conv3D", "conv", [], [samples(4, 7, 5, 6)], product=sides)
+    (kernel,) = traced_kernels.op_by_op(step(convolution), BATCH, PLAIN, "cpu")
+    assert kernel.problem == Conv(40, 7, 5, 6, 6, 3, 1, pad="same", dtype="float32")
+    # 10 samples of 4 x 7 x 5 places, 3 x 3 x 1 windows of 2 channels, 6 filters
+    assert kernel.problem.flops == sides.flops(BATCH) == 2 * 1400 * 9 * 2 * 6
+    assert kernel.guessed
+    heads = MatrixProduct(m=Amount(6), n=Amount(5), k=Amount(8), count=Amount(0, 4))
+    attention = operation("BatchMatMulV2", "matmul", [], [samples(4, 6, 5)], product=heads)
+    (kernel,) = traced_kernels.op_by_op(step(attention), BATCH, PLAIN, "cpu")
+    assert kernel.problem == Matmul(240, 5, 8, dtype="float32")
+    assert kernel.problem.flops == heads.flops(BATCH)
+
+
+def transform():
+    return operation("FFT2D", "fft", [samples(64)], [samples(64)])
+
+
+class Rows:
+    """A profile whose passes take a second a megabyte, and products a second each."""
+
+    machine = None
+
+    def __init__(self, monkeypatch):
+        def seconds(of, problem, device, execution):
+            from analysis.predict.profile import Read
+            from analysis.stats import exact
+
+            return Read(exact(problem.bytes_moved / 1e6 if problem.op == "stream" else 1.0), "rows")
+
+        monkeypatch.setattr(step_work.operations, "pass_seconds", seconds)
+        monkeypatch.setattr(step_work.operations, "product", seconds)
+        monkeypatch.setattr(step_work.operations, "bandwidth", lambda of, device, nbytes: None)
+
+
+def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):
+    """A transform of 64 numbers reads and writes 512 bytes a sample; the pass beside it 1,536."""
+    relu = operation("Relu", "element-wise", [samples(192)], [samples(192)])
+    kernels = traced_kernels.compiled(step(transform(), relu), BATCH, PLAIN, "gpu:0")
+    parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", COMPILED)
+    rough, sure = 512 * BATCH / 1e6, 1536 * BATCH / 1e6
+    seconds = parts.parts["element-wise"]
+    assert seconds.value == pytest.approx(rough + sure)
+    assert (seconds.low, seconds.high) == pytest.approx((rough / UNLIKE + sure, rough * UNLIKE + sure))
+    assert parts.partial == ["25.0 % of the work is priced roughly, within a factor of 4: FFT2D by its bytes alone"]
+    alone = traced_kernels.compiled(step(relu), BATCH, PLAIN, "gpu:0")
+    assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).partial == []
+
+
+def test_a_view_takes_no_time_beside_its_call(monkeypatch):
+    view = operation("Reshape", "view", [HIDDEN], [HIDDEN], bytes_read=Amount(), bytes_written=Amount())
+    kernels = traced_kernels.op_by_op(step(view), BATCH, PLAIN, "gpu:0")
+    assert [(kernel.problem, kernel.operations) for kernel in kernels] == [(None, 1)]
+    parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", OP_BY_OP)
+    assert (parts.parts, parts.partial) == ({}, [])
+    assert traced_kernels.compiled(step(view), BATCH, PLAIN, "gpu:0") == []
+
+
+def test_a_step_that_does_not_grow_evenly_is_known_at_its_batch_alone():
+    fixed = msgspec.structs.replace(
+        TWO, traced=step(product(4, 5, 6, scales=False), operation("Relu", "element-wise", [HIDDEN], [HIDDEN]))
+    )
+    with pytest.raises(ValueError, match="known at a batch of 10 alone"):
+        predict(Training("mine.py:build", 20, 100), Settings("cpu"), Profile([]), fixed)
