@@ -1,6 +1,7 @@
 """Which kernels a step's operations come to, counted by hand, beside what XLA itself lists, and which wait for each other."""
 
 import pytest
+from msgspec.structs import replace
 
 from analysis.predict import fusion, step_work
 from analysis.predict.fusion import Kernel
@@ -128,3 +129,11 @@ def test_an_operation_counts_its_dispatch():
     # each operation a second: the first layer's line has the dgrad more
     assert "a wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 10.0)]
     assert "b wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 0.0)]
+
+
+def test_passes_of_a_loop_stand_alone():
+    """The third of five passes runs eight times in a step: two kernels around it."""
+    passes = [w for w in networks.step(networks.find("mlp-20-16x5-5"), 32) if w.direction == "relu"]
+    looped = [replace(w, times=8) if i == 2 else w for i, w in enumerate(passes)]
+    assert [(k.operations, k.times) for k in fusion._chains(looped)] == [(2, 1), (1, 8), (2, 1)]
+    assert [k.operations for k in fusion._chains(passes)] == [5]

@@ -181,6 +181,20 @@ def test_weights_as_published(name, weights, fixed):
     assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "multiply_adds"),
+    [
+        ("mnist-cnn", 26 * 26 * 32 * 9 + 11 * 11 * 64 * 288 + 1600 * 10),
+        ("lenet", 28 * 28 * 6 * 25 + 10 * 10 * 16 * 150 + 400 * 120 + 120 * 84 + 84 * 10),
+        ("strided-cnn", 32 * 32 * 32 * 27 + 16 * 16 * 64 * 288 + 8 * 8 * 128 * 576 + 128 * 10),
+        ("peaks", 2 * 20 + 20 * 5 + 5),
+        ("cifar10-mlp", 3072 * 3000 + 3000 * 1000 + 1000 * 10),
+    ],
+)
+def test_multiply_adds_of_an_answer_by_hand(name, multiply_adds):
+    assert networks.inference_flops(networks.find(name)) == 2 * multiply_adds
+
+
 @pytest.mark.parametrize(("name", "billions"), [("vgg-16", 15.47), ("resnet-50", 3.86), ("inception-v3", 5.71)])
 def test_multiply_adds_of_an_image_as_published(name, billions):
     """VGG-16 15.5, ResNet-50 3.8 (the stride in the 1 x 1), Inception V3 5.7 billion multiply-adds an image."""
@@ -366,3 +380,33 @@ def test_attention_by_hand():
 )
 def test_bytes_of_a_sample_by_its_type(dtype, nbytes):
     assert networks.sample_bytes(S0, dtype) == 32 * 32 * 3 * nbytes
+
+
+ADAM, SGD, SPARSE = "adam", "sgd", "sparse_categorical_crossentropy"
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "outputs", "data", "samples", "batch", "epochs", "optimizer", "loss"),
+    [
+        ("cifar10-cnn", (32, 32, 3), 10, "cifar10", 50_000, 32, 10, ADAM, SPARSE),
+        ("cifar10-mlp", (32, 32, 3), 10, "cifar10", 50_000, 32, 10, SGD, "categorical_crossentropy"),
+        ("fashion-mlp", (28, 28), 10, "fashion_mnist", 60_000, 32, 5, ADAM, SPARSE),
+        ("fashion-mlp-2", (28, 28), 10, "fashion_mnist", 60_000, 32, 5, ADAM, SPARSE),
+        ("mnist-cnn", (28, 28, 1), 10, "mnist", 60_000, 32, 5, ADAM, SPARSE),
+        ("peaks", (2,), 1, "peaks", 40_000, 40_000, 2000, ADAM, "mean_squared_error"),
+        ("lenet", (28, 28, 1), 10, "mnist", 60_000, 32, 20, SGD, SPARSE),
+        ("strided-cnn", (64, 64, 3), 10, "", 50_000, 32, 10, ADAM, SPARSE),
+        ("vgg-small", (32, 32, 3), 10, "cifar10", 50_000, 32, 50, ADAM, SPARSE),
+        ("resnet-small", (32, 32, 3), 10, "cifar10", 50_000, 32, 200, ADAM, SPARSE),
+        ("vgg-16", (224, 224, 3), 1000, "", 1_281_167, 32, 90, SGD, SPARSE),
+        ("resnet-50", (224, 224, 3), 1000, "", 1_281_167, 32, 90, SGD, SPARSE),
+        ("inception-v3", (299, 299, 3), 1000, "", 1_281_167, 32, 90, SGD, SPARSE),
+        ("mlp-20-7x2-3", (20,), 3, "", 60_000, 32, 10, ADAM, SPARSE),
+    ],
+)
+def test_a_network_is_trained_as_in_its_article(name, shape, outputs, data, samples, batch, epochs, optimizer, loss):
+    network = networks.find(name)
+    assert (network.input, network.classes, networks.outputs(network)[-1]) == (shape, outputs, (outputs,))
+    trained = (network.data, network.samples, network.batch, network.epochs, network.optimizer, network.loss)
+    assert trained == (data, samples, batch, epochs, optimizer, loss)
+    assert network.learning_rate == {"peaks": 0.08}.get(name, 0.0)

@@ -166,6 +166,8 @@ def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path)
     assert (read(), of) == (0.0, "RAPL, CPU packages")
     write(tmp_path, {f"{folder}0/energy_uj": "1000000", f"{folder}1/energy_uj": "500000"})
     assert read() == pytest.approx(2.5)  # 2 J past the end of the first, 0.5 J of the second
+    write(tmp_path, {f"{folder}0/energy_uj": "4000000"})
+    assert read() == pytest.approx(5.5)  # since the first reading
     monkeypatch.setattr(energy.cpu, "ROOT", tmp_path / "nothing")
     assert energy.counter("cpu") == (None, energy.NO_RAPL)
 

@@ -1,5 +1,6 @@
 """The flags that every measuring command shares, as one record."""
 
+import dataclasses
 import shlex
 
 import pytest
@@ -27,7 +28,9 @@ def test_what_is_typed_is_read_once_into_a_record():
         quiet=True,
     )
     assert stream.parse([]).measuring == Measuring(command="python -m workloads.stream", limits=FINE)
-    assert stream.parse(["--rigorous"]).measuring.limits.rounds == 10
+    assert Limits() == FINE == Limits(visit_s=0.075, rounds=5, max_noise=0.01, max_time=2.0, slow_step_s=None)
+    assert stream.parse(["--rigorous"]).measuring.limits == dataclasses.replace(FINE, rounds=10)
+    assert stream.parse(["--fast"]).measuring.limits == Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 
 
 def test_keywords_ask_for_what_their_words_ask_for():
