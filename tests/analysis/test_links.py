@@ -235,3 +235,12 @@ def test_every_rule_names_a_call_and_a_kernel_that_is_there():
         assert rule.call in Launch.CALLS
         files = [p.read_text() for p in registry.FOLDER.glob(f"launch/{backend}*.py")]
         assert any(f"def {variant}(" in text for text in files), rule.kernel
+
+
+def test_redrawn_copies_lie_in_the_interval_of_their_median():
+    """Of [1, 4] and [10, 10] s, 95 of 100 draws lie within."""
+    drawn = links._redrawn({8: Estimate(2.0, 1.0, 4.0), 16: Estimate(10.0, 10.0, 10.0), 32: Estimate(1.0, 0.0, 9.0)})
+    assert drawn.shape == (links._DRAWS, 3)
+    inside = ((drawn[:, 0] >= 1.0) & (drawn[:, 0] <= 4.0)).mean()
+    assert 0.93 <= inside <= 0.97
+    assert (drawn[:, 1] == 10.0).all() and (drawn[:, 2] == 1.0).all()

@@ -42,8 +42,9 @@ def test_matmul_counts_layouts_and_many_products_in_a_call():
     p = Matmul(2, 3, 4, layout="nt", batch=5)
     assert (p.flops, p.bytes_moved, p.result_bytes) == (5 * 48, 5 * 4 * (8 + 12 + 6), 5 * 4 * 6)
     assert [x.shape for x in p.inputs(1)] == [(5, 2, 4), (5, 3, 4)]
-    relu = Matmul(2, 2, 2, "bfloat16", epilogue="bias-relu")  # two more for each result, a bias for each of 2 columns
-    assert (relu.flops, relu.bytes_moved, relu.inputs(1)[2].shape, relu.side) == (16 + 8, 2 * (12 + 2), (2,), 0)
+    relu = Matmul(2, 3, 4, "bfloat16", epilogue="bias-relu")  # two more for each of 6 results, a bias for each of 3 columns
+    assert (relu.flops, relu.bytes_moved, relu.inputs(1)[2].shape) == (48 + 12, 2 * (8 + 12 + 6 + 3), (3,))
+    assert Matmul(2, 2, 2, epilogue="bias-relu").side == 0
     assert Matmul(2, 2, 2).side == 2 and Matmul(2, 2, 2, batch=5).side == Matmul(2, 2, 3).side == 0
     one = b'{"type":"matmul","m":2,"n":3,"k":4,"dtype":"float32","math":"float32","out":"float32","layout":"nn"}'
     plain = Matmul(2, 3, 4, batch=1, epilogue="")
@@ -487,6 +488,12 @@ def test_copies_between_gpus_and_work_on_all_of_them_by_hand():
     assert (triad.together, triad.flops, triad.bytes_moved, triad.rated) == (1, 200, 1200, "bytes_moved")
     copy = AtOnce("h2d", 1200, "0,1")
     assert (copy.flops, copy.bytes_moved, copy.locked_bytes) == (0, 1200, 1200)
+
+
+def test_batches_of_no_type_or_of_too_few_values_are_refused():
+    for fields, words in (({"dtype": "int7"}, "int7"), ({"width": 7}, "8 values at least"), ({"steps": 0}, "steps")):
+        with pytest.raises(ValueError, match=words):
+            Feeding(**{"batch": 2, "width": 8, "steps": 1, **fields})
 
 
 @pytest.mark.parametrize(("dtype", "item"), [("float32", 4), ("float64", 8), ("bfloat16", 2), ("uint8", 1)])
