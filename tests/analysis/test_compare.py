@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from types import SimpleNamespace
 
 import fake_measurements as fake
 import msgspec
@@ -475,3 +476,19 @@ def test_a_row_that_the_later_run_cannot_be_read_of_is_a_regression(tmp_path, ca
 )
 def test_rules(text, share):
     assert options.regression(text) == pytest.approx(share)
+
+
+def test_what_no_slowdown_would_show_is_absent_from_records():
+    """Of one visit nothing is ever claimed; 1 [0.8, 1.25] would be called slower from 1.02 / 0.8 on."""
+    sides = timed(steady(1e-3), 64), timed(steady(1e-3), 128)
+    ratios = exact(1.0), Estimate(1.0, 0.8, 1.25)
+    rows = tuple(
+        comparison.Compared(
+            "a row", one, one, "host-latency", Verdict("can't tell", ratio), noise.Between(0.0, noise.OWN)
+        )
+        for one, ratio in zip(sides, ratios, strict=True)
+    )
+    found = [replace(one, verdict=Verdict("can't tell", ratio)) for one, ratio in zip(rows, ratios, strict=True)]
+    told = comparison.records(SimpleNamespace(of=lambda word: found if word == "can't tell" else []))
+    assert [one["smallest_slowdown"] for one in told] == [None, pytest.approx(0.275)]
+    assert [(one["low"], one["high"], one["ratio"]) for one in told] == [(1.0, 1.0, 1.0), (0.8, 1.25, 1.0)]

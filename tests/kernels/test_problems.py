@@ -42,7 +42,9 @@ def test_matmul_counts_layouts_and_many_products_in_a_call():
     p = Matmul(2, 3, 4, layout="nt", batch=5)
     assert (p.flops, p.bytes_moved, p.result_bytes) == (5 * 48, 5 * 4 * (8 + 12 + 6), 5 * 4 * 6)
     assert [x.shape for x in p.inputs(1)] == [(5, 2, 4), (5, 3, 4)]
-    relu = Matmul(2, 3, 4, "bfloat16", epilogue="bias-relu")  # two more for each of 6 results, a bias for each of 3 columns
+    relu = Matmul(
+        2, 3, 4, "bfloat16", epilogue="bias-relu"
+    )  # two more for each of 6 results, a bias for each of 3 columns
     assert (relu.flops, relu.bytes_moved, relu.inputs(1)[2].shape) == (48 + 12, 2 * (8 + 12 + 6 + 3), (3,))
     assert Matmul(2, 2, 2, epilogue="bias-relu").side == 0
     assert Matmul(2, 2, 2).side == 2 and Matmul(2, 2, 2, batch=5).side == Matmul(2, 2, 3).side == 0

@@ -307,3 +307,18 @@ def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     assert "doubtful (power-cap)" in err and "700 W" in err and "1 warning" not in err
     session.sum_up(outcome, analysis, quiet=True)
     assert "doubtful" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("visits", "words"),
+    [
+        ((2e-3, 2e-3, 50e-3), "one of 3 visits took 25x their median (host-latency)"),
+        ((2e-3, 3e-3, 2e-3, 50e-3), "one of 4 visits took 20x their median (host-latency)"),
+        ((2e-3, 2e-3, 20e-3), ""),
+        ((2e-3, 50e-3), ""),
+    ],
+)
+def test_a_visit_of_ten_times_the_median_is_put_in_words(visits, words):
+    taken = Samples("host-latency", visits, 1, tuple(range(len(visits))), "visits")
+    m = Measurement("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1), "ok", samples=(taken,))
+    assert row_flags.long_visit(m) == words

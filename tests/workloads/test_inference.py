@@ -305,3 +305,19 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]
     assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471", "2.00")
     assert page.section([]) == []
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "lacks", "arithmetic"),
+    [
+        ("gpu:0", {}, False, "tf32"),
+        ("gpu:0", {}, True, "float32"),
+        ("gpu:0", {"tf32": "off"}, False, "float32"),
+        ("cpu", {}, False, "float32"),
+        ("cpu", {"precision": "mixed_bfloat16"}, False, "mixed_bfloat16"),
+        ("gpu:0", {"precision": "mixed_float16"}, True, "mixed_float16"),
+    ],
+)
+def test_the_arithmetic_that_answers_are_allowed(monkeypatch, device, given, lacks, arithmetic):
+    monkeypatch.setattr(inference_row.gpu, "lacks", lambda device, math: lacks)
+    assert inference_row._arithmetic(Row(CALL, Inference("lenet", 2), Settings(device, switches=given))) == arithmetic

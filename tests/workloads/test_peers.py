@@ -10,7 +10,7 @@ from analysis.fleet import devices
 from analysis.report.sections import several_gpus
 from analysis.roofline import peers as rates
 from analysis.text import several_gpus as words
-from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
+from kernels.problems import AllReduce, AtOnce, Inference, Matmul, PeerCopy, Stream, Training, Transfer
 from workloads import options, peers, records, suite
 from workloads.frameworks import windows
 from workloads.harness import concurrent, sweep
@@ -288,3 +288,24 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     outcome = concurrent.every_gpu([0, 1], measuring, fake.run(host(2)))
     assert len(outcome.measurements) == 4 * len(concurrent.WORK) and outcome.exit_code == 1
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "maker", "units"),
+    [
+        (AtOnce("matmul", 33, "0"), "_raw", windows.UNITS),
+        (Inference("lenet", 2), "_inference", windows.UNITS),
+        (Training("lenet", 2, 4), "_training", windows.FITS),
+    ],
+)
+def test_a_window_is_cut_into_units(monkeypatch, problem, maker, units):
+    """Each kind of row by its own maker, which gets the seconds of a unit."""
+    asked = []
+
+    def make(row, unit_s, seed, phases):
+        asked.append((unit_s, seed))
+        return windows.Unit(lambda: None, 3, {"parameters": 7.0}, "exact")
+
+    monkeypatch.setattr(windows, maker, make)
+    made = windows.prepare(Row("matmul/numpy/blas", problem, Settings("cpu", 1)), Limits(visit_s=0.6), 7)
+    assert asked == [(pytest.approx(0.6 / units), 7)] and (made.values, made.check) == ({"parameters": 7.0}, "exact")

@@ -162,6 +162,7 @@ def test_the_table_and_the_answer_in_lines(capsys):
     gib = Stream("triad", 3 << 30)
     rows = [
         fake.row("stream/numba/loop", Stream("triad", 1 << 20), 1e-5, threads=1),
+        fake.row("stream/numba/loop", Stream("triad", 1 << 30), 0.5, threads=2),
         fake.row("stream/numba/loop", gib, gib.nbytes / 30e9, threads=2),
         fake.row("stream/numba/nontemporal", gib, gib.nbytes / 40e9, threads=2),
         fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2),
