@@ -268,3 +268,9 @@ def test_a_saved_error_is_of_the_middle_of_both():
     predicted = SimpleNamespace(step_s=Estimate(3e-3, 2e-3, 9e-3))
     measured = SimpleNamespace(step=Estimate(2e-3, 1e-3, 6e-3))
     assert held_out.saved_error(predicted, measured) == pytest.approx(0.5)
+
+
+def test_crossovers_within_15_percent_are_counted_among_those_that_were_measured():
+    found = [SimpleNamespace(error=error) for error in (0.15, 0.16, None, math.inf, 0.0)]
+    assert prediction_errors.crossings(found) == ["2 of 4 crossovers of trainings were predicted within 15 %."]
+    assert prediction_errors.crossings([SimpleNamespace(error=None)]) == []

@@ -44,6 +44,8 @@ def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
     assert found == sorted(set(found)) and found[0] == transfer_study.CALL_ALONE and len(found) < 40
     # 32, 60,000 images; float64, uint8; 16 left
     assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found)
+    assert {12_288, 3_145_728, 614_400_000} <= set(found)  # one image of CIFAR-10, 256, all
+    assert {8, 256, 2048, 320_000} <= set(found)  # one point of peaks, 32, 256, all
 
 
 def test_costs_by_hand():

@@ -400,3 +400,10 @@ def test_trials_in_a_real_worker_trace_anew_each_time_and_a_refusal_has_its_reas
     m = train.worker.ask(order("trial", row), 60)
     assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)
     assert one_row.obey(Order("dance", row)).status == "failed"
+
+
+def test_a_student_and_a_teacher_need_each_a_row_alone():
+    rows = four(rounds, *[(0.01, 0.01, 0.01)] * 4)
+    assert len(training_words.side_by_side(rows)) == 1
+    for missing in range(4):
+        assert training_words.side_by_side([row for i, row in enumerate(rows) if i != missing]) == []

@@ -178,3 +178,11 @@ def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_o
     assert break_even.unpaired([loop, jit, ONE, more]) == [ONE, more] and break_even.unpaired([loop]) == [loop]
     many = [trained("lenet", n, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, words.MOST_SINGLE + 2)]
     assert len(words.single_jobs(many[:-1])) == words.MOST_SINGLE and words.single_jobs(many) == []
+
+
+def test_a_break_even_is_told_of_trainings_as_they_are_alone():
+    once = (5.0, 0.0, 3.0)
+    plain = both("mnist-cnn", 32, 60_000, 2e-3, 1e-3, once=once)
+    changed = both("mnist-cnn", 32, 60_000, 2e-3, 1e-3, once=once, shuffle="off")
+    told = [[s for s in words.lines(rows) if "reak-even" in s or "epoch" in s] for rows in (plain, changed)]
+    assert len(told[0]) == len([s for s in told[1] if "begins" not in s]) + 1

@@ -373,6 +373,16 @@ def test_attention_by_hand():
     names = [f"{layer} {direction}" for layer in ("s", "w") for direction in ("fprop", "dgrad")]
     assert flops == dict.fromkeys([*names, "s/second dgrad", "w/second dgrad"], one)
     assert networks.outputs(network)[2:] == ((4, 6, 6), (6, 8))
+    products = {w.name: w.problem for w in networks.step(network, 2) if w.kind == "dense"}
+    rows = 2 * 4 * 6
+    assert {name: (products[name].m, products[name].n, products[name].k) for name in flops} == {
+        "s fprop": (rows, 6, 2),
+        "s dgrad": (rows, 2, 6),
+        "s/second dgrad": (2 * 4 * 2, 6, 6),
+        "w fprop": (rows, 2, 6),
+        "w dgrad": (rows, 6, 2),
+        "w/second dgrad": (rows, 2, 6),
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from analysis.training import data_parallel
 from kernels.problems import AllReduce, Training
 from workloads import options, training
 from workloads.frameworks import data_parallel as replicas
+from workloads.frameworks import several_gpus as study
 from workloads.frameworks import studies
 from workloads.harness.worker import environment
 from workloads.records import Fits, Row, Settings
@@ -358,3 +359,17 @@ def test_mirrored_strategy_inside(inside, name):
 def test_no_bare_loop_is_spread(train):
     m = train(8, 24, model=SMALL, kernel="tensorflow/loop", strategy="MirroredStrategy", replicas="2")
     assert (m.status, "strategy and replicas are model.fit's" in m.reason) == ("skipped", True)
+
+
+@pytest.mark.parametrize(
+    ("library", "usual", "other"), [("jax", "on", ("mnist-cnn", 32)), ("tensorflow", "off", ("cifar10-cnn", 32))]
+)
+def test_one_case_alone_has_the_other_jit_setting(library, usual, other):
+    """And it has neither the part of a batch nor the model of one unit, which a prediction takes."""
+    rows = study.data_parallel([1, 2], library)
+    unusual = [row for row in rows if row.settings.switches["jit_compile"] != usual]
+    assert rows[0].settings.switches["jit_compile"] == usual
+    assert [(row.problem.model, row.problem.batch, row.experiment.replicas) for row in unusual] == [
+        (*other, 1),
+        (*other, 2),
+    ]

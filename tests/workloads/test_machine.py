@@ -253,3 +253,15 @@ def test_gpu_memory_and_software_by_cupy_and_nvml(monkeypatch):
     assert found["driver"] == "580.159.04"
     made.cuda.get_local_runtime_version = lambda: 1 / 0
     assert nvidia.software() == {"cupy": "does not load: division by zero"}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("first\n=== \nlast  \n  "), "last"),
+        (RuntimeError(""), "RuntimeError"),
+        (OSError("\n===\n"), "OSError"),
+    ],
+)
+def test_an_error_is_its_last_line_or_its_type(error, words):
+    assert nvidia._last_line(error) == words

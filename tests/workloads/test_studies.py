@@ -149,3 +149,15 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
         with pytest.raises(options.Missing, match=f"^training/keras/{way} .*needs {re.escape(why)}"):
             lines(plan)
         monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)
+
+
+def test_an_experiments_minutes_are_added_to_those_of_rows(monkeypatch):
+    """Ten minutes of two experiments beside a plan of one row of 90 s."""
+    monkeypatch.setattr(
+        forecast.side_by_side, "seconds", lambda study, measuring, here: {"trials": 480.0}.get(study, 120.0)
+    )
+    monkeypatch.setattr(forecast.side_by_side, "rows", lambda study, measuring, here: [])
+    monkeypatch.setattr(forecast.plan, "seconds", lambda row, rigorous: 90.0)
+    own = [Row(studies.FIT, Training("lenet", 32, 64), Settings())]
+    *_, guess = forecast.lines(own, training.parse([]).measuring, ("trials", "together"), GPU_MACHINE)
+    assert guess.startswith("about 11.5 minutes")

@@ -258,3 +258,12 @@ def test_a_pipe_is_no_source_file_of_a_model(folder):
     with pytest.raises(options.Usage) as refused:
         grid.known_model("zzz.py:build")
     assert refused.value.right == "mine.py:build"
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [("a.keras", "file"), ("their.module:build", "function"), ("m.py:f", "function")]
+)
+def test_a_name_is_of_a_file_or_of_a_function(monkeypatch, name, way):
+    monkeypatch.setattr(user_model, "_from_file", lambda name: ("file", name))
+    monkeypatch.setattr(user_model, "_from_function", lambda name: ("function", name))
+    assert user_model.opened(name) == (way, name)
