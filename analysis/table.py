@@ -237,12 +237,6 @@ def titled(heading: str, *parts: "str | list[str] | Table") -> list[str]:
     return [f"### {heading}", "", *itertools.chain.from_iterable(lines)]
 
 
-def portable(command: str) -> str:
-    """A command in one line without folders of the machine that ran it: absolute paths keep their last name. Without
-    backticks, which would end it on a page."""
-    return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", " ".join(command.replace("`", "").splitlines()))
-
-
 def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, command: str) -> None:
     """Replaces the lines between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->` by the lines of that kind, where COMMAND names
     the run.

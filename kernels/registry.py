@@ -110,14 +110,14 @@ class Kernel:
 
 
 class NotInstalled(Exception):
-    """Raised for a backend whose own library is missing; the message says what installs it."""
+    """Raised for a backend whose own library is missing, or another library that its rows need; the message says what installs
+    it."""
 
-    def __init__(self, backend: str):
+    def __init__(self, backend: str, library: str = ""):
         self.backend = backend
-        super().__init__(
-            f"{BACKENDS[backend].library} is not installed; install it with: "
-            f"{sys.executable} -m pip install {BACKENDS[backend].install}"
-        )
+        self.what = f"{library or BACKENDS[backend].library} is not installed"
+        self.command = f"{sys.executable} -m pip install {library or BACKENDS[backend].install}"
+        super().__init__(f"{self.what}; install it with: {self.command}")
 
 
 _registered: dict[str, Kernel] = {}

@@ -228,7 +228,7 @@ def test_what_graphs_and_gpus_say_when_they_fail():
     m = one_row.guarded(row("plain"), breaks)
     assert m.reason.startswith("InvalidArgumentError: Collective ops is aborted by: Shape mismatch [[{{node adam}}]]")
     assert (m.status, m.flags) == ("failed", ("context-lost",))
-    assert one_row.cause("no\n\nsuch thing") == "no such thing"
+    assert one_row.innermost("no\n\nsuch thing") == "no such thing"
 
     class OutOfMemoryError(Exception):
         pass

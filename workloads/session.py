@@ -3,11 +3,9 @@
 import abc
 import contextlib
 import dataclasses
-import re
 import shlex
 import sys
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -143,10 +141,9 @@ class MeasuringPlan(abc.ABC):
             refine=more,
             processes=processes,
         )
-        lacking = [m.reason for m in outcome.measurements if m.reason.startswith("no data: ")]
-        if lacking:
-            tip = re.sub("(--data[ =])real", r"\1synthetic", run.command)
-            raise options.Missing(lacking[0].removeprefix("no data: "), tip)
+        without_data = [m for m in outcome.measurements if m.cause == "no-data"]
+        if without_data:
+            raise options.Missing(without_data[0].reason, wrong="--data", right="--data synthetic")
         return outcome
 
     @classmethod
@@ -172,7 +169,7 @@ class MeasuringPlan(abc.ABC):
                 f"{min(at_the_end)!r} is a flag of the command; save with output=DIR and use analysis.compare"
             )
         words = options.words_of(cls.command_line.parser(), **{"quiet": True, **keywords})
-        plan = cls.parse(words).with_measuring(command=f"workloads.{cls.command_line.name}.run(**{keywords!r})")
+        plan = cls.parse(words)
         header = begin(plan)
         rows = plan.rows(header.machine)
         outcome = ready(plan, header, rows).measure(header, rows)
@@ -391,8 +388,10 @@ def frame(outcome, op: str):
 
 def resume_command(command: str, folder: Path) -> str:
     """The command that finishes what this one began into that folder, however long it takes."""
-    begun = re.sub(r" --resume\b| --stop-after[ =]('[^']*'|\S+)", "", command)
-    where = "" if re.search(" -o| --output", begun) else f" -o {shlex.quote(options.near(folder))}"
+    from workloads.records import command_lines
+
+    begun = command_lines.without(command, command_lines.STOPPING)
+    where = "" if command_lines.has_output(begun) else f" -o {shlex.quote(options.near(folder))}"
     return f"{begun}{where} --resume"
 
 
@@ -407,20 +406,32 @@ def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = Fals
         terminal.note(f"error: {name(m.row)} {m.status}: {m.reason}")
     if len(bad) > 5:
         terminal.note(f"... and {len(bad) - 5} more failed or wrong rows in the file")
-    skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
-    for reason, rows in skipped.most_common(None if verbose else 2):
+    skipped = _skipped(outcome.measurements)
+    for rows in skipped if verbose else skipped[:2]:
         if outcome.exit_code == options.MISSING or not quiet:
-            terminal.note(f"skipped: {units.count(rows, 'row')}: {reason}")
+            terminal.note(f"skipped: {units.count(len(rows), 'row')}: {rows[0].reason}")
     if not quiet:
         for line in checks.lines(analysis.doubts, file, verbose):
             terminal.note(terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
-        left = f"stopped by {outcome.stopped.replace('SIGINT', 'Ctrl-C')} with {units.count(outcome.left, 'row')} unfinished"
-        terminal.note(f"{left}; finish with:\n  {how}")
+        stopped_by = "Ctrl-C" if outcome.stopped == "SIGINT" else outcome.stopped
+        left = units.count(outcome.left, "row")
+        terminal.note(f"stopped by {stopped_by} with {left} unfinished; finish with:\n  {how}")
     if not quiet:
         terminal.note(f"results: {file}")
     return outcome.exit_code
+
+
+def _skipped(measurements: "Sequence[Measurement]") -> "list[list[Measurement]]":
+    """The skipped rows, those with the same reason together, the most first; those that need too much memory are one group,
+    whatever each of them needs."""
+    groups: dict[str, list[Measurement]] = {}
+    for m in measurements:
+        if m.status == "skipped":
+            reason = m.cause if m.cause == "does-not-fit" else m.reason
+            groups.setdefault(reason, []).append(m)
+    return sorted(groups.values(), key=len, reverse=True)
 
 
 def worst(codes: list[int]) -> int:
@@ -446,11 +457,11 @@ def unfinished(outcome) -> list[str]:
 
 def _instead(m: "Measurement", command: str, workload: str, example: str) -> str:
     """A command like the one whose rows were skipped, that works here."""
-    if "--device cpu" in m.reason:
+    if m.cause == "no-gpu":
         return f"{command} --device cpu"
-    if ": " in m.reason and "pip install" in m.reason:
-        return m.reason.rpartition(": ")[2]
-    if "GiB" in m.reason and m.problem.op in ("training", "inference"):
+    if m.cause == "not-installed":
+        return m.notes["install"]
+    if m.cause == "does-not-fit" and m.problem.op in ("training", "inference"):
         sizes = "--samples 1000" if m.problem.op == "training" else "--batch 1"
         return f"python -m workloads.{workload} --model {m.problem.model} {sizes}"
     return example

@@ -6,7 +6,6 @@ import pathlib
 
 import msgspec
 
-from analysis import table as cells
 from analysis.labels import problem
 from analysis.report import body, calculator, from_markdown, pictures, replacing, rows
 from analysis.report.charts import crossover as charts_crossover
@@ -18,7 +17,7 @@ from analysis.report.sections.head import title
 from analysis.report.templates import parts
 from analysis.text import crossings, questions
 from analysis.units import join
-from workloads.records import Measurement
+from workloads.records import Measurement, command_lines
 
 
 def head(page: Page) -> dict:
@@ -126,7 +125,9 @@ def embedded(runs: list[Material]) -> dict:
             for m, judged in zip(of.ordered, of.judged, strict=True)
         ],
         "runs": [
-            ({"run": of.letter} if several else {}) | msgspec.to_builtins(r) | {"command": cells.portable(r.command)}
+            ({"run": of.letter} if several else {})
+            | msgspec.to_builtins(r)
+            | {"command": command_lines.portable(r.command)}
             for of in runs
             for r in of.analysis.loaded.runs
         ],

@@ -20,6 +20,7 @@ from workloads.harness import flags as probes
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings, row_flags
+from workloads.records.rows import VISITS_AT
 
 BY_FLAG = {check.flag: check for check in checks.CHECKS}
 VIRTUAL = msgspec.structs.replace(CPU_MACHINE, virtual=True)
@@ -59,7 +60,8 @@ LONG = 1.01, 0.01, 0.01, 0.01
 LONGER = first(*LONG, first_call=10.0, stop="max-blocks")
 ON_CPU = "the model's variables are on /device:CPU:0, not on a GPU"
 FAILS = {"device": "gpu:0", "status": "failed"}
-LOST, OTHER = (row("training/keras/fit", square(1), None, reason=why, **FAILS) for why in (ON_CPU, "no memory"))
+LOST = row("training/keras/fit", square(1), None, reason=ON_CPU, cause="on-cpu", **FAILS)
+OTHER = row("training/keras/fit", square(1), None, reason="no memory", **FAILS)
 CASES = {
     "no-wait": ((gpu(1e-5, 4e-4), [], GPU_MACHINE), (gpu(3.9e-4, 4e-4), [], GPU_MACHINE)),
     "first-call": ((LONGER, [], None), (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None)),
@@ -123,7 +125,8 @@ def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once()
     ("flag", "m", "beside", "why"),
     [
         ("first-call", first(*LONG, first_call=0.02), [], "the first call was no longer than the others"),
-        *(("first-call", first(*LONG, first_call=10.0, stop=f"5 {of}"), [], of) for of in ("processes", "visits")),
+        ("first-call", msgspec.structs.replace(LONGER, series={"first_call_s": (10.0, 10.1)}), [], "two processes"),
+        ("first-call", msgspec.structs.replace(LONGER, series={VISITS_AT: (0.0, 9.0)}), [], "two visits"),
         ("first-call", first(0.01, 1.01, 0.01, 0.01, first_call=10.0), [], "it is not the first"),
         ("first-call", first(1.0, 0.1, first_call=9.0), [], "two samples"),
         ("not-cold", stream(1e-3, "cold", 1 << 10), [stream(1e-3, "warm", 1 << 10)], "too small to show"),

@@ -66,7 +66,7 @@ def test_real_data_is_scaled_shaped_and_never_swapped_for_made_up_data(monkeypat
         raise Exception("URL fetch failure on https://data\n: no way")
 
     monkeypatch.setattr(data, "_download", fail)
-    why = "no data: CIFAR-10 cannot be loaded: URL fetch failure on https://data : no way"
+    why = "CIFAR-10 cannot be loaded: URL fetch failure on https://data : no way"
     with pytest.raises(data.Unavailable, match=why):
         data.load("real", S0, 4, 1)
     images, labels = np.full((3, 28, 28), 51, np.uint8), np.arange(3, dtype=np.uint8)

@@ -119,15 +119,15 @@ def test_works_of_recurrent_layers_and_of_attention_by_hand():
 class Answering:
     """A worker that gives one answer and keeps what it was asked for."""
 
-    def __init__(self, status, reason="", notes=None):
-        self.status, self.reason, self.notes = status, reason, notes or {}
+    def __init__(self, status, reason="", notes=None, cause=""):
+        self.status, self.reason, self.notes, self.cause = status, reason, notes or {}, cause
 
     def __call__(self, variables):
         return self
 
     def ask(self, order, timeout_s):
         self.timeout_s = timeout_s
-        return answer(order.row, status=self.status, reason=self.reason, notes=self.notes)
+        return answer(order.row, status=self.status, reason=self.reason, notes=self.notes, cause=self.cause)
 
     def close(self):
         self.closed = True
@@ -150,7 +150,7 @@ def test_a_model_is_printed_layer_by_layer_and_a_table_needs_no_process(monkeypa
 
 
 def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys):
-    answering = Answering("failed", "stopped after its time limit of 7 s")
+    answering = Answering("failed", "stopped after its time limit of 7 s", cause="time-limit")
     monkeypatch.setattr(worker, "Worker", answering)
     assert describe.main(["--model", "tests.support.own_models:classes", "--time-limit", "7"]) == options.MISSING
     said = capsys.readouterr().err.splitlines()
@@ -158,10 +158,12 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     assert said[0] == f"error: tests.support.own_models:classes {why}"
     assert said[1].endswith("--model tests.support.own_models:classes --time-limit 35")
     assert len(said) == 2 and answering.timeout_s == 7
-    monkeypatch.setattr(worker, "Worker", Answering("failed", "its process ended with exit code 0"))
+    monkeypatch.setattr(
+        worker, "Worker", Answering("failed", "its process ended with exit code 0", cause="process-ended")
+    )
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.USAGE
     error, tried = capsys.readouterr().err.splitlines()
-    assert error == "error: --model: tests.support.own_models:classes ended the process that built it with exit code 0"
+    assert error == "error: --model: building tests.support.own_models:classes: its process ended with exit code 0"
     assert (
         tried
         == f"  mend the file, then: {options.python()} -m workloads.describe --model tests.support.own_models:classes"

@@ -184,7 +184,7 @@ STREAM = "python -m workloads.stream --sizes 64KiB --backends numpy --threads 1"
         ("python -m workloads.peak", False),
         ("python -m workloads.suite --quick", False),
         ("python -m workloads.stream --no-such-flag", False),
-        ("workloads.stream.run(**{'sizes': ['64KiB'], 'output': \"it's\"})", False),
+        ("python -m workloads.stream --sizes '64KiB", False),
         ("", False),
     ],
 )

@@ -88,7 +88,7 @@ def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, t
 
 def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(train):
     m = train(4, 8, data="real")
-    assert m.status == "failed" and m.reason.startswith("no data: CIFAR-10 cannot be loaded: ")
+    assert m.status == "failed" and m.cause == "no-data"
     m = train(4, 8, device="gpu:0")
     assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ") and len(m.reason) > 30
 
@@ -320,8 +320,10 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
 
 
 def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
-    reason = "no data: CIFAR-10 cannot be loaded: no way"
-    lost = row("training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason)
+    reason = "CIFAR-10 cannot be loaded: no way"
+    lost = row(
+        "training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason, cause="no-data"
+    )
     monkeypatch.setattr(sweep, "sweep", lambda *given, **more: SimpleNamespace(measurements=[lost]))
     assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
     said = capsys.readouterr().err.splitlines()

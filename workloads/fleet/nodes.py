@@ -19,7 +19,7 @@ from workloads import options, records, session
 from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, PLAN, Node
 from workloads.harness import resuming, sweep
-from workloads.records import Measurement, Row, Run, regular_files
+from workloads.records import Measurement, Row, Run, command_lines, regular_files
 from workloads.records.files import by_row, end_last_line, require_ours
 from workloads.shared_flags import Measuring
 from workloads.terminal import note
@@ -183,7 +183,7 @@ def newest_run(command: str, same_rows: Callable[[list[str]], bool]) -> Path:
     folders = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
     for folder in reversed(folders):
         for stored in resuming.commands(folder, "*/*.jsonl"):
-            words = resuming.arguments(stored, "workloads.suite")
+            words = command_lines.arguments(stored, "workloads.suite")
             if words is None:
                 continue
             with contextlib.suppress(options.Stop):  # another version's flags
@@ -191,7 +191,7 @@ def newest_run(command: str, same_rows: Callable[[list[str]], bool]) -> Path:
                     return folder
     raise options.Usage(
         "nothing to resume: no fleet's run was asked for these rows; name its folder with -o, or start one",
-        resuming.without_resume(command),
+        command_lines.without(command, {"--resume": 0}),
     )
 
 

@@ -24,10 +24,10 @@ _FINEST = 64  # a class's pattern has at most so many rows and columns; larger i
 
 
 class Unavailable(Broken):
-    """Raised where the real data set cannot be had; the message begins with `no data:`."""
+    """Raised where the real data set cannot be had."""
 
     def __init__(self, message: str):
-        super().__init__(f"no data: {message}")
+        super().__init__(message, "no-data")
 
 
 def load(

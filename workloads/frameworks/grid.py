@@ -81,10 +81,10 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
         m = builder.ask(worker.Order("measure", row, Limits()), time_limit_s)
     if m.ok:
         return msgspec.json.decode(m.notes["layers"], type=networks.Network)
-    if "time limit" in m.reason:
+    if m.cause == "time-limit":
         said = f"{name} cannot be described: building it has {m.reason}"
         raise options.Missing(said, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
-    said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
+    said = f"building {name}: {m.reason}" if m.cause == "process-ended" else m.reason
     raise model_files.unusable(said, name)
 
 
@@ -300,5 +300,5 @@ def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
     """Raises Missing, with what installs it, unless Keras is here, and TensorFlow where it is among what Keras is to run on;
     imports neither."""
     if any(importlib.util.find_spec(name) is None for name in {"keras", *libraries} & {"keras", "tensorflow"}):
-        said, _, tip = str(registry.NotInstalled("keras")).partition("; install it with: ")
-        raise options.Missing(said, tip)
+        lacking = registry.NotInstalled("keras")
+        raise options.Missing(lacking.what, lacking.command)

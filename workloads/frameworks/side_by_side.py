@@ -21,6 +21,7 @@ from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
 from workloads.records import settings as switches
+from workloads.records.rows import Cause
 from workloads.shared_flags import Measuring
 
 WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
@@ -106,10 +107,12 @@ class Skipped(concurrent.RowGroup):
     rows: list[Row]
     #: What is missing.
     reason: str
+    #: The same as a kind.
+    cause: Cause
 
     def measure(self) -> Generator[Measurement]:
         for row in self.rows:
-            yield row.result("skipped", self.reason)
+            yield row.result("skipped", self.reason, cause=self.cause)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -156,7 +159,7 @@ def _with_teacher(measuring: Measuring, here: Machine) -> list[concurrent.RowGro
             rows.append(Row("inference/keras/call", answers, _settings("cpu", beside=beside_teacher)))
             rows.append(Row("training/keras/fit", training, _settings(device, beside=beside_student)))
         if missing:
-            experiments.append(Skipped(rows=rows, reason=missing))
+            experiments.append(Skipped(rows=rows, reason=missing, cause="no-gpu"))
         else:
             experiments.append(WithTeacher(rows=rows, turns=_turns(measuring), here=here))
     return experiments
@@ -172,7 +175,7 @@ def _several_at_once(measuring: Measuring, here: Machine) -> list[concurrent.Row
             chosen = _settings(device, beside="fits" if count > 1 else "nothing", at_once=str(count))
             rows.append(Row("training/keras/fit", training, chosen))
         if missing:
-            experiments.append(Skipped(rows=rows, reason=missing))
+            experiments.append(Skipped(rows=rows, reason=missing, cause="no-gpu"))
         else:
             experiments.append(SeveralProcesses(rows=rows, turns=_turns(measuring), here=here))
     return experiments

@@ -42,7 +42,7 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
     """Imports Keras, on the backend of that name, and starts the device; the seconds of both, empty when this process has done
     so before.
 
-    Raises: NotInstalled; ValueError for a backend of Keras that is not installed; Broken without the GPU asked for.
+    Raises: NotInstalled, also for a backend of Keras; Broken without the GPU asked for.
     """
     global _started
     phases: dict[str, float] = {}
@@ -60,9 +60,7 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
             if missing in ("keras", "tensorflow"):
                 raise registry.NotInstalled("keras") from error
             if missing == library:
-                raise ValueError(
-                    f"Keras's backend {library} is not installed; install it with: {_PIP} {library}"
-                ) from error
+                raise registry.NotInstalled("keras", library) from error
             raise
     with timed(phases, "device_start"):
         _START[library](device, threads)
@@ -121,7 +119,9 @@ def require_device(model, device: str, library: str) -> None:
     words = ("cpu",) if device == "cpu" else ("gpu", "cuda")
     if not any(word in lives.lower() for word in words):
         why = f": {missed()}" if library == "tensorflow" else ""
-        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {words[0].upper()}{why}")
+        reason = f"the model's variables are on {lives or 'no device'}, not on a {words[0].upper()}{why}"
+        on_cpu = device != "cpu" and "cpu" in lives.lower()
+        raise Broken(reason, "on-cpu" if on_cpu else "")
 
 
 def about(row: Row) -> dict[str, str]:

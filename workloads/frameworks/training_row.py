@@ -47,7 +47,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     try:
         fields = _trained(row, limits, seed, phases, values)
     except Broken as error:
-        fields = {"status": "failed", "reason": str(error)}
+        fields = {"status": "failed", "reason": str(error), "cause": error.cause}
     except Exception as error:
         if said := data_parallel.refused(row, error):
             raise ValueError(said) from error

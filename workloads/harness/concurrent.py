@@ -179,7 +179,8 @@ def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[i
     ended, that answer."""
     if bad := took.ended_by:
         own = bad.row == took.parties[parties[0]]
-        return row.result(bad.status, bad.reason if own else f"what ran beside it ended: {bad.reason}", flags=bad.flags)
+        reason = bad.reason if own else f"what ran beside it ended: {bad.reason}"
+        return row.result(bad.status, reason, flags=bad.flags, cause=bad.cause)
     taken = [by_members[members] for by_members in took.rounds]
     each = [[s for party in parties for s in round_[party]] for round_ in taken]
     block = tuple(i for i, round_ in enumerate(each) for _ in round_)

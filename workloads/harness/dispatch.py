@@ -4,6 +4,8 @@ import importlib
 import re
 from collections.abc import Callable
 
+from workloads.records.rows import Cause
+
 _COLORS = re.compile(r"\x1b\[[\d;]*m")  # Keras prints a part of its messages bold
 HANDLERS = {
     "training": "workloads.frameworks.training_row:measure",
@@ -24,9 +26,15 @@ HANDLERS = {
 class CannotDo(Exception):
     """A kernel or framework refuses a row before it runs; an error of another type is a fault."""
 
+    cause: Cause = ""
+
 
 class Broken(Exception):
     """A framework did not do what the row says: the row is `failed` with this reason."""
+
+    def __init__(self, reason: str, cause: Cause = ""):
+        super().__init__(reason)
+        self.cause = cause
 
 
 def one_line(error: object, most: int = 240) -> str:

@@ -24,7 +24,7 @@ from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.clock import moment
 from workloads.records import Measurement, Row, Samples
-from workloads.records.rows import VISITS_AT
+from workloads.records.rows import VISITS_AT, Cause
 from workloads.records.settings import is_held
 from workloads.records.visits import together
 
@@ -61,7 +61,7 @@ def obey(order) -> Measurement:
         return measure(*asked) if order.verb == "measure" else _by_framework(order.verb, *asked)
 
     made = guarded(order.row, work)
-    no_memory = order.verb == "visit" and made.reason.startswith("out of ")
+    no_memory = order.verb == "visit" and made.cause == "out-of-memory"
     if no_memory and kept.clear():  # what other rows held may be what it lacked
         made = guarded(order.row, work)
     return replace(made, at=facts.now())
@@ -69,29 +69,36 @@ def obey(order) -> Measurement:
 
 def guarded(row: Row, work) -> Measurement:
     """`work()`'s Measurement, or the one that says why there is none."""
-    status, reason = "failed", ""
+    status = "failed"
+    cause: Cause = ""
     flags: tuple[str, ...] = ()
     try:
         return work()
-    except (registry.NotInstalled, CannotDo) as error:
+    except registry.NotInstalled as error:
+        install = {"install": error.command}
+        return row.result("skipped", str(error), cause="not-installed", notes=install)
+    except CannotDo as error:
         status, reason = "skipped", str(error)
+        cause = error.cause
     except MemoryError:
         status, reason = "skipped", "out of host memory"
+        cause = "out-of-memory"
     except Exception as error:  # a kernel may raise anything; the sweep goes on with the next row
         where = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {cause(str(error))} ({where.name}, line {where.lineno})"
+        reason = f"{type(error).__name__}: {innermost(str(error))} ({where.name}, line {where.lineno})"
         if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
             where_ = "GPU" if row.on_gpu else "host"
             status, reason = "skipped", f"out of {where_} memory: {error}"[:300]
+            cause = "out-of-memory"
         elif refused := not_locked(row.problem, str(error)):
             status, reason = "skipped", refused
         elif any(name in str(error) for name in _STICKY):
             flags = ("context-lost",)
     gc.collect()
-    return row.result(status, reason, flags=flags)
+    return row.result(status, reason, flags=flags, cause=cause)
 
 
-def cause(error: str) -> str:
+def innermost(error: str) -> str:
     """The reason of an error, in one line of at most 240 characters. Of a TensorFlow graph's error, the message below the
     places in the code where it was built."""
     if error.startswith("Graph execution error"):
@@ -146,6 +153,8 @@ def _prepared(kernel, row: Row, inputs: Arrays) -> copy_modes.Prepared:
 
 class DoesNotFit(CannotDo):
     """A problem larger than the memory that is free; said before anything is allocated."""
+
+    cause = "does-not-fit"
 
 
 def require_bytes(need: int, name: str, have: int) -> None:
@@ -269,7 +278,7 @@ def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement
     try:
         return handler(what)(row, limits, seed)
     except Broken as error:
-        return row.result("failed", str(error))
+        return row.result("failed", str(error), cause=error.cause)
     except ValueError as error:  # a model or an option that it does not know
         raise CannotDo(str(error)) from error
 

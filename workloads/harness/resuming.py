@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from analysis import units
 from workloads import options, terminal
 from workloads.machine import clock
-from workloads.records import Measurement, Method, Row, Run
+from workloads.records import Measurement, Method, Row, Run, command_lines
 from workloads.records.files import RowLines, result_file
 from workloads.records.rows import VISITS_AT
 from workloads.shared_flags import Limits
@@ -110,7 +109,7 @@ def newest_run(
     for candidate in runs:
         planned: set[str] = set()
         for stored in commands(candidate):
-            words = arguments(stored, module)
+            words = command_lines.arguments(stored, module)
             if words is None:
                 continue
             with contextlib.suppress(options.Stop):  # it asked for what is no longer here
@@ -120,7 +119,7 @@ def newest_run(
     newest = f"; the newest, {runs[0]}, is of another plan" if runs else ""
     raise options.Usage(
         f"nothing to resume: no run under {folder} has these rows in its plan{newest}; name a run with -o",
-        without_resume(command),
+        command_lines.without(command, {"--resume": 0}),
     )
 
 
@@ -131,17 +130,3 @@ def commands(folder: Path, pattern: str = "*.jsonl") -> set[str]:
         with contextlib.suppress(options.Usage):
             wrote |= {run.command for run in result_file(path).runs}
     return wrote
-
-
-def arguments(command: str, module: str) -> list[str] | None:
-    """The arguments of a stored command `python -m MODULE ...`; None of another module's."""
-    try:
-        words = shlex.split(command)
-    except ValueError:  # a quote without its end
-        return None
-    return words[3:] if words[:3] == ["python", "-m", module] else None
-
-
-def without_resume(command: str) -> str:
-    """The command that begins anew."""
-    return shlex.join(word for word in shlex.split(command) if word != "--resume")

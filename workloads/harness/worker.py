@@ -21,6 +21,7 @@ from workloads.harness.timing import Limits
 from workloads.machine import clock, processes
 from workloads.records import Measurement, Row, finite, settings
 from workloads.records.messages import Doing
+from workloads.records.rows import Cause
 
 # What TensorFlow, XLA and CUDA log of themselves: information, warnings, and errors after which they go on.
 _LIBRARY = re.compile(r"[IWE]\d{4} \d\d:|\d{4}-\d\d-\d\d .*: [IWE] |WARNING: All log messages before absl")
@@ -123,6 +124,7 @@ class Worker:
     def ask(self, order: Order, timeout_s: float) -> Measurement:
         """The answer to an order, even if the process dies or hangs."""
         self.start()
+        cause: Cause = ""
         try:
             os.write(self._orders, msgspec.json.encode(order) + b"\n")
             answer = self._answer(timeout_s)
@@ -131,12 +133,14 @@ class Worker:
             return answer
         except TimeoutError:
             reason = f"stopped after its time limit of {timeout_s:.0f} s"
+            cause = "time-limit"
         except (BrokenPipeError, EOFError):
             reason = f"its process ended with {self._ending()}{self._last_words()}"
+            cause = "process-ended"
         except ValueError as error:
             reason = f"its process answered what cannot be read: {error}"
         self.close()
-        return order.row.result("failed", reason)
+        return order.row.result("failed", reason, cause=cause)
 
     def _answer(self, timeout_s: float) -> Measurement:
         """The Measurement that comes next; what the worker announces before it is passed on."""

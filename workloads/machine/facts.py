@@ -221,9 +221,13 @@ def commit() -> str:
         return "unknown"
 
 
-def marked(commit: str, sources: str) -> str:
-    """The commit, with `+dirty` where git knows it and its sources have another hash; unchanged if it has a `+` already."""
-    return f"{commit}+dirty" if "+" not in commit and sources_of(commit) not in ("", sources) else commit
+def marked(commit: str, sources: str, digits: int = 40) -> str:
+    """The commit in at most so many digits, with the mark that it has after a `+`; else with `+dirty` where git knows it and its
+    sources have another hash."""
+    name, _, mark = commit.partition("+")
+    if not mark and sources_of(commit) not in ("", sources):
+        mark = "dirty"
+    return f"{name[:digits]}+{mark}" if mark else name[:digits]
 
 
 @functools.cache

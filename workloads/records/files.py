@@ -11,7 +11,6 @@ import glob
 import hashlib
 import operator
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import msgspec
 from workloads import ROOT, corrections, options, terminal
 from workloads.corrections import closest, similar_path
 from workloads.options import Usage
-from workloads.records import baselines, regular_files
+from workloads.records import baselines, command_lines, regular_files
 from workloads.records.rows import LAST_READER, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
@@ -168,7 +167,7 @@ class Writer(contextlib.AbstractContextManager):
                 f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
             )
             if any(row.lines[-1].visit for row in self.rows_before.values()):
-                raise Refused(sources + "visits of two programs are not one row", _anew(run.command))
+                raise Refused(sources + "visits of two programs are not one row", command_lines.anew(run.command))
             terminal.note(f"{sources}its rows stay as they are")
         end_last_line(self.path, lines)
 
@@ -321,11 +320,6 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
     """(runs, measurements, bad lines counted) of a result file's lines: the visits of a row joined, of whole rows the last."""
     runs, rows, bad = by_row(lines)
     return runs, [together(row.lines) for row in rows.values()], bad
-
-
-def _anew(command: str) -> str:
-    """The command without --resume, and with a new folder (-o DIR-new)."""
-    return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", command.replace(" --resume", ""))
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -29,8 +29,13 @@ def no_wait(m: Measurement) -> str:
 def first_call(m: Measurement) -> str:
     """Evidence in words that a first sample holds the first call: it is longer by about as much; "" without."""
     first = m.phases_s.get("first_call", 0.0)
+    processes = len(m.series.get("first_call_s", ()))
+    if (
+        m.visits > 1 or processes > 1
+    ):  # a first sample then is of the first visit, and holds as much of it as the others
+        return ""
     for samples in m.samples:
-        if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks", " visits")):
+        if len(samples.seconds) < 3:
             continue
         longest, middle = samples.seconds[0], stats.middle(samples)
         extra, cold = (longest - middle) * samples.calls, first - middle
@@ -54,9 +59,9 @@ def long_visit(m: Measurement) -> str:
 
 def ran_on_cpu(m: Measurement) -> str:
     """Evidence in words that the work of a GPU row ran on the CPU; "" without."""
-    if "ran-on-cpu" in m.flags:
-        return "its result lies in the host's memory"
-    return m.reason if m.on_gpu and "variables are on" in m.reason and "CPU" in m.reason else ""
+    if m.cause == "on-cpu":
+        return m.reason
+    return "its result lies in the host's memory" if "ran-on-cpu" in m.flags else ""
 
 
 FLAGS = {"no-wait": no_wait, "first-call": first_call, "ran-on-cpu": ran_on_cpu}

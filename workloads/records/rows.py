@@ -6,7 +6,7 @@ Absent is not zero, and a number that is not finite is never stored.
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -162,8 +162,24 @@ class Row(msgspec.Struct, frozen=True):
         return Measurement(self.kernel, self.problem, self.settings, status, reason, **fields)
 
 
+#: Why a row has no samples, where a command does something about it; "" for every other reason.
+Cause = Literal[
+    "",
+    "does-not-fit",  # it needs more memory than is free
+    "out-of-memory",  # an allocation failed
+    "not-installed",  # the library of its backend is missing
+    "no-gpu",  # it needs a GPU, there is none
+    "no-data",  # the real data set cannot be had
+    "on-cpu",  # a GPU row's work ran on the CPU
+    "time-limit",  # its worker was stopped
+    "process-ended",  # its worker died
+    "open-size",  # a size of the model's input is not known
+    "open-input",  # what the model's fit takes cannot be made up
+]
+
+
 class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
-    """The result of one row: its samples, or the reason there are none.
+    """The result of one row: its samples, or the reason there are none, in words and as a `cause`.
 
     phases_s: seconds of what happens once (first_call, import, ...). values: further numbers. METRICS has the names of both.
     fits: of a training, the fits of its own number of steps and those of another number.
@@ -184,6 +200,7 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     notes: dict[str, str] = {}
     visit: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)] = 0
     fits: tuple[Fits, ...] = ()
+    cause: Cause = ""
 
     def __post_init__(self) -> None:
         """Raises ValueError, which refuses a line that is decoded, for a number that METRICS does not have."""

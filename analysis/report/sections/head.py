@@ -2,19 +2,17 @@
 answer."""
 
 import pathlib
-import re
 from collections.abc import Iterable
 
 import msgspec
 
-from analysis import table as cells
 from analysis.report.material import Material
 from analysis.stats import of, timed
 from analysis.table import headed, listed, text
 from analysis.text import rates
 from analysis.units import count, join, size
 from workloads.machine import facts
-from workloads.records import Measurements, Run
+from workloads.records import Measurements, Run, command_lines
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
@@ -107,8 +105,7 @@ def _head_lines(of: Head, with_commands: bool) -> list[str]:
 def versions(runs: "Iterable[Run]") -> str:
     """The commits of the runs, newest first, each once; beyond MOST_HASHES of them only how many more."""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
-    marked = (facts.marked(r.commit, r.sources).partition("+") for r in newest)
-    every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in marked))
+    every = list(dict.fromkeys(facts.marked(r.commit, r.sources, digits=9) for r in newest))
     more = [f"{len(every) - MOST_HASHES} more"] if len(every) > MOST_HASHES else []
     return f"commit{'s' * (len(every) > 1)} {join([*every[:MOST_HASHES], *more])}"
 
@@ -131,11 +128,9 @@ def answers_section(runs: "list[Material]") -> list[str]:
     return lines
 
 
-_STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
-
-
 def commands(runs: "Iterable[Run]") -> list[str]:
     """The commands in the order they were run, each once. Flags that stop and resume are removed, so that a resumed command
     counts once."""
     ran = sorted(runs, key=lambda r: r.started_at)
-    return list(dict.fromkeys(_STOPPED.sub("", cells.portable(run.command)) for run in ran))
+    typed = (command_lines.without(run.command, command_lines.STOPPING) for run in ran)
+    return list(dict.fromkeys(map(command_lines.portable, typed)))

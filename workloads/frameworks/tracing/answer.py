@@ -27,6 +27,6 @@ def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
         with opened.noting():
             traced = step.traced(row.problem.model, row.problem.batch, data, length)
     except Broken as error:
-        return row.result("failed", str(error))
+        return row.result("failed", str(error), cause=error.cause)
     notes = {NETWORK: msgspec.json.encode(traced).decode(), FILES: msgspec.json.encode(opened.hashes()).decode()}
     return row.result("ok", notes=notes)

@@ -71,12 +71,12 @@ def _ask(request: TraceRequest, time_limit_s: float) -> Measurement:
 
 
 def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: float) -> options.Stop:
-    if "time limit" in measurement.reason:
+    if measurement.cause == "time-limit":
         why = f"{request.model} cannot be traced: building and tracing it has {measurement.reason}"
         return options.Missing(why, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
-    if "--length 200" in measurement.reason:
+    if measurement.cause == "open-size":
         return options.Usage(measurement.reason, right="--length 200")
-    if "--data FILE:FUNCTION" in measurement.reason:
+    if measurement.cause == "open-input":
         file = request.model.partition(":")[0]
         return options.Usage(measurement.reason, right=f"--data {file}:data")
     return model_files.unusable(measurement.reason, request.model)

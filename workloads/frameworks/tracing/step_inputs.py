@@ -102,7 +102,7 @@ def _declared_inputs(model, name: str):
         shape = next(iter(shapes.values()))
         if isinstance(shape, tuple) and all(isinstance(side, int | None) for side in shape):
             return keras.KerasTensor(shape, keras.config.floatx())
-    raise Broken(f"{name} gives a model whose input shapes are not known: {TAKE_DATA}")
+    raise Broken(f"{name} gives a model whose input shapes are not known: {TAKE_DATA}", "open-input")
 
 
 def _spec(tensor, batch: int, length: int, name: str):
@@ -113,11 +113,13 @@ def _spec(tensor, batch: int, length: int, name: str):
         sides[0] = batch
     if None in sides and not length:
         raise Broken(
-            f"{name} has an open size: {tuple(tensor.shape)} in input {tensor.name!r}; say which: --length 200"
+            f"{name} has an open size: {tuple(tensor.shape)} in input {tensor.name!r}; say which: --length 200",
+            "open-size",
         )
     shape = tuple(length if side is None else side for side in sides)
     if getattr(tensor, "ragged", False):
-        raise Broken(f"{name} takes ragged tensors in input {tensor.name!r}, which cannot be made up: {TAKE_DATA}")
+        reason = f"{name} takes ragged tensors in input {tensor.name!r}, which cannot be made up: {TAKE_DATA}"
+        raise Broken(reason, "open-input")
     if getattr(tensor, "sparse", False):
         return tensorflow.SparseTensorSpec(shape, tensor.dtype)
     return tensorflow.TensorSpec(shape, tensor.dtype)

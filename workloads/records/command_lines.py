@@ -1,0 +1,74 @@
+"""Command lines as result files store them, `python -m MODULE ...`: their arguments, and how they are typed another time."""
+
+import os
+import shlex
+from pathlib import PurePath
+
+#: Flags that stop and resume a run -> how many values each has.
+STOPPING = {"--stop-after": 1, "--resume": 0}
+_OUTPUT = ("-o", "--output")
+#: Characters that end a command in a page -> what stands for them.
+_IN_A_PAGE = {ord("`"): None, ord("\n"): " "}
+
+
+def arguments(command: str, module: str) -> list[str] | None:
+    """The arguments of a command of a module; None of another module's."""
+    words = _words(command)
+    return words[3:] if words[:3] == ["python", "-m", module] else None
+
+
+def has_output(command: str) -> bool:
+    """Whether a command names the folder of its results."""
+    return any(_flag(word) in _OUTPUT for word in _words(command))
+
+
+def without(command: str, flags: dict[str, int]) -> str:
+    """The command without these flags (name -> how many values it has)."""
+    left: list[str] = []
+    skipped = 0
+    for word in _words(command):
+        if skipped:
+            skipped -= 1
+        elif word in flags:
+            skipped = flags[word]
+        elif _flag(word) not in flags:
+            left.append(word)
+    return shlex.join(left)
+
+
+def anew(command: str) -> str:
+    """The command without --resume, and with a new folder: DIR-new for `-o DIR`."""
+    changed: list[str] = []
+    before = ""
+    for word in _words(without(command, {"--resume": 0})):
+        names_output = before in _OUTPUT or (_flag(word) in _OUTPUT and word not in _OUTPUT)
+        changed.append(f"{word}-new" if names_output else word)
+        before = word
+    return shlex.join(changed)
+
+
+def portable(command: str) -> str:
+    """The command in one line without folders of the machine that ran it: absolute paths keep their last name. Without
+    backticks, which would end it on a page."""
+    shown: list[str] = []
+    for word in _words(command.translate(_IN_A_PAGE)):
+        flag, equals, value = word.partition("=")
+        if equals and os.path.isabs(value):
+            shown.append(f"{flag}={PurePath(value).name}")
+        elif os.path.isabs(word):
+            shown.append(PurePath(word).name)
+        else:
+            shown.append(word)
+    return shlex.join(shown)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its end
+        return command.split()
+
+
+def _flag(word: str) -> str:
+    """The flag of `--flag=value`; any other word as it is."""
+    return word.partition("=")[0]
