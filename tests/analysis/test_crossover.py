@@ -251,3 +251,29 @@ def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocat
     rows.append(row("matmul/cupy/cublas", square(64), {"host-latency": 25e-6, "device": 5e-6}))
     (found,) = why(rows_of(rows, SQUARES), only(rows, AS_WRITTEN[0]))
     assert (found.parts[ARITHMETIC], found.parts[OVERHEAD]) == (pytest.approx(5e-6), pytest.approx(25e-6))
+
+
+def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
+    """At n = 8 and 32 both were measured: 1 ms there, 11 ms with its copy, so 2 ms of ten calls. At 16 one of both alone."""
+
+    def answer(form: Form, seconds: dict[int, float]) -> crossover.Answer:
+        cpu = Side("matmul/numpy/blas", "cpu", 1, "float32", Estimate(5e-3, 5e-3, 5e-3))
+        points = [
+            Point(n, cpu, Side("matmul/cupy/cublas", "gpu:0", None, "float32", Estimate(t, 0.9 * t, 1.2 * t)))
+            for n, t in seconds.items()
+        ]
+        return crossover.classify("float32", form, points, family=SQUARES)
+
+    resident, copied = (
+        answer(LATENCY, {8: 1e-3, 16: 1e-3, 32: 2e-3}),
+        answer(crossover.COPIES[0], {8: 11e-3, 32: 12e-3, 64: 1.0}),
+    )
+    shared = reuse.amortized(resident, copied, 10)
+    assert [point.n for point in shared.points] == [8, 32] and shared.form.reuse == 10
+    each = shared.points[0].gpu.seconds
+    assert (each.value, each.low, each.high) == pytest.approx((2e-3, 1.8e-3, 2.4e-3))
+    assert (
+        reuse.pairs((resident, copied), "float32") == [(resident, copied)] and reuse.pairs((copied,), "float32") == []
+    )
+    with pytest.raises(ValueError, match="no size was measured both"):
+        reuse.amortized(resident, answer(crossover.COPIES[0], {64: 1.0, 128: 1.0}), 10)

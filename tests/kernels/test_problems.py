@@ -175,6 +175,84 @@ def test_answers_worked_out_by_hand():
     assert not reference.check(p, inputs, np.full(4, 99, np.float32)).passed  # a trip too few: a flattered peak
     assert not reference.check(p, inputs, np.full(4, 106, np.float32)).passed
     assert not reference.check(p, inputs, np.array([100, 100, 100, np.nan], np.float32)).passed
+    infinite = reference.check(p, inputs, np.full(4, np.inf, np.float32))
+    assert infinite == reference.Check("exact", False, float("inf"))
+    assert reference.check(p, inputs, np.full(4, 104, np.float32)) == reference.Check(
+        "exact", True, pytest.approx(0.04)
+    )
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("operation", "inputs", "answer"),
+    [
+        ("relu", [floats(-1, 2, 0)], [0, 2, 0]),
+        ("relu_grad", [floats(-1, 2, 0, 3), floats(5, 6, 7, 8)], [0, 6, 0, 8]),
+        ("sgd", [floats(1, 2), floats(4, -8)], [0, 4]),  # at a rate of a quarter
+        ("adam", [floats(1), floats(2), floats(3), floats(5)], [1 - 0.25 * 2.9 / (4.999**0.5 + 1e-7)]),
+    ],
+)
+def test_updates_and_activations_by_hand(operation, inputs, answer):
+    """Adam: the mean 3 moves a tenth towards 2, the square 5 a thousandth towards 4."""
+    given = reference.stream_answer(Stream(operation, 2**10, "float32"), tuple(inputs))
+    assert given.tolist() == pytest.approx(answer)
+
+
+IMAGES = Stream("maxpool", 2**15, "float32")  # of 8 x 8 pixels in 32 channels
+
+
+def image(**channels: np.ndarray) -> np.ndarray:
+    """An image that is 7 but for these channels, c0 to c31, each 8 x 8."""
+    made = np.full(Stream.IMAGE, 7.0, np.float32)
+    for name, pixels in channels.items():
+        made[:, :, int(name[1:])] = pixels
+    return made.ravel()
+
+
+def test_pools_and_normalizations_by_hand():
+    """Rows of 0 to 7, 8 to 15, ...: the largest of a window is below right. Columns of 0 and 2 have mean and variance 1."""
+    counted, columns = np.arange(64.0).reshape(8, 8), np.tile([0.0, 2.0], (8, 4))
+    pooled = reference.stream_answer(IMAGES, (image(c3=counted),)).reshape(4, 4, 32)
+    assert pooled[:, :, 3].tolist() == counted[1::2, 1::2].tolist() and (pooled[:, :, 4] == 7).all()
+    normal = Stream("batchnorm", 2**15, "float32")
+    answer = reference.stream_answer(normal, (image(c5=columns),)).reshape(Stream.IMAGE)
+    assert answer[0, :2, 5].tolist() == pytest.approx([-1 / 1.001**0.5, 1 / 1.001**0.5])
+    assert abs(answer[:, :, 6]).max() == 0
+    for off, passed in ((5e-5, True), (2e-4, False)):
+        given = (answer.ravel() + off).astype(np.float32)
+        assert reference.check(normal, (image(c5=columns),), given).passed is passed
+
+
+def test_a_pools_gradient_lies_on_its_largest_values_however_shared():
+    """A window of 1, 3, 3, 2 and a gradient of 4: any shares on the two threes."""
+    window = np.zeros((8, 8))
+    window[:2, :2] = [[1, 3], [3, 2]]
+    x, dy = image(c0=window), np.zeros((4, 4, 32), np.float32)
+    dy[0, 0, 0] = 4
+    problem = Stream("maxpool_grad", 2**15, "float32")
+    for (one, other, wrong), passed in (((4, 0, 0), True), ((1, 3, 0), True), ((1, 2, 1), False), ((2, 1, 0), False)):
+        dx = np.zeros(Stream.IMAGE, np.float32)
+        dx[0, 1, 0], dx[1, 0, 0], dx[1, 1, 0] = one, other, wrong
+        assert reference.check(problem, (x, dy.ravel()), dx.ravel()).passed is passed
+    assert not reference.check(problem, (x, dy.ravel()), np.zeros(3, np.float32)).passed
+
+
+def test_dropped_values_are_zero_in_a_quarter_and_scaled_elsewhere():
+    problem = Stream("dropout", 2**13, "float32")
+    x = np.linspace(1, 2, 1000, dtype=np.float32)
+    quarter, half = np.arange(1000) % 4 == 0, np.arange(1000) % 2 == 0
+    right = np.where(quarter, 0, x / np.float32(0.75))
+    wrong = [
+        np.where(half, 0, x / np.float32(0.75)),
+        np.where(quarter, 0, x),
+        x / np.float32(0.75),
+        right.astype("float64"),
+    ]
+    assert reference.check(problem, (x,), right.astype(np.float32)).passed
+    assert not [one for one in wrong if reference.check(problem, (x,), one).passed]
 
 
 def loops(p: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
