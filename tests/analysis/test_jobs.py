@@ -2,6 +2,7 @@
 on rows that follow laws whose answers are worked out by hand."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 from fake_measurements import by_later_epochs, page_of, row
@@ -283,3 +284,24 @@ def test_samples_of_a_bare_loop_over_one_batch_are_its_steps(kernel):
     assert (found.dataset_setup.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
     assert costs.measured(replace(loop, kernel=FIT)) is None
     assert costs.measured(trained("peaks", 100, 100, (0.2, 0.05, 1e-3), epochs=2000)).epoch.value == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("mode", "varies", "points", "wide", "shown"),
+    [
+        (BY_JOB, "width", 2, [False], True),
+        (BY_EPOCH, "samples", 3, [False], False),
+        (BY_STEP, "samples", 3, [False, True], False),  # one crossing is only somewhere
+        (BY_STEP, "batch", 3, [], True),
+        (BY_STEP, "batch", 2, [], False),
+        (BY_STEP, "samples", 3, [], False),
+        (BY_JOB, "batch", 3, [], False),
+    ],
+)
+def test_which_crossovers_of_trainings_are_shown(monkeypatch, mode, varies, points, wide, shown):
+    family = SimpleNamespace(varies=varies)
+    crossings = [SimpleNamespace(wide=one) for one in wide]
+    answer = SimpleNamespace(form=SimpleNamespace(mode=mode), family=family, points=[0] * points, crossings=crossings)
+    monkeypatch.setattr(break_even, "answers", lambda rows: [answer])
+    monkeypatch.setattr(break_even, "setup_in", lambda family: SimpleNamespace(kernel=FIT))
+    assert (break_even.main_answers([]) == [answer]) is shown

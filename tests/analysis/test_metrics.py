@@ -68,6 +68,13 @@ def test_a_metric_has_one_entry_in_its_place():
     assert all(metric.name and metric.help for metric in METRICS)
 
 
+def test_every_metric_has_a_unit_and_a_better_way():
+    units_ = {metric.unit for metric in METRICS}
+    assert {metric.better for metric in METRICS} == {"higher", "lower", "-"}
+    assert units_ == {"0/1", "1", "FLOP", "FLOP/s", "Hz", "J", "W", "byte", "byte/s", "count", "s", "text"}
+    assert all(metric.better == "lower" for metric in PHASES.values())
+
+
 def test_units_of_metrics():
     assert {VALUES[key].unit for key in ("cpu_clock_hz", "gpu_clock_hz")} == {"Hz"}
     assert (VALUES["gpu_power_w"].unit, VALUES["peak_memory_bytes"].unit, VALUES["all_reduce_s"].unit) == (

@@ -203,3 +203,16 @@ def test_the_commands_make_a_run_from_nothing():
         "python -m workloads.conv --model m -o reports/local/x",
         "python -m workloads.matmul --sizes 128",
     ]
+
+
+def test_a_run_was_measured_again_where_more_than_half_of_the_smaller_ones_rows_are_in_both():
+    """Rows of roofs do not count: every command measures them."""
+
+    def loaded(*sizes: int, peaks: int = 0) -> fake.Loaded:
+        rows = [fake.row("matmul/numpy/blas", fake.square(n), 1e-3, threads=1) for n in sizes]
+        rows += [fake.row("peak/numba/fma", fake.Peak("float32", 10**6 + i), 1e-3, threads=1) for i in range(peaks)]
+        return fake.Loaded((), tuple(rows), 0, ())
+
+    assert material._again(loaded(8, 16, 32), loaded(8, 16, 64, 128, 256))
+    assert not material._again(loaded(8, 16), loaded(8, 64, 128))
+    assert not material._again(loaded(8, peaks=3), loaded(64, peaks=3)) and not material._again(loaded(), loaded())

@@ -118,6 +118,7 @@ def test_numpy_is_kerass_own_way():
     assert first.tolist() == list(range(10)) and how["y"].tolist() == [-i for i in range(10)]
     assert (how["batch_size"], how["shuffle"]) == (4, True)
     assert input_pipeline.feeder(chosen(shuffle="off"), x, x, 4, 1)(10)[1]["shuffle"] is False
+    assert input_pipeline.feeder(chosen(keras_backend="jax"), x, x, 4, 1)(3)[0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,7 @@ def test_numpy_is_kerass_own_way():
     [
         ({"residence": "fed"}, "takes its samples from numpy, tf.data, prefetch, generator, not fed"),
         ({"residence": "tf.data", "keras_backend": "jax"}, "tf.data is TensorFlow's way, and Keras runs on jax"),
+        ({"residence": "prefetch", "keras_backend": "torch"}, "prefetch is TensorFlow's way, and Keras runs on torch"),
     ],
 )
 def test_what_model_fit_cannot_take_is_said(given, words):

@@ -364,6 +364,13 @@ def test_ten_sweeps_are_stored_as_one_number_a_clock_and_decade(swept, capsys):
     assert (between.share, between.source, between.runs) == (pytest.approx(0.01, rel=1e-3), noise.OWN, 10)
 
 
+def test_what_sweeps_differ_by_is_printed_as_json(swept, capsys):
+    """Two rows in 15 pairs of sweeps that lie far enough apart."""
+    assert doctor.main(["--noise", "--over", "0.01", "--format", "json"]) == options.OK
+    (share,) = json.loads(capsys.readouterr().out)
+    assert (share["side"], share["pairs"]) == (noise.CPU, 30) and share["share"] == pytest.approx(0.01, rel=1e-3)
+
+
 def test_sweeps_that_were_stopped_go_on_and_a_half_one_is_made_again(swept, capsys):
     begin = time.monotonic()
     assert doctor.main(["--noise", "--over", "900", "--stop-after", "1"]) == options.OK

@@ -183,5 +183,7 @@ def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_sample
     assert [keras_fit.samples_held(Training("m", 8192, 8192), n) for n in (12288, 51200)] == [5 * 8192, 2 * 8192]
     assert keras_fit.samples_held(Training("m", 32, 50_000), 12288) == 50_000
     assert keras_fit.samples_held(Training("m", 2048, 40_960), 12288) == 40_960  # 21 batches would not be twice its 20
+    # 64 steps are 4 calls of 16: 12 calls, which are no 200 steps; 520 steps of 16 are enough as they are
+    assert [keras_fit.samples_held(Training("m", 32, n * 32), 1, 16) for n in (64, 520)] == [192 * 32, 520 * 32]
     x, y = keras_fit.resized(np.arange(3), np.arange(3), 7)
     assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]

@@ -17,7 +17,7 @@ from workloads.harness import concurrent, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
 from workloads.machine import facts
-from workloads.records import Measurement, Row, Settings
+from workloads.records import Measurement, Row, Samples, Settings
 
 MIB = 1 << 20
 
@@ -309,3 +309,47 @@ def test_a_window_is_cut_into_units(monkeypatch, problem, maker, units):
     monkeypatch.setattr(windows, maker, make)
     made = windows.prepare(Row("matmul/numpy/blas", problem, Settings("cpu", 1)), Limits(visit_s=0.6), 7)
     assert asked == [(pytest.approx(0.6 / units), 7)] and (made.values, made.check) == ({"parameters": 7.0}, "exact")
+
+
+def test_a_table_of_sums_has_a_column_a_kernel_and_nccls_bus_bandwidth():
+    """Of 3 GPUs a sum of 3 MB moves 4 MB a GPU: in 1 ms 4 GB/s, however noisy. The one-shot kernel has the small size alone."""
+
+    def total(kernel: str, nbytes: int, seconds: tuple[float, ...]) -> Measurement:
+        waited = Samples("host-latency", (9.0,) * 3, 1, (0, 1, 2), "3 visits")
+        queued = Samples("host-throughput", seconds, 1, (0, 1, 2), "3 visits")
+        problem = AllReduce(nbytes, "0,1,2")
+        return Measurement(f"collective/cupy/{kernel}", problem, Settings("gpu:0"), "ok", samples=(waited, queued))
+
+    rows = [
+        total("nccl", 6_000, (20e-6, 20e-6, 20e-6)),
+        total("one_shot", 6_000, (5e-6, 5e-6, 5e-6)),
+        total("nccl", 3_000_000, (0.5e-3, 1e-3, 4e-3)),
+    ]
+    table = [line for line in several_gpus._sums(rows) if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    assert cells[0] == ["type", "form", "each GPU's array", "nccl", "one_shot", "NCCL's bus bandwidth"]
+    assert cells[2] == ["float32", "out-of-place", "5.86 KiB", "20.0 µs", "5.00 µs", "0.400 GB/s"]
+    assert cells[3] == ["float32", "out-of-place", "2.86 MiB", "1.00 ms", "-", "4.00 GB/s"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "told"),
+    [
+        ({"matmul": 1.5, "triad": 1.0}, 2),
+        ({"matmul": 1.0, "triad": 1.0}, 1),
+        ({"matmul": 1.5, "triad": 2.0}, 2),
+        ({}, 0),
+    ],
+)
+def test_work_without_contention_is_one_sentence_and_other_work_one_each(ratios, told):
+    rows = []
+    for operation, ratio in ratios.items():
+        for gpus, slower in (("0", 1.0), ("0,1", ratio)):
+            taken = Samples("host-latency", (slower * 1e-3,) * 5, 1, (0, 1, 2, 3, 4), "5 visits")
+            problem = AtOnce(operation, 4096 if operation == "matmul" else 1 << 28, gpus)
+            kernel = "matmul/cupy/cublas" if operation == "matmul" else "stream/cupy/wide"
+            rows.append(Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(taken,)))
+    sentences = words.at_once_lines(rows)
+    assert len(sentences) == told
+    slower = [sentence for sentence in sentences if "slower" in sentence or "1.5" in sentence or "2.0" in sentence]
+    assert len(slower) == sum(ratio > 1.1 for ratio in ratios.values())

@@ -161,3 +161,72 @@ def test_an_experiments_minutes_are_added_to_those_of_rows(monkeypatch):
     own = [Row(studies.FIT, Training("lenet", 32, 64), Settings())]
     *_, guess = forecast.lines(own, training.parse([]).measuring, ("trials", "together"), GPU_MACHINE)
     assert guess.startswith("about 11.5 minutes")
+
+
+def of(name: str, *devices: str) -> list[tuple]:
+    """(device, model, batch, samples, type, switches beside the data) of a study's rows."""
+    told = []
+    for row in studies.rows([name], list(devices)):
+        p, chosen = row.problem, {key: text for key, text in row.settings.switches.items() if key != "data"}
+        told.append((row.settings.device, p.model, p.batch, p.samples, p.dtype, chosen))
+    return told
+
+
+def test_one_option_at_a_time_beside_the_row_without():
+    plain, wide = ("cifar10-cnn", 32, 2048, "float32"), {"steps_per_execution": "16"}
+    assert of("switches", "cpu")[:4] == [
+        ("cpu", *plain, {}),
+        ("cpu", *plain, wide),
+        ("cpu", *plain, {"jit_compile": "on"}),
+        ("cpu", *plain, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
+    ]
+    assert [row.threads for row in studies.rows(["switches"], ["cpu"])] == [None] * 4 + [4, None, None]
+    assert of("switches", "gpu:0") == [
+        ("gpu:0", *plain, {}),
+        ("gpu:0", *plain, wide),
+        ("gpu:0", *plain, {"jit_compile": "off"}),
+        ("gpu:0", *plain, {"tf32": "off"}),
+        ("gpu:0", *plain, {"precision": "mixed_bfloat16"}),
+        ("gpu:0", *plain[:3], "float64", {}),
+        ("gpu:0", *plain[:3], "uint8", {}),
+    ]
+
+
+def test_samples_live_in_more_places_on_a_gpu_and_in_most_at_the_larger_batch():
+    small, large = ("mnist-cnn", 8, 12_500, "float64"), ("mnist-cnn", 64, 50_000, "float64")
+    assert of("residence", "cpu") == [("cpu", *small, {}), ("cpu", *large, {})]
+    assert of("residence", "gpu:0") == [
+        ("gpu:0", *small, {}),
+        ("gpu:0", *small, {"residence": "tf.data"}),
+        ("gpu:0", *small, {"residence": "resident"}),
+        ("gpu:0", *large, {}),
+        ("gpu:0", *large, {"residence": "tf.data"}),
+        ("gpu:0", *large, {"residence": "prefetch"}),
+        ("gpu:0", *large, {"residence": "generator"}),
+        ("gpu:0", *large, {"residence": "resident"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples"), [(1, 256), (8, 2048), (32, 2048), (256, 2048), (512, 4096), (2048, 16_384)]
+)
+def test_a_short_row_has_eight_steps_or_2048_samples_and_at_most_256_steps(batch, samples):
+    assert studies.short("lenet", batch) == Training("lenet", batch, samples, 1, "float32")
+
+
+def test_what_each_study_trains():
+    sweeps = {
+        name: [(p[1], p[2]) for p in of(name, "cpu")] for name in ("batches", "width", "depth", "epochs", "held-out")
+    }
+    assert sweeps["batches"][:6] == [("cifar10-cnn", n) for n in (1, 8, 32, 256, 2048)] + [("cifar10-mlp", 1)]
+    assert sweeps["width"] == [(f"mlp-784-{units}x2-10", 128) for units in (32, 128, 512, 2048, 8192)]
+    assert sweeps["depth"] == [(f"fashion-mlp-{layers}", 32) for layers in (1, 5, 30)]
+    assert sweeps["held-out"][:4] == [("lenet", 32), ("lenet", 512), ("vgg-small", 32), ("vgg-small", 256)]
+    (many,) = studies.rows(["epochs"], ["cpu"])
+    assert many.problem == Training("fashion-mlp", 32, 1024, 30)
+    data = [(p[1], p[3], p[4]) for p in of("small-dataset", "cpu")]
+    assert data[:4] == [("cifar10-cnn", n, "float64") for n in (100, 1000, 10_000, 50_000)]
+    assert data[4:] == [("fashion-mlp", n, "float64") for n in (100, 1000, 10_000, 60_000)]
+    starts = studies.rows(["starts"], ["cpu", "gpu:0"])
+    assert [(r.settings.device, r.settings.process) for r in starts] == [("cpu", "fresh"), ("gpu:0", "fresh")]
+    assert {r.problem.samples for r in studies.rows(["repeats"], ["cpu"])} == {512}

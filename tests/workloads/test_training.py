@@ -346,3 +346,12 @@ def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
     )
     with pytest.raises(ValueError, match=message):
         training_row._own_samples(row_, 1)
+
+
+def test_the_seconds_of_a_block_are_put_under_its_name(monkeypatch):
+    moments = iter((100.0, 102.5))
+    monkeypatch.setattr(tensors, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
+    phases = {"build": 1.0}
+    with tensors.timed(phases, "compile"):
+        pass
+    assert phases == {"build": 1.0, "compile": 2.5}
