@@ -1,0 +1,253 @@
+"""Charts: which point lies where, which trace is whose, what its table says."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from analysis.report import layers, rows
+from analysis.report.charts import break_even, chart, movement, overlay, roofline, training
+from analysis.report.charts.chart import Axis, Trace, View
+from analysis.roofline.roofs import QUEUED, WAITED, Roof
+from analysis.stats import Estimate, exact
+from kernels.problems import Conv, Matmul
+from workloads.records import Samples
+
+
+def case(device: str, model: str, predicted_ms: float, measured_ms: float):
+    return SimpleNamespace(
+        device=device,
+        bound="work-bound",
+        error=abs(predicted_ms / measured_ms - 1),
+        seen=SimpleNamespace(step=Estimate(measured_ms / 1e3, 0.0, 1.0)),
+        predicted=SimpleNamespace(
+            training=SimpleNamespace(model=model, batch=8), step_s=Estimate(predicted_ms / 1e3, 0.0, 1.0)
+        ),
+    )
+
+
+def test_predicted_steps_lie_above_their_measured_ones():
+    """3 ms for 2 ms is 50 % off, 1.1 for 1 is 10 %, 40 for 50 is 20 %: one of three within 15 %."""
+    cases = [case("cpu", "a", 3.0, 2.0), case("gpu:0", "b", 1.1, 1.0), case("cpu", "c", 40.0, 50.0)]
+    (made,) = training.predicted_steps(cases)
+    cpu, gpu, diagonal = made.views[0].traces
+    assert (cpu.name, cpu.x, cpu.y, cpu.hollow) == ("CPU", [0.002, 0.05], [0.003, 0.04], True)
+    assert (gpu.name, gpu.x, gpu.y, gpu.hollow) == ("GPU", [0.001], [0.0011], False)
+    assert diagonal.x == diagonal.y == [0.001, 0.05]
+    assert cpu.says == [
+        "a, batch 8: predicted 3.00 ms, measured 2.00 ms",
+        "c, batch 8: predicted 40.0 ms, measured 50.0 ms",
+    ]
+    assert made.numbers.rows[0] == ["a, batch 8", "cpu", "work-bound", "3.00 ms", "2.00 ms", "50.0 %"]
+    assert made.says.startswith("1 of 3 trainings lie within 15 %")
+    assert training.predicted_steps(cases[:1]) == [] != training.predicted_steps(cases[:2])
+
+
+@pytest.mark.parametrize(
+    ("epochs", "words"),
+    [
+        (None, "never"),
+        (Estimate(float("inf"), 3.0, float("inf")), "can't tell (3.00 at the earliest)"),
+        (Estimate(float("inf"), 0.0, float("inf")), "can't tell"),
+        (Estimate(5.0, 3.0, float("inf")), "5.00 (3.00 or more)"),
+        (Estimate(5.0, 3.0, 9.0), "5.00 (3.00..9.00)"),
+        (Estimate(0.0, 0.0, 1.0), "0: ahead from the first"),
+    ],
+)
+def test_epochs_to_the_break_even_in_a_chart(epochs, words):
+    assert break_even._words(epochs) == words
+
+
+def test_a_wide_interval_is_a_band_and_a_narrow_one_a_line():
+    places = [(150.0, 100.0, 200.0, "wide"), (None, 10.0, 20.0, "somewhere"), (50.0, 50.0, 50.5, "narrow")]
+    made = chart.marked(places)
+    assert made["bands"] == [(100.0, 200.0, "wide"), (10.0, 20.0, "somewhere")]
+    assert made["lines"] == [(150.0, ""), (50.0, "narrow")]
+
+
+def test_a_line_has_the_ends_of_its_intervals():
+    made = chart.line("x", [(2, Estimate(5.0, 4.0, 7.0)), (3, Estimate(8.0, 6.0, 9.0))], "blue")
+    assert (made.x, made.y, made.low, made.high) == ([2.0, 3.0], [5.0, 8.0], [4.0, 6.0], [7.0, 9.0])
+
+
+def test_each_side_has_its_own_look():
+    cpu, gpu = chart.sides([(1, exact(0.2))], [(1, exact(0.1)), (4, exact(0.3))], "batch {}".format)
+    assert (cpu.name, cpu.y, cpu.color, cpu.hollow) == ("CPU", [0.2], "blue", True)
+    assert (gpu.name, gpu.y, gpu.color, gpu.hollow) == ("GPU", [0.1, 0.3], "vermillion", False)
+    assert gpu.says == ["GPU, batch 1: 100 ms", "GPU, batch 4: 300 ms"]
+
+
+def test_stacked_bars_keep_the_order_of_values_and_the_rest_is_gray():
+    made = chart.stacked({"copies": [1.0, 3.0], chart.REST: [0.5, 0.25]}, ["CPU", "GPU"], "{} {} {}".format)
+    assert [(t.name, t.x, t.y, t.says) for t in made] == [
+        ("copies", [1.0, 3.0], ["CPU", "GPU"], ["copies 0 1.0", "copies 1 3.0"]),
+        (chart.REST, [0.5, 0.25], ["CPU", "GPU"], [f"{chart.REST} 0 0.5", f"{chart.REST} 1 0.25"]),
+    ]
+    assert (made[0].color == "gray", made[1].color) == (False, "gray")
+
+
+def point(n: float, sign: int):
+    return SimpleNamespace(n=n, sign=sign)
+
+
+def test_bands_of_a_picture_touch_at_the_crossings():
+    """The CPU up to 10, unsure to 20, the GPU from there; at 100 it can't be told: half way, 63.2, without a crossing."""
+    crossing = SimpleNamespace(below=8, above=40, wide=False, at=Estimate(14.0, 10.0, 20.0))
+    points = [point(8, -1), point(40, 1), point(100, 0)]
+    answer = SimpleNamespace(points=points, crossings=[crossing])
+    low, unsure, gpu, last = chart.spans(answer)
+    assert (low, unsure) == ((8.0, 10.0, -1), (10.0, 20.0, 0))
+    half = pytest.approx(4000**0.5)
+    assert (gpu, last) == ((20.0, half, 1), (half, 100, 0))
+    assert chart.place(SimpleNamespace(below=8, above=40, wide=True, at=crossing.at)) == (8, 40)
+    assert chart.spans(SimpleNamespace(points=[], crossings=[])) == []
+
+
+def roof(kind: str, name: str, rate: float, device: str = "cpu", **fields) -> Roof:
+    return Roof(device, kind, name, exact(rate), "a row", **fields)
+
+
+def test_roofs_begin_and_end_where_they_cross():
+    """100 GFLOP/s: 10 GB/s of memory reach it at 10 FLOP per byte, 20 GB/s of a cache at 5, 50 at 2."""
+    roofs = [
+        roof("compute", "float32", 100e9, threads=2),
+        roof("memory", "DRAM", 10e9, threads=2),
+        roof("cache", "L3", 20e9, threads=2),
+        roof("cache", "L1", 50e9, threads=1),  # of fewer threads than the memory: no slope
+    ]
+    made = {t.name: t for t in roofline._roofs(roofs, 0.1, 1000.0, 1e9)}
+    assert list(made) == ["CPU L3 bandwidth", "CPU DRAM bandwidth", "CPU float32"]
+    ends = {name: (t.x[0], t.y[0], t.x[-1], t.y[-1]) for name, t in made.items()}
+    assert ends["CPU L3 bandwidth"] == pytest.approx((0.1, 2e9, 5.0, 100e9))
+    assert ends["CPU DRAM bandwidth"] == pytest.approx((0.1, 1e9, 10.0, 100e9))
+    assert ends["CPU float32"] == pytest.approx((2.0, 100e9, 1000.0, 100e9))
+    assert [(t.color, t.dash, t.label_left) for t in made.values()][:2] == [
+        ("blue", "dash", True),
+        ("blue", "solid", True),
+    ]
+    assert made["CPU float32"].says[0] == "CPU float32: 100 GFLOP/s, ridge at 10.0 FLOP per byte"
+    assert (made["CPU float32"].label, made["CPU float32"].label_left) == ("CPU float32 100 GFLOP/s", False)
+
+
+def test_the_links_slower_way_a_data_sheet_and_empty_calls_are_roofs_of_a_gpu():
+    """An empty call of 10 µs leaves a product of n = 60 (intensity 10) 2 x 60^3 FLOP in 10 µs, 43.2 GFLOP/s."""
+    gpu = {"device": "gpu:0"}
+    roofs = [
+        *(roof("compute", name, 1e15, **gpu, measured=False) for name in ("float16", "bfloat16")),
+        roof("link", "h2d", 50e9, **gpu),
+        roof("link", "d2h", 40e9, **gpu),
+        roof("memory", "HBM", 4e12, **gpu),
+        roof("launch", WAITED, 1e5, **gpu),
+        roof("launch", QUEUED, 1e6, **gpu),
+    ]
+    made = {t.name: t for t in roofline._roofs(roofs, 0.1, 1000.0, 1e9)}
+    assert {"sheet float16, bfloat16", "GPU HBM bandwidth", "link d2h"} <= set(made) and "link h2d" not in made
+    assert (made["link d2h"].color, made["link d2h"].dash) == ("sky", "dashdot")
+    waited, queued = made[f"empty {WAITED}, 10.0 µs"], made[f"empty {QUEUED}, 1.00 µs"]
+    assert (waited.dash, queued.dash, waited.label) == ("dash", "dot", "")
+    assert roofline._launch_at(roofs[5], 43.2e9) == pytest.approx(10.0)
+    assert waited.y[0] == pytest.approx(2 * (6 * waited.x[0]) ** 3 * 1e5, rel=1e-3)
+
+
+def test_names_beside_lines_are_moved_apart_half_up_and_half_down():
+    assert overlay._spread([0.1, 0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.05, 0.15, 0.5])
+    assert overlay._spread([0.98, 0.99], 0.1, 0.0, 1.0) == pytest.approx([0.9, 1.0])
+    assert overlay._spread([0.0, 0.01], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+
+
+def test_two_runs_in_one_view_have_one_axis_and_a_color_a_name():
+    def view(letter: str, color: str, ends: tuple[float, float]) -> View:
+        trace = Trace(f"{letter} CPU", [1.0], [2.0], color)
+        axis = Axis("x", "1", ends=ends, lines=(letter,))
+        return View(
+            "v", axis, Axis("y", "1"), [trace], f"{letter} says", lines=[(1.0, letter)], bands=[(1.0, 2.0, letter)]
+        )
+
+    made = overlay.over(view("A", "blue", (2.0, 5.0)), view("B", "red", (1.0, 4.0)))
+    assert (made.x.ends, made.x.lines, made.y.ends) == ((1.0, 5.0), ("A", "B"), None)
+    assert [(t.name, t.color) for t in made.traces] == [("A CPU", "blue"), ("B CPU", "blue")]
+    assert (made.says, made.lines, made.bands) == (
+        "A says B says",
+        [(1.0, "A"), (1.0, "B")],
+        [(1.0, 2.0, "A"), (1.0, 2.0, "B")],
+    )
+
+
+def test_a_roof_is_extended_to_where_its_name_stands():
+    """A slope of 2 a unit down to 4, a level line on to 50."""
+    slope = Trace("a", [10.0, 100.0], [20.0, 200.0], "blue", label="a", label_left=True)
+    level = Trace("b", [10.0, 20.0], [7.0, 7.0], "blue", label="b", label_left=False)
+    assert overlay._reaching(slope, (0.5, 50.0), 4.0).x[0] == pytest.approx(2.0)
+    assert overlay._reaching(slope, (0.5, 50.0), 4.0).y[0] == pytest.approx(4.0)
+    assert overlay._reaching(slope, (5.0, 50.0), 4.0).y[0] == pytest.approx(10.0)
+    longer = overlay._reaching(level, (0.5, 50.0), 4.0)
+    assert (longer.x, longer.y) == ([10.0, 50.0], [7.0, 7.0])
+
+
+def test_a_further_run_has_its_own_markers_and_a_letter():
+    trace = Trace("CPU", [1.0], [2.0], "blue", marker="circle", dash="dot", label="peak", says=["1 s"])
+    view = View("v", Axis("x", "1"), Axis("y", "1"), [trace])
+    first, second, third = (overlay._styled(trace, i, letter, view) for i, letter in enumerate("ABC"))
+    assert (first.name, first.marker, first.dash, first.label, first.says) == (
+        "A CPU",
+        "circle",
+        "dot",
+        "A peak",
+        ["A, 1 s"],
+    )
+    assert [(t.marker, t.dash) for t in (second, third)] == [("x", "longdash"), ("pentagon", "longdashdot")]
+
+
+def law(direction: str, memory: str, kernel: str):
+    return SimpleNamespace(direction=direction, host_memory=memory, kernel=f"transfer/{kernel}")
+
+
+def test_copies_that_behave_alike_are_drawn_once():
+    laws = [
+        law("h2d", "pinned", "cupy/memcpy_async"),
+        law("h2d", "pinned", "cupy/array"),
+        law("h2d", "registered", "cupy/memcpy_async"),
+        law("d2h", "registered", "cupy/memcpy_async"),
+        law("h2d", "pageable", "cupy/asarray"),
+        law("h2d", "pageable", "cupy/array"),
+        law("h2d", "pageable", "tensorflow/constant"),
+    ]
+    assert movement._telling(laws) == [laws[i] for i in (0, 3, 4, 5, 6)]
+    assert movement._where("gpu:0", [("gpu:0", None, "triad"), ("cpu", 1, "triad")]) == "GPU"
+    both = [("gpu:0", None, "triad"), ("gpu:1", None, "triad")]
+    assert [movement._where(device, both) for device in ("gpu:1", "cpu")] == ["GPU 1", "CPU"]
+
+
+def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():
+    """Five visits: their range. Of five samples three: the least, the third, the largest."""
+    taken = Samples("device", (5e-3, 1e-3, 3e-3, 2e-3, 4e-3), 7, (0, 1, 2, 3, 4), "5 visits")
+    clock = rows._clock(taken, " in 9 s", 3)
+    assert clock == {
+        "median_s": 3e-3,
+        "low_s": 1e-3,
+        "high_s": 5e-3,
+        "samples": 5,
+        "calls": 7,
+        "stopped": "5 visits in 9 s",
+        "quantiles_s": [1e-3, 3e-3, 5e-3],
+    }
+
+
+@pytest.mark.parametrize(
+    ("problem", "label", "shape"),
+    [
+        (Matmul(8, 16, 32), "Nx16x32", "Nx16x32"),
+        (Matmul(16, 32, 8, layout="tn"), "16x32xN tn", "16x32xN tn"),
+        (Conv(4, 9, 7, 3, 5, 3, 2, pad="same"), "9x7x3:5x3x2 fprop", "9x7x3:5x3x2"),
+        (
+            Conv(4, 9, 7, 3, 5, 3, 2, stride=2, pad="same", direction="wgrad"),
+            "9x7x3:5x3x2 (stride 2) wgrad",
+            "9x7x3:5x3x2 (stride 2)",
+        ),
+    ],
+)
+def test_a_layer_is_named_by_its_shape_without_the_batch(problem, label, shape):
+    one = layers.Layers(problem.op, (), (), {}, ())
+    named = layers.Layers(problem.op, (), (), {problem: "conv2"}, ())
+    assert (one.label(problem), one.shape(problem)) == (label, shape)
+    direction = {"nn": "fprop", "tn": "wgrad"}.get(getattr(problem, "layout", ""), problem.direction)
+    assert named.label(problem) == f"conv2 {direction}"
