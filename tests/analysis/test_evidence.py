@@ -1,0 +1,38 @@
+"""Numbers that answer a reported complaint or a question, worked out by hand on rows that follow known laws."""
+
+from types import SimpleNamespace
+
+import fake_measurements as fake
+import pytest
+from fake_measurements import GPU_MACHINE, row
+
+from analysis.explain import evidence
+from analysis.predict.profile import Profile
+from kernels.problems import Peak
+
+
+def test_a_step_that_is_mostly_copying_with_pinned_memory_and_with_overlap():
+    """11.02 ms are 121 MB from pageable memory (20 µs and 11 GB/s); from pinned (10 µs and 55 GB/s) 2.21 ms. The rest of a step
+    of 20 ms takes 8.98 ms, which hides such a copy."""
+    case = SimpleNamespace(numbers={"copy_s": 11.02e-3, "step_s": 20e-3})
+    found = evidence.bound(case, fake.transfer_rows(0.0))
+    assert (found["bytes"], found["pinned"]) == pytest.approx((121e6, 2.21e-3), rel=1e-3)
+    assert (found["step"], found["least"]) == pytest.approx((11.19e-3, 8.98e-3), rel=1e-3)
+    assert found["gains"] == pytest.approx((20 / 11.19, 20 / 8.98), rel=1e-3)
+    pinned = [m for m in fake.transfer_rows(0.0) if m.problem.host_memory == "pinned"]
+    assert evidence.bound(case, pinned) is None
+
+
+def test_the_best_peak_of_a_side_in_the_first_arithmetic_that_it_has():
+    peaks = [
+        row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 50e9, threads=1),
+        row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 90e9, threads=2),
+        row("peak/numba/fma", Peak("float64", 10**9), 10**9 / 40e9, threads=2),
+        row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.2, "host-latency": 1.0}),
+        row("peak/cupy/tensor", Peak("tf32", 10**13), {"device": 0.05, "host-latency": 1.0}),
+    ]
+    of = Profile(peaks, GPU_MACHINE)
+    assert evidence._peak(of, False, ("float32",)) == pytest.approx(90e9)
+    assert evidence._peak(of, True, ("tf32", "float32")) == pytest.approx(200e12)
+    assert evidence._peak(of, True, ("float32",)) == pytest.approx(50e12)
+    assert evidence._peak(of, True, ("bfloat16",)) is None
