@@ -172,3 +172,10 @@ def test_the_products_of_a_batch_above_the_samples_are_those_of_the_samples():
     large, whole = (training(problem=Training("mlp-784-100x2-10", batch, 128)) for batch in (4096, 128))
     assert budget.gemms(large) == budget.gemms(whole)
     assert max(max(p.m, p.n, p.k) for p in budget.gemms(large)) == 784
+
+
+def test_the_largest_parts_go_by_their_seconds_however_uncertain():
+    seconds = {"a": Estimate(2.0, 1.0, 9.0), "b": Estimate(3.0, 2.9, 3.1), "c": None, "d": exact(-1.0), "e": exact(0.0)}
+    parts = tuple(budget.Part(name, e, name) for name, e in seconds.items())
+    made = budget.Budget(training("cpu", 10.0), exact(5.0), parts, exact(1.0))
+    assert [value for value, _ in made.largest] == [3.0, 2.0]

@@ -244,3 +244,21 @@ def test_redrawn_copies_lie_in_the_interval_of_their_median():
     inside = ((drawn[:, 0] >= 1.0) & (drawn[:, 0] <= 4.0)).mean()
     assert 0.93 <= inside <= 0.97
     assert (drawn[:, 1] == 10.0).all() and (drawn[:, 2] == 1.0).all()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "half"),
+    [
+        ([(4, 1e9, 10e-6, 1e-9)], 10_000),
+        ([(4, 5000, 10e-6, 1e-9)], 10_000),  # past what was measured
+        ([(4, 1000, 0.2e-6, 1.5e-9), (1000, 1e9, 0.7e-6, 1e-9)], 400),
+        ([(4, 1000, 2e-6, 1.5e-9), (1000, 1e9, 2.5e-6, 1e-9)], 2500),
+        ([(4, 1000, 1e-6, 3e-9), (1000, 1e9, 5e-6, 1e-9)], 5000),
+        ([(4, 1000, 1e-6, 3e-9), (1000, 1e9, 0.5e-6, 1e-9)], 1000),  # no less than where its piece begins
+        ([(4, 1000, 0.0, 1e-9)], None),
+    ],
+)
+def test_half_of_the_last_bandwidth_is_reached_where_calls_take_as_long_as_bytes(pieces, half):
+    """(from, to, seconds of a call, seconds a byte): in the end 1 GB/s, so half is 2 ns a byte."""
+    chain = [links.Piece(low, high, latency, slope, 0.0) for low, high, latency, slope in pieces]
+    assert links._half(chain) == (half and pytest.approx(half))

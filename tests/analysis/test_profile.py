@@ -318,3 +318,11 @@ def test_a_start_is_that_of_the_same_device_and_else_of_launch_rows(whole):
     of = profile.Profile([*whole.measurements, gpu, cpu])
     assert [components._start(of, device).value for device in ("cpu", "gpu:0")] == pytest.approx([5.0, 9.0])
     assert components._start(whole, "cpu").value == pytest.approx(IMPORT)
+
+
+def test_larger_passes_in_calls_count_less_what_a_call_takes_beyond_a_graph():
+    """3 s a call of 100 bytes, 1 s in a graph: of 5 s for 200 bytes 3 remain. 1.5 s for 400 are less than a call: left out."""
+    points = list(operations._in_a_graph({50: 0.5, 100: 1.0}, {100: 3.0, 200: 5.0, 400: 1.5}))
+    assert [point.nbytes for point in points] == [50, 100, 200]
+    assert [point.seconds for point in points[:2]] == [0.5, 1.0] and points[2].seconds == pytest.approx(3.0, rel=0.1)
+    assert [point.nbytes for point in operations._in_a_graph({100: 1.0}, {50: 2.0})] == [100]
