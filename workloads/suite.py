@@ -526,7 +526,7 @@ def _report(suite: SuitePlan, folder: Path) -> None:
         print("\n" + "\n".join(sentences), file=out)
     if trained:
         with terminal.doing("explaining the training"):
-            explained = explain.of_run("cifar10-cnn", str(folder))
+            explained = explain.answer_by_run("cifar10-cnn", str(folder))
         print("\n" + "\n".join(explained), file=out)
     print(f"\nNext  {options.typed(NEXT)}", file=out)
     print(f"Page  {options.near(path)}", file=out)

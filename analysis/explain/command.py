@@ -4,15 +4,18 @@ from typing import Any
 
 import msgspec
 
-from analysis.explain import explanation, missing_parts, profiles, training_request, verify
-from analysis.explain.explanation import Explanation
+from analysis.explain import explanation, missing_parts, verify
 from analysis.explain.framework import framework
 from analysis.explain.missing_parts import Explained
 from analysis.explain.plan import ExplainPlan
+from analysis.explain.profiles import RowNames
 from analysis.explain.request import Request
+from analysis.explain.sources import Sources
 from analysis.explain.training_answer import TrainingAnswer, training_answer
+from analysis.explain.training_request import EveryCase, PublishedCase, Subject, TrainingOptions, TrainingScript
 from analysis.predict.profile import Lacking
 from analysis.text import advice, cases
+from analysis.text.advice import Code
 from analysis.text.cases import Reply
 from analysis.text.explanation.answer import answer
 from analysis.text.explanation.details import details
@@ -30,21 +33,163 @@ CASES_PAGE = """# Articles and complaints, answered
 """
 
 
+class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command asks for: the answer to a case's question, the answer for a training, or both."""
+
+    #: The command as it was typed, without the flags that ask for more.
+    command: str
+    #: Whether everything behind the answer is shown.
+    all_details: bool
+    #: Whether the case has a training, which --all explains; a model always has.
+    has_training: bool
+    #: The case's own question, answered; None of a model.
+    reply: Reply | None
+    #: The training, explained; None where only the case's question is answered.
+    explained: Explained | None
+    #: The number of the change whose code is shown; 0 for none.
+    change_number: int
+
+    @property
+    def verdict(self) -> list[str]:
+        """The lines of the answer for the training."""
+        return verdict(self.explained, self.command, complete=self.all_details) if self.explained else []
+
+    @property
+    def code(self) -> Code | None:
+        """The code of the change of that number; None where none is asked for.
+
+        Raises: Usage where the answer has no such change.
+        """
+        if not self.change_number:
+            return None
+        main = self.explained.explanation.main if self.explained else None
+        actions = self.explained.explanation.actions if self.explained else []
+        if main is None or not actions:
+            raise options.Usage("this answer advises no change", wrong="--how")
+        if self.change_number > len(actions):
+            numbers = ", ".join(str(number) for number in range(1, len(actions) + 1))
+            message = f"no change {self.change_number} in this answer; its changes: {numbers}"
+            raise options.Usage(message, wrong=str(self.change_number), right="1")
+        return advice.code(actions[self.change_number - 1].change, main.training, main.settings)
+
+
+class TextOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """Prints answers for a terminal or as Markdown."""
+
+    markdown: bool
+
+    def show(self, result: CommandAnswer) -> None:
+        """Prints the code of a change, else the answers."""
+        code = result.code
+        if code:
+            lines = [f"{result.change_number}. {code.change}", "", *code.lines(self.markdown)]
+        else:
+            lines = self._answers(result)
+        print("\n".join(lines))
+
+    def _answers(self, result: CommandAnswer) -> list[str]:
+        lines = []
+        if result.reply:
+            leads_on = result.has_training and not result.all_details
+            lines += cases.lines(result.reply, result.command if leads_on else "", self.markdown)
+        if result.reply and result.explained:
+            lines.append("")
+        if result.explained:
+            lines += verdict(result.explained, result.command, complete=result.all_details, markdown=self.markdown)
+        if result.explained and result.all_details:
+            lines += details(result.explained.explanation, self.markdown)
+        return lines
+
+    def show_cases(self, replies: dict[str, Reply], rows: RowNames) -> None:
+        """Prints every case's answer; as Markdown that is docs/cases.md."""
+        lines = []
+        if self.markdown:
+            lines += [*CASES_PAGE.format(runs=" ".join(rows.runs)).splitlines(), ""]
+        lines += cases.overview(list(replies.values()), self.markdown)
+        for reply in replies.values():
+            lines += ["", *cases.lines(reply, markdown=self.markdown)]
+        print("\n".join(lines))
+
+
+class JsonOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """Prints answers as one object of JSON: docs/answer.md lists its fields."""
+
+    def show(self, result: CommandAnswer) -> None:
+        """Prints the answers, and the code of a change."""
+        training = result.explained.explanation if result.explained else None
+        record = msgspec.structs.asdict(training_answer(training, result.verdict) if training else TrainingAnswer())
+        if result.reply:
+            record |= {"case": result.reply.name, "answer": result.reply}
+        if training:
+            record |= {"framework": sentence(framework(training.sources)), "explanation": training.record()}
+        if result.code:
+            record["code"] = result.code
+        self._print(record)
+
+    def show_cases(self, replies: dict[str, Reply], rows: RowNames) -> None:
+        """Prints every case's answer."""
+        self._print(replies)
+
+    def _print(self, record: dict[str, Any]) -> None:
+        print(
+            msgspec.json.encode(record, enc_hook=float).decode()
+        )  # NumPy's numbers are floats that JSON does not know
+
+
 def run(plan: ExplainPlan) -> int:
     """Prints what the plan asks for; the exit code.
 
     Raises: options.Usage for a change that the answer does not have; Missing where no row tells the answer.
     """
+    output = JsonOutput() if plan.format == "json" else TextOutput(markdown=plan.format == "md")
+    subject = plan.subject
     try:
-        if plan.every_case:
-            _print_every_case(plan)
-        else:
-            _print_answer(plan)
+        sources = plan.rows.sources()
+        if isinstance(subject, EveryCase):
+            output.show_cases(_replies(sources, plan.options), plan.rows)
+            return options.OK
+        result = _result(plan, subject, sources)
     except Lacking as lacking:
         message = f"no rows of this machine tell it: {lacking.what}"
-        tip = SUITE if plan.script else f"{plan.command} --measure"
+        tip = SUITE if isinstance(subject, TrainingScript) else f"{plan.command} --measure"
         raise options.Missing(message, tip) from lacking
+    output.show(result)
+    if plan.verified_changes and result.explained:
+        if plan.measuring.wait_quiet:
+            load.wait_until_quiet()
+        for line in verify.lines(result.explained.explanation, plan.verified_changes):
+            print(line, flush=True)
     return options.OK
+
+
+def _replies(sources: Sources, chosen: TrainingOptions) -> dict[str, Reply]:
+    """The answer to each case's question."""
+    replies = {}
+    for name, case in published_cases.EVERY.items():
+        replies[name] = cases.reply(case, sources, PublishedCase(case).request(chosen))
+    return replies
+
+
+def _result(plan: ExplainPlan, subject: Subject, sources: Sources) -> CommandAnswer:
+    """The answer to a case's question, the answer for a training, or both.
+
+    Raises: Lacking.
+    """
+    request = subject.request(plan.options)
+    reply = None
+    if isinstance(subject, PublishedCase):
+        reply = cases.reply(subject.case, sources, request)
+    explained = None
+    if request and plan.explains_training:
+        explained = missing_parts.explained(request, sources, plan.measuring)
+    return CommandAnswer(
+        command=plan.command,
+        all_details=plan.all_details,
+        has_training=request is not None,
+        reply=reply,
+        explained=explained,
+        change_number=plan.change_number,
+    )
 
 
 def answered(plan: ExplainPlan) -> TrainingAnswer:
@@ -52,135 +197,37 @@ def answered(plan: ExplainPlan) -> TrainingAnswer:
 
     Raises: options.Missing where no row tells it.
     """
-    request = training_request.model_request(plan)
+    assert not isinstance(plan.subject, EveryCase)
     try:
-        explained = missing_parts.explained(plan, request, profiles.sources(plan.runs, plan.gpu_profile))
+        result = _result(plan, plan.subject, plan.rows.sources())
     except Lacking as lacking:
         message = f"no rows of this machine tell it: {lacking.what}; measure=True measures them"
         raise options.Missing(message) from lacking
-    return training_answer(explained.explanation, _verdict(explained, plan.command))
+    assert result.explained is not None
+    return training_answer(result.explained.explanation, verdict(result.explained, plan.command))
 
 
-def of_run(model: str, run: str) -> list[str]:
+def answer_by_run(model: str, run: str) -> list[str]:
     """The answer for a model of a name by the rows of one run; without a GPU's, beside a stored one."""
     network = networks.find(model)
     training = Training(model, network.batch, network.samples, network.epochs)
     try:
-        explained = explanation.explain(Request(training), profiles.sources([run], or_stored=True))
+        explained = explanation.explain(Request(training), RowNames(runs=(run,)).sources(or_stored=True))
     except Lacking as lacking:
         return [f"No verdict on {model}: {lacking}"]
     return answer(explained, options.typed(f"python -m analysis.explain --model {model}"))
 
 
-def _print_every_case(plan: ExplainPlan) -> None:
-    """Prints every case's answer; as Markdown that is docs/cases.md."""
-    sources = profiles.sources(plan.runs, plan.gpu_profile)
-    replies = {}
-    for name, case in published_cases.EVERY.items():
-        replies[name] = cases.reply(case, sources, training_request.case_request(case, plan))
-    if plan.format == "json":
-        _print_json(replies)
-        return
-    lines = []
-    if plan.markdown:
-        lines += [*CASES_PAGE.format(runs=" ".join(plan.runs)).splitlines(), ""]
-    lines += cases.overview(list(replies.values()), plan.markdown)
-    for reply in replies.values():
-        lines += ["", *cases.lines(reply, markdown=plan.markdown)]
-    print("\n".join(lines))
-
-
-def _print_answer(plan: ExplainPlan) -> None:
-    """Prints the answer to a case's question, the answer for a training, or both; then measures changes with --verify."""
-    request = training_request.requested(plan)
-    sources = profiles.sources(plan.runs, plan.gpu_profile)
-    reply = cases.reply(plan.case, sources, request) if plan.case else None
-    explained = None
-    if request and plan.explains_training:
-        explained = missing_parts.explained(plan, request, sources)
-    code = _code(explained, plan.change_number) if plan.change_number else None
-    if plan.format == "json":
-        _print_json(_record(plan, reply, explained, code))
-    elif code:
-        heading = f"{plan.change_number}. {code.change}"
-        print("\n".join([heading, "", *code.lines(plan.markdown)]))
-    else:
-        print("\n".join(_lines(plan, reply, explained)))
-    if plan.verified_changes and explained:
-        _verify(plan, explained.explanation)
-
-
-def _lines(plan: ExplainPlan, reply: Reply | None, explained: Explained | None) -> list[str]:
-    """The answers as lines of text or Markdown."""
-    lines = []
-    if plan.case and reply:
-        leads_on = plan.case.training is not None and not plan.all_details
-        lines += cases.lines(reply, plan.command if leads_on else "", plan.markdown)
-    if reply and explained:
-        lines.append("")
-    if explained:
-        lines += _verdict(explained, plan.command, complete=plan.all_details, markdown=plan.markdown)
-    if explained and plan.all_details:
-        lines += details(explained.explanation, plan.markdown)
-    return lines
-
-
-def _record(
-    plan: ExplainPlan, reply: Reply | None, explained: Explained | None, code: advice.Code | None
-) -> dict[str, Any]:
-    """The answers as --format json has them: docs/answer.md lists the fields."""
-    record = msgspec.structs.asdict(TrainingAnswer())
-    if explained:
-        verdict = _verdict(explained, plan.command, complete=plan.all_details)
-        record = msgspec.structs.asdict(training_answer(explained.explanation, verdict))
-    if plan.case:
-        record |= {"case": plan.case.name, "answer": reply}
-    if explained:
-        record |= {
-            "framework": sentence(framework(explained.explanation.sources)),
-            "explanation": explained.explanation.record(),
-        }
-    if code:
-        record["code"] = code
-    return record
-
-
-def _print_json(record: dict[str, Any]) -> None:
-    print(msgspec.json.encode(record, enc_hook=float).decode())  # NumPy's numbers are floats that JSON does not know
-
-
-def _verdict(explained: Explained, command: str, *, complete: bool = False, markdown: bool = False) -> list[str]:
+def verdict(explained: Explained, command: str, *, complete: bool = False, markdown: bool = False) -> list[str]:
     """The lines of the answer for a training."""
-    has_other_gpu = explained.explanation.sources.borrowed is not None
-    gpu_is_lost = explained.explanation.gpu is not None and bool(facts.gpu_problem())
+    explanation_ = explained.explanation
+    has_other_gpu = explanation_.sources.borrowed is not None
+    gpu_is_lost = explanation_.gpu is not None and bool(facts.gpu_problem())
     return answer(
-        explained.explanation,
+        explanation_,
         command,
         measuring_s=explained.measuring_s,
-        can_check=not has_other_gpu and not gpu_is_lost and explained.explanation.request.script is None,
+        can_check=not has_other_gpu and not gpu_is_lost and explanation_.request.script is None,
         complete=complete,
         markdown=markdown,
     )
-
-
-def _code(explained: Explained | None, number: int) -> advice.Code:
-    """The code of the answer's change of that number.
-
-    Raises: Usage where the answer has no such change.
-    """
-    main = explained.explanation.main if explained else None
-    actions = explained.explanation.actions if explained else []
-    if main is None or not actions:
-        raise options.Usage("this answer advises no change", wrong="--how")
-    if number > len(actions):
-        numbers = ", ".join(str(one) for one in range(1, len(actions) + 1))
-        raise options.Usage(f"no change {number} in this answer; its changes: {numbers}", wrong=str(number), right="1")
-    return advice.code(actions[number - 1].change, main.training, main.settings)
-
-
-def _verify(plan: ExplainPlan, explanation_: Explanation) -> None:
-    """Measures the best changes here and prints each beside what was predicted."""
-    if plan.wait_quiet:
-        load.wait_until_quiet()
-    for line in verify.lines(explanation_, plan.verified_changes):
-        print(line, flush=True)

@@ -10,7 +10,6 @@ from analysis.explain.explanation import Explanation
 from analysis.explain.request import GPU
 from analysis.explain.sides import Side
 from analysis.finding import ALWAYS, IN_DETAIL, Finding
-from analysis.predict.prediction import largest_shares
 from analysis.stats import NOTHING, Estimate, faster
 
 # Changes that are sure to save have the ranks 1, 3, 5 ...; between them stand what a step's time goes to, and the stored
@@ -125,7 +124,7 @@ def step_shares(explanation: Explanation) -> list[Finding]:
         return []
     device = prediction.settings.device
     sources = [side.cost.source for side in explanation.sides if side.device == device]
-    numbers = {"shares": largest_shares(prediction), "time": sources[0] if sources else ""}
+    numbers = {"shares": prediction.largest_shares, "time": sources[0] if sources else ""}
     return [Finding(kind="step-shares", subject=device, numbers=numbers, rank=_RANK_OF_SHARES)]
 
 

@@ -1,16 +1,18 @@
 """What an answer lacks is measured on this machine before it is given (`--measure`), or the seconds that would take are told."""
 
+import functools
 import pathlib
 import sys
 import time
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis.explain import explanation, measure, profiles
 from analysis.explain.explanation import Explanation
 from analysis.explain.measure import KnownCosts, Part
 from analysis.explain.measuring import Failure, TimeBudget
-from analysis.explain.plan import ExplainPlan
+from analysis.explain.profiles import RowNames
 from analysis.explain.request import GPU, Request
 from analysis.explain.sources import Sources
 from analysis.predict.profile import Lacking
@@ -27,52 +29,103 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     measuring_s: float = 0.0
 
 
-def explained(plan: ExplainPlan, request: Request, sources: Sources) -> Explained:
-    """The explanation of a training; with --measure what it lacks is measured first, if the CPU's rows are, or would be, those of
-    this machine.
+class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How what an answer lacks is measured."""
+
+    #: The rows that the answer is from; those that are measured join them.
+    rows: RowNames
+    #: The command as it was typed, without the flags that ask for more than the answer.
+    command: str
+    #: Whether it is measured before the answer is given; else the answer says how long that would take.
+    first: bool
+    #: Whether that is all that can be known, or what the answer needs.
+    everything: bool
+    #: Seconds that the clocks may run.
+    budget_s: float
+    #: Whether to wait until other programs are quiet.
+    wait_quiet: bool
+
+
+class MissingParts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What an answer lacks and this machine can measure."""
+
+    request: Request
+    sources: Sources
+    #: What the answer has already.
+    known: KnownCosts
+    #: Whether that is all that can be known, or what the answer needs.
+    everything: bool
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices of this machine that the answer is about: a stored GPU is none of them."""
+        has_gpu = not self.sources.borrowed and not facts.gpu_problem()
+        return ["cpu", GPU] if has_gpu else ["cpu"]
+
+    @functools.cached_property
+    def parts(self) -> list[Part]:
+        """The parts to measure, the most needed first."""
+        return measure.parts(self.known, self.request, self.sources, self.devices, everything=self.everything)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that measuring them takes."""
+        return measure.seconds(self.parts, self.request)
+
+    @property
+    def seconds_of_a_side(self) -> float:
+        """The same where a side is only predicted or lacks; 0 where all sides are measured."""
+        measured = [side for side in self.known.sides.values() if side.cost.source == "measured"]
+        return self.seconds if self.parts and len(measured) < len(self.devices) else 0.0
+
+
+def explained(request: Request, sources: Sources, measuring: MeasureOptions) -> Explained:
+    """The explanation of a training; what it lacks is measured first, or the seconds that would take are told, if the CPU's rows
+    are, or would be, those of this machine.
 
     Raises: Lacking; Missing where nothing could be measured.
     """
     is_here = sources.cpu.key == facts.describe().key
-    if is_here and plan.measure:
-        return _with_measurements(plan, request, sources)
+    if is_here and measuring.first:
+        return Explained(explanation=_with_measurements(request, sources, measuring))
     explanation_ = explanation.explain(request, sources)
-    can_measure = is_here and not plan.script  # a worker builds a model by its name
-    measuring_s = _measuring_s(plan, explanation_, sources) if can_measure else 0.0
-    return Explained(explanation=explanation_, measuring_s=measuring_s)
+    if not is_here or request.script:  # a worker builds a model by its name
+        return Explained(explanation=explanation_)
+    missing = MissingParts(
+        request=request,
+        sources=sources,
+        known=KnownCosts.from_explanation(explanation_, without=explanation_.disturbed_devices),
+        everything=measuring.everything,
+    )
+    return Explained(explanation=explanation_, measuring_s=missing.seconds_of_a_side)
 
 
-def _measuring_s(plan: ExplainPlan, explanation_: Explanation, sources: Sources) -> float:
-    """Seconds in which this machine would measure a side that is only predicted or lacks; 0 where all sides are measured."""
-    known = KnownCosts.from_explanation(explanation_, without=explanation_.disturbed_devices)
-    parts = _parts(plan, known, explanation_.request, sources)
-    measured = [side for side in known.sides.values() if side.cost.source == "measured"]
-    if not parts or len(measured) >= len(_devices(sources)):
-        return 0.0
-    return measure.seconds(parts, explanation_.request)
-
-
-def _with_measurements(plan: ExplainPlan, request: Request, sources: Sources) -> Explained:
+def _with_measurements(request: Request, sources: Sources, measuring: MeasureOptions) -> Explanation:
     """The explanation by the rows there are and those that are measured now. What could not be measured is said."""
     before = _explanation_or_none(request, sources)
-    known = KnownCosts.from_explanation(before, without=before.disturbed_devices) if before else KnownCosts()
-    parts = _parts(plan, known, request, sources)
-    if before and not parts:
+    missing = MissingParts(
+        request=request,
+        sources=sources,
+        known=KnownCosts.from_explanation(before, without=before.disturbed_devices) if before else KnownCosts(),
+        everything=measuring.everything,
+    )
+    if before and not missing.parts:
         print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
-        return Explained(explanation=before)
-    if plan.wait_quiet:
+        return before
+    if measuring.wait_quiet:
         load.wait_until_quiet()
-    folders, failures = _measure(parts, request, plan.budget_s)
-    runs = [*plan.runs, *map(str, folders)] if plan.runs else []
-    sources = profiles.sources(runs, plan.gpu_profile)
+    folders, failures = _measure(missing, measuring.budget_s)
+    sources = measuring.rows.with_folders(folders).sources()
     try:
         after = explanation.explain(request, sources)
     except Lacking as lacking:
         if not failures:
             raise
-        raise options.Missing(_reason(failures[0]), _with_more_time(plan, failures) or plan.command) from lacking
-    _report_gaps(plan, parts, failures, _parts(plan, KnownCosts.from_explanation(after), request, sources))
-    return Explained(explanation=after)
+        again = _with_more_time(measuring.command, failures) or measuring.command
+        raise options.Missing(_reason(failures[0]), again) from lacking
+    still_missing = replace(missing, sources=sources, known=KnownCosts.from_explanation(after))
+    _report_gaps(measuring.command, failures, _unclear(missing.parts, still_missing.parts))
+    return after
 
 
 def _explanation_or_none(request: Request, sources: Sources) -> Explanation | None:
@@ -83,28 +136,16 @@ def _explanation_or_none(request: Request, sources: Sources) -> Explanation | No
         return None
 
 
-def _devices(sources: Sources) -> list[str]:
-    """The devices of this machine that an answer is about: a stored GPU is none of them."""
-    has_gpu = not sources.borrowed and not facts.gpu_problem()
-    return ["cpu", GPU] if has_gpu else ["cpu"]
-
-
-def _parts(plan: ExplainPlan, known: KnownCosts, request: Request, sources: Sources) -> list[Part]:
-    """The parts that an answer lacks and this machine can measure."""
-    return measure.parts(known, request, sources, _devices(sources), everything=plan.all_details)
-
-
-def _measure(parts: list[Part], request: Request, budget_s: float) -> tuple[list[pathlib.Path], list[Failure]]:
+def _measure(missing: MissingParts, budget_s: float) -> tuple[list[pathlib.Path], list[Failure]]:
     """Measures the parts within a budget: the folders with their rows, and what was not measured.
 
     Raises: KeyboardInterrupt with the files that have rows already.
     """
     folder = profiles.local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
-    expected_s = measure.seconds(parts, request)
-    print(f"Measuring here for about {expected_s:.0f} s; rows go to {options.near(folder)}-*", file=sys.stderr)
+    print(f"Measuring here for about {missing.seconds:.0f} s; rows go to {options.near(folder)}-*", file=sys.stderr)
     try:
         with terminal.doing("measuring"):
-            failures = measure.run(parts, folder, TimeBudget(seconds=budget_s), _Progress().show)
+            failures = measure.run(missing.parts, folder, TimeBudget(seconds=budget_s), _Progress().show)
     except KeyboardInterrupt as stop:
         files = _files_with_rows(folder)
         if files:
@@ -136,28 +177,29 @@ class _Progress:
         self._last = doing
 
 
-def _report_gaps(plan: ExplainPlan, parts: list[Part], failures: list[Failure], missing: list[Part]) -> None:
-    """Says on stderr what was not measured and why, and the command that measures it."""
+def _report_gaps(command: str, failures: list[Failure], unclear: list[Failure]) -> None:
+    """Says on stderr what was not measured and why, and the command that measures it. unclear: parts that were measured and are
+    missing still."""
     if failures:  # a part that is missing may be one that did not run
         gaps = failures
-        retry = _with_more_time(plan, failures)
+        again = _with_more_time(command, failures)
     else:
-        gaps = _unclear(parts, missing)
-        retry = f"{plan.command} --measure --wait-quiet" if gaps else ""
+        gaps = unclear
+        again = f"{command} --measure --wait-quiet" if gaps else ""
     for gap in gaps:
         print(_reason(gap), file=sys.stderr)
-    if retry:
-        print(f"  try: {retry}", file=sys.stderr)
+    if again:
+        print(f"  try: {again}", file=sys.stderr)
 
 
 def _reason(failure: Failure) -> str:
     return f"not measured: {failure.part}: {failure.reason}"
 
 
-def _with_more_time(plan: ExplainPlan, failures: list[Failure]) -> str:
+def _with_more_time(command: str, failures: list[Failure]) -> str:
     """The command with a budget that is enough for what failed; "" where more time measures nothing more."""
     budget_s = max((failure.budget_s for failure in failures), default=0)
-    return f"{plan.command} --measure --budget {budget_s}" if budget_s else ""
+    return f"{command} --measure --budget {budget_s}" if budget_s else ""
 
 
 def _unclear(parts: list[Part], missing: list[Part]) -> list[Failure]:

@@ -3,40 +3,30 @@
 import os
 import shlex
 from argparse import Namespace
-from typing import Any
 
 import msgspec
 
 from analysis.explain import profiles
+from analysis.explain.missing_parts import MeasureOptions
+from analysis.explain.profiles import RowNames
+from analysis.explain.training_request import (
+    DescribedModel,
+    EveryCase,
+    NamedModel,
+    PublishedCase,
+    Subject,
+    TrainingOptions,
+    TrainingScript,
+    UserModel,
+)
 from analysis.predict import described_model
 from kernels import networks
 from kernels.networks import Network
 from workloads import options
 from workloads.records import published_cases, script_files, settings
 from workloads.records.files import NoRun
-from workloads.records.published_cases import Case, Complaint, Question
 
 EVERY_CASE = "all"  # as the name of a case
-AnyCase = Case | Complaint | Question
-
-
-class TrainingChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a training that the flags give; None for those that they leave as they are."""
-
-    #: Samples of a step.
-    batch: int | None = None
-    #: Samples of an epoch.
-    samples: int | None = None
-    #: Epochs.
-    epochs: int | None = None
-    #: Type of the inputs: float32, float64, uint8.
-    dtype: str | None = None
-
-    @property
-    def by_field(self) -> dict[str, Any]:
-        """The fields that the flags give, by their names."""
-        fields = msgspec.structs.asdict(self)
-        return {name: value for name, value in fields.items() if value}
 
 
 class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,44 +34,16 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The command as it was typed, without the flags that ask for more than the answer; "" where no command asks the same.
     command: str
-    #: The case to answer; None of a model, and of every case.
-    case: AnyCase | None
-    #: Whether every case is answered.
-    every_case: bool
-    #: A known name, file.py:function or file.keras; "" of cases.
-    model: str
-    #: The training script that is explained, run up to its first fit; "" of cases and models.
-    script: str
-    #: The arguments of that script.
-    script_arguments: tuple[str, ...]
-    #: The layers of a model that has no name to build it by; None of others.
-    network: Network | None
-    #: file.py:function that gives the data of the model; "" to make them up.
-    data: str
-    #: The length of the model's open sizes; 0 where none is given.
-    length: int
-    #: What differs from the training of the case or the model.
-    changes: TrainingChanges
-    #: Keras options by the names that rows give them: residence, jit_compile, tf32, precision, steps_per_execution.
-    keras_options: dict[str, str]
-    #: Samples evaluated after each epoch.
-    validation: int
-    #: Money of an hour of the machine, by device: cpu, gpu.
-    prices: dict[str, float]
-    #: Result files, run folders or machine folders; empty for the runs of this machine.
-    runs: tuple[str, ...]
-    #: The rows of another machine that the GPU is taken from; "" for none.
-    gpu_profile: str
-    #: Seconds that building the model may take.
-    time_limit_s: float
+    #: What is explained.
+    subject: Subject | EveryCase
+    #: What the flags say of its training.
+    options: TrainingOptions
+    #: The rows that it is explained by.
+    rows: RowNames
+    #: How what the answer lacks is measured.
+    measuring: MeasureOptions
     #: Whether everything behind the answer is shown.
     all_details: bool
-    #: Whether what the answer lacks is measured first.
-    measure: bool
-    #: Seconds that the clocks of those measurements may run.
-    budget_s: float
-    #: Whether measurements wait until other programs are quiet.
-    wait_quiet: bool
     #: table, md or json.
     format: str
     #: The number of the change whose code is shown; 0 for none.
@@ -112,43 +74,59 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
             raise _no_run(missing_runs[0])
         if flags.gpu_profile and not profiles.is_run(flags.gpu_profile):
             raise profiles.unknown_gpu(flags.gpu_profile)
-        every_case = flags.case == EVERY_CASE
+        rows = RowNames(runs=tuple(runs), gpu_profile=flags.gpu_profile or "")
         return cls(
             command=command,
-            case=published_cases.EVERY[flags.case] if flags.case and not every_case else None,
-            every_case=every_case,
-            model=flags.model or "",
-            script=scripts[0] if scripts else "",
-            script_arguments=flags.passed_on,
-            network=network,
-            data=flags.data or "",
-            length=flags.length or 0,
-            changes=TrainingChanges(batch=flags.batch, samples=flags.samples, epochs=flags.epochs, dtype=flags.dtype),
-            keras_options=_keras_options(flags),
-            validation=flags.validation or 0,
-            prices=_prices(flags),
-            runs=tuple(runs),
-            gpu_profile=flags.gpu_profile or "",
-            time_limit_s=flags.time_limit,
+            subject=_subject(flags, scripts, network),
+            options=_training_options(flags),
+            rows=rows,
+            measuring=MeasureOptions(
+                rows=rows,
+                command=command,
+                first=flags.measure,
+                everything=flags.all,
+                budget_s=flags.budget,
+                wait_quiet=flags.wait_quiet,
+            ),
             all_details=flags.all,
-            measure=flags.measure,
-            budget_s=flags.budget,
-            wait_quiet=flags.wait_quiet,
             format=flags.format,
             change_number=flags.how or 0,
             verified_changes=flags.verify or 0,
         )
 
     @property
-    def markdown(self) -> bool:
-        return self.format == "md"
-
-    @property
     def explains_training(self) -> bool:
         """Whether a training is explained: a model's always, a case's where more than its own question is to be answered."""
-        if self.case is None:
+        if not isinstance(self.subject, PublishedCase):
             return True
         return bool(self.all_details or self.verified_changes or self.change_number or self.format == "json")
+
+
+def _subject(flags: Namespace, scripts: list[str], network: Network | None) -> Subject | EveryCase:
+    """What the flags name. network: the layers of the model, if it has no name to build it by."""
+    if scripts:
+        return TrainingScript(scripts[0], flags.passed_on, flags.time_limit)
+    if flags.case == EVERY_CASE:
+        return EveryCase()
+    if flags.case:
+        return PublishedCase(published_cases.EVERY[flags.case])
+    if network is not None:
+        return DescribedModel(flags.model, network)
+    if settings.is_user_model(flags.model):
+        return UserModel(flags.model, flags.data or "", flags.length or 0, flags.time_limit)
+    return NamedModel(flags.model)
+
+
+def _training_options(flags: Namespace) -> TrainingOptions:
+    return TrainingOptions(
+        batch=flags.batch,
+        samples=flags.samples,
+        epochs=flags.epochs,
+        dtype=flags.dtype,
+        keras_options=_keras_options(flags),
+        validation=flags.validation,
+        prices=_prices(flags),
+    )
 
 
 def _require_one_script(flags: Namespace, scripts: list[str]) -> None:

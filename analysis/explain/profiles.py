@@ -1,7 +1,10 @@
 """The profiles that an explanation reads: this machine's rows or those of RUN, and a stored GPU where there is none."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
 
 from analysis.explain.sources import Sources
 from analysis.predict import prediction, profile
@@ -13,24 +16,38 @@ from workloads.machine import facts
 from workloads.records.files import OtherSchema
 
 
-def sources(runs: Sequence[str], gpu_profile: str = "", *, or_stored: bool = False) -> Sources:
-    """The profiles of the CPU and the GPU. Without rows of a GPU, and without a GPU here, it is a stored one; of named runs only
-    where `or_stored`.
+class RowNames(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows that a training is explained by, as a command names them."""
 
-    Raises: Usage for a run that is not there, and for rows of several machines.
-    """
-    cpu = profile.read(*runs) if runs else _local()
-    has_gpu = any(map(is_gpu, cpu.devices))
-    may_borrow = not has_gpu and (or_stored or not runs)
-    stored = gpu_profile
-    if not stored and may_borrow and facts.gpu_problem():
-        stored = STORED_GPU
-    if not stored:
-        return Sources(cpu, cpu if has_gpu else None, prediction.predict)
-    gpu = profile.read(stored)
-    if not any(map(is_gpu, gpu.devices)):
-        raise unknown_gpu(stored)
-    return Sources(cpu, gpu, prediction.predict)
+    #: Result files, run folders or machine folders; empty for the runs of this machine.
+    runs: tuple[str, ...] = ()
+    #: The rows of another machine that the GPU is taken from; "" for none.
+    gpu_profile: str = ""
+
+    def sources(self, *, or_stored: bool = False) -> Sources:
+        """The profiles of the CPU and the GPU. Without rows of a GPU, and without a GPU here, it is a stored one; of named runs
+        only where `or_stored`.
+
+        Raises: Usage for a run that is not there, and for rows of several machines.
+        """
+        cpu = profile.read(*self.runs) if self.runs else _local()
+        has_gpu = any(map(is_gpu, cpu.devices))
+        may_borrow = not has_gpu and (or_stored or not self.runs)
+        stored = self.gpu_profile
+        if not stored and may_borrow and facts.gpu_problem():
+            stored = STORED_GPU
+        if not stored:
+            return Sources(cpu, cpu if has_gpu else None, prediction.predict)
+        gpu = profile.read(stored)
+        if not any(map(is_gpu, gpu.devices)):
+            raise unknown_gpu(stored)
+        return Sources(cpu, gpu, prediction.predict)
+
+    def with_folders(self, folders: Iterable[pathlib.Path]) -> "RowNames":
+        """The same with the rows that were just measured into these folders of this machine."""
+        if not self.runs:
+            return self
+        return replace(self, runs=(*self.runs, *map(str, folders)))
 
 
 def local_folder() -> pathlib.Path:

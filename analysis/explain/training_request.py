@@ -1,12 +1,12 @@
-"""The training that an `explain` command asks about: an article's, a complaint's or a model's, with the changes of the flags."""
+"""What an `explain` command can ask about: an article's or a complaint's training, a model's, or that of a script."""
 
 import sys
 import time
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from analysis.explain.plan import AnyCase, ExplainPlan, TrainingChanges
 from analysis.explain.request import Request
 from analysis.predict import described_model
 from kernels import networks
@@ -14,6 +14,7 @@ from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.records import settings
+from workloads.records.published_cases import Case, Complaint, Question
 
 #: Samples of a step where neither a flag nor the data tell them: Keras's own.
 USUAL_BATCH = 32
@@ -21,120 +22,185 @@ USUAL_BATCH = 32
 TRAINING_TYPES = ("float32", "float64", "uint8")
 
 
-def requested(plan: ExplainPlan) -> Request | None:
-    """The training of the case or the model; None for a complaint without a training.
+class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the flags say of the training; None or empty where they say nothing."""
 
-    Raises: as model_request.
-    """
-    if plan.script:
-        return script_request(plan)
-    return case_request(plan.case, plan) if plan.case else model_request(plan)
+    #: Samples of a step.
+    batch: int | None = None
+    #: Samples of an epoch.
+    samples: int | None = None
+    #: Epochs.
+    epochs: int | None = None
+    #: Type of the inputs: float32, float64, uint8.
+    dtype: str | None = None
+    #: Keras options by the names that rows give them: residence, jit_compile, tf32, precision, steps_per_execution.
+    keras_options: dict[str, str] = {}
+    #: Samples evaluated after each epoch.
+    validation: int | None = None
+    #: Money of an hour of the machine, by device: cpu, gpu.
+    prices: dict[str, float] = {}
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """The numbers of the training that no flag gives."""
+        return tuple(name for name in ("batch", "samples", "epochs") if not getattr(self, name))
 
-def case_request(case: AnyCase, plan: ExplainPlan) -> Request | None:
-    """The training of a case, and the sizes along which its winner changes; None for a complaint without a training."""
-    if case.training is None:
-        return None
-    sweep: dict[str, Any] = {name: getattr(case, name) for name in ("varies", "sizes") if hasattr(case, name)}
-    return Request(
-        training=_changed(case.training, plan.changes),
-        switches=plan.keras_options,
-        validation=plan.validation,
-        prices=plan.prices,
-        **sweep,
-    )
+    def changed(self, training: Training) -> Training:
+        """The training with the changes of the flags. All samples in one batch stay in one."""
+        fields = {name: getattr(self, name) for name in ("batch", "samples", "epochs", "dtype")}
+        fields = {name: value for name, value in fields.items() if value}
+        if self.samples and not self.batch and training.batch >= training.samples:
+            fields["batch"] = self.samples
+        return replace(training, **fields)
 
-
-def model_request(plan: ExplainPlan) -> Request:
-    """The training of a model by its name, or of a user's own model, which another process traces.
-
-    Raises: options.Usage for an unknown model, and for samples that neither its data nor a flag tells; Missing for a model that
-    cannot be built.
-    """
-    if plan.network is None and settings.is_user_model(plan.model):
-        return _user_model_request(plan)
-    network = plan.network or settings.network(plan.model, own=True)
-    training = Training(plan.model, network.batch, network.samples, network.epochs)
-    has_article = plan.network is None and plan.model in networks.NETWORKS
-    return Request(
-        training=_changed(training, plan.changes),
-        network=plan.network,
-        switches=_with_precision(plan.keras_options, network),
-        validation=plan.validation,
-        prices=plan.prices,
-        assumed=() if has_article else _assumed(plan.changes),
-    )
+    def with_precision(self, keras_options: dict[str, str], network: Network) -> dict[str, str]:
+        """Keras options with the precision that the model was built in, where the flags give no other."""
+        every = keras_options | self.keras_options
+        return every | settings.changed({"precision": network.precision, **every})
 
 
-def _user_model_request(plan: ExplainPlan) -> Request:
-    """The training of a user's own model, with the batch and the samples of its data where these tell them."""
-    began = time.monotonic()
-    request = described_model.ModelRequest(
-        model=plan.model,
-        batch=plan.changes.batch or USUAL_BATCH,
-        data=plan.data,
-        length=plan.length,
-    )
-    network = described_model.described(request, plan.time_limit_s)
-    if plan.data and not network.samples and not plan.changes.samples:
-        message = f"{plan.data}: its data do not tell how many samples an epoch has"
-        raise options.Usage(message, right="--samples 50000")
-    training = Training(plan.model, network.batch, plan.changes.samples or network.samples, network.epochs)
-    keras_options = plan.keras_options
-    if network.traced is not None:
-        keras_options = settings.changed({"residence": network.traced.residence}) | keras_options
-    from_data = ("batch", "samples") if plan.data else ()
-    return Request(
-        training=_changed(training, replace(plan.changes, batch=network.batch)),
-        network=network,
-        switches=_with_precision(keras_options, network),
-        validation=plan.validation,
-        prices=plan.prices,
-        assumed=tuple(name for name in _assumed(plan.changes) if name not in from_data),
-        starting_s=time.monotonic() - began,
-    )
+class EveryCase(msgspec.Struct, frozen=True):
+    """All articles and complaints."""
 
 
-def script_request(plan: ExplainPlan) -> Request:
-    """The training of a script, which another process runs up to its first fit.
+class PublishedCase(msgspec.Struct, frozen=True):
+    """An article's system, a complaint or a question."""
 
-    Raises: options.Usage for samples that neither the script nor a flag tells; the Usage or Missing of that process.
-    """
-    began = time.monotonic()
-    described = described_model.described_script(plan.script, plan.script_arguments, plan.time_limit_s)
-    fit = described.fit
-    print(f"{fit.head}: the script ran as always up to here; nothing after it runs.", file=sys.stderr)
-    samples = plan.changes.samples or fit.samples
-    if samples is None:
-        message = f"{fit.head}: its data do not tell how many samples an epoch has"
-        raise options.Usage(message, right="--samples 50000")
-    dtype = fit.dtype if fit.dtype in TRAINING_TYPES else "float32"
-    training = Training(fit.script, fit.batch, samples, fit.epochs, dtype=dtype)
-    keras_options = fit.keras_options | plan.keras_options
-    return Request(
-        training=_changed(training, plan.changes),
-        network=described.network,
-        switches=_with_precision(keras_options, described.network),
-        validation=plan.validation or fit.validation or 0,
-        prices=plan.prices,
-        starting_s=time.monotonic() - began,
-        script=fit,
-    )
+    case: Case | Complaint | Question
+
+    def request(self, chosen: TrainingOptions) -> Request | None:
+        """Its training, and the sizes along which its winner changes; None for a complaint without a training."""
+        if self.case.training is None:
+            return None
+        sweep: dict[str, Any] = {
+            name: getattr(self.case, name) for name in ("varies", "sizes") if hasattr(self.case, name)
+        }
+        return Request(
+            training=chosen.changed(self.case.training),
+            switches=chosen.keras_options,
+            validation=chosen.validation or 0,
+            prices=chosen.prices,
+            **sweep,
+        )
 
 
-def _with_precision(keras_options: dict[str, str], network: Network) -> dict[str, str]:
-    """The options with the precision that the model was built in, where the flags give no other."""
-    return keras_options | settings.changed({"precision": network.precision, **keras_options})
+class NamedModel(msgspec.Struct, frozen=True):
+    """A model of the tables, by its name."""
+
+    name: str
+
+    def request(self, chosen: TrainingOptions) -> Request:
+        """Its training; the numbers of an article's model are not assumed.
+
+        Raises: options.Usage for an unknown model.
+        """
+        network = settings.network(self.name, own=True)
+        has_article = self.name in networks.NETWORKS
+        return Request(
+            training=chosen.changed(Training(self.name, network.batch, network.samples, network.epochs)),
+            switches=chosen.with_precision({}, network),
+            validation=chosen.validation or 0,
+            prices=chosen.prices,
+            assumed=() if has_article else chosen.assumed,
+        )
 
 
-def _assumed(changes: TrainingChanges) -> tuple[str, ...]:
-    """The numbers of the training that no flag gives."""
-    return tuple(name for name in ("batch", "samples", "epochs") if not getattr(changes, name))
+class UserModel(msgspec.Struct, frozen=True):
+    """A user's own model, which another process traces."""
+
+    #: file.py:function or file.keras.
+    name: str
+    #: file.py:function that gives the data of the model; "" to make them up.
+    data: str
+    #: The length of the model's open sizes; 0 where none is given.
+    length: int
+    #: Seconds that building it may take.
+    time_limit_s: float
+
+    def request(self, chosen: TrainingOptions) -> Request:
+        """Its training, with the batch and the samples of its data where these tell them.
+
+        Raises: options.Usage for samples that neither its data nor a flag tells; Missing for a model that cannot be built.
+        """
+        began = time.monotonic()
+        model_request = described_model.ModelRequest(
+            model=self.name,
+            batch=chosen.batch or USUAL_BATCH,
+            data=self.data,
+            length=self.length,
+        )
+        network = described_model.described(model_request, self.time_limit_s)
+        if self.data and not network.samples and not chosen.samples:
+            message = f"{self.data}: its data do not tell how many samples an epoch has"
+            raise options.Usage(message, right="--samples 50000")
+        training = Training(self.name, network.batch, chosen.samples or network.samples, network.epochs)
+        keras_options = {}
+        if network.traced is not None:
+            keras_options = settings.changed({"residence": network.traced.residence})
+        from_data = ("batch", "samples") if self.data else ()
+        return Request(
+            training=replace(chosen, batch=network.batch).changed(training),
+            network=network,
+            switches=chosen.with_precision(keras_options, network),
+            validation=chosen.validation or 0,
+            prices=chosen.prices,
+            assumed=tuple(name for name in chosen.assumed if name not in from_data),
+            starting_s=time.monotonic() - began,
+        )
 
 
-def _changed(training: Training, changes: TrainingChanges) -> Training:
-    """The training with the changes of the flags. All samples in one batch stay in one."""
-    fields = changes.by_field
-    if changes.samples and not changes.batch and training.batch >= training.samples:
-        fields["batch"] = changes.samples
-    return replace(training, **fields)
+class DescribedModel(msgspec.Struct, frozen=True):
+    """A model whose layers are known already."""
+
+    name: str
+    network: Network
+
+    def request(self, chosen: TrainingOptions) -> Request:
+        """Its training."""
+        network = self.network
+        return Request(
+            training=chosen.changed(Training(self.name, network.batch, network.samples, network.epochs)),
+            network=network,
+            switches=chosen.with_precision({}, network),
+            validation=chosen.validation or 0,
+            prices=chosen.prices,
+            assumed=chosen.assumed,
+        )
+
+
+class TrainingScript(msgspec.Struct, frozen=True):
+    """A training script, which another process runs up to its first fit."""
+
+    #: train.py or train.ipynb.
+    name: str
+    #: The arguments that it is run with.
+    arguments: tuple[str, ...]
+    #: Seconds that it may take up to its fit.
+    time_limit_s: float
+
+    def request(self, chosen: TrainingOptions) -> Request:
+        """The training of its first fit.
+
+        Raises: options.Usage for samples that neither the script nor a flag tells; the Usage or Missing of that process.
+        """
+        began = time.monotonic()
+        described = described_model.described_script(self.name, self.arguments, self.time_limit_s)
+        fit = described.fit
+        print(f"{fit.head}: the script ran as always up to here; nothing after it runs.", file=sys.stderr)
+        samples = chosen.samples or fit.samples
+        if samples is None:
+            message = f"{fit.head}: its data do not tell how many samples an epoch has"
+            raise options.Usage(message, right="--samples 50000")
+        dtype = fit.dtype if fit.dtype in TRAINING_TYPES else "float32"
+        return Request(
+            training=chosen.changed(Training(fit.script, fit.batch, samples, fit.epochs, dtype=dtype)),
+            network=described.network,
+            switches=chosen.with_precision(fit.keras_options, described.network),
+            validation=chosen.validation or fit.validation or 0,
+            prices=chosen.prices,
+            starting_s=time.monotonic() - began,
+            script=fit,
+        )
+
+
+Subject = PublishedCase | NamedModel | UserModel | DescribedModel | TrainingScript

@@ -73,6 +73,13 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         return sum(e.value for e in self.parts.values() if e.value > 0)
 
     @property
+    def largest_shares(self) -> dict[str, float]:
+        """Part -> its share of a step's parts, for the two largest that are worth a name."""
+        shares = {name: seconds.value / self.parts_s for name, seconds in self.parts.items()}
+        largest = sorted(shares, key=lambda name: -shares[name])[:2]
+        return {name: shares[name] for name in largest if shares[name] > _WORTH_A_NAME}
+
+    @property
     def untold(self) -> tuple[str, ...]:
         """Parts of the whole training without a measurement; they count as 0 seconds."""
         terms = {"start-up": self.start_s, "compilation": self.compile_s, "an epoch beyond its steps": self.epoch_s}
@@ -87,13 +94,6 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     def job_s(self) -> Estimate:
         """Seconds of the whole training in a process of its own."""
         return whole_training(self.cost, self.training.epochs, self.training.steps)
-
-
-def largest_shares(prediction: Prediction) -> dict[str, float]:
-    """Part -> its share of a predicted step's parts, for the two largest that are worth a name."""
-    shares = {name: seconds.value / prediction.parts_s for name, seconds in prediction.parts.items()}
-    largest = sorted(shares, key=lambda name: -shares[name])[:2]
-    return {name: shares[name] for name in largest if shares[name] > _WORTH_A_NAME}
 
 
 def impossible(prediction: Prediction) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from analysis.crossover.crossover import Answer, Crossing
 from analysis.numbers import factor, gain, interval, number, share, time, timed
 from analysis.predict.combine import WORDS
-from analysis.predict.prediction import Prediction, largest_shares
+from analysis.predict.prediction import Prediction
 from analysis.stats import Estimate, exact, faster, likely
 from analysis.units import bytes_rate, flops_rate, join, size
 from kernels.networks import title
@@ -38,7 +38,7 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
 
 def shares(p: Prediction) -> str:
     """`72 % dispatch and 26 % kernel launches`: the two largest parts of a predicted step, as shares of all of them."""
-    return part_shares(largest_shares(p))
+    return part_shares(p.largest_shares)
 
 
 def part_shares(shares: dict[str, float]) -> str:

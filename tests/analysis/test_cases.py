@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from test_jobs import both, trained
 from test_together import four, rounds
 
-from analysis.explain import __main__, case_verdict, evidence, profiles, published, training_request
+from analysis.explain import __main__, case_verdict, evidence, profiles, published
 from analysis.explain.plan import ExplainPlan
 from analysis.explain.sources import Sources
 from analysis.finding import Finding
@@ -37,7 +37,7 @@ def stored():
 
 def replied(name, of) -> cases.Reply:
     plan = ExplainPlan.from_flags(__main__.parser().parse_args(["--case", name]))
-    return cases.reply(plan.case, of, training_request.requested(plan))
+    return cases.reply(plan.subject.case, of, plan.subject.request(plan.options))
 
 
 def here(reply: cases.Reply) -> dict[str, str]:
@@ -56,7 +56,7 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
 def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_them(stored, monkeypatch, capsys):
     replies, reply = [], cases.reply
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(profiles, "sources", lambda *given: stored)
+    monkeypatch.setattr(profiles.RowNames, "sources", lambda rows: stored)
     monkeypatch.setattr(cases, "reply", lambda *given: replies.append(reply(*given)) or replies[-1])
     assert __main__.main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
     assert capsys.readouterr().out == (ROOT / "docs/cases.md").read_text(), "write docs/cases.md anew, as its head says"

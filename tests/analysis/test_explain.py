@@ -8,14 +8,17 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows, write
 from fake_predictions import MS, borrowed, predict, sources
 
-from analysis.explain import explanation, measure, profiles, training_request, verify
+from analysis.explain import explanation, measure, profiles, verify
 from analysis.explain.__main__ import main, parser
 from analysis.explain.measure import KnownCosts
 from analysis.explain.measuring import Failure, TimeBudget
-from analysis.explain.plan import ExplainPlan, TrainingChanges
+from analysis.explain.missing_parts import MeasureOptions
+from analysis.explain.plan import ExplainPlan
+from analysis.explain.profiles import RowNames
 from analysis.explain.request import Request
 from analysis.explain.sides import Side
 from analysis.explain.sources import Sources
+from analysis.explain.training_request import EveryCase, PublishedCase, TrainingOptions, TrainingScript
 from analysis.predict import described_model, profile, what_if
 from analysis.report import stored_gpu
 from analysis.stats import NOTHING, exact
@@ -47,7 +50,8 @@ def plan(*words) -> ExplainPlan:
 
 
 def requested(*words) -> Request | None:
-    return training_request.requested(plan(*words))
+    chosen = plan(*words)
+    return chosen.subject.request(chosen.options)
 
 
 @pytest.fixture
@@ -69,38 +73,35 @@ def test_every_flag_is_a_field_of_the_plan():
         " --precision mixed_float16 --steps-per-execution 8 --price-gpu 4 --price-cpu 0.5 --gpu-profile nvidia-h200"
     )
     words += " --time-limit 30 --all --measure --budget 20 --wait-quiet --format md nvidia-h200 --how 2 --verify 4"
+    rows = RowNames(runs=("nvidia-h200",), gpu_profile="nvidia-h200")
     assert plan(*words.split()) == ExplainPlan(
         command="typed",
-        case=published_cases.EVERY["S0"],
-        every_case=False,
-        model="",
-        script="",
-        script_arguments=(),
-        network=None,
-        data="",
-        length=0,
-        changes=TrainingChanges(batch=64, samples=1000, epochs=3, dtype="float64"),
-        keras_options={
-            "residence": "prefetch",
-            "jit_compile": "on",
-            "tf32": "off",
-            "precision": "mixed_float16",
-            "steps_per_execution": "8",
-        },
-        validation=10,
-        prices={"gpu": 4.0, "cpu": 0.5},
-        runs=("nvidia-h200",),
-        gpu_profile="nvidia-h200",
-        time_limit_s=30.0,
+        subject=PublishedCase(published_cases.EVERY["S0"]),
+        options=TrainingOptions(
+            batch=64,
+            samples=1000,
+            epochs=3,
+            dtype="float64",
+            keras_options={
+                "residence": "prefetch",
+                "jit_compile": "on",
+                "tf32": "off",
+                "precision": "mixed_float16",
+                "steps_per_execution": "8",
+            },
+            validation=10,
+            prices={"gpu": 4.0, "cpu": 0.5},
+        ),
+        rows=rows,
+        measuring=MeasureOptions(
+            rows=rows, command="typed", first=True, everything=True, budget_s=20.0, wait_quiet=True
+        ),
         all_details=True,
-        measure=True,
-        budget_s=20.0,
-        wait_quiet=True,
         format="md",
         change_number=2,
         verified_changes=4,
     )
-    assert plan("--case", "all").case is None and plan("--case", "all").every_case
+    assert plan("--case", "all").subject == EveryCase()
     assert plan("--model", "lenet").explains_training and not plan("--case", "S0").explains_training
     assert all(plan("--case", "S0", *more.split()).explains_training for more in ("--all", "--how 1", "--format json"))
 
@@ -152,8 +153,8 @@ def own_script(monkeypatch, tmp_path):
 
 def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
     script = plan("train.py", "nvidia-h200", "--batch", "32", "--", "--lr", "0.1", "--batch", "8")
-    assert (script.script, script.script_arguments) == ("train.py", ("--lr", "0.1", "--batch", "8"))
-    assert (script.runs, script.changes.batch) == (("nvidia-h200",), 32)
+    assert script.subject == TrainingScript("train.py", ("--lr", "0.1", "--batch", "8"), 60)
+    assert (script.rows.runs, script.options.batch) == (("nvidia-h200",), 32)
     request = requested("train.py")
     assert request.training == Training("train.py", 64, 8000, 20) and request.network is OWN
     assert (request.validation, request.assumed, request.script) == (2000, (), FIT)
