@@ -167,14 +167,15 @@ class Built:
 def test_a_model_is_read_from_its_file_by_a_process_of_its_own(model, monkeypatch):
     read = []
 
-    def describe(file: str, time_limit_s: float):
-        read.append((pathlib.Path(file).name, pathlib.Path(file).read_text(), time_limit_s))
+    def describe(request: described_model.ModelRequest, time_limit_s: float):
+        file = pathlib.Path(request.model)
+        read.append((file.name, file.read_text(), request.batch, time_limit_s))
         return networks.find("fashion-mlp")
 
     monkeypatch.setattr(described_model, "described", describe)
     answer = crossover.explain(model, batch=64, runs="nvidia-h200", time_limit=90)
     known = crossover.explain("fashion-mlp", batch=64, runs="nvidia-h200")
-    assert read == [("mine.keras", "a model", 90)]
+    assert read == [("mine.keras", "a model", 64, 90)]
     assert answer.model == "mine (notebook)"
     assert [one.name for one in answer.assumed] == ["samples", "epochs"]
     # its own trainings are no longer left out of the fit
