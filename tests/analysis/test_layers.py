@@ -354,3 +354,56 @@ def test_an_output_type_of_its_own_sets_a_family_apart():
     fixed = dict(families._fixed(Matmul(8, 16, 32, "float16", out="float32"), ("m",)))
     assert fixed == {"n": 16, "k": 32, "out": "float32", "layout": "nn"}
     assert "out" not in dict(families._fixed(Matmul(8, 16, 32, "float16"), ("m",)))
+
+
+def product(kernel: str, m: int, seconds: float, math: str = "float32", **fields):
+    problem = Matmul(m, 24, 40, {"float32": "float32", "bfloat16": "bfloat16"}[math], math)
+    return row(f"matmul/{kernel}", problem, seconds, **fields)
+
+
+def test_a_framework_beside_the_best_library_and_cold_beside_warm_by_size():
+    """At 8 rows 6 ms of the framework against 2 ms of the better library, at 16 rows 5 against 2.5; cold 9 against 3."""
+    rows = [
+        product("numpy/blas", 8, 3e-3, threads=1),
+        product("numpy/blas", 8, 2e-3, threads=4),
+        product("numba/packed", 8, 4e-3, threads=1),
+        product("tensorflow/function", 8, 6e-3),
+        product("numpy/blas", 16, 2.5e-3, threads=1),
+        product("tensorflow/function", 16, 5e-3),
+        product("tensorflow/function", 32, 1.0),  # no library
+        product("numba/packed", 16, 3e-3, threads=1),
+        product("numba/packed", 16, 9e-3, threads=1, cache="cold"),
+        product("numpy/blas", 16, 9e-3, threads=1, status="failed", cache="cold"),
+    ]
+    beside = layers.against_library(rows, "matmul")
+    assert [(m.problem.m, base.kernel, ratio) for m, base, ratio in beside] == [
+        (8, "matmul/numpy/blas", pytest.approx(3.0)),
+        (16, "matmul/numpy/blas", pytest.approx(2.0)),
+    ]
+    (cold,) = layers.cold_and_warm(rows, "matmul")
+    assert (cold[0].settings.cache, cold[1].settings.cache, cold[2]) == ("cold", "warm", pytest.approx(3.0))
+    by_size = layers.by_size([*beside, (beside[0][0], beside[0][1], 5.0)])
+    assert {key[3:5]: (s.median, s.least, s.most, s.problems) for key, s in by_size.items()} == {
+        ("matmul/tensorflow/function", 8): pytest.approx((4.0, 3.0, 5.0, 2)),
+        ("matmul/tensorflow/function", 16): pytest.approx((2.0, 2.0, 2.0, 1)),
+    }
+
+
+def test_less_precision_is_compared_at_the_largest_batch_that_both_have():
+    """Of 8, 16 and 32 rows in float32 and 8 and 16 in bfloat16 it is 16: 4 ms against 1 ms."""
+    rows = [product("numba/amx", m, 0.25e-3 * m) for m in (8, 16, 32)]
+    rows += [product("numba/amx", m, m / 16 * 1e-3, "bfloat16") for m in (8, 16)]
+    plain, less = layers.arithmetic(rows, "matmul")
+    assert (plain.math, less.math, plain.alignment) == ("float32", "bfloat16", 8)
+    flops = 2 * 16 * 24 * 40
+    assert (plain.rate.median, less.rate.median) == pytest.approx((flops / 4e-3, flops / 1e-3))
+    assert (plain.speedup, less.speedup.median, less.rate.problems) == (None, pytest.approx(4.0), 1)
+    assert layers.largest(rows, "matmul") == [rows[2], rows[4]]
+
+
+def test_a_spread_is_the_median_with_its_ends():
+    assert layers.spread([4.0, 1.0, 2.0, 9.0]) == layers.Spread(3.0, 1.0, 9.0, 4)
+    assert layers.spread([4.0, 1.0, 2.0]).words() == "2.00 (1.00 to 4.00)" and layers.spread([2.0]).words() == "2.00"
+    assert (
+        layers.spread([]) is None and layers.aligned(8) == "multiples of 8" and layers.aligned(1).startswith("not all")
+    )

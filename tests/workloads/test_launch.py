@@ -135,3 +135,25 @@ def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
     monkeypatch.setitem(registry.BACKENDS, "cupy", registry.Backend(("gpu",), "cupy_", "cupy"))
     with pytest.raises(registry.NotInstalled, match="pip install cupy"):
         startup.measure(once("cupy", "import"))
+
+
+def test_the_cells_of_a_launch_are_microseconds_of_the_whole_row():
+    """Each clock in its own column: waited for, queued, issued, on the device."""
+    clocks = {"host-latency": 640e-6, "host-throughput": 320e-6, "host-issue": 64e-6, "device": 160e-6}
+    table = launch.LaunchTable()
+    many = row("launch/tensorflow/fit", Launch("step", 64), clocks, device="gpu:0", switches={"jit_compile": "on"})
+    assert table.cells(many) == [
+        "tensorflow/fit",
+        "step x64",
+        "gpu:0",
+        "640",
+        "0",
+        "320",
+        "64.0",
+        "160",
+        "jit_compile on",
+    ]
+    alone = row("launch/numba/njit", Launch("empty", 1), 2e-6, threads=2, flags=("steal",))
+    assert table.cells(alone)[1:3] == ["empty x1", "2 threads"] and table.cells(alone)[-1] == "steal"
+    once = row("launch/numba/once", Launch("import"), None, status="failed", reason="no numba")
+    assert table.cells(once) == ["numba/once", "import", "cpu", "failed", "", "", "", "", "no numba"]
