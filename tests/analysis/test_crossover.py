@@ -1,11 +1,13 @@
 """Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
 
+from types import SimpleNamespace
+
 import pytest
 from fake_measurements import CPU_MACHINE, laws, row, square
 from msgspec.structs import replace
 
 from analysis import noise
-from analysis.crossover import crossover, reuse
+from analysis.crossover import crossover, reuse, time_split
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
 from analysis.crossover.families import SQUARES, comparable, dense_rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
@@ -277,3 +279,16 @@ def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
     )
     with pytest.raises(ValueError, match="no size was measured both"):
         reuse.amortized(resident, answer(crossover.COPIES[0], {64: 1.0, 128: 1.0}), 10)
+
+
+def test_an_answer_is_explained_at_its_crossing_else_where_it_is_least_sure():
+    points = [Point(n, None, None) for n in (8, 16, 32)]
+
+    def deciding(kind: str, *crossings) -> list[int]:
+        answer = SimpleNamespace(kind=kind, points=points, crossings=crossings)
+        return [point.n for point in time_split.deciding_points(answer)]
+
+    assert deciding("several", SimpleNamespace(below=16, above=32), SimpleNamespace(below=8, above=16)) == [16, 32]
+    assert (deciding("gpu-at-smallest"), deciding("cpu-throughout"), deciding("cant-tell")) == ([8], [32], [32])
+    assert time_split.deciding_points(SimpleNamespace(kind="no-gpu", points=[], crossings=[])) == ()
+    assert time_split.why({}, SimpleNamespace(precision="float32", kind="no-gpu", points=[], crossings=[]), True) == ()

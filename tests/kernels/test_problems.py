@@ -30,6 +30,7 @@ from kernels.problems import (
 )
 from kernels.problems.arrays import ARITHMETIC, DTYPES, numpy_dtype, precision, random_array
 from kernels.reference import conv as reference_conv
+from kernels.stream._passes import library
 
 
 def test_matmul_counts_layouts_and_many_products_in_a_call():
@@ -627,3 +628,30 @@ def test_the_bias_of_a_product_has_a_number_a_column():
 def test_adams_second_moment_is_positive_and_its_first_is_not():
     _, _, first, second = Stream("adam", 28000, "float32").inputs(1)
     assert second.min() >= 0 > first.min()
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer"),
+    [("copy", [1, 2, 5]), ("scale", [3, 6, 15]), ("add", [11, 22, 35]), ("triad", [31, 62, 95]), ("read", [8])],
+)
+def test_passes_by_a_librarys_calls(operation, answer):
+    """Of 1, 2, 5 and 10, 20, 30 with the scalar 3; a read is a sum. Twice, as its calls follow each other."""
+    arrays = np.array([1.0, 2, 5]), np.array([10.0, 20, 30])
+    run = library(np, Stream(operation, 48), arrays, np.zeros(len(answer)))
+    assert run().tolist() == answer == run().tolist()
+
+
+@pytest.mark.parametrize(
+    ("operation", "inner"),
+    [
+        ("matmul", Matmul(64, 64, 64, "float32", "tf32")),
+        ("triad", Stream("triad", 64, "float32")),
+        ("h2d", Transfer("h2d", 64, "pinned")),
+        ("d2h", Transfer("d2h", 64, "pinned")),
+    ],
+)
+def test_work_of_every_gpu_at_once_is_that_of_one(operation, inner):
+    several = AtOnce(operation, 64, "0,2,3", "tf32" if operation == "matmul" else "float32")
+    assert (several.inner, several.together, several.rated) == (inner, 3, inner.rated)
+    assert (several.flops, several.bytes_moved) == (inner.flops or 0, inner.bytes_moved)
+    assert several.locked_bytes == (64 if operation in ("h2d", "d2h") else 0)

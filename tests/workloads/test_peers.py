@@ -50,6 +50,9 @@ def test_bus_bytes_are_those_of_nccl_tests_and_work_at_once_that_of_one_gpu():
     [
         (lambda: PeerCopy(1, 1, 4), "between two GPUs, not from 1 to 1"),
         (lambda: PeerCopy(0, 1, 4, 3), "1 way or 2, not 3"),
+        (lambda: PeerCopy(0, 1, 4, 0), "ways"),
+        (lambda: PeerCopy(0, 1, 0), "nbytes"),
+        (lambda: AtOnce("matmul", 0, "0"), "size"),
         (lambda: AllReduce(4, "0"), "over two GPUs or more"),
         (lambda: AllReduce(4, "1,0"), "in rising order"),
         (lambda: AllReduce(4, "0;1"), "whole numbers like 0,1"),

@@ -365,3 +365,30 @@ def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):
     use_nvml(monkeypatch, None)
     values, flags = telemetry.watch("gpu:0", framework=True).seen()
     assert not {"gpu_power_w", "cpu_clock_hz"} & set(values) and "cpu-clock" not in flags
+
+
+class Part:
+    """A watch that counts how often it was asked."""
+
+    def __init__(self, values, flags):
+        self.values, self.flags, self.calls = values, flags, []
+
+    def begin(self):
+        self.calls.append("begin")
+
+    def before_block(self):
+        self.calls.append("before block")
+
+    def seen(self):
+        self.calls.append("seen")
+        return self.values, self.flags
+
+
+@pytest.mark.parametrize(("on_gpu", "flags"), [(True, ("hot", "steal")), (False, ("hot", "steal", "cpu-clock"))])
+def test_a_watch_asks_all_of_its_parts_and_a_gpus_row_has_no_flag_of_the_hosts_clock(on_gpu, flags):
+    parts = Part({"gpu_power_w": 300.0}, ("hot",)), Part({"cpu_clock_hz": 3e9}, ("steal", "cpu-clock"))
+    watch = telemetry.Watch(on_gpu, *parts)
+    watch.begin()
+    watch.before_block()
+    assert watch.seen() == ({"gpu_power_w": 300.0, "cpu_clock_hz": 3e9}, flags)
+    assert [part.calls for part in parts] == [["begin", "before block", "seen"]] * 2
