@@ -3,10 +3,14 @@
 from types import SimpleNamespace
 
 import pytest
+from fake_measurements import row, square
 
-from analysis.report import layers, rows
+from analysis.crossover import network_steps
+from analysis.report import layers
+from analysis.report import rows as page_rows
 from analysis.report.charts import break_even, chart, movement, overlay, roofline, training
 from analysis.report.charts.chart import Axis, Trace, View
+from analysis.report.sections import layers as layer_section
 from analysis.roofline.roofs import QUEUED, WAITED, Roof
 from analysis.stats import Estimate, exact
 from kernels.problems import Conv, Matmul
@@ -220,7 +224,7 @@ def test_copies_that_behave_alike_are_drawn_once():
 def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():
     """Five visits: their range. Of five samples three: the least, the third, the largest."""
     taken = Samples("device", (5e-3, 1e-3, 3e-3, 2e-3, 4e-3), 7, (0, 1, 2, 3, 4), "5 visits")
-    clock = rows._clock(taken, " in 9 s", 3)
+    clock = page_rows._clock(taken, " in 9 s", 3)
     assert clock == {
         "median_s": 3e-3,
         "low_s": 1e-3,
@@ -251,3 +255,41 @@ def test_a_layer_is_named_by_its_shape_without_the_batch(problem, label, shape):
     assert (one.label(problem), one.shape(problem)) == (label, shape)
     direction = {"nn": "fprop", "tn": "wgrad"}.get(getattr(problem, "layout", ""), problem.direction)
     assert named.label(problem) == f"conv2 {direction}"
+
+
+def test_rates_are_of_the_fastest_threads_at_each_size():
+    """Two sizes on the CPU, the larger with one thread and with four; one on the GPU."""
+    rows = [
+        row("matmul/numpy/blas", square(64), 2e-3, threads=1),
+        row("matmul/numpy/blas", square(64), 1e-3, threads=4),
+        row("matmul/numpy/blas", square(32), 0.5e-3, threads=1),
+        row("matmul/cupy/cublas", square(64), {"device": 1e-4, "host-latency": 2e-4}),
+        row("matmul/numpy/blas", Matmul(8, 16, 32), 1e-9, threads=1),  # no square
+    ]
+    (made,) = roofline.rates(rows, ())
+    (view,) = made.views
+    assert [(t.name, t.x, t.hollow) for t in view.traces] == [
+        ("CPU numpy/blas", [32, 64], True),
+        ("GPU cupy/cublas", [64], False),
+    ]
+    assert [t.y for t in view.traces] == [[2 * 32**3 / 0.5e-3, 2 * 64**3 / 1e-3], [2 * 64**3 / 1e-4]]
+    assert [[*one[:5]] for one in made.numbers.rows] == [
+        ["float32", "numpy/blas", "CPU", 32, "1"],
+        ["float32", "numpy/blas", "CPU", 64, "4"],
+        ["float32", "cupy/cublas", "GPU", 64, "-"],
+    ]
+    assert "on the CPU (numpy/blas at n = 64)" in view.says and "on the GPU (cupy/cublas at n = 64)" in view.says
+
+
+def test_a_table_of_whole_steps_has_a_column_a_side():
+    total = network_steps.Total(
+        8, "float32", 2, ("fprop", "wgrad"), 3_000_000_000, {"CPU": 2e-3, "tensorflow CPU": 4e-3}
+    )
+    none = network_steps.Total(16, "float32", 2, ("fprop",), 1, {})
+    of = layers.Layers("conv", (), (), {}, (), (("lenet", total), ("lenet", none)), ("The CPU wins.",))
+    lines = layer_section._totals_table(of)
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    assert cells[0] == ["network", "precision", "batch", "directions", "convolutions", "GFLOP", "CPU", "tensorflow CPU"]
+    assert cells[2:] == [["lenet", "float32", "8", "fprop wgrad", "2", "3.00", "2.00 ms", "4.00 ms"]]
+    assert lines[0] == "- The CPU wins."
+    assert layer_section._totals_table(layers.Layers("conv", (), (), {}, (), (("lenet", none),))) == []

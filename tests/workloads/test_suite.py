@@ -265,3 +265,10 @@ def test_a_suite_stopped_before_its_first_row_ends_well_without_a_page(tmp_path)
     words = ["--quick", "--only", "matmul", "--device", "cpu", "--stop-after", "0.001", "-q", "-o", str(tmp_path)]
     assert suite.main(words) == options.OK
     assert [file.name for file in tmp_path.iterdir()] == ["matmul.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (89.4, "89 s"), (90.0, "2 minutes"), (600.0, "10 minutes")]
+)
+def test_a_duration_is_of_seconds_up_to_a_minute_and_a_half(seconds, words):
+    assert suite._duration(seconds) == words
