@@ -179,3 +179,32 @@ def test_the_largest_parts_go_by_their_seconds_however_uncertain():
     parts = tuple(budget.Part(name, e, name) for name, e in seconds.items())
     made = budget.Budget(training("cpu", 10.0), exact(5.0), parts, exact(1.0))
     assert [value for value, _ in made.largest] == [3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("remainder", "flags", "ends"),
+    [
+        (Estimate(2e-3, 1e-3, 3e-3), (), "20 % is not explained."),
+        (Estimate(-2e-3, -5e-3, 1e-3), (), "The parts come to 2.00 ms more than the step, within their noise."),
+        (Estimate(-2e-3, -5e-3, -1e-3), (), "more than the step, so they are counted too high."),
+        (Estimate(-2e-3, -5e-3, -1e-3), ("steal",), "the machine was busy, so measure again."),
+    ],
+)
+def test_what_the_parts_leave_of_a_step_is_said_by_its_sign_and_interval(remainder, flags, ends):
+    """A step of 10 ms: 5, 3, 2 and 1 ms, of which the three largest are named; a part below 0 is an overlap."""
+    seconds = {"b": 3e-3, "a": 5e-3, "d": 1e-3, "c": 2e-3, "e": -1e-3}
+    parts = tuple(budget.Part(name, exact(s), name) for name, s in seconds.items())
+    taken = msgspec.structs.replace(training("gpu:0", 10.0), flags=flags)
+    said = budget_words.sentence(budget.Budget(taken, exact(10e-3), parts, remainder))
+    assert "Its largest parts: 50 % a, 30 % b and 20 % c (they overlap)." in said and said.endswith(ends)
+    assert ("(doubtful: steal)" in said) is bool(flags)
+    plain = budget_words.sentence(budget.Budget(taken, exact(10e-3), parts[:2], remainder))
+    assert "50 % a and 30 % b." in plain
+
+
+def test_a_row_without_a_time_names_its_type_its_options_and_its_reason():
+    lost = training("cpu", 1.0, problem=Training("lenet", 32, 64, 1, "float64"))
+    chosen = Settings("cpu", 4, switches={"jit_compile": "on"})
+    lost = msgspec.structs.replace(lost, settings=chosen, status="failed", reason="out of memory: 3 GiB")
+    said = budget_words.lost(lost)
+    assert said == "lenet, batch 32 (float64 inputs and jit on): failed on the CPU (4 threads), out of memory"

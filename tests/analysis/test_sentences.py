@@ -90,6 +90,14 @@ SURE = Crossing(exact(300.0), 256, 512, "gpu")
         (crossed("gpu-from", TO_GPU), ["S: the GPU wins from about n = 108 (103 to 115)."]),
         (crossed("gpu-from", SURE, bands=((512, 512),)), ["S: the GPU wins from n = 300.", "At 512 it can't be told."]),
         (
+            crossed("gpu-from", SURE, bands=((400, 512),)),
+            ["S: the GPU wins from n = 300.", "Between 400 and 512 it can't be told."],
+        ),
+        (
+            crossed("gpu-from", SURE, bands=((400, 512), (64, 64))),
+            ["S: the GPU wins from n = 300.", "At 64 and 400 to 512 it can't be told."],
+        ),
+        (
             crossed("cpu-throughout", kernel="predicted"),
             ["S: the CPU wins up to n = 4,096, the largest looked at (predicted)."],
         ),

@@ -279,6 +279,8 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
     assert (trial_seconds(warm), trial_seconds(fresh)) == (5.0, 6.0)
+    (said,) = training_words.side_by_side([warm, fresh])
+    assert "takes 5.00 s in a process that is there, 6.00 s in its own" in said
     # they start processes, but that is not what they are asked
     assert training_words.start_sentences([warm, fresh]) == []
     cells = training.TrainingTable().cells(warm)
