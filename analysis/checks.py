@@ -160,7 +160,7 @@ def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[
         if seen:
             (first, words), some = seen[0], f"{len(seen)} of {len(rows)} rows, such as "
             where = f"{some if len(seen) > 1 else ''}{labels.row(first)}"
-            fix = check.fix.replace("{command}", command(first))
+            fix = check.fix.format(command=command(first))
             found.append(CheckResult(check.flag, check.level, f"{where}: {words}", check.why, fix))
     return found
 

@@ -1,6 +1,5 @@
 """Names of rows, which other tools' files go by, what they computed and their times in a few words."""
 
-import re
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -14,6 +13,8 @@ from workloads import terminal
 from workloads.records import Measurement
 
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
+# Fields whose values say by themselves what they are.
+_SHOWN_BARE = ("device", "mode", "operation", "model", "dtype", "math", "cache")
 _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 
 
@@ -40,9 +41,18 @@ def row(m: Measurement, between: str = " ", equals: str = "=") -> str:
 
 def brief(m: Measurement) -> str:
     """The same, shorter where it can be: `matmul/numpy/blas n=64 x1`."""
-    square = re.sub(r"m=(\d+) n=\1 k=\1\b", r"n=\1", row(m))
-    plain = re.sub(r" (?:device|mode|operation|model|dtype|math|cache)=", " ", square)
-    return re.sub(r" threads=(\d+)", r" x\1", plain)
+    named = fields(m.problem) + fields(m.settings)
+    sizes = {value for name, value in named if name in ("m", "n", "k")}
+    is_square = len(sizes) == 1 and m.problem.op == "matmul"
+    words = [m.kernel]
+    for name, value in named:
+        if name in _SHOWN_BARE:
+            words.append(value)
+        elif name == "threads":
+            words.append(f"x{value}")
+        elif not (is_square and name in ("m", "k")):
+            words.append(f"{name}={value}")
+    return terminal.on_one_line(" ".join(words))
 
 
 def shape(problem: Problem) -> str:
@@ -166,4 +176,6 @@ def width(e: Estimate | None) -> str:
 
 def status(m: Measurement) -> str:
     """The status where it is not ok, with its reason."""
-    return "" if m.ok else f"{m.status}: {m.reason}".removesuffix(": ")
+    if m.ok:
+        return ""
+    return f"{m.status}: {m.reason}" if m.reason else m.status

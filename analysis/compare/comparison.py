@@ -126,8 +126,8 @@ def compared(a: Measurement, b: Measurement, machine: "Machine | None", clock: s
     if a == b:
         return Compared(labels.row(b), a, b, x.clock, Verdict("same", exact(1.0)), _SEEN)
     # Device times differ between processes, and rigorous runs have ten of them. Host times differ from hour to hour too.
-    own = y.clock == "device" and all(s.stop_reason.endswith(" processes") for s in (x, y))
-    between = _SEEN if own else noise.between_runs(machine, noise.side(b, y.clock), middle(y))
+    shows_noise = y.clock == "device" and x.is_by_process and y.is_by_process
+    between = _SEEN if shows_noise else noise.between_runs(machine, noise.side(b, y.clock), middle(y))
     told = verdict(x, y, between=between.share)
     if told.word != "same" and (disturbed(a, y.clock) or disturbed(b, y.clock)):
         told = Verdict("can't tell", told.ratio)

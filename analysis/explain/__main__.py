@@ -123,8 +123,8 @@ def _check(flags: argparse.Namespace) -> None:
 
 
 def _typed_command(argv: list[str] | None) -> str:
-    """The command as it was typed, without the flags that say what more to do with its answer."""
-    typed_words = sys.argv[1:] if argv is None else argv
+    """The command as it was typed, without a script's own words and the flags that say what more to do with its answer."""
+    typed_words, _ = corrections.split(sys.argv[1:] if argv is None else argv, passes_on=True)
     words = parser().without(typed_words, "--all", "--measure", "--budget", "--wait-quiet", "--verify", "--how")
     return options.typed(options.command_line("analysis.explain", words))
 

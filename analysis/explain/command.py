@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis.explain import explanation, missing_parts, verify
 from analysis.explain.framework import framework
@@ -36,8 +37,10 @@ CASES_PAGE = """# Articles and complaints, answered
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a command asks for: the answer to a case's question, the answer for a training, or both."""
 
-    #: The command as it was typed, without the flags that ask for more.
+    #: The command as it was typed, without the flags that ask for more and without a script's own words.
     command: str
+    #: The words of the command that are a script's own.
+    passed_on: str
     #: Whether everything behind the answer is shown.
     all_details: bool
     #: Whether the case has a training, which --all explains; a model always has.
@@ -51,8 +54,25 @@ class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> list[str]:
+        """The lines of the answer for the training, as a terminal has them."""
+        return self.verdict_lines()
+
+    def verdict_lines(self, *, markdown: bool = False) -> list[str]:
         """The lines of the answer for the training."""
-        return verdict(self.explained, self.command, complete=self.all_details) if self.explained else []
+        if self.explained is None:
+            return []
+        explanation_ = self.explained.explanation
+        has_other_gpu = explanation_.sources.borrowed is not None
+        gpu_is_lost = explanation_.gpu is not None and bool(facts.gpu_problem())
+        return answer(
+            explanation_,
+            self.command,
+            passed_on=self.passed_on,
+            measuring_s=self.explained.measuring_s,
+            can_check=not has_other_gpu and not gpu_is_lost and explanation_.request.script is None,
+            complete=self.all_details,
+            markdown=markdown,
+        )
 
     @property
     def code(self) -> Code | None:
@@ -95,7 +115,7 @@ class TextOutput(msgspec.Struct, frozen=True, kw_only=True):
         if result.reply and result.explained:
             lines.append("")
         if result.explained:
-            lines += verdict(result.explained, result.command, complete=result.all_details, markdown=self.markdown)
+            lines += result.verdict_lines(markdown=self.markdown)
         if result.explained and result.all_details:
             lines += details(result.explained.explanation, self.markdown)
         return lines
@@ -184,6 +204,7 @@ def _result(plan: ExplainPlan, subject: Subject, sources: Sources) -> CommandAns
         explained = missing_parts.explained(request, sources, plan.measuring)
     return CommandAnswer(
         command=plan.command,
+        passed_on=plan.passed_on,
         all_details=plan.all_details,
         has_training=request is not None,
         reply=reply,
@@ -199,12 +220,12 @@ def answered(plan: ExplainPlan) -> TrainingAnswer:
     """
     assert not isinstance(plan.subject, EveryCase)
     try:
-        result = _result(plan, plan.subject, plan.rows.sources())
+        result = _result(replace(plan, all_details=False), plan.subject, plan.rows.sources())
     except Lacking as lacking:
         message = f"no rows of this machine tell it: {lacking.what}; measure=True measures them"
         raise options.Missing(message) from lacking
     assert result.explained is not None
-    return training_answer(result.explained.explanation, verdict(result.explained, plan.command))
+    return training_answer(result.explained.explanation, result.verdict)
 
 
 def answer_by_run(model: str, run: str) -> list[str]:
@@ -216,18 +237,3 @@ def answer_by_run(model: str, run: str) -> list[str]:
     except Lacking as lacking:
         return [f"No verdict on {model}: {lacking}"]
     return answer(explained, options.typed(f"python -m analysis.explain --model {model}"))
-
-
-def verdict(explained: Explained, command: str, *, complete: bool = False, markdown: bool = False) -> list[str]:
-    """The lines of the answer for a training."""
-    explanation_ = explained.explanation
-    has_other_gpu = explanation_.sources.borrowed is not None
-    gpu_is_lost = explanation_.gpu is not None and bool(facts.gpu_problem())
-    return answer(
-        explanation_,
-        command,
-        measuring_s=explained.measuring_s,
-        can_check=not has_other_gpu and not gpu_is_lost and explanation_.request.script is None,
-        complete=complete,
-        markdown=markdown,
-    )

@@ -98,7 +98,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         if self.request.unknown_share:
             texts.append(self.request.unknown_share.words)
         for prediction in self.predictions:
-            texts += prediction.partial
+            texts += prediction.gaps
         return tuple(dict.fromkeys(texts))
 
     @property

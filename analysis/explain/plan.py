@@ -32,7 +32,8 @@ EVERY_CASE = "all"  # as the name of a case
 class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One `explain` command: what to explain, with what, and what to do besides answering."""
 
-    #: The command as it was typed, without the flags that ask for more than the answer; "" where no command asks the same.
+    #: The command as it was typed, without the flags that ask for more than the answer and without a script's own words; ""
+    #: where no command asks the same.
     command: str
     #: What is explained.
     subject: Subject | EveryCase
@@ -93,6 +94,13 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
             change_number=flags.how or 0,
             verified_changes=flags.verify or 0,
         )
+
+    @property
+    def passed_on(self) -> str:
+        """The words of the command that are a script's own: `-- --lr 0.1`."""
+        if not isinstance(self.subject, TrainingScript) or not self.subject.arguments:
+            return ""
+        return shlex.join(("--", *self.subject.arguments))
 
     @property
     def explains_training(self) -> bool:

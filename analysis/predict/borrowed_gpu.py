@@ -5,7 +5,7 @@ import statistics
 import msgspec
 
 from analysis.predict.combine import COPYING, DEVICE, HIDDEN, overlapped_on_gpu
-from analysis.predict.prediction import Prediction, untold_parts
+from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.stats import Estimate, exact, reaching, total
 from analysis.units import join
@@ -59,6 +59,5 @@ def completed(
             taken[name] = Estimate(e.value, e.low / 2, e.high * 2)
     if not taken:
         return made
-    partial = [text for text in made.partial if text != untold_parts(made)]
     words = f"{join(made.untold)} on this CPU: taken as {stored.profile}'s CPU has it"
-    return msgspec.structs.replace(made, **taken, partial=(*partial, words))
+    return msgspec.structs.replace(made, **taken, partial=(*made.partial, words))

@@ -82,7 +82,7 @@ def words(p: Prediction) -> list[str]:
         f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
         *(f"  {WORDS.get(name, name):<19} {seconds(e.value):>10}" for name, e in p.parts.items() if e.value),
         f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; whole training, {t.epochs:,} epochs: {timed(p.job_s)}",
-        *(f"  not known: {text}" for text in p.partial),
+        *(f"  not known: {text}" for text in p.gaps),
     ]
 
 

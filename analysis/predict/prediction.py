@@ -34,8 +34,8 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
-    partial: what is not known, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with the
-    samples. saved_at: when it was saved, as rows' `at`.
+    partial: what is not known of a step, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with
+    the samples. saved_at: when it was saved, as rows' `at`.
     """
 
     training: Training
@@ -84,6 +84,14 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         """Parts of the whole training without a measurement; they count as 0 seconds."""
         terms = {"start-up": self.start_s, "compilation": self.compile_s, "an epoch beyond its steps": self.epoch_s}
         return tuple(name for name, e in terms.items() if e.high <= 0)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What is not known, in words: `partial`, and the parts of the whole training without a measurement, with the command
+        that measures them."""
+        if not self.untold:
+            return self.partial
+        return (*self.partial, f"of the whole training {join(self.untold)}: {launches(self.settings.device)}")
 
     @property
     def epoch_total_s(self) -> Estimate:
@@ -196,7 +204,7 @@ def predict(
     parts = combined(made, fitted)
     step = within(independent_sum(parts.values()), max(fitted.spread, _untried(network)))
     start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
-    found = Prediction(
+    return Prediction(
         training,
         settings,
         parts,
@@ -210,9 +218,6 @@ def predict(
         of.key,
         setting_up(made),
     )
-    if kernel == FIT and found.untold:
-        found = msgspec.structs.replace(found, partial=(*found.partial, untold_parts(found)))
-    return found
 
 
 def _require_batch(network: Network, training: Training) -> None:
@@ -234,8 +239,3 @@ def _untried(network: Network) -> float:
     their operations without rows have wide intervals of their own."""
     tried = {"reshape", *(layer.kind for known in networks.NETWORKS.values() for layer in known.layers)}
     return UNTRIED if {layer.kind for layer in network.layers} - tried else 0.0
-
-
-def untold_parts(prediction: Prediction) -> str:
-    """The entry of `partial` on parts of the whole training without a measurement, with the command that measures them."""
-    return f"of the whole training {join(prediction.untold)}: {launches(prediction.settings.device)}"

@@ -49,4 +49,4 @@ def lost(m: Measurement) -> str:
     how += option_words(m.settings.switches, ("replicas",))
     training = subject(m) + f" ({join(how)})" * bool(how)
     on = f"{replicas} GPUs" if replicas > 1 else where(m)
-    return say(SAID["lost"], training=training, status=m.status, where=on, reason=m.reason.partition(": ")[0])
+    return say(SAID["lost"], training=training, status=m.status, where=on, reason=m.reason)

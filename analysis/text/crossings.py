@@ -104,7 +104,10 @@ def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[
 def at_once(family: Family) -> str:
     """`, 256 in one launch` or `, bias-relu`; "" for plain products, one a call."""
     fixed = dict(family.fixed)
-    return f", {fixed['batch']:,} in one launch" if "batch" in fixed else f", {fixed.get('epilogue', '')}".rstrip(", ")
+    if "batch" in fixed:
+        return f", {fixed['batch']:,} in one launch"
+    epilogue = fixed.get("epilogue")
+    return f", {epilogue}" if epilogue else ""
 
 
 def side_name(side: Side) -> str:

@@ -15,7 +15,7 @@ from analysis.explain.request import GPU, Request
 from analysis.explain.sources import Sources
 from analysis.finding import Finding, Warning
 from analysis.predict import borrowed_gpu as stored
-from analysis.predict import prediction, profile
+from analysis.predict import profile
 from analysis.predict.combine import HIDDEN
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
@@ -529,14 +529,15 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     """Its host takes twice as long: start-up 5 s there is 10 s here, half to twice as much; the step stays its own."""
     made = predict(T, Settings("cpu"), borrowed().cpu)
     bare = msgspec.structs.replace(made, start_s=exact(0.0), epoch_s=exact(0.0))
-    bare = msgspec.structs.replace(bare, partial=(prediction.untold_parts(bare), "else"))
+    bare = msgspec.structs.replace(bare, partial=("else",))
     assert bare.untold == ("start-up", "an epoch beyond its steps")
+    assert len(bare.gaps) == 2 and "start-up and an epoch beyond its steps: python -m workloads.launch" in bare.gaps[1]
     assert made.untold == ()
     whole = stored.completed(bare, made, exact(2.0))
     assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
     assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)
     words = f"on this CPU: taken as {made.profile}'s CPU has it"
-    assert whole.partial == ("else", f"start-up and an epoch beyond its steps {words}")
+    assert whole.gaps == ("else", f"start-up and an epoch beyond its steps {words}")
     assert stored.completed(made, made, exact(2.0)) == made
 
 

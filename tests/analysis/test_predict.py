@@ -438,7 +438,7 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
     assert seconds(profile.Profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
     made = seconds(profile.Profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
     assert made.untold == ("start-up",)
-    assert made.partial[-1].startswith("of the whole training start-up: python -m workloads.launch")
+    assert made.gaps[-1].startswith("of the whole training start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
     # 2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5
     assert within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)

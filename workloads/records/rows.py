@@ -74,6 +74,11 @@ class Samples(msgspec.Struct, frozen=True):
     stop_reason: str
 
     @property
+    def is_by_process(self) -> bool:
+        """Whether each block was timed in a process of its own, as --rigorous does."""
+        return self.stop_reason.split()[1:] == ["processes"]
+
+    @property
     def medians(self) -> dict[int, float]:
         """Block -> the median seconds of its samples."""
         groups: dict[int, list[float]] = {}

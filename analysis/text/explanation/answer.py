@@ -71,6 +71,7 @@ def answer(
     explanation: Explanation,
     command: str = "",
     *,
+    passed_on: str = "",
     measuring_s: float = 0.0,
     can_check: bool = False,
     complete: bool = False,
@@ -79,13 +80,14 @@ def answer(
     """The answer for a terminal or as Markdown.
 
     command: as it was typed, for the last line, which says what more it can do; "" leaves that line out.
+    passed_on: `-- --lr 0.1`, the words of the command that are a script's.
     measuring_s: seconds in which --measure measures what the answer lacks; 0 where it measures nothing.
     can_check: whether this machine can measure a change.
     complete: whether all of --all follows, to which nothing needs to lead.
     """
     every = findings(explanation)
     kind = _follow_up_kind(every, measuring_s, can_check)
-    follow_up = _follow_up(kind, command, measuring_s) if command else None
+    follow_up = _follow_up(kind, command, passed_on, measuring_s) if command else None
     head = [subject.heading(explanation)] if markdown else subject.head(explanation)
     room = MOST
     if not markdown:
@@ -152,10 +154,10 @@ def _follow_up_kind(every: Sequence[Finding], measuring_s: float, can_check: boo
     return "verify" if has_sure_change and can_check else "all"
 
 
-def _follow_up(kind: str, command: str, measuring_s: float) -> FollowUp:
+def _follow_up(kind: str, command: str, passed_on: str, measuring_s: float) -> FollowUp:
     purpose, flags = FOLLOW_UPS[kind]
-    typed, separator, passed_on = command.partition(" -- ")  # words behind it are the script's
-    return FollowUp(purpose=purpose.format(seconds=measuring_s), command=f"{typed} {flags}{separator}{passed_on}")
+    words = [command, flags, passed_on] if passed_on else [command, flags]
+    return FollowUp(purpose=purpose.format(seconds=measuring_s), command=" ".join(words))
 
 
 # ---------------------------------------------------------------- on a terminal, and as Markdown
