@@ -76,3 +76,18 @@ def test_a_dry_run_names_the_peaks_that_no_kernel_has(capsys):
     planned, total, left_out = capsys.readouterr().out.splitlines()
     assert "float32 1 thread" in planned and total.startswith("1 row, ")
     assert left_out.startswith("left out: peak/numba/fma ") and " tf32 " in left_out
+
+
+@pytest.mark.parametrize(
+    ("flags", "again"),
+    [
+        ("--sizes 64 -o runs/a", "--sizes 64 -o runs/a --resume"),
+        ("--sizes 64 --output=runs/a", "--sizes 64 --output=runs/a --resume"),
+        ("--stop-after 5 --sizes 64", "--sizes 64 -o elsewhere --resume"),
+        ("", "-o elsewhere --resume"),
+    ],
+)
+def test_a_run_is_resumed_where_it_was_begun(monkeypatch, tmp_path, flags, again):
+    monkeypatch.chdir(tmp_path)
+    command = f"python -m workloads.matmul {flags}".strip()
+    assert session.resume_command(command, tmp_path / "elsewhere") == f"python -m workloads.matmul {again}"

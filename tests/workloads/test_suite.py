@@ -272,3 +272,17 @@ def test_a_suite_stopped_before_its_first_row_ends_well_without_a_page(tmp_path)
 )
 def test_a_duration_is_of_seconds_up_to_a_minute_and_a_half(seconds, words):
     assert suite._duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("flags", "output"),
+    [(["--resume"], "newest"), (["--resume", "-o", "mine"], "mine"), (["-o", "mine"], "mine"), ([], "")],
+)
+def test_a_fleets_newest_run_is_resumed_unless_a_folder_is_named(monkeypatch, flags, output):
+    from workloads.fleet import nodes
+
+    seen = []
+    monkeypatch.setattr(nodes, "newest_run", lambda command, same_rows: "newest")
+    monkeypatch.setattr(nodes, "run", lambda measuring, where, limit_s: seen.append((measuring.output, where)) or 0)
+    assert suite._on_cluster(parsed("--ray", "auto", *flags)) == 0
+    assert seen == [(output, "auto")]
