@@ -18,7 +18,7 @@ from analysis.explain.sources import Sources
 from analysis.finding import Finding
 from analysis.predict import profile
 from analysis.predict.prediction import predict
-from analysis.stats import Estimate
+from analysis.stats import Estimate, exact
 from analysis.text import cases
 from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
@@ -268,3 +268,18 @@ def test_the_table_of_verdicts_counts_each_and_links_what_has_an_address():
     assert lines[-1].startswith(f"| [keras-249]({other.url}) | the GPU is faster | does not hold |")
     assert "Source: https://github.com/keras-team/keras/issues/249" in cases.lines(other)
     assert not any("Source" in line for line in cases.lines(one))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "gpu", "here", "faster"),
+    [
+        (exact(3.0), exact(1.0), 3.0, "gpu"),
+        (exact(1.0), exact(2.0), 0.5, "cpu"),
+        (Estimate(2.0, 1.0, 4.0), exact(2.0), 1.0, "neither"),
+        (None, exact(2.0), None, ""),
+        (exact(2.0), None, None, ""),
+    ],
+)
+def test_a_claim_is_beside_both_sides_seconds_or_nothing(cpu, gpu, here, faster):
+    beside = published.Comparison(None, None, None, cpu, gpu)
+    assert (beside.here and beside.here.value, beside.faster) == (here, faster)

@@ -274,3 +274,32 @@ def test_crossovers_within_15_percent_are_counted_among_those_that_were_measured
     found = [SimpleNamespace(error=error) for error in (0.15, 0.16, None, math.inf, 0.0)]
     assert prediction_errors.crossings(found) == ["2 of 4 crossovers of trainings were predicted within 15 %."]
     assert prediction_errors.crossings([SimpleNamespace(error=None)]) == []
+
+
+def test_the_table_of_crossovers_says_how_far_a_predicted_one_is_off():
+    """Measured from 100, predicted from 120: 20 % off. Where one has none, or both, there is no number."""
+    family = SimpleNamespace(fixed=(("model", "lenet"),))
+
+    def answer(*at: float, kind: str = "several"):
+        crossings = [SimpleNamespace(at=Estimate(n, 0.5 * n, 2 * n), to="gpu") for n in at]
+        points = [SimpleNamespace(n=n, ratio=Estimate(r, r, r)) for n, r in ((10, 0.5), (1000, 2.0))]
+        return SimpleNamespace(kind=kind, crossings=crossings, family=family, points=points)
+
+    def cells(measured, predicted) -> list[str]:
+        one = predicted_crossover.Comparison("batch", "a step", measured, predicted, (0.0, 0.3))
+        return prediction_errors.crossovers([one]).rows[0]
+
+    throughout = answer(kind="gpu-at-smallest")
+    assert cells(answer(100.0), answer(120.0)) == [
+        "lenet",
+        "batch",
+        "a step",
+        "GPU from 100",
+        "GPU from 120",
+        "20.0 %",
+        "30.0 %",
+    ]
+    assert cells(throughout, answer(100.0))[3:6] == ["GPU throughout", "GPU from 100", "one has none"]
+    assert cells(throughout, throughout)[5] == "-"
+    unsure = cells(answer(200.0), answer(kind="cant-tell"))
+    assert unsure[4] == "can't tell (values cross at 100)" and unsure[5] == "50.0 %"
