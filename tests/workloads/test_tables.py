@@ -1,0 +1,123 @@
+"""Lines of products and convolutions on a terminal: who wins, what a column is called, which layers a problem has."""
+
+from types import SimpleNamespace
+
+import pytest
+from fake_measurements import row
+
+from kernels.problems import Conv, Matmul
+from workloads import tables
+
+WIDE = Matmul(8, 16, 32)
+
+
+def product(kernel: str, seconds: float, math: str = "float32", **fields):
+    dtype = {"tf32": "float32"}.get(math, math)
+    return row(f"matmul/{kernel}", Matmul(8, 16, 32, dtype, math), seconds, **fields)
+
+
+@pytest.mark.parametrize(
+    ("rows", "winner"),
+    [
+        ([product("numpy/blas", 2e-3, threads=1), product("numpy/blas", 1e-3, threads=4)], "numpy/blas x4"),
+        ([product("numpy/blas", 2e-3, threads=1), product("tensorflow/eager", 1e-3)], "numpy/blas x1"),
+        ([product("tensorflow/eager", 1e-3)], "tensorflow/eager"),
+        ([product("numpy/blas", 2e-3, threads=1), product("cupy/cublas", 1e-3)], "GPU"),
+        ([product("numpy/blas", 2e-3, threads=1), product("cupy/cublas", 3e-3)], "CPU"),
+        ([product("cupy/cublas", 3e-3)], "cupy/cublas"),
+        ([product("cupy/cublas", None, status="skipped")], "-"),
+        (
+            [
+                product("numpy/blas", 2e-3, threads=1),
+                product("cupy/cublas", 1e-3),
+                product("cupy/cublas", 3e-3, mode="roundtrip"),
+                product("cupy/cublas", 1.5e-3, mode="roundtrip-pinned"),
+            ],
+            "GPU resident +pinned",
+        ),
+    ],
+)
+def test_who_wins_a_line(rows, winner):
+    table = tables.Matmuls()
+    table._all = rows
+    assert table.winner(rows) == winner
+
+
+@pytest.mark.parametrize(("math", "winner"), [("tf32", "GPU"), ("float16", "GPU"), ("float64", "cupy/cublas")])
+def test_a_gpu_in_lower_precision_meets_the_cpu_in_float32(math, winner):
+    """At the same shape and caches alone."""
+    gpu = product("cupy/cublas", 1e-3, math)
+    cold = product("numpy/blas", 1e-9, threads=1, cache="cold")
+    other = row("matmul/numpy/blas", Matmul(16, 8, 32), 1e-9, threads=1)
+    table = tables.Matmuls()
+    table._all = [product("numpy/blas", 2e-3, threads=1), cold, other, gpu]
+    assert table.winner([gpu]) == winner
+
+
+def test_a_winning_convolution_on_a_gpu_is_named_with_its_kernel():
+    problem = Conv(2, 9, 7, 3, 5, 3, 2, stride=2, pad=1, direction="wgrad")
+    rows = [
+        row("conv/numpy/im2col", problem, 2e-3, threads=1),
+        row("conv/cudnn/plan", problem, 1e-3, device="gpu:0"),
+        row("conv/cupy/im2col", problem, 1.5e-3),
+    ]
+    table = tables.Convs()
+    table._all = rows
+    assert table.winner(rows) == "GPU (cudnn/plan)"
+    assert {name: text for name, (text, _) in table.head(problem).items()} == {
+        "NxHxWxC:KxRxS": "2x9x7x3:5x3x2/2",
+        "pad": "1",
+        "way": "wgrad",
+    }
+    named = tables.Convs(names=lambda p: "conv2")
+    assert named.head(Conv(2, 9, 7, 4, 6, 3, 2, groups=2))["layer"][0] == "conv2"
+    assert named.head(Conv(2, 9, 7, 4, 6, 3, 2, groups=2))["NxHxWxC:KxRxS"][0] == "2x9x7x4:6x3x2 g2"
+
+
+def test_the_head_of_a_line_is_its_size_or_its_shape():
+    square, planned = Matmul(8, 8, 8), [Matmul(4, 4, 4)]
+    assert tables.Matmuls(planned=planned).head(square) == {"n": ("8", 5)}
+    assert tables.Matmuls(planned=planned).head(WIDE) == {"shape": ("8x16x32", 14)}
+    assert tables.Matmuls(planned=[WIDE]).head(square) == {"shape": ("8", 14)}
+    assert tables.Matmuls(names=lambda p: "dense1").head(WIDE) == {"layer": ("dense1", 20), "MxNxK": ("8x16x32", 14)}
+
+
+@pytest.mark.parametrize(
+    ("problem", "cache", "kind"),
+    [
+        (WIDE, "warm", "float32"),
+        (Matmul(8, 16, 32, "float32", "tf32", layout="tn"), "cold", "tf32 tn cold"),
+        (Matmul(8, 16, 32, batch=5), "warm", "float32 x5"),
+        (Matmul(8, 16, 32, "bfloat16", epilogue="bias-relu"), "warm", "bfloat16 bias-relu"),
+        (Conv(1, 8, 8, 3, 5, 3, 3, layout="NCHW"), "warm", "float32 NCHW"),
+        (Conv(1, 8, 8, 3, 5, 3, 3), "warm", "float32"),
+    ],
+)
+def test_what_is_not_the_default_is_said_beside_the_arithmetic(problem, cache, kind):
+    assert tables._kind(problem, cache) == kind
+
+
+@pytest.mark.parametrize(
+    ("m", "column"),
+    [
+        (product("numpy/blas", 1.0), "numpy"),
+        (product("numba/packed", 1.0), "numba packed"),
+        (product("cupy/cublas", 1.0), "GPU"),
+        (product("cupy/cublas", 1.0, mode="roundtrip-pageable"), "+pageable"),
+        (product("tensorflow/eager", 1.0, device="gpu:0"), "tensorflow eager GPU"),
+    ],
+)
+def test_the_column_of_a_row(m, column):
+    assert tables._column(m) == column
+
+
+def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch():
+    works = [
+        SimpleNamespace(problem=Matmul(32, 16, 8), name="a fprop", layer="a"),
+        SimpleNamespace(problem=Matmul(64, 16, 8), name="b fprop", layer="b"),
+        SimpleNamespace(problem=Matmul(32, 8, 16), name="c fprop", layer="c"),
+    ]
+    named, directed = tables.layer_names(works), tables.layer_names(works, directions=True)
+    problems = Matmul(5, 16, 8), Matmul(5, 8, 16), Matmul(5, 7, 16)
+    assert [named(p) for p in problems] == ["a +1", "c", "-"]
+    assert [directed(p) for p in problems] == ["a fprop +1", "c fprop", "-"]
