@@ -128,7 +128,7 @@ _PROBLEMS: dict[str, Callable] = {
     "conv": _products,
     "stream": lambda p: f"{p.operation} {_exactly(p.nbytes)} {p.dtype}",
     "peak": lambda p: f"{p.flops:,} FLOP",
-    "training": lambda p: _inference(p, f"{p.samples:,} samples", count(p.epochs, "epoch")),
+    "training": lambda p: _inference(p, count(p.samples, "sample"), count(p.epochs, "epoch")),
     "inference": _inference,
     "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
     "transfer": _copy,

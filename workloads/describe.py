@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from analysis import units
 from analysis.table import Table
 from workloads import options, terminal
 
@@ -149,7 +150,7 @@ def operation_lines(step: "TracedStep") -> list[str]:
     text = Table(f"layer | phase | kind | {heads}", rows, 3).text()
     sums = [(kind, *by_kind[kind].cells()) for kind in sorted(by_kind)]
     text += ["", *Table(f"kind | {heads}", sums).text(), ""]
-    text.append(f"{step.model}, a step of {step.batch:,} samples: {step.step_flops(step.batch):,} FLOPs")
+    text.append(f"{step.model}, a step of {units.count(step.batch, 'sample')}: {step.step_flops(step.batch):,} FLOPs")
     fixed = sum(not operation.scales for operation in step.operations)
     if fixed:
         text.append(f"{fixed:,} operations do not grow evenly with the batch: their numbers are those of this batch")
@@ -161,8 +162,8 @@ def operation_lines(step: "TracedStep") -> list[str]:
 def script_lines(described: "DescribedScript") -> list[str]:
     """A script's first fit and the layers of its model as text."""
     fit = described.fit
-    samples = "unknown samples" if fit.samples is None else f"{fit.samples:,} samples"
-    head = f"{fit.head}: {samples}, batch {fit.batch:,}, {fit.epochs:,} epochs"
+    samples = "unknown samples" if fit.samples is None else units.count(fit.samples, "sample")
+    head = f"{fit.head}: {samples}, batch {fit.batch:,}, {units.count(fit.epochs, 'epoch')}"
     return [head, "", *lines(described.network)]
 
 

@@ -12,7 +12,7 @@ from analysis.predict.combine import WORDS
 from analysis.predict.plan import CheckPlan, LeaveOneOutPlan, Plan, PredictPlan
 from analysis.predict.prediction import Prediction
 from analysis.text import prediction_errors
-from analysis.units import seconds
+from analysis.units import count, seconds
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options, terminal
@@ -81,7 +81,8 @@ def words(p: Prediction) -> list[str]:
     return [
         f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
         *(f"  {WORDS.get(name, name):<19} {seconds(e.value):>10}" for name, e in p.parts.items() if e.value),
-        f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; whole training, {t.epochs:,} epochs: {timed(p.job_s)}",
+        f"  an epoch of {count(t.samples, 'sample')} {timed(p.epoch_total_s)}; "
+        f"whole training, {count(t.epochs, 'epoch')}: {timed(p.job_s)}",
         *(f"  not known: {text}" for text in p.gaps),
     ]
 

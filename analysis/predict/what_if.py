@@ -9,6 +9,7 @@ from analysis.predict.prediction import Prediction
 from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import costs
 from analysis.training.costs import FIT, parts
+from analysis.units import count as counted
 from kernels.problems import Training
 from workloads.records import Settings
 from workloads.records import settings as switches
@@ -83,7 +84,7 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         switched("with XLA", "compiles each size", "with XLA", jit_compile="on")
     if rest := costs.left_over(training, settings):
         whole = replace(training, samples=training.samples - rest)
-        words = f"whole batches: {whole.samples:,} samples"
+        words = f"whole batches: {counted(whole.samples, 'sample')}"
         found.append(Change(words, whole, settings, note="drop_remainder", kind="whole batches"))
     home = keras.residence
     if (

@@ -31,9 +31,10 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
     e = exact(ratio)
     if e.low <= 1 <= e.high:
         return f"not told from {than}" if than else CANT_TELL
-    if factor(e) == "1.0x":
+    gain = e if e.value >= 1 else 1 / e
+    if factor(gain) == "1.0x":
         return f"as fast as {than}" if than else "as fast"
-    return (f"{factor(e)} faster" if e.value >= 1 else f"{factor(1 / e)} slower") + (f" than {than}" if than else "")
+    return f"{factor(gain)} {'faster' if gain is e else 'slower'}" + (f" than {than}" if than else "")
 
 
 def shares(p: Prediction) -> str:
@@ -119,15 +120,15 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, subject: str = 
     overlap = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
     if faster(cpu, gpu) != "neither":
         speedup = slow / quick
-        gain = factor(speedup) if quick.low > 0 else f"at least {factor(speedup.low)}"
+        gain = times_faster(speedup) if quick.low > 0 else f"at least {factor(speedup.low)} faster"
         mark = " (predicted)" if predicted else ""
         if subject:
             probably = "probably " if disturbed else ""
             both = f"{_time_or_bound(quick)} on the {best}, {_time_or_bound(slow)} on the {other}"
-            return f"{subject}: {both}, {probably}{gain} faster{mark}."
+            return f"{subject}: {both}, {probably}{gain}{mark}."
         name = f"Probably the {best}" if disturbed else f"The {best}"
         both = f"{_time_or_bound(quick)} against {_time_or_bound(slow)} on the {other}"
-        return f"{name}: {both}, {gain} faster{mark}."
+        return f"{name}: {both}, {gain}{mark}."
     if likely(cpu, gpu, predicted=predicted) != "neither":
         verdict = f"probably the {best}"
         both = f"{_with_bound(quick)} against {_with_bound(slow)} on the {other}"
@@ -151,11 +152,16 @@ def _with_bound(seconds: Estimate) -> str:
     return f"{time(seconds.value)}, {timed(seconds)},"
 
 
+def times_faster(ratio: Estimate) -> str:
+    """`3.2x faster`; `less than 5 % faster` where the factor rounds to 1."""
+    return "less than 5 % faster" if factor(ratio) == "1.0x" else f"{factor(ratio)} faster"
+
+
 def faster_by(cpu: Estimate, gpu: Estimate) -> str:
     """`GPU 3.2x faster`, or `can't tell`."""
     best = faster(cpu, gpu)
     ratio = cpu / gpu if best == "gpu" else gpu / cpu
-    return CANT_TELL if best == "neither" else f"{NAMES[best]} {factor(ratio)} faster"
+    return CANT_TELL if best == "neither" else f"{NAMES[best]} {times_faster(ratio)}"
 
 
 # ---------------------------------------------------------------- from which size

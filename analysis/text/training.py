@@ -56,9 +56,10 @@ def subject(setup: Setup, varies: str = "") -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples`, and how it was trained where that is not Keras's fit of NumPy arrays. The size
     that `varies` is left out."""
     if setup.batch == setup.samples and varies != "batch":
-        sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
+        sizes = [f"{count(setup.samples, 'sample')} in one batch" if setup.samples else "all samples in one batch"]
     else:
-        sizes = [f"batch {setup.batch:,}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
+        sizes = [f"batch {setup.batch:,}"] if setup.batch else []
+        sizes += [count(setup.samples, "sample")] if setup.samples else []
     _, backend, variant = setup.kernel.split("/")
     how = [f"{backend} loop"] * variant.endswith("loop") + option_words(setup.switches)
     how += [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
@@ -83,7 +84,7 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
     words = sentences.counted(epochs, "epochs")
     if samples == setup.samples:
         return words, setup
-    return f"{samples:,} samples, {words}, from its parts", replace(setup, samples=0)
+    return f"{count(samples, 'sample')}, {words}, from its parts", replace(setup, samples=0)
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:

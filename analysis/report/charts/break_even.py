@@ -72,7 +72,7 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
                 split = budget.job_parts(side.cost, epochs, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
         axes = Axis("samples", "count"), Axis(f"whole training of {count(epochs, 'epoch')}", "s")
-        traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
+        traces = sides(both[0], both[1], lambda n: sentences.counted(n, "samples"))
         views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
         rows += [(name, *row) for pair in one for row in _small_rows(pair)]
@@ -117,7 +117,7 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
 
 def _small_says(one: "tuple[Pair, ...]") -> str:
     ends = (
-        sentences.winner(*p.seconds(BY_JOB, "samples"), subject=f"{p.setup.samples:,} samples")
+        sentences.winner(*p.seconds(BY_JOB, "samples"), subject=count(p.setup.samples, "sample"))
         for p in (one[0], one[-1])
     )
     return " ".join(ends)

@@ -1,14 +1,16 @@
 """Why a device finishes first: its steps and its start, what a step's time goes to, and the host of a stored GPU."""
 
 from analysis.finding import Finding
-from analysis.text.sentences import MEASURED, NAMES, part_shares, say
+from analysis.stats import exact
+from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, part_shares, say, speed
 
 _TEMPLATES = {
     "steps": "The GPU's steps are {at_least}{speedup:speed}{start}.",
     "start": "; it starts {seconds:time} {when}{mostly}",
     "most-elsewhere": "Most time is {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "step-shares": "{name} step: {shares}{predicted}.",
-    "host": "Dispatch takes {factor:gain} as long as with {gpu}'s own CPU.",
+    "host": "Dispatch is {dispatch:speed} than with {gpu}'s own CPU.",
+    "same host": "Dispatch is as fast as with {gpu}'s own CPU, or can't be told from it.",
     "unknown host": "Dispatch is taken as with {gpu}'s own CPU: no call was measured on both.",
 }
 _PARTS = {"start-up": "start-up", "build and compile": "compilation", "data-set setup": "data-set setup"}
@@ -42,7 +44,9 @@ def host(finding: Finding) -> str:
     factor = finding.numbers["factor"]
     if factor is None:
         return say(_TEMPLATES["unknown host"], gpu=finding.subject)
-    return say(_TEMPLATES["host"], factor=factor, gpu=finding.subject)
+    dispatch = 1 / exact(factor)
+    comparable = speed(dispatch) not in (CANT_TELL, "as fast")
+    return say(_TEMPLATES["host" if comparable else "same host"], dispatch=dispatch, gpu=finding.subject)
 
 
 SENTENCES = {"steps": steps, "most-elsewhere": most_elsewhere, "step-shares": step_shares, "host": host}
