@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+import shlex
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
@@ -159,7 +160,8 @@ def _layers(flags: Namespace) -> "list[Work]":
     if flags.model is None and flags.sizes:
         raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
     others = "shapes", "stride", "pad", "groups", "vary", "sizes"
-    options.refuse(flags, others, "a model has its own shapes, and --batch its batches")
+    why = "a model has its own shapes, and --batch its batches"
+    options.refuse(flags, others, why if flags.model else f"it is for --shapes; without, {_MODEL}'s layers are timed")
     layers: list[Any] = grid.layers(
         flags.model or _MODEL,
         "conv",
@@ -210,9 +212,19 @@ def _varied(flags: Namespace) -> tuple[str, list]:
     if flags.sizes and not flags.vary:
         raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", right="--vary size")
     if flags.vary:
-        options.refuse(flags, ["batch"], "--vary says what to go through")
+        _refuse_batches(flags)
         return flags.vary, options.sizes(flags.sizes or [_SIZES[flags.vary]])
     return ("batch", options.sizes(flags.batch)) if flags.batch else ("", [None])
+
+
+def _refuse_batches(flags: Namespace) -> None:
+    """Raises Usage for --batch beside --vary, whose sizes are --sizes: those of the batch itself, or of another dimension."""
+    if not flags.batch:
+        return
+    if flags.vary == "batch" and not flags.sizes:
+        right = shlex.join(["--sizes", *flags.batch])
+        raise options.Usage("--sizes has what --vary goes through, also for the batch", wrong="--batch", right=right)
+    options.refuse(flags, ["batch"], "--vary says what to go through")
 
 
 def _pad(text: str | None) -> str | int:

@@ -106,10 +106,15 @@ class LaunchPlan(MeasuringPlan):
             for device in on:
                 rows += self._once(backends, device, on)
         if not rows:
-            raise options.Usage(
-                f"none of these kernels has {' or '.join(self.calls)}; try other --calls, --backends or --variants"
-            )
+            raise self._no_such_call(kernels)
         return rows
+
+    def _no_such_call(self, kernels: "list[registry.Kernel]") -> options.Usage:
+        """The error for calls that none of the kernels has."""
+        backends = " and ".join(dict.fromkeys(kernel.backend for kernel in kernels))
+        message = f"no kernel of {backends} has {' or '.join(self.calls)}"
+        wrong = "--backends" if self.measuring.backends else "--variants"
+        return options.Usage(f"{message}; leave {wrong} out", wrong=wrong)
 
     def _repeated(self, kernel: registry.Kernel, device: str) -> "Iterator[Row]":
         """The rows of a kernel on a device: every call it has, every count, every number of threads."""

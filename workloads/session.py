@@ -336,10 +336,10 @@ def check_files(measuring: Measuring) -> None:
     from workloads.records import baselines
     from workloads.records.files import NoRun
 
-    if measuring.resume and measuring.output and not any(Path(measuring.output).glob("*.jsonl")):
-        raise options.Usage(f"no run in {measuring.output} to resume", wrong="--resume")
+    if measuring.resume and measuring.output:
+        _require_run_of(measuring.workload, Path(measuring.output))
     if measuring.fail_on is not None and measuring.against is None:
-        raise baselines.not_named(measuring.workload)
+        raise baselines.not_named(measuring.workload, saves=measuring.save is not None)
     if measuring.save is not None:
         baselines.require_free(measuring.save)
     if measuring.against is not None:
@@ -349,8 +349,20 @@ def check_files(measuring: Measuring) -> None:
             command.read_timed(measuring.against)
         except NoRun as error:
             raise baselines.unknown(
-                measuring.against, similar=error.right if error.similar else "", workload=measuring.workload
+                measuring.against,
+                similar=error.right if error.similar else "",
+                workload=measuring.workload,
+                saves=measuring.save is not None,
             ) from error
+
+
+def _require_run_of(workload: str, folder: Path) -> None:
+    """Raises Usage where a folder has no run of this workload to resume; the suite's has one of any."""
+    files = sorted(folder.glob("*.jsonl"))
+    if any(workload in (file.stem, "suite") for file in files):
+        return
+    others = f": it has {', '.join(file.name for file in files)}" if files else ""
+    raise options.Usage(f"no run of {workload} in {options.near(folder)} to resume{others}", wrong="--resume")
 
 
 def save(name: str | None, files: list, *, quiet: bool, apart: bool = False) -> None:

@@ -197,7 +197,11 @@ class TrainingPlan(MeasuringPlan):
         return [] if self.grid is None else products(machine, done)
 
     def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
-        """Each training's process says itself whether it has room."""
+        """Builds the user's own models, as one that cannot be built is to end the command before it measures; each process says
+        itself whether it has room."""
+        from workloads.frameworks import forecast
+
+        forecast.build_models(rows)
 
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
         from workloads.frameworks import forecast

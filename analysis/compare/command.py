@@ -1,12 +1,14 @@
 """Compares two runs row by row: faster, slower, same or can't tell; exit code 4 on a regression."""
 
 import argparse
+import os
 import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
 from workloads import options
+from workloads.corrections import runs
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Comparison
@@ -155,6 +157,7 @@ def _compared(plan: "ComparePlan") -> "Comparison":
 
     Raises: Usage for runs that cannot be compared.
     """
+    _require_runs(plan)
     old, new = read_timed(plan.old), read(plan.new)
     compared = compare(old, new, plan.on_any_machine, any_machine=plan.any_machine, clock=plan.clock)
     if not compared.rows and not compared.broken:
@@ -162,6 +165,22 @@ def _compared(plan: "ComparePlan") -> "Comparison":
         instead = shlex.join(["python", "-m", "analysis.compare", *stored])
         raise options.Usage("the two runs have no row in common that has a time in both", instead=instead)
     return compared
+
+
+def _require_runs(plan: "ComparePlan") -> None:
+    """Raises NoRun where OLD or NEW is not there; without a similar one, a run other than its partner is the example."""
+    from workloads import records
+    from workloads.records.files import NoRun
+
+    for names, run, partner in ((("OLD", "NEW"), plan.old, plan.new), (("NEW", "OLD"), plan.new, plan.old)):
+        try:
+            records.read(run)
+        except NoRun as error:
+            examples = [options.near(runs.run_named(name)) for name in names]
+            others = [one for one in examples if os.path.realpath(one) != os.path.realpath(partner)]
+            if not error.similar and others:
+                error.right = others[0]
+            raise
 
 
 def _check(flags: argparse.Namespace) -> None:

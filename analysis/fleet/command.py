@@ -51,7 +51,7 @@ def judge(plan: "FleetPlan") -> "Judged":
     try:
         judged_devices = devices.devices(plan.run)
         if plan.against:
-            devices.devices(plan.against)
+            _require_baseline(plan.against)
     except ValueError as error:
         raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare -h") from error
     if not judged_devices:
@@ -60,6 +60,23 @@ def judge(plan: "FleetPlan") -> "Judged":
     baselines = [plan.against] if plan.against else devices.saved()
     others = [run for run in baselines if os.path.realpath(run) != os.path.realpath(plan.run)]
     return judgment.judge(judged_devices, others, share)
+
+
+def _require_baseline(name: str) -> None:
+    """Raises Usage where a baseline is not there: a similar one is proposed, else to leave the flag out."""
+    from analysis.fleet import devices
+    from workloads.records import baselines
+    from workloads.records.files import NoRun
+
+    try:
+        devices.devices(name)
+    except NoRun as error:
+        saved = baselines.names()
+        listed = f"saved: {', '.join(saved)}" if saved else "none is saved here; --save keeps one"
+        message = f"no baseline or run {name!r}; {listed}"
+        if error.similar:
+            raise options.Usage(message, wrong=name, right=error.right, similar="baseline") from error
+        raise options.Usage(message, wrong="--against") from error
 
 
 def _show(plan: "FleetPlan", judged: "Judged") -> None:
@@ -88,10 +105,16 @@ def _verdict(plan: "FleetPlan", judged: "Judged") -> int:
     too_slow = any(finding.below.value > plan.fail_on for finding in judged.flagged)
     if machines.broken(judged) or too_slow:
         return options.REGRESSION
-    if not judged.findings:
-        tip = f"python -m analysis.fleet {plan.run} --save before"
-        raise options.Missing("nothing to judge these devices by", tip)
+    _require_judged(plan, judged)
     return options.OK
+
+
+def _require_judged(plan: "FleetPlan", judged: "Judged") -> None:
+    """Raises Missing where there is a rule and nothing to judge the devices by."""
+    if plan.fail_on is None or judged.findings:
+        return
+    right = "" if plan.save else "--save before"
+    raise options.Missing("nothing to judge these devices by", wrong="--fail-on --against", right=right)
 
 
 def _save(plan: "FleetPlan", judged: "Judged") -> None:
@@ -116,4 +139,11 @@ def _run(flags: argparse.Namespace) -> int:
     return code
 
 
-main = options.entry(parser, _run)
+def _check(flags: argparse.Namespace) -> None:
+    from analysis.fleet.plan import FleetPlan
+
+    plan = FleetPlan.from_flags(flags)
+    _require_judged(plan, judge(plan))
+
+
+main = options.entry(parser, _run, _check)

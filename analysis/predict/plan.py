@@ -9,7 +9,7 @@ from analysis import table
 from analysis.predict import described_model, prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
-from workloads.corrections import closest
+from workloads.corrections.likeness import closest
 from workloads.records import Settings, settings
 
 
@@ -132,22 +132,26 @@ def _settings(flags: Namespace, machine: Profile) -> tuple[Settings, ...]:
     keras_options: dict[str, str] = {}
     for word in flags.switch:
         name, _, text = word.partition("=")
-        _require_switch(name, text)
+        _require_switch(word)
         keras_options[name] = text
     chosen = settings.changed({"data": "synthetic", **keras_options})
     return tuple(Settings(device, switches=chosen) for device in _devices(flags, machine))
 
 
-def _require_switch(name: str, text: str) -> None:
-    """Raises Usage for a switch, or a value of one, that is not known."""
+def _require_switch(word: str) -> None:
+    """Raises Usage for a word that is no `name=text` of a switch that is known, and of a value that this has."""
+    name, equals, text = word.partition("=")
+    if not equals:
+        name, _, text = word.partition(":")
     values = settings.KNOWN.get(name, ())
-    if name in settings.KNOWN and (not values or text in values):
+    if equals and name in settings.KNOWN and (not values or text in values):
         return
-    word = f"{name}={text}"
     known = ", ".join(values) or ", ".join(settings.KNOWN)
     near = name if name in settings.KNOWN else closest(name, settings.KNOWN)
     value = closest(text, settings.KNOWN[near]) if near and settings.KNOWN[near] else text
     right = f"{near}={value}" if near and value else ""
+    if not equals and right:
+        raise options.Usage(f"{word!r} is no switch: it is written {right}", wrong=word, right=right)
     raise options.Usage(f"unknown switch {word}; known: {known}", wrong=word, right=right)
 
 
@@ -161,7 +165,8 @@ def _devices(flags: Namespace, machine: Profile) -> list[str]:
     if unknown:
         first = min(unknown)
         message = f"the profile has no rows of {first}; it has {', '.join(machine.devices)}"
-        raise options.Usage(message, wrong=first.removesuffix(":0"))
+        right = closest(first, machine.devices)
+        raise options.Usage(message, wrong=first.removesuffix(":0"), right=right, similar="device" if right else "")
     return devices
 
 

@@ -59,15 +59,19 @@ def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> l
             chosen.append(name)
         elif name.startswith("gpu:") and name[4:].isdigit():
             reason = f"there are {len(here.gpus)}" if here.gpus else ""
-            raise no_gpu(f"no {name} here", reason)
+            right = "--device cpu" if "cpu" in names else ""
+            raise no_gpu(f"no {name} here", reason, right=right)
         else:
             raise options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
     return list(dict.fromkeys(chosen))
 
 
-def no_gpu(said: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu") -> options.Missing:
-    """The error for a GPU that these flags ask for and that is not there."""
-    return options.Missing(f"{said}: {reason or facts.gpu_problem()}", "python -m workloads.doctor", wrong=flags)
+def no_gpu(
+    said: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu", right: str = ""
+) -> options.Missing:
+    """The error for a GPU that these flags ask for and that is not there. right: what stays of the flags."""
+    message = f"{said}: {reason or facts.gpu_problem()}"
+    return options.Missing(message, "python -m workloads.doctor", wrong=flags, right=right)
 
 
 def kernels(
@@ -122,7 +126,7 @@ def no_device(backend: str) -> tuple[str, str]:
     """(message, command that helps) for a backend none of whose devices is here or asked for."""
     wants = registry.BACKENDS[backend].devices[0]
     problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
-    tip = options.typed("python -m analysis.report reports/nvidia-h200 --open")
+    tip = options.typed("python -m analysis.report reports/nvidia-h200/suite --open")
     if "not installed" in problem:
         tip = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip

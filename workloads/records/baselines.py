@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import ROOT, corrections, options
+from workloads import ROOT, options
+from workloads.corrections import runs
 from workloads.options import Usage
 
-FOLDER = corrections.SAVED
+FOLDER = runs.SAVED
 PROFILES = ROOT / "analysis" / "predict" / "profiles"  # stored machines: a RUN of such a name is theirs
 
 
@@ -38,18 +39,19 @@ def names() -> list[str]:
     return sorted(p.name for p in FOLDER.glob("*") if p.is_dir())
 
 
-def not_named(workload: str) -> Usage:
-    """The error for --fail-on without --against; corrected to rows of the workload to compare with, else to --save."""
+def not_named(workload: str, saves: bool) -> Usage:
+    """The error for --fail-on without --against; corrected to rows of the workload to compare with, else to --save, unless the
+    command `saves` already."""
     message = "--fail-on needs --against, which says what to compare with"
     comparable = _comparable(workload)
     if comparable:
         return Usage(message, right=shlex.join(["--against", comparable]))
-    return Usage(f"{message}; nothing is saved here", wrong="--fail-on", right="--save before")
+    return Usage(f"{message}; nothing is saved here", wrong="--fail-on", right="" if saves else "--save before")
 
 
-def unknown(name: str, similar: str, workload: str) -> Usage:
+def unknown(name: str, similar: str, workload: str, saves: bool) -> Usage:
     """The error for a baseline, or a run, that is not there; it is corrected to a `similar` one, else to rows of the workload to
-    compare with, else the rows are saved under that name first."""
+    compare with, else the rows are saved under that name first, unless the command `saves` already."""
     saved = names()
     listed = f"saved: {', '.join(saved)}" if saved else "none is saved here"
     message = f"no baseline or run {name!r}; {listed}"
@@ -57,7 +59,8 @@ def unknown(name: str, similar: str, workload: str) -> Usage:
     if comparable:
         kind = "baseline" if similar else ""
         return Usage(message, wrong=name, right=comparable, similar=kind)
-    return Usage(message, wrong="--against --fail-on", right=f"--save {plain_name(name)}")
+    first = f"{message}: --save keeps one to compare with later"
+    return Usage(first, wrong="--against --fail-on", right="" if saves else f"--save {plain_name(name)}")
 
 
 def _comparable(workload: str) -> str:
@@ -66,7 +69,7 @@ def _comparable(workload: str) -> str:
     saved = [name for name in names() if any((FOLDER / name).rglob(file))]
     if saved:
         return max(saved, key=lambda name: (FOLDER / name).stat().st_mtime)
-    newest = next(corrections.local_files(workload), None)
+    newest = next(runs.local_files(workload), None)
     return options.near(newest.parent) if newest else ""
 
 
