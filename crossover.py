@@ -4,14 +4,16 @@ It stands above all packages, and nothing imports it.
 """
 
 import importlib
+import importlib.metadata
 import shlex
 import sys
 import tempfile
+import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads import help_screen, options
+from workloads import ROOT, help_screen, options
 
 if TYPE_CHECKING:
     from analysis.explain.training_answer import TrainingAnswer
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 LONG = "Starts a command by its short name: crossover matmul is python -m workloads.matmul."
 FIRST = ("explain", "run", "doctor", "report")  # the commands that people need most
+VERSION_WORDS = ("--version", "-V", "version")
 QUICK_SUITE = ("workloads.suite", "--quick")  # crossover run, as make run
 
 
@@ -28,6 +31,14 @@ def commands() -> dict[str, str]:
     modules["run"] = QUICK_SUITE[0]
     first = {name: modules[name] for name in FIRST}
     return first | modules
+
+
+def version() -> str:
+    """The version of the package; of a checkout that is not installed, of its pyproject.toml."""
+    project = ROOT / "pyproject.toml"
+    if project.exists():
+        return tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
+    return importlib.metadata.version("crossover-bench")
 
 
 def overview() -> list[str]:
@@ -44,13 +55,15 @@ def overview() -> list[str]:
 def unknown(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with no command."""
     name, *others = words
-    if name == "help":
+    if name in options.HELP_WORDS:
         command = options.closest(others[0], commands()) if others else ""
         instead = _line(command, [options.HELP]) if command else "python -m crossover"
         return options.Usage("the help of a command is typed -h", instead=instead)
     if name[:1] == "-":
         return _after_flags(words)
     similar = options.closest(name.rpartition(".")[2], commands())
+    if not similar and name.partition(":")[0].endswith((".py", ".ipynb")):
+        return options.Usage(f"no command {name!r}: explain takes a script", instead=_line("explain", words))
     if not similar:
         return options.Usage(f"no command {name!r}", "python -m crossover")
     return options.Usage(f"no command {name!r}", instead=_line(similar, others), right=similar, similar="command")
@@ -61,6 +74,8 @@ def _after_flags(words: Sequence[str]) -> options.Usage:
     flag = words[0].partition("=")[0]
     message = f"the command comes first, before {words[0]!r}"
     later = [word for word in words if word in commands()]
+    if not later and len(words) == 1:
+        return options.Usage(message, "python -m crossover")
     having = [module.rpartition(".")[2] for module in help_screen.commands_with(flag, "analysis")]
     likely = [name for name in (*FIRST, "matmul") if name in having]
     candidates = [*later, *likely, *having]
@@ -169,6 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return importlib.import_module(package).main([*flags, *words[1:]])
 
     def body(args: Namespace) -> int:
+        if words[:1] and words[0] in VERSION_WORDS:
+            print(f"crossover {version()}")
+            return options.OK
         if words and words[0] not in ("-h", "--help"):
             raise unknown(words)
         print(*overview(), sep="\n")

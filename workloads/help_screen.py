@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from workloads import ROOT, terminal
-from workloads.corrections import closest
+from workloads.corrections.likeness import closest
 
 EXAMPLES = "examples:\n"  # begins an epilog whose lines stay as they are
 

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from workloads import help_screen
-from workloads.stops import HELP, Stop
+from workloads.stops import HELP, MISSING, Stop
 from workloads.terminal import near
 
 SCRIPT = "crossover"  # the console command that starts every other
@@ -43,6 +43,9 @@ class TypedCommand(Protocol):
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words without the mistake of a Stop."""
 
+    def puts_example(self, words: Sequence[str], stop: Stop) -> bool:
+        """Whether `corrected` puts a value that works in place of one that is not known."""
+
     def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
         """The flag that takes the wrong word of a Stop; "" where no flag does."""
 
@@ -57,6 +60,10 @@ class Proposal:
     first: str = ""
     #: What else was wrong with the words that were typed.
     notes: tuple[str, ...] = ()
+    #: The error to begin with in place of the one that came first, which is then a note: no correction helps against it.
+    error: str = ""
+    #: Whether a value of it works but is not what was meant, as nobody can know that.
+    is_example: bool = False
 
 
 class Hints:
@@ -69,26 +76,48 @@ class Hints:
 
     def best(self, stop: Stop) -> Proposal:
         """The typed command corrected, else what the Stop proposes, else the command's example, else its help."""
-        if stop.instead and not self._is_of_this_command(stop.instead):
-            return corrected_line(stop.instead)
         words = self.words
         notes: list[str] = []
         current = stop
+        is_example = False
         for _ in range(_MOST):
+            line = self._by_another_command(words, current)
+            if line:
+                other = corrected_line(line)
+                is_example = is_example or other.is_example
+                return dataclasses.replace(other, notes=(*notes, *other.notes), is_example=is_example)
             fixed = self.parser.corrected(words, current)
             if current.first:
                 return Proposal(line=self.line(fixed), first=current.first, notes=tuple(notes))
             if fixed == words:
                 break
+            is_example = self.parser.puts_example(words, current) or is_example
             words = fixed
             mistake = self.mistake(words)
             if mistake is None:
-                return Proposal(line=self.line(words), notes=tuple(notes))
+                still_there = not set(words) <= set(self.words)
+                return Proposal(line=self.line(words), notes=tuple(notes), is_example=is_example and still_there)
             note = self.message(mistake, words)
-            if note not in notes:
+            if note not in notes and not (is_example and self._is_of_an_example(mistake)):
                 notes.append(note)
             current = mistake
-        return Proposal(line=self._proposed_by(stop, current), notes=tuple(notes))
+        proposed = self._proposed_by(stop, current)
+        if current is stop or current.code != MISSING:
+            return Proposal(line=proposed, notes=tuple(notes), is_example=is_example)
+        error = self.message(current, words)
+        others = [self.message(stop), *[note for note in notes if note != error]]
+        return Proposal(line=proposed, notes=tuple(others), error=error)
+
+    def _by_another_command(self, words: Sequence[str], stop: Stop) -> str:
+        """The line of another command that a Stop proposes in place of these words; "" where it proposes none."""
+        if stop.command:
+            return shlex.join(["python", "-m", stop.command, *words])
+        return "" if self._is_of_this_command(stop.instead) else stop.instead
+
+    def _is_of_an_example(self, mistake: Stop) -> bool:
+        """Whether a mistake is in a word that was put into the command as an example, not typed."""
+        wrong = mistake.wrong or "-"
+        return not wrong.startswith("-") and not any(wrong in word for word in self.words)
 
     def _proposed_by(self, *stops: Stop) -> str:
         """The first command that works of those that Stops propose, then the example, then the help."""
@@ -183,6 +212,11 @@ def started_as() -> str:
     return SCRIPT if same else shlex.quote(near(program))
 
 
+def name_typed(command: str) -> str:
+    """The name of a command of ours in the form that was typed: `matmul` after `crossover`, else `workloads.matmul`."""
+    return command.rpartition(".")[2] if started_as() else command
+
+
 def by_script(text: str) -> str:
     """The text with its commands of ours as the console command takes them, if that started this process."""
     start = started_as()
@@ -192,7 +226,7 @@ def by_script(text: str) -> str:
     def short(match: re.Match) -> str:
         if match["name"] is None:
             return start
-        if match["name"] == "suite" and match["quick"]:
+        if match["name"] == "suite" and match["quick"] and "suite" not in sys.argv[1:2]:
             return f"{start} run"
         return f"{start} {match['name']}{match['quick'] or ''}"
 

@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from workloads import ROOT, corrections, help_screen, hints, terminal
-from workloads.corrections import PLACE, closest, stored_run  # noqa: F401  # other modules take them from here
+from workloads.corrections import PLACE, argparse_errors, runs  # noqa: F401  # other modules take them from here
+from workloads.corrections.likeness import closest
+from workloads.corrections.runs import stored_run  # noqa: F401  # other modules take them from here
+from workloads.corrections.sizes import meant_number, meant_range
 from workloads.hints import (  # noqa: F401  # other modules take them from here
     SCRIPT,
     Check,
@@ -27,6 +30,7 @@ from workloads.hints import (  # noqa: F401  # other modules take them from here
 from workloads.stops import (  # noqa: F401  # other modules take them from here
     FAILED,
     HELP,
+    HELP_WORDS,
     INTERRUPTED,
     MISSING,
     OK,
@@ -49,7 +53,6 @@ COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
 _FEW = 8  # up to so many known words are listed even if one is similar
-_LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
 # What every command needs, pyproject.toml's dependencies: package -> the name by which it is imported.
 PACKAGES = {
     "ml_dtypes": "ml_dtypes",
@@ -108,7 +111,7 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
         raise Usage(
             f"{text!r} is out of range: numbers here start at 1",
             wrong=text,
-            right=corrections.meant_number(text, units),
+            right=meant_number(text, units),
         )
     return value
 
@@ -123,7 +126,7 @@ def _no_size(text: str, units: dict[str, int]) -> Usage:
         like = "number of bytes; write one like 512, 64k, 64kb or 64KiB"
     elif re.fullmatch(r"\d+[kmgt]?i?b(?:ytes?)?", text.lower()):
         like = "whole number, as bytes are not counted here; write one like 512, 2^9 or 50k"
-    return Usage(f"{text!r} is no {like}", wrong=text, right=corrections.meant_number(text, units))
+    return Usage(f"{text!r} is no {like}", wrong=text, right=meant_number(text, units))
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -133,7 +136,11 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     Raises: Usage with the word at fault.
     """
     found: set[int] = set()
-    text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", " ".join(texts))  # a step apart from its range: 64:4096 x2
+    for text in texts:
+        if right := meant_range(text, units):
+            raise Usage(f"{text!r} is no size; a range is written {right}", wrong=text, right=right)
+    bare = " ".join(texts).translate(dict.fromkeys(map(ord, "[](){}")))  # brackets say nothing
+    text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", bare)  # a step apart from its range: 64:4096 x2
     if units is BYTES:
         # a unit apart from its number: 256 MB
         text = re.sub(r"(?<=\d) (?=[kmgt]?i?b(?:[ ,:]|$))", "", text, flags=re.IGNORECASE)
@@ -144,7 +151,10 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
             if len(found) + len(more) > MOST_SIZES:
                 raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         except Usage as error:
-            raise Usage(str(error), wrong=word, right=corrections.meant_number(word, units, several=True)) from error
+            right = meant_number(word, units, several=True)
+            is_range = ":" in right and ":" not in word
+            message = f"{word!r} is no size; a range is written {right}" if is_range else str(error)
+            raise Usage(message, wrong=word, right=right) from error
         found.update(more)
     return sorted(found)
 
@@ -215,11 +225,25 @@ class Parser(argparse.ArgumentParser):
             bare = word.strip(corrections.QUOTES)
             if bare != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
-        if self.words[:1] == ("help",):
-            raise Usage("the help of a command is typed -h", instead=self._line([HELP]))
+        self._refuse_help_in_words()
         self._refuse_placeholders()
         self._refuse_second_values()
         return super().parse_known_args(args, namespace)
+
+    def _get_value(self, action, arg_string):
+        """The value of a flag's word. Raises: Usage, which knows the flag; what argparse raises."""
+        try:
+            return super()._get_value(action, arg_string)
+        except Usage as error:
+            error.flag = action.option_strings[-1] if action.option_strings else ""
+            raise
+
+    def _refuse_help_in_words(self) -> None:
+        """Raises Usage for `help` as the first or last word, and for the flags that other systems have for it."""
+        for position, word in enumerate(self.words):
+            inside = 0 < position < len(self.words) - 1
+            if word in HELP_WORDS and not (word == "help" and inside) and not os.path.exists(word):
+                raise Usage(f"{word!r}: the help of a command is typed -h", instead=self._line([HELP]))
 
     def _refuse_placeholders(self) -> None:
         """Raises Usage for names that stand for runs in the usage of the command, and were typed as they are there."""
@@ -227,18 +251,23 @@ class Parser(argparse.ArgumentParser):
         typed_names = [name for name in names if name in self.words and not os.path.lexists(name)]
         if not typed_names:
             return
-        runs = {name: near(corrections.run_named(name)) for name in typed_names}
-        verb = "stands for a folder of a run" if len(runs) == 1 else "stand for folders of runs"
-        instead = self._line([runs.get(word, word) for word in self.words])
-        raise Usage(f"{' and '.join(runs)} {verb}", instead=instead)
+        folders = {name: near(runs.run_named(name)) for name in typed_names}
+        verb = "stands for a folder of a run" if len(folders) == 1 else "stand for folders of runs"
+        instead = self._line([folders.get(word, word) for word in self.words])
+        raise Usage(f"{' and '.join(folders)} {verb}", instead=instead)
 
     def _refuse_second_values(self) -> None:
         """Raises Usage for a flag that takes one value and has two."""
         flags = self._option_string_actions
         name, values = corrections.second_value(self.words, flags)
         if name:
-            last = corrections.corrected(self.words, name, shlex.join([name, values[-1]]), flags)
-            raise Usage(f"{name} takes one value, not {' and '.join(values)}", instead=self._line(last))
+            message = f"{name} takes one value, not {' and '.join(values)}"
+            raise Usage(message, wrong=name, right=shlex.join([name, values[-1]]))
+        name, values, left = corrections.numbers_beyond_one(self.words, flags)
+        if name:
+            numbers = f"{', '.join(values[:-1])} and {values[-1]}"
+            message = f"{name} takes one number, not {numbers}; type the command once for each"
+            raise Usage(message, instead=self._line(left))
 
     def _line(self, words: Iterable[str]) -> str:
         """The command with these words."""
@@ -246,88 +275,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str):
         """Raises the Usage for a message of argparse."""
-        extra = re.match(r"unrecognized arguments: (\S+)", message)
-        if extra:
-            raise self._unexpected(extra[1])
-        lacking = re.match(r"the following arguments are required: (.*)", message)
-        if lacking:
-            raise Usage(message, right=" ".join(map(self._stand_in, lacking[1].split(", "))))
-        flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
-        if flag is None:
-            raise Usage(message)
-        action = self._option_string_actions[flag[1]]
-        choice = re.search(r"choice: '(.*?)' \(", message)
-        if choice:
-            raise unknown("value", choice[1], action.choices or ())
-        raise self._wrong_value(flag[1], action, message.partition(": ")[2])
-
-    def _wrong_value(self, name: str, action: argparse.Action, message: str) -> Usage:
-        """The error for a flag without a value, with one that it cannot take, or beside a flag that excludes it; `message` is
-        argparse's."""
-        example = corrections.example(action)
-        right = shlex.join([name, *example]) if example else ""
-        if re.match("expected .*argument", message):
-            like = f", such as {shlex.join(example)}" if example else ""
-            return Usage(f"{name} takes a value{like}", wrong=name, right=right)
-        if re.match("ignored explicit argument", message):
-            return Usage(f"{name} takes no value", wrong=name, right=name)
-        if re.match("not allowed with argument", message):
-            return Usage(f"{name}: {message}", wrong=name)
-        return Usage(f"{name}: {message}", wrong=name, right=right)
-
-    def _unexpected(self, word: str) -> Usage:
-        """The error for a word that no flag takes, or a flag that is not known."""
-        message, flags = f"unexpected argument {word!r}", self._option_string_actions
-        name, value = word.partition("=")[::2]
-        command = self._command_meant(name)
-        if command:
-            instead = shlex.join(["python", "-m", command, *self.words[1:]])
-            return Usage(f"{word!r} is no argument; a command is typed with a dot", instead=instead)
-        if name[0] not in corrections.DASHES and not value:
-            return Usage(message, wrong=word, right=self._first_need(word))
-        value_of = self._flag_with(name.lstrip(corrections.DASHES))
-        if value_of and f"{name}s" not in flags:  # as --size, which is --sizes too
-            return Usage(message, wrong=word, right=value_of)
-        similar = closest(name, flags)
-        if similar:
-            return Usage(message, wrong=name, right=similar, similar="argument")
-        others = help_screen.commands_with(name, self.module)
-        if others:
-            message += f", a flag of {' and '.join(others[:2])}"
-        return Usage(message, wrong=name)
-
-    def _command_meant(self, name: str) -> str:
-        """The command that a word names where this one only lists the others; "" for none."""
-        if self.module not in help_screen.OVERVIEWS:
-            return ""
-        return help_screen.similar_command(name, self.module)
-
-    def _first_need(self, word: str) -> str:
-        """The first flag of `needs` with a word that was typed without one; "" where it takes no such word."""
-        flag = f"--{next(iter(self.needs), '')}"
-        action = self._option_string_actions.get(flag)
-        if action is None or action.nargs == 0 or (flag == "--model" and word.isdecimal()):
-            return ""
-        return shlex.join([flag, word])
-
-    def _flag_with(self, word: str) -> str:
-        """The flag with this word as its value, `--device cpu`, where the word is one that a flag's list of values has."""
-        for name, action in self._option_string_actions.items():
-            listed = action.choices or ()
-            if action.metavar in _LISTING:
-                listed = re.findall(r"[\w-]+", (action.help or "").partition("(")[0])
-            meant = closest(word, listed, 0.99)
-            if meant and meant in (word, corrections.usual_name(word)) and name.startswith("--"):
-                return f"{name} {meant}"
-        return ""
-
-    def _stand_in(self, lacking: str) -> str:
-        """What may stand for a required argument: a run, or a flag with a value."""
-        name = lacking.split("/")[-1]
-        action = self._option_string_actions.get(name)
-        if action is None:
-            return shlex.quote(near(corrections.run_named(lacking)))
-        return shlex.join([name, *corrections.example(action)])
+        typed_words = argparse_errors.TypedWords(
+            words=self.words,
+            module=self.module,
+            flags=self._option_string_actions,
+            needs=self.needs,
+            passes_on=self.passes_on,
+        )
+        flag, value = argparse_errors.unknown_choice(message)
+        if value:
+            raise unknown("value", value, self._option_string_actions[flag].choices or ())
+        raise typed_words.error(message)
 
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words of a command without the mistake of a Stop; the same words where it cannot be corrected."""
@@ -335,22 +293,41 @@ class Parser(argparse.ArgumentParser):
             return shlex.split(stop.instead)[3:]
         if stop.wrong is None and not stop.right:
             return list(words)
-        takes_runs = any(not action.option_strings for action in self._actions)
+        runs_taken = [action for action in self._actions if not action.option_strings]
+        takes_runs = bool(runs_taken)
         typed_words, others = corrections.split(words, self.passes_on)
+        if stop.names_run and stop.is_example and runs_taken:
+            others_remain = corrections.has_run_like(typed_words, stop.right)
+            if runs_taken[0].nargs == "*" or (runs_taken[0].nargs == "+" and others_remain):
+                return [*[word for word in typed_words if word != stop.wrong], *others]
         flags = self._option_string_actions
-        fixed = corrections.corrected(
-            typed_words, stop.wrong, stop.right, flags, fallback=stop.fallback, takes_runs=takes_runs
-        )
-        return [*fixed, *others]
+        return [*corrections.corrected(typed_words, stop, flags, takes_runs=takes_runs), *others]
+
+    def puts_example(self, words: Sequence[str], stop: Stop) -> bool:
+        """Whether `corrected` puts a value that works in place of one that is not known."""
+        if stop.is_example:
+            return _has_new_words(self.corrected(words, stop), words)
+        flags = self._option_string_actions
+        if not stop.wrong or stop.right or stop.instead or corrections.value_of_another_flag(words, stop, flags):
+            return False
+        return _has_new_words(self.corrected(words, stop), words)
 
     def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
         """The flag that takes the wrong word of a Stop; "" where no flag does, or several do."""
-        return corrections.flag_taking(words, stop.wrong, self._option_string_actions) if stop.wrong else ""
+        if stop.flag or not stop.wrong:
+            return stop.flag
+        return corrections.flag_taking(words, stop.wrong, self._option_string_actions)
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command without these flags and their values."""
         typed_words, others = corrections.split(words, self.passes_on)
         return [*corrections.without(typed_words, flags, self._option_string_actions), *others]
+
+
+def _has_new_words(words: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether some of these words, or of the parts of their lists, were not there before."""
+    parts = set(re.split("[ ,=]", " ".join(before)))
+    return not set(re.split("[ ,=]", " ".join(words))) <= parts
 
 
 def parser(
@@ -558,18 +535,21 @@ def _terminated(number, frame) -> None:
 
 def _say(stop: Stop, command_hints: Hints) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
-    message = terminal.on_one_line(command_hints.message(stop))
+    proposal = command_hints.best(stop)
+    message = terminal.on_one_line(proposal.error or command_hints.message(stop))
     print(terminal.paint("error:", "bad", sys.stderr), message, file=sys.stderr, flush=True)
-    if stop.similar:
+    if stop.similar and not proposal.error:
         terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
-    show(command_hints.best(stop))
+    show(proposal)
 
 
 def show(proposal: Proposal) -> None:
     """Prints what else was wrong with a command, and the command that works."""
     for note in proposal.notes:
         terminal.note(f"  and: {note}")
-    label = f"{proposal.first}, then" if proposal.first else "try"
+    label = "try, for example" if proposal.is_example else "try"
+    if proposal.first:
+        label = f"{proposal.first}, then"
     terminal.note(f"  {label}: {typed(proposal.line)}")
 
 

@@ -6,7 +6,8 @@ import dataclasses
 import re
 from argparse import Namespace
 
-from workloads import corrections, options
+from workloads import options
+from workloads.corrections import runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ _MEASURING = f"""
 --stop-after S    begin no visit that may end after so many seconds, exit 0 and print how to resume
 --resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
--o --output DIR   folder of the result file ({corrections.local_folder()}/MACHINE/TIME)
+-o --output DIR   folder of the result file ({runs.local_folder()}/MACHINE/TIME)
 --save NAME       keep the rows as the baseline NAME
 --against RUN     then say what is faster or slower than a baseline or another run
 --fail-on RULE    with --against: exit 4 when a row is past this, such as 'slower>5%%'
@@ -158,7 +159,9 @@ def _limits(flags: Namespace) -> Limits:
 
 def _noise(text: str) -> float:
     if (share := options.positive(text, {"": 1, "%": 0.01})) > 1:
-        raise options.Usage(f"{text} is a share above 1", wrong="--max-noise", right=f"--max-noise {share:g}%")
+        raise options.Usage(
+            f"{text} is a share above 1", wrong="--max-noise", right=f"--max-noise {min(share, 100):g}%"
+        )
     return share
 
 

@@ -9,6 +9,7 @@ UNSEEN = 5
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = "-h"  # as a Stop's tip: the command's own help
+HELP_WORDS = ("help", "/h", "/H", "/?", "/help", "-?", "--?", "?")  # what other programs take for it
 SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after a signal
 
 
@@ -20,6 +21,14 @@ class Stop(Exception):
     code = USAGE
     #: What a flag gets in place of `wrong`, where that is all that it has and `right` is "".
     fallback = ""
+    #: The flag whose value `wrong` is, where that is known; "" for any flag.
+    flag = ""
+    #: Whether `right` is a value that works in place of one that is not known, rather than what was meant.
+    is_example = False
+    #: Whether `wrong` is a run that is not there.
+    names_run = False
+    #: Another command that takes the same words, such as `workloads.matmul`; "" for none.
+    command = ""
 
     def __init__(
         self,

@@ -4,7 +4,8 @@ import argparse
 import re
 import sys
 
-from workloads import corrections, options
+from workloads import options
+from workloads.corrections import runs
 
 QUESTION = "Is a GPU worth it for my model, and why?"
 EXAMPLES = (
@@ -52,7 +53,7 @@ def parser() -> options.Parser:
         nargs="*",
         metavar="RUN",
         help="your training script (train.py, train.ipynb), run up to its first fit; a result file, a run folder or a machine "
-        f"folder (default: this machine's runs, in {corrections.local_folder()})",
+        f"folder (default: this machine's runs, in {runs.local_folder()})",
     )
     options.add(
         made.add_argument_group("what to explain"),

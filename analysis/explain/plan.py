@@ -193,17 +193,22 @@ def _nothing_named(word: str) -> options.Usage:
     message = "name what to explain: a script (train.py), --model or --case"
     is_path = os.sep in word and ":" not in word  # of a run that is not there
     if not word or is_path or word.isdecimal():
-        return options.Usage(message)
+        error = options.Usage(message, right="--model cifar10-cnn")
+        error.is_example = True
+        return error
     flag = "--case" if word in published_cases.EVERY else "--model"
+    if flag == "--case" or settings.is_user_model(word) or word in networks.names():
+        message = f"{word!r} is typed after its flag: {flag} {word}"
     return options.Usage(message, wrong=word, right=shlex.join([flag, word]))
 
 
 def _no_run(word: str) -> options.Usage:
     """The error for a word that is no run."""
-    one_number = "; a flag here takes one number" if word.isdecimal() else ""
+    if word in networks.names():
+        return options.Usage(f"{word!r} is a second model: one is explained at a time", wrong=word)
     near = NoRun(word, ())
     right = near.right if near.similar else ""
-    return options.Usage(f"{word!r} is no run{one_number}", wrong=word, right=right, similar=near.similar)
+    return options.Usage(f"{word!r} is no run", wrong=word, right=right, similar=near.similar)
 
 
 def _keras_options(flags: Namespace) -> dict[str, str]:

@@ -11,7 +11,7 @@ from analysis.predict import prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from analysis.stats import is_gpu
 from workloads import REPORTS, options, records, terminal
-from workloads.corrections import closest
+from workloads.corrections.likeness import closest
 from workloads.machine import facts
 from workloads.records.files import OtherSchema
 

@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from workloads import ROOT, corrections, help_screen, options
+from workloads import ROOT, help_screen, options
+from workloads.corrections import runs
 from workloads.records import baselines
 
 MODELS = """
@@ -73,7 +74,6 @@ WRONG = {
         --seed 1 --seed 2 --fast => --seed 2 --fast
         --resume=yes => --resume
         --dtype=half --size=128 => --dtypes=float16 --sizes=128
-        --sizes [64,128] => --sizes 64,128
         --sizes 64 to 512 => --sizes 64 512
         --output => --output crossover-results
         --batch ten --sizes 64 => --sizes 64
@@ -126,8 +126,8 @@ WRONG = {
         explain --model lenet => python -m analysis.explain --model lenet""",
     "analysis": "workloads.doctor => python -m workloads.doctor",
     "analysis.explain": """
-        => --case
-        224 => --case
+        => --model cifar10-cnn
+        224 => --model cifar10-cnn
         mine.py:build => --model mine.py:build
         mine.py build => --model mine.py:build
         --model mine => --model mine.py:build
@@ -224,7 +224,7 @@ def folder(tmp_path, monkeypatch):
     for machine in (ROOT / "reports").iterdir():
         if machine.name != "local":  # runs of the machine that tests this would be offered before the stored ones
             (tmp_path / "reports" / machine.name).symlink_to(machine)
-    monkeypatch.setattr(corrections, "LOCAL", tmp_path / "none")
+    monkeypatch.setattr(runs, "LOCAL", tmp_path / "none")
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "none" / "saved")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -237,7 +237,7 @@ def main_of(command: str):
 def hint(error: str) -> list[str]:
     """The words after `python -m` of the command shown."""
     line = error.splitlines()[-1]
-    assert line.startswith("  try: ") or ", then: " in line
+    assert line.startswith(("  try: ", "  try, for example: ")) or ", then: " in line
     words = shlex.split(line.partition(": ")[2])
     assert words[1] == "-m"
     return words[2:]
@@ -272,11 +272,11 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
 
 def test_a_hint_names_the_newest_runs_of_this_machine_that_measured_the_same(folder, monkeypatch, capsys):
     local = folder / "local"
-    monkeypatch.setattr(corrections, "LOCAL", local)
+    monkeypatch.setattr(runs, "LOCAL", local)
     rows = (SUITE / "2026-11-22" / "matmul.jsonl").read_bytes()
     header = rows.splitlines(keepends=True)[0]
-    runs = {"older/matmul": rows, "newer/matmul": rows, "failed/matmul": header, "other/launch": rows}
-    for second, (name, lines) in enumerate(runs.items()):
+    contents = {"older/matmul": rows, "newer/matmul": rows, "failed/matmul": header, "other/launch": rows}
+    for second, (name, lines) in enumerate(contents.items()):
         file = local / "here" / f"{name}.jsonl"
         file.parent.mkdir(parents=True)
         file.write_bytes(lines)
@@ -330,7 +330,10 @@ def test_resume_names_a_folder_that_has_no_run(tmp_path, capsys):
     for command in ("workloads.training", "workloads.suite"):
         assert main_of(command)(["--resume", "-o", str(tmp_path / "none")]) == options.USAGE
         error, tried = capsys.readouterr().err.splitlines()
-        assert error == f"error: no run in {tmp_path / 'none'} to resume" and "--resume" not in tried
+        assert (
+            error == f"error: no run of {command.partition('.')[2]} in {tmp_path / 'none'} to resume"
+            and "--resume" not in tried
+        )
         assert not (tmp_path / "none").exists()
 
 

@@ -108,11 +108,9 @@ def layers(
         for dtype, math in precisions:
             steps.append([work for work in networks.step(described, batch, dtype, math) if work.kind == kind])
         if not steps[0]:
-            other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {model}"
-            raise options.Usage(
-                f"{model} has no {_KINDS[kind]}; the command below times the layers that it has",
-                f"{other} --batch {batch}",
-            )
+            error = options.Usage(f"{model} has no {_KINDS[kind]}; the command below times the layers that it has")
+            error.command = "workloads.matmul" if kind == "conv" else "workloads.conv"
+            raise error
         for in_each_precision in zip(*steps, strict=True):
             wanted += [work for work in in_each_precision if work.direction in directions]
     if not wanted:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from workloads import ROOT, corrections, options, terminal
-from workloads.corrections import closest, similar_path
+from workloads import ROOT, options, terminal
+from workloads.corrections import runs
+from workloads.corrections.likeness import closest, similar_path
 from workloads.options import Usage
 from workloads.records import baselines, command_lines, regular_files
 from workloads.records.rows import LAST_READER, SCHEMA, Line, Machine, Measurement, Run, finite, sound
@@ -43,6 +44,8 @@ class NoRun(Usage, FileNotFoundError):
         if os.path.isfile(run):
             what = f"{run} is no result file"
         super().__init__(what, wrong=run, right=similar or _nearest(run), similar="path" if similar else "")
+        self.is_example = not similar
+        self.names_run = True
 
 
 def _nearest(run: str) -> str:
@@ -53,7 +56,7 @@ def _nearest(run: str) -> str:
         return folder
     beside = {os.path.basename(path): path for path in _with_results(f"{folder}/*")} if folder else {}
     similar = closest(name, beside)
-    return beside[similar] if similar else options.near(corrections.any_run())
+    return beside[similar] if similar else options.near(runs.any_run())
 
 
 def _with_results(folders: str) -> set[str]:

@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from workloads import options
-from workloads.corrections import closest, similar_path
+from workloads.corrections.likeness import closest, similar_path
 from workloads.records import regular_files
 
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from workloads import options
-from workloads.corrections import similar_path
+from workloads.corrections.likeness import similar_path
 from workloads.records import regular_files
 
 ENDINGS = (".py", ".ipynb")

@@ -4,7 +4,7 @@ Only `data` is always written out, so that every row says what it was trained on
 """
 
 from kernels import networks
-from workloads.corrections import closest
+from workloads.corrections.likeness import closest
 from workloads.options import Usage, unknown, usage_errors
 from workloads.records import Row, model_files
 from workloads.records.switches import KNOWN, VARIABLES, Keras

@@ -1,53 +1,28 @@
-"""Corrects the words of a command: the known word that was meant, flags or values replaced or left out, and what stands for a
-value or a run that is not known. Standard library only."""
+"""Corrects the words of a command: flags or values replaced, left out or given to the flag that takes them, and what stands for a
+value that is not known. It imports the standard library and the ground of `workloads`."""
 
 import argparse
-import difflib
+import itertools
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterator, Mapping, Sequence
 
-from workloads import REPORTS, ROOT
+from workloads import REPORTS
+from workloads.corrections import runs
+from workloads.corrections.likeness import DASHES, closest, usual_name
+from workloads.stops import MISSING, Stop
 from workloads.terminal import near
 
-DASHES = "-–—"  # the last two come from pages that print two dashes as one
-QUOTES = "“”„‟‘’‚‛«»"  # typographic ones, which come from pages too
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?")
-# Names that other tools give to what is known here by another word.
-ALIASES = {
-    "half": "float16",
-    "single": "float32",
-    "float": "float32",
-    "double": "float64",
-    "e4m3": "float8_e4m3",
-    "mixed_half": "mixed_float16",
-    "true": "on",
-    "yes": "on",
-    "false": "off",
-    "no": "off",
-    "cuda": "gpu",
-    "precision": "dtypes",
-    "markdown": "md",
-    "text": "table",
-    "yaml": "json",
-    "toml": "json",
-    "xml": "json",
-    "html": "md",
-    "tsv": "csv",
-    "excel": "csv",
-    "xlsx": "csv",
-}
-STORED_RUNS = "reports/nvidia-h200/suite", "reports/nvidia-h200/ladder"  # of one machine
-LOCAL = REPORTS / "local"  # MACHINE/TIME/*.jsonl, and the saved baselines
-SAVED = LOCAL / "saved"
 PLACE = "crossover-results"  # the folder that a hint names where another cannot be written
+QUOTES = "“”„‟‘’‚‛«»"  # typographic ones, which come from pages too
+
 # By a flag or by what it takes, where neither its default nor its help shows a value.
 _EXAMPLES = {
     "--backends": "numpy",
     "--model": "cifar10-cnn",
     "--save": "before",
+    "--threads": "1",
     "BYTES": "64KiB",
     "CALL": "step",
     "DEV": "cpu",
@@ -66,66 +41,10 @@ _EXAMPLES = {
     "WORD": "on",
     "WORKLOAD": "matmul",
 }
-_TIMED = re.compile(rb'"seconds":\[\d')  # in a line of a result file
+_LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
 _NAMES_OF_RUNS = ("RUN", "OLD", "NEW")  # in the usage of commands
 # `such as 50000`, `like 64k`, `(32)`, `(default 64:2048:x2)` in a flag's help.
 _SHOWN = re.compile(r"\b(?:such as|like) '?([\w.:+*>%-]+)|\((?:default:? )?(?!none)([\w.:-]+)\)")
-
-
-def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
-    """The known word that is an alias of `word`, begins with it, contains it, or is most similar to it; "" without one."""
-    by_small = {name.lower().lstrip("-"): name for name in known}
-    plain = word.lower().lstrip(DASHES)
-    small = usual_name(plain)
-    if small in by_small:
-        return by_small[small]
-    containing = sorted((name for name in by_small if len(small) > 2 and small in name), key=len)
-    beginning = [name for name in containing if name.startswith(small)]
-    near = beginning or containing
-    if not near and small == plain:  # what has another name here, and is not known, is like no other
-        near = difflib.get_close_matches(small, by_small, 1, likeness)
-    return by_small[near[0]] if near else ""
-
-
-def usual_name(word: str) -> str:
-    """A word without its device number, by the name that it has here: `cuda:0` is gpu, `bf16` bfloat16."""
-    numbered = re.fullmatch(r"(b?)fp?(\d+)", word)
-    if numbered:
-        word = f"{numbered[1]}float{numbered[2]}"
-    return ALIASES.get(word.partition(":")[0], word)
-
-
-def similar_path(text: str) -> str:
-    """The path that is there and most like this one; "" where none is."""
-    path = PurePath(text)
-    similar = Path(path.anchor)
-    for part in path.relative_to(path.anchor).parts:
-        near = part
-        try:
-            if not (similar / part).exists():
-                near = closest(part, os.listdir(similar) if similar.is_dir() else (), 0.75)
-        except OSError:  # a folder that may not be looked into
-            near = ""
-        if not near:
-            return ""
-        similar /= near
-    return str(similar)
-
-
-def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> str:
-    """The number in a word that is no size; `several`: the doubling range between its first two. "" without one."""
-    digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word.lower())  # 50.000
-    if "b" not in units:
-        digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits)  # 64MB, where no bytes are counted
-    if re.search(r"\d{16}", digits):  # too large
-        return ""
-    numbers = []
-    for base, power, unit in _SIZE.findall(digits):
-        numbers.append(int(float(base) * units.get(unit, 1)) ** int(power or 1))
-    ends = sorted({n for n in numbers[: 2 if several else 1] if 0 < n < 1 << 60})
-    if numbers and not ends:
-        return "1" if max(numbers) < 1 << 60 else ""
-    return ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")
 
 
 Flags = Mapping[str, argparse.Action]  # a parser's flags by every name
@@ -145,29 +64,41 @@ def with_two_dashes(word: str, flags: Flags) -> str:
     return word
 
 
-def corrected(
-    words: Sequence[str], wrong: str | None, right: str, flags: Flags, *, fallback: str = "", takes_runs: bool = False
-) -> list[str]:
-    """The words of a command with `right` in place of `wrong`.
+def corrected(words: Sequence[str], stop: Stop, flags: Flags, *, takes_runs: bool = False) -> list[str]:
+    """The words of a command with `stop.right` in place of `stop.wrong`.
 
-    wrong: flags, which go with what they take; a word, in a list of words too; None where something lacks, which comes last.
-    right: words as a shell takes them; "" where the wrong word is to be left out. A flag that takes no other then gets
-    `fallback`, else the value that its help shows; it goes only where there is none.
+    stop.wrong: flags, which go with what they take; a word, in a list of words too; None where something lacks, which comes last.
+    stop.right: words as a shell takes them; "" where the wrong word is to be left out. A flag that takes no other then gets
+    `stop.fallback`, else the value that its help shows; it goes only where there is none.
     takes_runs: whether the command takes runs without a flag; they stay where an unknown flag before them is left out.
     """
+    wrong, right = stop.wrong, stop.right
     if wrong is None:
         return [*words, *shlex.split(right)]
     names = wrong.split()
     if names and flags.keys() >= set(names):
         return _with_flags_replaced(words, names, shlex.split(right), flags)
     if not right:
-        return _without_value(words, wrong, flags, fallback=fallback, takes_runs=takes_runs)
+        return _without_value(words, stop, flags, takes_runs=takes_runs)
     if right.startswith("--") and wrong in words:
         return _as_flag(words, wrong, right, flags)
     if not wrong:
         return [right if word == "" else word for word in words]
-    part = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
-    return [right if word == wrong else part.sub(lambda _: right, word) for word in words]
+    if stop.flag not in flags:
+        return [_with_part_replaced(word, wrong, right) for word in words]
+    replaced: list[str] = []
+    for group in _groups(words, flags):
+        if flags.get(_name(group)) is flags[stop.flag]:
+            group = [_with_part_replaced(word, wrong, right) for word in group]
+        replaced += group
+    return replaced
+
+
+def _with_part_replaced(word: str, wrong: str, right: str) -> str:
+    """A word, or the part of a list with commas, replaced."""
+    if word == wrong:
+        return right
+    return re.sub(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])", lambda _: right, word)
 
 
 def without(words: Sequence[str], names: Sequence[str], flags: Flags) -> list[str]:
@@ -223,7 +154,7 @@ def flag_taking(words: Sequence[str], value: str, flags: Flags) -> str:
 
 
 def second_value(words: Sequence[str], flags: Flags) -> tuple[str, list[str]]:
-    """(a flag that takes one value and has two different ones among the words, these values); ("", []) without one."""
+    """(a flag that takes one value and is there twice with different ones, these values); ("", []) without one."""
     by_action: dict[argparse.Action, list[str]] = {}
     for name, action, values in _by_flag(words, flags):
         if action.nargs not in (None, "?"):
@@ -235,29 +166,102 @@ def second_value(words: Sequence[str], flags: Flags) -> tuple[str, list[str]]:
     return "", []
 
 
-def _without_value(words: Sequence[str], value: str, flags: Flags, *, fallback: str, takes_runs: bool) -> list[str]:
-    """The words of a command without a value. A flag that takes no other gets another value, or goes where there is none."""
+def numbers_beyond_one(words: Sequence[str], flags: Flags) -> tuple[str, list[str], list[str]]:
+    """(a flag that takes one number and has several behind it, these numbers, the words without all but the first); ("", [], [])
+    without one."""
+    groups = list(_groups(words, flags))
+    for position, group in enumerate(groups):
+        action = flags.get(_name(group))
+        first = _values(group)
+        if action is None or action.nargs is not None or len(first) != 1 or not first[0].isdecimal():
+            continue
+        end = position + 1
+        while end < len(groups) and groups[end][0].isdecimal() and not os.path.exists(groups[end][0]):
+            end += 1
+        more = [one[0] for one in groups[position + 1 : end]]
+        if more:
+            left = groups[: position + 1] + groups[end:]
+            return _name(group), [*first, *more], list(itertools.chain.from_iterable(left))
+    return "", [], []
+
+
+def flag_listing(word: str, flags: Flags) -> str:
+    """The flag with this word as its value, `--device cpu`, if a flag's list of values has the word; "" without."""
+    if word == "all":  # which many flags have
+        return ""
+    for name, action in flags.items():
+        listed = action.choices or ()
+        if action.metavar in _LISTING:
+            listed = re.findall(r"[\w-]+", (action.help or "").partition("(")[0])
+        meant = closest(word, listed, 0.99)
+        if meant and meant in (word.lower(), usual_name(word.lower())) and name.startswith("--"):
+            return f"{name} {meant}"
+    return ""
+
+
+def flag_named(word: str, flags: Flags) -> str:
+    """The flag that a word without dashes names, and that takes no value: `fast` is --fast; "" where none is named so."""
+    name = f"--{word.lower()}"
+    action = flags.get(name)
+    return name if action is not None and action.nargs == 0 else ""
+
+
+def flag_of_letter(letter: str, value: str, flags: Flags, needs: Sequence[str]) -> str:
+    """The flag that a single letter stands for: one that begins with it and takes the value that follows, or none where none
+    follows; those of `needs` come first, those whose list has the value before them. "" without one."""
+    if len(letter) != 1:
+        return ""
+    needed = [f"--{need}" for need in needs]
+    names = [name for name in (*needed, *flags) if name.startswith(f"--{letter}")]
+    fitting = [name for name in names if (flags[name].nargs == 0) != bool(value)]
+    listing = [name for name in fitting if value and flag_listing(value, {name: flags[name]})]
+    return next(iter([*listing, *fitting]), "")
+
+
+def script_before(words: Sequence[str]) -> str:
+    """The training script among these words; "" without one."""
+    return next((word for word in words if word.endswith((".py", ".ipynb"))), "")
+
+
+def value_of_another_flag(words: Sequence[str], stop: Stop, flags: Flags) -> str:
+    """The flag that the wrong word of a Stop is a value or the name of, with this value; "" without, or if that flag is there."""
+    if not stop.wrong or stop.right or stop.code == MISSING or (stop.wrong in words and stop.wrong[:1] == "-"):
+        return ""
+    right = flag_named(stop.wrong, flags) or flag_listing(stop.wrong, flags)
+    flag = flags.get(right.split(" ")[0])
+    typed = [action for _, action, _ in _by_flag(words, flags)]
+    return "" if flag is None or flag in typed else right
+
+
+def _without_value(words: Sequence[str], stop: Stop, flags: Flags, *, takes_runs: bool) -> list[str]:
+    """The words of a command without a value. A flag that takes no other gets another value, or goes where there is none; a value
+    that is another flag's goes there."""
+    value = stop.wrong or ""
+    moved = value_of_another_flag(words, stop, flags)
     left: list[str] = []
     for head, *values in _groups(words, flags, takes_runs):
         name, equals, joined = head.partition("=")
         if value in (head, name):
             continue
+        if stop.flag in flags and flags.get(name) is not flags[stop.flag]:
+            left += [head, *values]
+            continue
         if equals:
             values = [joined]
         others = [rest for rest in map(_without_part, values, [value] * len(values)) if rest]
-        if values and not others:
-            others = _in_place_of(value, flags.get(name), fallback)
+        if values and not others and not moved:
+            others = _in_place_of(value, flags.get(name), stop.fallback)
         if values and not others:
             continue
         left += [f"{name}={others[0]}"] if equals else [head, *others]
-    return left
+    return [*left, *moved.split()]
 
 
 def _in_place_of(value: str, flag: argparse.Action | None, fallback: str) -> list[str]:
     """The words that a flag gets in place of a wrong value; none where it shows no other, and of an unknown flag."""
     if flag is None:
         return []
-    right = [fallback] if fallback else example(flag)
+    right = [fallback] if fallback and flag.default is None else example(flag)
     return [] if value in right else right
 
 
@@ -300,6 +304,11 @@ def _groups(words: Sequence[str], flags: Flags, takes_runs: bool = False) -> lis
     return groups
 
 
+def has_run_like(words: Sequence[str], run: str) -> bool:
+    """Whether a run is among these words, as any path to it."""
+    return any(os.path.realpath(word) == os.path.realpath(run) for word in words)
+
+
 def _is_run(word: str) -> bool:
     """Whether a word is a path that is there, or the name of a machine whose rows are stored."""
     return os.path.exists(word) or (REPORTS / word).exists()
@@ -326,55 +335,10 @@ def _example_value(action: argparse.Action) -> str:
     if action.choices:
         return str(next(iter(action.choices)))
     if action.metavar in _NAMES_OF_RUNS:
-        return run_named(str(action.metavar))
+        return runs.run_named(str(action.metavar))
     shown = _SHOWN.search("%".join((action.help or "").split("%%")))
     if shown:
         return shown[1] or shown[2]
     names = [*action.option_strings, str(action.metavar)]
     known = [_EXAMPLES[name] for name in names if name in _EXAMPLES]
     return known[0] if known else ""
-
-
-def run_named(name: str) -> str:
-    """The folder that stands for OLD, NEW or another name of a run in the usage of a command."""
-    if name in ("OLD", "NEW"):
-        new, old = _two_runs()
-        return old if name == "OLD" else new
-    return any_run()
-
-
-def any_run() -> str:
-    """The folder of this machine's newest run, else of one that comes with the project."""
-    newest = next(local_files(), None)
-    return str(newest.parent) if newest else stored_run()
-
-
-def _two_runs() -> tuple[str, str]:
-    """Two runs of one machine, the newer one first: this machine's two newest of one workload, else two that come with the
-    project."""
-    newer: dict[tuple[Path, str], Path] = {}  # (machine, workload) -> file
-    for file in local_files():
-        key = file.parent.parent, file.name
-        if key in newer:
-            return str(newer[key].parent), str(file.parent)
-        newer[key] = file
-    return stored_run(1), stored_run(0)
-
-
-def local_folder() -> str:
-    """The folder of this machine's runs, as the help of a flag has it: that of the checkout whose packages these are, else one in
-    the user's data."""
-    return "%%".join(near(LOCAL).split("%"))
-
-
-def local_files(workload: str = "*") -> Iterator[Path]:
-    """The result files of this machine that have a timed row, the newest first; of one workload where it is named."""
-    files = [file for file in LOCAL.glob(f"*/*/{workload}.jsonl") if file.parent.parent != SAVED]
-    for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
-        if _TIMED.search(file.read_bytes()):
-            yield file
-
-
-def stored_run(position: int = 0) -> str:
-    """The folder of a run that comes with the project; the second is of the same machine as the first."""
-    return str(ROOT / STORED_RUNS[position])

@@ -1,0 +1,197 @@
+"""What is meant by words that are wrong: numbers and ranges, known words, flags; and the whole command corrected, as a record."""
+
+import importlib
+import os
+import shlex
+
+import pytest
+
+from workloads import ROOT, corrections, help_screen, hints, options
+from workloads.corrections import likeness, runs, sizes
+from workloads.hints import Proposal
+from workloads.records import baselines
+
+SUITE = "reports/nvidia-h200/suite"
+LADDER = "reports/nvidia-h200/ladder"
+COUNTS = {
+    "1..64": "1:64:x2",
+    "1-64": "1:64:x2",
+    "64k-1m": "64k:1m:x2",
+    "2^6-2^10": "2^6:2^10:x2",
+    "64:4096:*4": "64:4096:x4",
+    "64:4096:64": "64:4096:+64",
+    "64:4096:16": "64:4096:x16",
+    "64:4096:17": "64:4096:+17",
+    "4096:64:x4": "64:4096:x4",
+    "64:4096:x0": "64:4096:x2",
+    "2**10": "1024",
+    "1e6": "1000000",
+    "64MB": "64",
+    "-64": "64",
+    "0": "1",
+    "512x256": "512",
+    "fast": "",
+}
+BYTES = {"4k-256M": "4k:256M:x4", "64KiB..1GiB": "64KiB:1GiB:x4", "1.5k": "1536"}
+CALLS = {
+    "range(64, 1024, 64)": "64:1024:+64",
+    "range(64,1024)": "64:1024:x2",
+    "np.arange(64,1024,2)": "64:1024:x2",
+    "64,4096,x4": "64:4096:x4",
+    "64,4096": "",
+}
+
+
+@pytest.mark.parametrize(("word", "meant"), COUNTS.items())
+def test_the_number_or_range_that_a_word_means(word, meant):
+    assert sizes.meant_number(word, options.COUNTS, several=True) == meant
+
+
+@pytest.mark.parametrize(("word", "meant"), BYTES.items())
+def test_the_bytes_that_a_word_means(word, meant):
+    assert sizes.meant_number(word, options.BYTES, several=True) == meant
+
+
+@pytest.mark.parametrize(("text", "meant"), CALLS.items())
+def test_the_range_that_is_written_as_in_another_language(text, meant):
+    assert sizes.meant_range(text, options.COUNTS) == meant
+
+
+def test_brackets_around_sizes_say_nothing():
+    assert options.sizes(["[64,", "128]"]) == options.sizes(["(64, 128)"]) == [64, 128]
+
+
+FLAGS = ["--model", "--modes", "--jit", "--price-gpu", "--epochs", "--sizes", "--dtypes"]
+MEANT = {
+    "--mode": "--modes",
+    "--jit_compile": "--jit",
+    "--gpu-price": "--price-gpu",
+    "--num-epochs": "--epochs",
+    "--n": "--sizes",
+    "--type": "--dtypes",
+    "--optimizer": "",
+}
+
+
+@pytest.mark.parametrize(("word", "meant"), MEANT.items())
+def test_the_known_flag_that_is_closest(word, meant):
+    assert likeness.closest(word, FLAGS) == meant
+
+
+# What is typed => the command corrected; (number of other mistakes, whether a value of it is an example).
+PROPOSALS = {
+    "workloads.matmul --save 'a b/1' --fail-on 5%": ("workloads.matmul --save a-b-1", 2, False),
+    "workloads.matmul --save 'a b/1' --against lastweek --fail-on 5%": ("workloads.matmul --save a-b-1", 2, False),
+    "workloads.launch --calls empty,step --backend numpi": ("workloads.launch --calls empty,step", 3, False),
+    "workloads.conv --vary batch --batch 1:64:x4": ("workloads.conv --vary batch --sizes 1:64:x4", 1, False),
+    "workloads.conv --model fashion-mnist-mlp --batch 32 cpu fast": (
+        "workloads.matmul --model fashion-mlp --batch 32 --device cpu --fast",
+        4,
+        False,
+    ),
+    "workloads.suite quick": ("workloads.suite --quick", 1, False),
+    "workloads.matmul fast": ("workloads.matmul --fast", 1, False),
+    "workloads.matmul --fast yes --sizes 64": ("workloads.matmul --fast --sizes 64", 1, False),
+    "workloads.matmul --fast no --sizes 64": ("workloads.matmul --sizes 64", 1, False),
+    "workloads.matmul --sizes 64 -f json": ("workloads.matmul --sizes 64 --format json", 1, False),
+    "workloads.matmul -n 64": ("workloads.matmul --sizes 64", 1, False),
+    "workloads.matmul --sizes 64 --backends cpu": ("workloads.matmul --sizes 64 --device cpu", 1, False),
+    "workloads.matmul --sizes 64 --no-gpu": ("workloads.matmul --sizes 64 --device cpu", 1, False),
+    "workloads.matmul --sizes 64 --device cpu,gpu:7": ("workloads.matmul --sizes 64 --device cpu", 1, False),
+    "workloads.matmul --sizes 64 --threads four": ("workloads.matmul --sizes 64 --threads 1", 1, True),
+    "workloads.matmul --sizes 64 --dtypes int8": ("workloads.matmul --sizes 64 --dtypes float32", 1, True),
+    "workloads.matmul --sizes 64 /h": ("workloads.matmul -h", 1, False),
+    "workloads.matmul --max-noise 150": ("workloads.matmul --max-noise 100%", 1, False),
+    "workloads.suite my_model.py": ("analysis.explain my_model.py", 1, False),
+    "analysis.explain --model lenet --batch 32 64 128": ("analysis.explain --model lenet --batch 32", 1, False),
+    "analysis.explain --model lenet --xla": ("analysis.explain --model lenet --jit on", 1, False),
+    "analysis.explain my_model.py --lr 0.1": ("analysis.explain my_model.py -- --lr 0.1", 1, False),
+    "analysis.explain --price-gpu 3.5": ("analysis.explain --price-gpu 3.5 --model cifar10-cnn", 1, True),
+    "analysis.explain --model bert": ("analysis.explain --model cifar10-cnn", 1, True),
+    "analysis.explain lenet": ("analysis.explain --model lenet", 1, False),
+    "analysis.explain --batch 0 --samples 0 --model lenet": (
+        "analysis.explain --batch 1 --samples 1 --model lenet",
+        2,
+        False,
+    ),
+    "analysis.predict --model lenet --profile nvidia-h200 --switch jit_compile:on": (
+        "analysis.predict --model lenet --profile nvidia-h200 --switch jit_compile=on",
+        1,
+        False,
+    ),
+    "analysis.compare none nothing -v": (f"analysis.compare {SUITE} {LADDER} -v", 2, True),
+    f"analysis.compare {SUITE} nothing": (f"analysis.compare {SUITE} {LADDER}", 1, True),
+    f"analysis.compare nothing {SUITE}": (f"analysis.compare {LADDER} {SUITE}", 1, True),
+    f"analysis.export csv {SUITE}": (f"analysis.export --to csv {SUITE}", 1, False),
+    f"analysis.export {SUITE} --format csv": (f"analysis.export {SUITE} --to csv", 1, False),
+    f"analysis.fleet {SUITE} --against lastweek": (f"analysis.fleet {SUITE}", 1, False),
+    f"analysis.fleet {SUITE} --against lastweek --fail-on 3%": (f"analysis.fleet {SUITE} --save before", 2, False),
+    f"analysis.report {SUITE} nothing": (f"analysis.report {SUITE}", 1, False),
+    "workloads.describe my_model.py": ("workloads.describe --script my_model.py", 1, False),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a model file and the stored runs, on a machine without runs of its own."""
+    (tmp_path / "my_model.py").write_text("x = 3\n")
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports/nvidia-h200").symlink_to(ROOT / "reports/nvidia-h200")
+    monkeypatch.setattr(runs, "LOCAL", tmp_path / "none")
+    monkeypatch.setattr(baselines, "FOLDER", tmp_path / "none" / "saved")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def relative(line: str) -> str:
+    """A command without `python -m`, with the stored runs as paths from here."""
+    words = shlex.split(line)[2:]
+    stored = {os.path.realpath(run): run for run in (SUITE, LADDER)}
+    return shlex.join([stored.get(os.path.realpath(word), word) for word in words])
+
+
+@pytest.mark.parametrize(("typed", "expected"), PROPOSALS.items())
+def test_a_wrong_command_is_corrected_with_all_that_was_typed(typed, expected, folder):
+    proposal = hints.corrected_line(f"python -m {typed}")
+    assert (relative(proposal.line), len(proposal.notes), proposal.is_example) == expected
+
+
+def test_a_device_that_lacks_comes_before_what_else_is_wrong(folder, monkeypatch):
+    from workloads.machine import facts
+
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
+    command = hints.hints_for("python -m workloads.transfer --sizes 4k-256M")
+    mistake = command.mistake(command.words)
+    proposal = command.best(mistake)
+    if "copies to or from a GPU" not in proposal.error:
+        pytest.skip("this machine has a GPU")
+    assert proposal.notes == ("--sizes: '4k-256M' is no size; a range is written 4k:256M:x4",)
+    assert relative(proposal.line) == f"analysis.report {SUITE} --open"
+
+
+def test_numbers_behind_a_flag_that_takes_one():
+    flags = importlib.import_module(help_screen.starts("analysis.explain")).parser()._option_string_actions
+    words = ["--batch", "32", "64", "--model", "lenet", "7"]
+    assert corrections.numbers_beyond_one(words, flags) == ("--batch", ["32", "64"], [*words[:2], *words[3:]])
+    assert corrections.numbers_beyond_one(["--batch", "32", "--model", "lenet"], flags) == ("", [], [])
+
+
+def test_a_run_of_an_older_schema_is_never_proposed(folder, monkeypatch):
+    local = folder / "local"
+    monkeypatch.setattr(runs, "LOCAL", local)
+    stored = (ROOT / SUITE / "2026-11-22/matmul.jsonl").read_bytes()
+    for name, content in (("new", stored), ("old", stored.replace(b'"schema":2', b'"schema":1'))):
+        (local / "here" / name).mkdir(parents=True)
+        (local / "here" / name / "matmul.jsonl").write_bytes(content)
+        os.utime(local / "here" / name / "matmul.jsonl", (1, 1 if name == "new" else 2))
+    assert runs.any_run() == str(local / "here/new")
+
+
+def test_a_run_of_another_command_is_not_resumed(folder):
+    (folder / "run").mkdir()
+    (folder / "run/matmul.jsonl").write_text("")
+    proposal = hints.corrected_line("python -m workloads.stream --resume -o run")
+    assert proposal == Proposal(
+        line="python -m workloads.stream -o run",
+        notes=("no run of stream in run to resume: it has matmul.jsonl",),
+    )

@@ -1,0 +1,116 @@
+"""The known word, or the path, that was meant by one that is not known. Standard library only."""
+
+import difflib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+
+DASHES = "-–—"  # the last two come from pages that print two dashes as one
+# Names that other tools give to what is known here by another word.
+ALIASES = {
+    "half": "float16",
+    "single": "float32",
+    "float": "float32",
+    "double": "float64",
+    "e4m3": "float8_e4m3",
+    "mixed_half": "mixed_float16",
+    "true": "on",
+    "yes": "on",
+    "false": "off",
+    "no": "off",
+    "cuda": "gpu",
+    "precision": "dtypes",
+    "markdown": "md",
+    "text": "table",
+    "np": "numpy",
+    "forward": "fprop",
+    "backward": "dgrad",
+    "hot": "warm",
+    "time": "stop-after",
+    "timeout": "stop-after",
+    "ops": "operations",
+    "op": "operations",
+    "tf": "tensorflow",
+    "type": "dtypes",
+    "n": "sizes",
+    "network": "model",
+    "library": "backends",
+    "cores": "threads",
+    "workers": "threads",
+    "baseline": "against",
+    "jit_compile": "jit",
+    "jit-compile": "jit",
+    "xla": "jit",
+    "benchmark": "run",
+    "bench": "run",
+    "quick": "run",
+    "check": "doctor",
+    "test": "doctor",
+    "multiply": "matmul",
+    "gemm": "matmul",
+    "memory": "stream",
+    "bandwidth": "stream",
+    "copies": "transfer",
+    "diff": "compare",
+    "yaml": "json",
+    "toml": "json",
+    "xml": "json",
+    "html": "md",
+    "tsv": "csv",
+    "excel": "csv",
+    "xlsx": "csv",
+}
+
+
+def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
+    """The known word that is this one or an alias of it, begins with it, contains it, has its parts in another order, is most
+    similar to it, or is a part of it; "" without one."""
+    by_small = {name.lower().lstrip("-"): name for name in known}
+    plain = word.lower().lstrip(DASHES)
+    small = usual_name(plain)
+    for exact in (plain, small, f"{small}s"):
+        if exact in by_small:
+            return by_small[exact]
+    containing = sorted((name for name in by_small if len(small) > 2 and small in name), key=len)
+    beginning = [name for name in containing if name.startswith(small)]
+    near = beginning or containing
+    if not near and small == plain:  # what has another name here, and is not known, is like no other
+        reordered = [name for name in by_small if _parts(name) == _parts(small)]
+        near = reordered or difflib.get_close_matches(small, by_small, 1, likeness) or _contained(small, by_small)
+    return by_small[near[0]] if near else ""
+
+
+def _parts(name: str) -> list[str]:
+    """The words of a name in alphabetic order: gpu-price and price_gpu have the same."""
+    return sorted(re.split("[-_]", name))
+
+
+def _contained(word: str, known: Iterable[str]) -> list[str]:
+    """The known names that are one of the words of this one: epochs of num-epochs."""
+    return [name for name in known if len(name) > 3 and name in re.split("[-_]", word)]
+
+
+def usual_name(word: str) -> str:
+    """A word without its device number, by the name that it has here: `cuda:0` is gpu, `bf16` bfloat16."""
+    numbered = re.fullmatch(r"(b?)fp?(\d+)", word)
+    if numbered:
+        word = f"{numbered[1]}float{numbered[2]}"
+    return ALIASES.get(word.partition(":")[0], word)
+
+
+def similar_path(text: str) -> str:
+    """The path that is there and most like this one; "" where none is."""
+    path = PurePath(text)
+    similar = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        near = part
+        try:
+            if not (similar / part).exists():
+                near = closest(part, os.listdir(similar) if similar.is_dir() else (), 0.75)
+        except OSError:  # a folder that may not be looked into
+            near = ""
+        if not near:
+            return ""
+        similar /= near
+    return str(similar)
