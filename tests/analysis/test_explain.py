@@ -281,7 +281,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200", "--all", "--gpu-profile", stored)
     assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
-    assert "Dispatch takes 2.0x as long" in out  # 0.8 ms a step here, 0.4 there
+    assert "Dispatch is 2.0x slower" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
     assert code == options.USAGE and "no stored rows of a GPU in" in err[0]
 
