@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 
-from workloads import options
+from workloads import corrections, options
 from workloads.corrections import runs
 
 QUESTION = "Is a GPU worth it for my model, and why?"
