@@ -5,14 +5,15 @@ Nothing is fitted to the model that is predicted; the few global numbers (analys
 
 import os
 import pathlib
+from collections.abc import Callable
 
 import msgspec
 
 from analysis.predict.calibration import calibration
 from analysis.predict.combine import HIDDEN, UNFITTED, UNTRIED, Calibration, combined, compiling, setting_up, within
-from analysis.predict.components import FIT, components
+from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile, all_of, launches
-from analysis.stats import NOTHING, Estimate, independent_sum
+from analysis.stats import NOTHING, Estimate, exact, independent_sum
 from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import count, join
 from kernels import networks
@@ -34,8 +35,9 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
-    partial: what is not known of a step, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with
-    the samples. saved_at: when it was saved, as rows' `at`.
+    partial: what is not known, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with the
+    samples. last_step_saves_s: by how much an epoch's incomplete last batch is quicker than a whole one. saved_at: when it was
+    saved, as rows' `at`.
     """
 
     training: Training
@@ -50,6 +52,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     partial: tuple[str, ...]
     profile: str
     setup_s: Estimate = NOTHING
+    last_step_saves_s: Estimate = NOTHING
     saved_at: str = ""
 
     @property
@@ -64,6 +67,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
             compile=self.compile_s,
             setup_step=self.setup_s / steps,
             steps=steps,
+            last_step_saves=self.last_step_saves_s,
             source="predicted",
         )
 
@@ -194,7 +198,11 @@ def predict(
     ran = settings
     if settings.on_gpu and _in_cudnn(network):  # Keras compiles no model that cuDNN has a layer of
         ran = msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
-    made = components(training, ran, of, network, kernel)
+
+    def parts_of(trained: Training) -> Components:
+        return components(trained, ran, of, network, kernel)
+
+    made = parts_of(training)
     if made.lacking:
         raise all_of(made.lacking.values())
     if fitted is None:
@@ -217,7 +225,23 @@ def predict(
         made.partial,
         of.key,
         setting_up(made),
+        last_step_saves_s=_last_step_saves(training, step, lambda last: combined(parts_of(last), fitted)),
     )
+
+
+def _last_step_saves(
+    training: Training, step: Estimate, parts_of_step: Callable[[Training], dict[str, Estimate]]
+) -> Estimate:
+    """By how much an epoch's incomplete last batch is quicker than a whole one, at least nothing.
+
+    parts_of_step: the parts of a training's step.
+    """
+    left_over = training.samples % training.batch
+    if training.samples < training.batch or not left_over:
+        return NOTHING
+    last = msgspec.structs.replace(training, batch=left_over, samples=left_over)
+    last_s = sum(part.value for part in parts_of_step(last).values())
+    return exact(max(0.0, step.value - last_s))
 
 
 def _require_batch(network: Network, training: Training) -> None:

@@ -31,6 +31,7 @@ class TrainingCost(msgspec.Struct, frozen=True):
     start: importing the library and starting the device. build: building the model. compile: all distinct batch shapes.
     dataset_setup: a first fit's seconds beyond its epochs, for `steps` steps' samples; setup_step: what each further step's add.
     epoch: of an epoch beyond its steps. whole_epoch: one of `steps` steps as it was measured, better known than its parts.
+    last_step_saves: by how much an epoch's incomplete last batch is quicker than a whole one.
     """
 
     dataset_setup: Estimate
@@ -42,12 +43,13 @@ class TrainingCost(msgspec.Struct, frozen=True):
     setup_step: Estimate = NOTHING
     whole_epoch: Estimate | None = None
     steps: int = 1
+    last_step_saves: Estimate = NOTHING
     source: Literal["measured", "predicted"] = "measured"
 
     def epoch_seconds(self, steps: int) -> Estimate:
         """Seconds of a warm epoch of so many steps: from a measured epoch if there is one, plus the further steps."""
         if self.whole_epoch is None:
-            return self.epoch + self.step * steps
+            return self.epoch + self.step * steps - self.last_step_saves
         return self.whole_epoch + self.step * (steps - self.steps)
 
 
@@ -58,7 +60,7 @@ def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
         "build and compile": stats.total((cost.build, cost.compile)),
         "data-set setup": cost.dataset_setup + cost.setup_step * (steps - cost.steps),
         "between epochs": cost.epoch * epochs,
-        "steps": cost.step * (epochs * steps),
+        "steps": cost.step * (epochs * steps) - cost.last_step_saves * epochs,
     }
 
 

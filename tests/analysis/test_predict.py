@@ -188,7 +188,13 @@ def test_the_epoch_the_fit_and_the_job(whole):
     made = seconds(whole, what=Training("mlp-784-100x2-10", 32, 2050, 3, "float64"))
     assert made.training.steps == 65 and made.epoch_s.value == pytest.approx(EPOCH, rel=1e-3)
     assert made.fit_s.value == pytest.approx(FIT + 2050 * 784 * (8 + 4) / BYTES["cpu"], rel=0.02)
-    assert made.epoch_total_s.value == pytest.approx(made.epoch_s.value + 65 * made.step_s.value)
+    # 64 steps of 32 samples, and one of the 2 that are left
+    last = seconds(whole, what=Training("mlp-784-100x2-10", 2, 2, 3, "float64")).step_s.value
+    assert last < made.step_s.value
+    epoch_s = made.epoch_s.value + 64 * made.step_s.value + last
+    assert made.epoch_total_s.value == pytest.approx(epoch_s)
+    even = seconds(whole, what=Training("mlp-784-100x2-10", 32, 2048, 3, "float64"))
+    assert even.last_step_saves_s.value == 0
     whole_job = made.start_s.value + made.compile_s.value + made.fit_s.value + 3 * made.epoch_total_s.value
     assert made.job_s.value == pytest.approx(whole_job)
     made = seconds(whole, Settings("gpu:0", switches={"steps_per_execution": "4"}))
