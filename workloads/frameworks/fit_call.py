@@ -7,6 +7,7 @@ import msgspec
 
 from workloads.frameworks.tracing import step
 from workloads.frameworks.tracing.fit_data import FitData, fit_data
+from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import StepInputs
 from workloads.harness.dispatch import Broken
 from workloads.records import settings
@@ -66,10 +67,9 @@ def require_keras_step(model: Any) -> None:
 
     if not isinstance(model, keras.Model):
         raise Broken("its model is of tf_keras, which is Keras 2: import keras (3) instead")
-    if keras.backend.backend() != "tensorflow":
-        raise Broken(f"Keras runs on {keras.backend.backend()}: set KERAS_BACKEND=tensorflow")
+    step.require_tensorflow()
     if not model.compiled:
-        raise Broken("the model is not compiled: call model.compile first")
+        raise Refusal("the model is not compiled", "write model.compile('adam', 'mse'), with its own loss, before fit")
     step.require_plain_execution(model)
 
 

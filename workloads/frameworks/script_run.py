@@ -21,6 +21,7 @@ import msgspec
 
 from workloads import ROOT, options
 from workloads.frameworks import fit_call, fit_hook, notebook
+from workloads.frameworks.tracing.refusal import change_of
 from workloads.harness.dispatch import Broken, described
 from workloads.machine import processes
 from workloads.records.messages import Failed, failure
@@ -71,7 +72,8 @@ class ScriptRun:
             gc.disable()  # a trace makes objects by the million and lets few go
             return fit_call.described(model, arguments.arguments, data, where=(self.name, place))
         except Broken as error:
-            return Failed(error=failure(options.Usage(f"{where}: {error}", first=f"mend {self.name}")))
+            change = change_of(error) or f"mend {self.name}"
+            return Failed(error=failure(options.Usage(f"{where}: {error}", first=change)))
         except Exception as error:
             return Failed(error=failure(options.Usage(f"{where}: {described(error)}", first=f"mend {self.name}")))
 

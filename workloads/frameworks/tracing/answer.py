@@ -6,12 +6,15 @@ import msgspec
 
 from workloads.frameworks import tensors
 from workloads.frameworks.tracing import step
+from workloads.frameworks.tracing.refusal import change_of
 from workloads.frameworks.tracing.user_files import OpenedFiles
 from workloads.harness.dispatch import Broken
 from workloads.records import Measurement, Row
 
 #: The notes that hold the Network with its traced step, and the hash of each file that it depends on.
 NETWORK, FILES = "network", "files"
+#: The note of a refusal that says what to change.
+CHANGE = "change"
 
 
 def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
@@ -27,6 +30,6 @@ def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
         with opened.noting():
             traced = step.traced(row.problem.model, row.problem.batch, data, length)
     except Broken as error:
-        return row.result("failed", str(error), cause=error.cause)
+        return row.result("failed", str(error), cause=error.cause, notes={CHANGE: change_of(error)})
     notes = {NETWORK: msgspec.json.encode(traced).decode(), FILES: msgspec.json.encode(opened.hashes()).decode()}
     return row.result("ok", notes=notes)

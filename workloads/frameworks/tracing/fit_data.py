@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken, described
 
 _RESIDENCES = {"ArrayDataAdapter": "numpy", "TFDatasetAdapter": "tf.data"}
@@ -37,6 +38,8 @@ def fit_data(parts: tuple, batch_size: int | None, steps: int | None = None, cla
     """
     from keras.src.trainers.data_adapters import get_data_adapter
 
+    if all(part is None for part in parts):
+        raise Refusal("its data are None", "end the function of --data with `return x, y`")
     try:
         adapter = get_data_adapter(*parts, batch_size=batch_size, steps_per_epoch=steps, class_weight=class_weight)
     except Exception as error:
@@ -101,7 +104,7 @@ def _specs(batch):
 
     def spec(tensor):
         if isinstance(tensor, tensorflow.RaggedTensor):
-            raise Broken("its data give ragged tensors, whose sizes differ by sample: pad them with to_tensor()")
+            raise Refusal("its data give ragged tensors, whose sizes differ by sample", "pad them with to_tensor()")
         return None if tensor is None else tensorflow.type_spec_from_value(tensor)
 
     return keras.tree.map_structure(spec, batch)

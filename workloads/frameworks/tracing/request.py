@@ -13,10 +13,10 @@ from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import grid
 from workloads.frameworks.tracing import user_files
-from workloads.frameworks.tracing.answer import FILES, NETWORK
+from workloads.frameworks.tracing.answer import CHANGE, FILES, NETWORK
 from workloads.harness import worker
 from workloads.harness.timing import Limits
-from workloads.records import Measurement, Row, Settings, model_files
+from workloads.records import Measurement, Row, Settings
 
 
 class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,8 @@ def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: floa
     if measurement.cause == "open-input":
         file = request.model.partition(":")[0]
         return options.Usage(measurement.reason, right=f"--data {file}:data")
-    return model_files.unusable(measurement.reason, request.model)
+    mending = f"mend {(request.data or request.model).partition(':')[0]}"
+    return options.Usage(measurement.reason, first=measurement.notes.get(CHANGE) or mending)
 
 
 def _file(request: TraceRequest) -> Path:

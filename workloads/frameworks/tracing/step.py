@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -13,6 +14,7 @@ from workloads.frameworks import models, user_model
 from workloads.frameworks.tracing import step_inputs, straight_lines, walk
 from workloads.frameworks.tracing.fit_data import FitData
 from workloads.frameworks.tracing.layer_scopes import LayerScopes
+from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import TAKE_DATA, StepInputs
 from workloads.harness.dispatch import Broken, described
 
@@ -28,6 +30,7 @@ def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
     """
     network = networks.known(name)
     model = models.build(network) if network else user_model.opened(name)
+    require_tensorflow()
     require_plain_execution(model)
     candidates: Iterable[StepInputs]
     numbers: FitData | None = None
@@ -48,10 +51,17 @@ def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
     return msgspec.structs.replace(described, compiled_for_user=chosen_for_user)
 
 
+def require_tensorflow() -> None:
+    """Raises Refusal where a model's file chooses another backend of Keras."""
+    chosen = os.environ.get("KERAS_BACKEND", "tensorflow")
+    if chosen != "tensorflow":
+        raise Refusal(f"Keras is to run on {chosen} (KERAS_BACKEND)", "set KERAS_BACKEND=tensorflow")
+
+
 def require_plain_execution(model) -> None:
-    """Raises Broken for a model whose step runs as Python, operation by operation."""
+    """Raises Refusal for a model whose step runs as Python, operation by operation."""
     if getattr(model, "run_eagerly", False):
-        raise Broken("the model is compiled with run_eagerly=True: leave that out of compile")
+        raise Refusal("the model is compiled with run_eagerly=True", "leave run_eagerly=True out of compile")
 
 
 def network_of(model, name: str, step: TracedStep) -> Network:
@@ -93,7 +103,11 @@ def _compile(model, name: str) -> bool:
     outputs = getattr(model, "outputs", None) or []
     if len(outputs) != 1:
         reason = "whose outputs are not known" if not outputs else f"of {len(outputs)} outputs"
-        raise Broken(f"{name} gives a model {reason} that is not compiled: compile it with its losses")
+        losses = ["mse"] * max(1, len(outputs))
+        raise Refusal(
+            f"{name} gives a model {reason} that is not compiled",
+            f"compile it with its own losses, as model.compile('adam', {losses})",
+        )
     user_model.compile_with_adam(model, name)
     return True
 

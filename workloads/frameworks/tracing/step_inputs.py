@@ -7,6 +7,7 @@ import msgspec
 
 from workloads.frameworks import user_model
 from workloads.frameworks.tracing.fit_data import FitData, fit_data
+from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken
 
 _PARTS = ("x", "y", "sample weights")
@@ -52,6 +53,8 @@ def from_data(name: str, batch: int) -> tuple[StepInputs, FitData]:
     parts = tuple(values) if isinstance(values, tuple | list) and len(values) <= len(_PARTS) else (values,)
     try:
         data = fit_data(parts, batch)
+    except Refusal as error:
+        raise Refusal(f"{name}(): {error}", error.change) from error
     except Broken as error:
         raise Broken(f"{name}(): {error}") from error
     return StepInputs(specs=data.specs, batch=data.batch), data
