@@ -17,7 +17,7 @@ GPU_FLAGS = ("other-tenant", "thermal")
 class Warning(msgspec.Struct, frozen=True, kw_only=True):
     """A reason to believe a finding less."""
 
-    #: A flag of disturbed rows (HOST_FLAGS, GPU_FLAGS), estimated-layers, no-row, or not-compiled.
+    #: A flag of disturbed rows (HOST_FLAGS, GPU_FLAGS), estimated-layers, rough-work, no-row, or not-compiled.
     kind: str
     #: The device whose seconds it concerns: cpu or gpu:0; "" for both.
     device: str = ""
@@ -25,10 +25,11 @@ class Warning(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     #: How many rows the answer uses for this device.
     rows_used: int = 0
-    #: The share that tells how much: of the CPUs (other-load), of their time (steal), of a step's arithmetic (estimated-layers).
+    #: The share that tells how much: of the CPUs (other-load), of their time (steal), of a step's arithmetic (estimated-layers),
+    #: of a step's work (rough-work).
     share: float | None = None
-    #: The operations of the flagged rows, the names of the layers, the parts without a row, or the optimizer and
-    #: the loss that were chosen for a model that came without.
+    #: The operations of the flagged rows, the names of the layers, what is priced roughly, the parts without a row, or the
+    #: optimizer and the loss that were chosen for a model that came without.
     names: tuple[str, ...] = ()
 
     @property

@@ -97,6 +97,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         texts = []
         if self.request.unknown_share:
             texts.append(self.request.unknown_share.words)
+        if self.request.model.traced is not None:
+            texts += self.request.model.traced.doubts
         for prediction in self.predictions:
             texts += prediction.gaps
         return tuple(dict.fromkeys(texts))
@@ -262,6 +264,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         if unknown and any(side.cost.source == "predicted" for side in self.sides):
             layers = tuple(layer.name for layer in unknown_layers(self.request.model))
             warnings.append(Warning(kind="estimated-layers", share=unknown.arithmetic, names=layers))
+        rough = self._roughest()
+        if rough:
+            warnings.append(rough)
         for side in self.sides:
             if side.unknown:
                 warnings.append(Warning(kind="no-row", device=side.device, names=side.unknown))
@@ -269,6 +274,19 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         if model.compiled_for_user:
             warnings.append(Warning(kind="not-compiled", names=(model.optimizer, model.loss)))
         return tuple(warnings)
+
+    def _roughest(self) -> Warning | None:
+        """The predicted side with the largest share of work that no row is of; None where it is small on both."""
+        by_device = {"cpu": self.cpu, GPU: self.gpu}
+        roughest: Warning | None = None
+        for side in self.sides:
+            prediction = by_device[side.device]
+            if side.cost.source != "predicted" or prediction is None or prediction.rough is None:
+                continue
+            rough = prediction.rough
+            if roughest is None or rough.share > (roughest.share or 0.0):
+                roughest = Warning(kind="rough-work", device=side.device, share=rough.share, names=rough.kinds)
+        return roughest
 
     @property
     def disturbances(self) -> tuple[Warning, ...]:

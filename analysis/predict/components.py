@@ -11,7 +11,7 @@ from analysis.predict import fusion, operations, profile
 from analysis.predict.curves import Curve, curve, of_bytes
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
-from analysis.predict.step_work import Path, kernels_of, step_kernels, work_parts
+from analysis.predict.step_work import Path, RoughWork, kernels_of, step_kernels, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total
 from analysis.training import costs, feeding
 from analysis.training.costs import FIT
@@ -59,6 +59,7 @@ class Components(msgspec.Struct, frozen=True):
     host_feeds: bool = False
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
+    rough: RoughWork | None = None
 
 
 def execution_of(settings: Settings) -> str:
@@ -117,6 +118,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         bool(added) and chosen.residence != "prefetch",
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
+        work.rough,
     )
 
 

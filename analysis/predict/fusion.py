@@ -57,7 +57,7 @@ _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "el
 class Kernel(msgspec.Struct, frozen=True):
     """A kernel of a step: its part of the budget, the problem it is priced as (None: there is none), how many operations of the
     graph it carries out, and how many small kernels it comes to. layer, direction: of the operation that it carries out, of
-    several the first. times: how often it runs in a step, one after the other. guessed: what is priced roughly about it, in
+    several the first. times: how often it runs in a step, one after the other. rough: what is priced roughly about it, in
     words; "" where rows are of its kind."""
 
     name: str
@@ -69,7 +69,7 @@ class Kernel(msgspec.Struct, frozen=True):
     layer: str = ""
     times: int = 1
     direction: str = ""
-    guessed: str = ""
+    rough: str = ""
 
 
 def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kernel:

@@ -13,6 +13,7 @@ from analysis.predict.calibration import calibration
 from analysis.predict.combine import HIDDEN, UNFITTED, UNTRIED, Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile, all_of, launches
+from analysis.predict.step_work import RoughWork
 from analysis.stats import NOTHING, Estimate, exact, independent_sum
 from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import count, join
@@ -36,7 +37,8 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
     partial: what is not known, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with the
-    samples. last_step_saves_s: by how much an epoch's incomplete last batch is quicker than a whole one. saved_at: when it was
+    samples. last_step_saves_s: by how much an epoch's incomplete last batch is quicker than a whole one. rough: the work
+    of a step that no row is of. saved_at: when it was
     saved, as rows' `at`.
     """
 
@@ -53,6 +55,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     profile: str
     setup_s: Estimate = NOTHING
     last_step_saves_s: Estimate = NOTHING
+    rough: RoughWork | None = None
     saved_at: str = ""
 
     @property
@@ -226,6 +229,7 @@ def predict(
         of.key,
         setting_up(made),
         last_step_saves_s=_last_step_saves(training, step, lambda last: combined(parts_of(last), fitted)),
+        rough=made.rough,
     )
 
 

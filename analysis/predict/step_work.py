@@ -22,7 +22,8 @@ from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
 _NEAR = 2  # powers of two: passes of so similar sizes share a best rate
-LEAST_GUESSED = 0.05  # share of a step's work below which no line says what was guessed
+LEAST_ROUGH = 0.05  # share of a step's work below which nothing says that it is priced roughly
+MOST_KINDS = 2  # of such work that are named
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # When measured trainings last decided a rule or what is fitted: trainings first measured after it are unseen data.
@@ -39,6 +40,15 @@ class Path(msgspec.Struct, frozen=True):
     busy: float
 
 
+class RoughWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of a step that no row is of, priced by its bytes or by rows of something else: within a factor of UNLIKE."""
+
+    #: Its share of the seconds of all work.
+    share: float
+    #: What it is, in words, the longest first.
+    kinds: tuple[str, ...]
+
+
 class WorkParts(msgspec.Struct, frozen=True):
     """The work of a step's kernels on the device. parts: part -> seconds; sources: part -> what these are read from. partial:
     what stands for something else, or for nothing, in words. lacking: the parts that no row tells. path: through the kernels,
@@ -49,6 +59,7 @@ class WorkParts(msgspec.Struct, frozen=True):
     partial: list[str]
     lacking: dict[str, Lacking]
     path: Path | None
+    rough: RoughWork | None = None
 
 
 def step_works(
@@ -108,7 +119,7 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
     timed, cold, partial, lacking = [], dict[str, float](), list[str](), dict[str, Lacking]()
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
-    guessed: dict[str, float] = {}
+    rough_seconds: dict[str, float] = {}
     moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself, once
     rate = operations.bandwidth(of, device, moved)
     for k in kernels:
@@ -122,9 +133,9 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
             lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [profile.command(k.problem, device)])
             continue
         seconds = read.seconds * k.times
-        if k.guessed:
+        if k.rough:
             seconds = seconds * within_factor(1.0, UNLIKE)
-            guessed[k.guessed] = guessed.get(k.guessed, 0.0) + seconds.value
+            rough_seconds[k.rough] = rough_seconds.get(k.rough, 0.0) + seconds.value
         cold[k.name] = _moved(k, execution) / rate if rate and k.times == 1 else 0.0
         if cold[k.name] > seconds.value:
             seconds = Estimate(cold[k.name], min(cold[k.name], seconds.low), max(cold[k.name], seconds.high))
@@ -137,20 +148,20 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
     path = _path(timed, cold, of, device) if at_once else None
-    partial += _guesses(guessed, sum(seconds for _, seconds in timed))
-    return WorkParts(sums, read_from, partial, lacking, path)
+    rough = _rough_work(rough_seconds, sum(seconds for _, seconds in timed))
+    return WorkParts(sums, read_from, partial, lacking, path, rough=rough)
 
 
-def _guesses(seconds_by_kind: dict[str, float], work_s: float) -> list[str]:
-    """A line on the work that no row is of; none where it is too little to matter.
+def _rough_work(seconds_by_kind: dict[str, float], work_s: float) -> RoughWork | None:
+    """The work that no row is of; None where it is too little to matter.
 
     seconds_by_kind: seconds of such work by its kind. work_s: of all work.
     """
     share = sum(seconds_by_kind.values()) / work_s if work_s > 0 else 0.0
-    if share < LEAST_GUESSED:
-        return []
+    if share < LEAST_ROUGH:
+        return None
     kinds = sorted(seconds_by_kind, key=lambda kind: -seconds_by_kind[kind])
-    return [f"{percent(share)} of the work is priced roughly, within a factor of {UNLIKE}: {join(kinds[:3])}"]
+    return RoughWork(share=share, kinds=tuple(kinds[:MOST_KINDS]))
 
 
 def _moved(k: "Kernel", execution: str) -> float:

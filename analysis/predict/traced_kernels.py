@@ -254,7 +254,7 @@ def _closes_kernel(run: _Run) -> bool:
 def _kernel(chain: list[_Run], batch: int, arithmetic: StepPrecision) -> Kernel:
     first = chain[0].operation
     widest = max(chain, key=lambda run: run.nbytes)
-    problem, guessed = _problem(chain, widest, batch, arithmetic)
+    problem, rough = _problem(chain, widest, batch, arithmetic)
     part = "optimizer" if first.phase == "update" else _PART_OF_KIND.get(first.kind, "element-wise")
     return Kernel(
         name=chain[0].name,
@@ -264,7 +264,7 @@ def _kernel(chain: list[_Run], batch: int, arithmetic: StepPrecision) -> Kernel:
         layer=first.layer,
         times=chain[0].times,
         direction=_direction(widest.operation),
-        guessed=guessed,
+        rough=rough,
     )
 
 
@@ -296,8 +296,8 @@ def _problem(
         nearest = nearest_product(operation, batch, dtype, math_)
         if nearest is not None:
             return nearest, operation.doubt or _ROUGHLY[operation.kind]
-    roughly = f"{operation.type} by its bytes alone" if operation.kind in BYTES_ALONE else ""
-    return _pass(chain, widest, arithmetic), operation.doubt or roughly
+    by_bytes = f"{operation.type} by its bytes alone" if operation.kind in BYTES_ALONE else ""
+    return _pass(chain, widest, arithmetic), operation.doubt or by_bytes
 
 
 def _is_several(problem: Matmul | Conv) -> bool:

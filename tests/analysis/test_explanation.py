@@ -20,6 +20,7 @@ from analysis.predict.combine import HIDDEN
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
+from analysis.predict.step_work import RoughWork
 from analysis.stats import Estimate, exact, group_by
 from analysis.text import sentences
 from analysis.text.explanation import answer, changes, details
@@ -398,6 +399,19 @@ def test_an_answer_says_which_layers_are_only_estimated():
     told = answer.answer(explained(Training("own:build", 2, 8), network=odd(16)), "again")
     assert "Note  Partial: of odd (Odd), 47 % of the arithmetic, there is only an estimate." in told
     assert not any("Partial" in line or "It needs" in line for line in answer.answer(explained(), "again"))
+
+
+def test_the_device_with_most_work_that_no_row_is_of_is_named():
+    shares = {"cpu": 0.2, GPU: 0.3}
+
+    def roughly(training, settings, *others, **named):
+        rough = RoughWork(share=shares[settings.device], kinds=("FFT2D by its bytes alone",))
+        return replace(predict(training, settings, *others, **named), rough=rough)
+
+    e = explained(of=replace(sources(), predict=roughly))
+    text = "Rough, within a factor of 4: 30 % of a step's work on the GPU (FFT2D by its bytes alone)."
+    assert said(e, "rough-work") == [text]
+    assert said(explained(), "rough-work") == []
 
 
 def test_an_answer_says_which_optimizer_and_loss_were_chosen_for_a_model():

@@ -7,6 +7,7 @@ from analysis.predict import step_work, traced_kernels
 from analysis.predict.curves import UNLIKE
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
+from analysis.predict.step_work import RoughWork
 from analysis.predict.traced_kernels import StepPrecision
 from kernels import networks
 from kernels.networks import Network
@@ -250,7 +251,7 @@ def test_a_product_without_a_problem_has_one_of_as_many_flops():
     assert kernel.problem == Conv(40, 7, 5, 6, 6, 3, 1, pad="same", dtype="float32")
     # 10 samples of 4 x 7 x 5 places, 3 x 3 x 1 windows of 2 channels, 6 filters
     assert kernel.problem.flops == sides.flops(BATCH) == 2 * 1400 * 9 * 2 * 6
-    assert kernel.guessed
+    assert kernel.rough
     heads = MatrixProduct(m=Amount(6), n=Amount(5), k=Amount(8), count=Amount(0, 4))
     attention = operation("BatchMatMulV2", "matmul", [], [samples(4, 6, 5)], product=heads)
     (kernel,) = traced_kernels.op_by_op(step(attention), BATCH, PLAIN, "cpu")
@@ -288,9 +289,9 @@ def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):
     seconds = parts.parts["element-wise"]
     assert seconds.value == pytest.approx(rough + sure)
     assert (seconds.low, seconds.high) == pytest.approx((rough / UNLIKE + sure, rough * UNLIKE + sure))
-    assert parts.partial == ["25.0 % of the work is priced roughly, within a factor of 4: FFT2D by its bytes alone"]
+    assert parts.rough == RoughWork(share=0.25, kinds=("FFT2D by its bytes alone",))
     alone = traced_kernels.compiled(step(relu), BATCH, PLAIN, "gpu:0")
-    assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).partial == []
+    assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).rough is None
 
 
 def test_a_view_takes_no_time_beside_its_call(monkeypatch):

@@ -8,7 +8,7 @@ from kernels.networks import Network
 from kernels.networks.operations import Amount, Operation, TracedStep
 from workloads import describe, options
 from workloads.frameworks.tracing import request, user_files
-from workloads.frameworks.tracing.answer import FILES, NETWORK
+from workloads.frameworks.tracing.answer import CHANGE, FILES, NETWORK
 from workloads.harness import worker
 
 
@@ -44,6 +44,7 @@ def process(monkeypatch, tmp_path):
         orders = []  # noqa: RUF012
         reason = ""
         cause = ""
+        change = ""
 
         def __init__(self, variables):
             pass
@@ -51,7 +52,13 @@ def process(monkeypatch, tmp_path):
         def ask(self, order, timeout_s):
             Process.orders.append(order)
             if Process.reason:
-                return answer(order.row, status="failed", reason=Process.reason, cause=Process.cause)
+                return answer(
+                    order.row,
+                    status="failed",
+                    reason=Process.reason,
+                    cause=Process.cause,
+                    notes={CHANGE: Process.change},
+                )
             step = TracedStep(model=order.row.problem.model, batch=4, operations=OPERATIONS, doubts=("no targets",))
             files = {str(Process.file): user_files.sha256(Process.file)}
             network = Network(name=step.model, seed="", input=(), classes=1, layers=(), traced=step)
@@ -106,6 +113,23 @@ def test_a_step_is_printed_by_layer_and_kind(process, capsys):
         describe.main(["--model", "model.py:build", "--operations", "--batch", "4", "--format", "json"]) == options.OK
     )
     assert msgspec.json.decode(capsys.readouterr().out, type=Network).traced.operations == OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "first"),
+    [
+        ("leave run_eagerly=True out of compile", (), "leave run_eagerly=True out of compile"),
+        ("", (), "mend model.py"),
+        ("", ("--data", "data.py:batches"), "mend data.py"),
+    ],
+)
+def test_a_refusal_says_what_to_change(process, monkeypatch, capsys, change, words, first):
+    monkeypatch.setattr(process, "reason", "no step")
+    monkeypatch.setattr(process, "change", change)
+    assert describe.main(["--model", "model.py:build", "--operations", *words]) == options.USAGE
+    error, tried = capsys.readouterr().err.splitlines()
+    assert error == "error: no step"
+    assert tried.strip().partition(", then: ")[0] == first
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ POINTS = {
     "Cost": ("price", "worth"),
     "And": ("too-big",),
     "Do": ("no-savings",),
-    "Note": ("disturbed", "estimated-layers", "no-row", "not-compiled"),
+    "Note": ("disturbed", "estimated-layers", "rough-work", "no-row", "not-compiled"),
 }
 # Kind of a further command -> what it is for, and the flags that the typed command goes on with.
 FOLLOW_UPS = {

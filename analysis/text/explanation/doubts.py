@@ -10,6 +10,7 @@ from analysis.units import join
 _TEMPLATES = {
     "disturbed": "{what}: measure again (--wait-quiet).",
     "estimated-layers": "Partial: of {names}, {share:share} of the arithmetic, there is only an estimate.",
+    "rough-work": "Rough, within a factor of 4: {share:share} of a step's work on the {name} ({what}).",
     "no-row": "Left out of the {name}'s time, as no row tells it: {parts}.",
     "not-compiled": "The model is not compiled: {chosen} are assumed.",
     "not-known": "Not known: {text}.",
@@ -47,6 +48,12 @@ def estimated_layers(finding: Finding) -> str:
     return say(_TEMPLATES["estimated-layers"], **finding.numbers)
 
 
+def rough_work(finding: Finding) -> str:
+    (warning,) = finding.doubts
+    name = NAMES[finding.subject]
+    return say(_TEMPLATES["rough-work"], share=warning.share or 0.0, name=name, what=join(warning.names))
+
+
 def no_row(finding: Finding) -> str:
     (warning,) = finding.doubts
     return say(_TEMPLATES["no-row"], name=NAMES[finding.subject], parts=join(warning.names))
@@ -68,6 +75,7 @@ def missing(finding: Finding) -> str:
 SENTENCES = {
     "disturbed": disturbed,
     "estimated-layers": estimated_layers,
+    "rough-work": rough_work,
     "no-row": no_row,
     "not-compiled": not_compiled,
     "not-known": not_known,
