@@ -36,10 +36,9 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
-    partial: what is not known, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with the
-    samples. last_step_saves_s: by how much an epoch's incomplete last batch is quicker than a whole one. rough: the work
-    of a step that no row is of. saved_at: when it was
-    saved, as rows' `at`.
+    partial: what is not known of a step, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows
+    with the samples. last_step_saves_s: by how much an epoch's incomplete last batch is quicker than a whole one. rough: the
+    work of a step that no row is of. saved_at: when it was saved, as rows' `at`.
     """
 
     training: Training
