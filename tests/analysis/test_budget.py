@@ -207,4 +207,4 @@ def test_a_row_without_a_time_names_its_type_its_options_and_its_reason():
     chosen = Settings("cpu", 4, switches={"jit_compile": "on"})
     lost = msgspec.structs.replace(lost, settings=chosen, status="failed", reason="out of memory: 3 GiB")
     said = budget_words.lost(lost)
-    assert said == "lenet, batch 32 (float64 inputs and jit on): failed on the CPU (4 threads), out of memory"
+    assert said == "lenet, batch 32 (float64 inputs and jit on): failed on the CPU (4 threads), out of memory: 3 GiB"

@@ -1,0 +1,147 @@
+"""Sections of a page by their lines: numbers of each row, what is missing, and what a page is called."""
+
+from types import SimpleNamespace
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from fake_measurements import page_of, row, square
+
+from analysis.predict import budget
+from analysis.report.sections import all_numbers, head, inference, step_budgets
+from analysis.stats import exact
+from analysis.training import inference as answers
+from kernels.problems import Inference, Launch, Training
+from workloads.records import Measurement, Samples, Settings
+
+
+def training(batch: int, status: str = "ok") -> Measurement:
+    return row("training/keras/fit", Training("lenet", batch, 64), 1e-2, status=status, reason="no memory: 9 GiB")
+
+
+def step(batch: int, **parts: float | None) -> budget.Budget:
+    """Milliseconds of the parts of a step of 10 ms; None of one that is not known."""
+    made = tuple(
+        budget.Part(name, None if ms is None else exact(ms / 1e3), name, "a row", f"measure {name}")
+        for name, ms in parts.items()
+    )
+    return budget.Budget(training(batch), exact(1e-2), made, exact(0.0))
+
+
+def test_missing_parts_are_named_once_with_the_commands_that_measure_them():
+    known, one = step(8, dense_layers=9.0), step(16, dense_layers=None, dispatch=1.0)
+    both = step(32, dense_layers=None, dispatch=None)
+    assert step_budgets.missing([known]) == []
+    lines = step_budgets.missing([known, one, both])
+    assert (
+        lines[0]
+        == "Of 2 training rows not all parts of a step are known (dense_layers and dispatch); these measure them:"
+    )
+    assert lines[1:] == ["", "- `measure dense_layers`", "- `measure dispatch`", ""]
+    silent = msgspec.structs.replace(one, parts=tuple(msgspec.structs.replace(p, command="") for p in one.parts))
+    assert step_budgets.missing([silent])[0].endswith("are known (dense_layers).")
+
+
+def test_steps_without_a_known_part_are_in_a_table_and_others_in_the_chart():
+    rows = [training(8), training(16, "failed")]
+    for made, in_table in (([step(8, dense_layers=9.0)], False), ([step(8, dense_layers=None)], True), ([], False)):
+        lines = step_budgets.section(made, rows)
+        assert any(line.startswith("| training |") for line in lines) is in_table
+        assert lines[0] == "- lenet, batch 16: failed on the CPU, no memory: 9 GiB"
+    assert step_budgets.section([], [row("matmul/numpy/blas", square(8), 1e-3, threads=1)]) == []
+
+
+def answer(batch: int, seconds: float, device: str = "cpu", joules: float | None = None, low: float | None = None):
+    visits = (low or seconds, seconds, seconds, seconds, 2 * seconds - (low or seconds))
+    taken = Samples("host-latency", visits, 1, (0, 1, 2, 3, 4), "5 visits")
+    values = {} if joules is None else {"joules_per_sample": joules}
+    settings = Settings(device, None, "resident", switches={})
+    return Measurement(
+        answers.RESIDENT.kernel, Inference("lenet", batch), settings, "ok", samples=(taken,), values=values
+    )
+
+
+def test_a_line_of_answers_has_both_devices_rates_and_the_gpus_speedup():
+    """8 answers in 4 ms on the CPU and in 1 ms on the GPU; 32 in 2 ms on either, one of them known to a half."""
+    rows = [
+        answer(8, 4e-3),
+        answer(8, 1e-3, "gpu:0", joules=0.5),
+        answer(32, 2e-3, low=1e-3),
+        answer(32, 2e-3, "gpu:0"),
+    ]
+    case = answers.Case("lenet", "float32", "float32")
+    assert inference._line(case, rows, answers.RESIDENT, 8) == (
+        *("lenet", "8", "resident"),
+        *("4.00 ms", "0 %", "1.00 ms", "0 %"),
+        *("2000", "8000", "4.00"),
+        *("-", "0.500"),
+    )
+    assert inference._line(case, rows, answers.RESIDENT, 32)[-3] == "can't tell"
+    assert inference._line(case, rows[:1], answers.RESIDENT, 8)[5:10] == ("-", "-", "2000", "-", "-")
+    assert inference._line(case, rows[:1], answers.QUEUED, 8) is None
+    assert inference._line(case, rows, answers.ROUNDTRIP, 8) is None
+
+
+def test_the_numbers_of_a_page_are_a_line_a_row_and_skipped_ones_a_line_a_reason():
+    rows = [
+        row("matmul/numpy/blas", square(8), 1e-3, threads=1),
+        *(row("matmul/cupy/cublas", square(n), None, status="skipped", reason="too large") for n in (8, 16)),
+        row("launch/numba/njit", Launch("empty", 64), 1e-3, threads=1),
+    ]
+    lines = all_numbers.section([page_of(rows)])
+    assert "- matmul/cupy/cublas: 2 rows skipped (too large)" in lines
+    assert len([line for line in lines if line.startswith("| ")]) == 2 + 2
+    assert lines[2].startswith("A time of `") and lines[2].endswith("` is that of all of them.")
+    nothing = all_numbers.section([page_of(rows[1:3])])
+    assert "Nothing was measured." in nothing
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(1, "commit aaaaaaaa0"), (2, "commits aaaaaaaa1 and aaaaaaaa0")],
+)
+def test_commits_are_told_newest_first(count, words):
+    run = fake.run(fake.CPU_MACHINE)
+    runs = [
+        msgspec.structs.replace(run, commit=f"aaaaaaaa{i}", sources="", started_at=f"2026-01-0{i + 1}T00:00:00Z")
+        for i in range(count)
+    ]
+    assert head.versions([*runs, *runs]) == words
+
+
+def test_of_many_commits_the_newest_are_told_and_how_many_more():
+    run = fake.run(fake.CPU_MACHINE)
+    runs = [
+        msgspec.structs.replace(run, commit=f"{i:09}", sources="", started_at=f"2026-01-{i + 1:02}T00:00:00Z")
+        for i in range(head.MOST_HASHES + 3)
+    ]
+    told = head.versions(runs)
+    assert told.startswith(f"commits {head.MOST_HASHES + 2:09}") and told.endswith("and 3 more")
+    assert head.versions(runs[:-3]) == "commits 000000003, 000000002, 000000001 and 000000000"
+
+
+@pytest.mark.parametrize(
+    ("rows", "wins"),
+    [
+        ([row("matmul/numpy/blas", square(8), 1.0), row("matmul/cupy/cublas", square(8), 1.0)], True),
+        ([row("matmul/numpy/blas", square(8), 1.0), training(8)], False),
+        ([row("launch/numba/njit", Launch("empty"), 1.0), row("launch/cupy/rawkernel", Launch("empty"), 1.0)], False),
+        (
+            [row("matmul/numpy/blas", square(8), 1.0), row("matmul/cupy/cublas", square(8), None, status="failed")],
+            False,
+        ),
+    ],
+)
+def test_a_page_asks_for_a_winner_where_both_devices_ran_an_operation(rows, wins):
+    expected = "Where the GPU starts to win" if wins else "What was measured"
+    assert head.title([SimpleNamespace(rows=rows)]) == expected
+
+
+def test_commands_are_told_once_in_the_order_they_were_run_without_what_stops_them():
+    commands = ("python -m workloads.stream --fast", "python -m workloads.matmul --stop-after 5 --sizes 8")
+    again = "python -m workloads.matmul --sizes 8 --resume"
+    runs = [
+        msgspec.structs.replace(fake.run(fake.CPU_MACHINE, command), started_at=f"2026-01-0{day}T00:00:00Z")
+        for command, day in ((commands[0], 3), (commands[1], 1), (again, 2))
+    ]
+    assert head.commands(runs) == ["python -m workloads.matmul --sizes 8", "python -m workloads.stream --fast"]
