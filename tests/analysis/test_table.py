@@ -66,12 +66,6 @@ def test_markdown_of_lists_headings_and_empty_parts():
     ]
 
 
-def test_a_command_on_a_page_has_no_folders_of_its_machine():
-    assert (
-        table.portable("python /opt/ann/x.py -o /tmp/run `id`\n--to a/b ../c") == "python x.py -o run id --to a/b ../c"
-    )
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [("=1+1", "'=1+1"), ("-5", "-5"), ("+1e-3", "+1e-3"), ("-x", "'-x"), ("a=b", "a=b"), (-2.5, -2.5), ("@", "@")],
