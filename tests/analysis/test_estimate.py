@@ -144,6 +144,10 @@ def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
     """Of 25 pairs the third from either end: 1/16, 1/8, 1/8. Of nine the ends would hold too little: errors as squares."""
     doubling = Samples("device", (1.0, 2.0, 4.0, 8.0, 16.0), 1, (0, 1, 2, 3, 4), "")
     assert msgspec.structs.astuple(stats.verdict(doubling, doubling).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
+    four = msgspec.structs.replace(
+        doubling, seconds=doubling.seconds[:4], block=(0, 1, 2, 3)
+    )  # the first from either end
+    assert msgspec.structs.astuple(stats.verdict(four, four).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
     few = msgspec.structs.replace(doubling, seconds=doubling.seconds[:3], block=(0, 1, 2))
     assert stats.verdict(few, few).ratio == stats.quotient(stats.of(few), stats.of(few))
 

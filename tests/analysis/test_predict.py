@@ -536,3 +536,17 @@ def test_kernels_beside_the_path_cost_no_more_than_once(monkeypatch):
     monkeypatch.setattr(step_work, "fully_used", lambda problem, of, device: 2.0)
     path = _path(timed, {"a": 1.0, "b": 9.0, "c": 0.0}, profile.Profile([]), "cpu")
     assert msgspec.structs.astuple(path) == (13.0, 6.0 + 3.0 + 4.0)
+
+
+def test_the_two_largest_parts_have_their_share_of_what_does_not_overlap(whole):
+    """6, 3 and 1 of 10 s, however uncertain; 4 s overlap."""
+    made = prediction.predict(Training("lenet", 32, 2048), Settings("cpu"), whole)
+    parts = {
+        "conv": Estimate(3.0, 0.0, 99.0),
+        "matmul": Estimate(6.0, 5.0, 7.0),
+        "dispatch": Estimate(1.0, 0.0, 50.0),
+        HIDDEN: Estimate(-4.0, -4.0, -4.0),
+    }
+    step = replace(made, parts=parts)
+    assert step.parts_s == 10.0 and step.largest_shares == pytest.approx({"matmul": 0.6, "conv": 0.3})
+    assert list(step.largest_shares) == ["matmul", "conv"]

@@ -91,3 +91,11 @@ def test_a_step_is_read_as_it_was_written():
     )
     assert msgspec.json.decode(msgspec.json.encode(step), type=TracedStep) == step
     assert step.operations[0].problem(3) == Matmul(3, 5, 7)
+
+
+def test_the_products_of_a_step_count_by_the_sample_and_of_an_answer_those_of_its_forward_pass():
+    """At batch 2: 140 FLOPs forward, 280 backward in two runs, and 140 of what is no product."""
+    product = MatrixProduct(m=Amount(0, 1), n=Amount(5), k=Amount(7))
+    forward, backward = operation(product=product), operation(product=product, phase="backward", runs=Amount(2))
+    step = TracedStep(model="m", batch=2, operations=(forward, backward, operation()))
+    assert (step.product_flops(), step.product_flops(forward=True)) == (210, 70)

@@ -8,7 +8,7 @@ from fake_measurements import row, square
 from analysis.crossover import network_steps
 from analysis.report import layers
 from analysis.report import rows as page_rows
-from analysis.report.charts import break_even, chart, movement, overlay, roofline, training
+from analysis.report.charts import break_even, chart, ladder, movement, overlay, roofline, training
 from analysis.report.charts.chart import Axis, Trace, View
 from analysis.report.sections import layers as layer_section
 from analysis.roofline.roofs import QUEUED, WAITED, Roof
@@ -293,3 +293,28 @@ def test_a_table_of_whole_steps_has_a_column_a_side():
     assert cells[2:] == [["lenet", "float32", "8", "fprop wgrad", "2", "3.00", "2.00 ms", "4.00 ms"]]
     assert lines[0] == "- The CPU wins."
     assert layer_section._totals_table(layers.Layers("conv", (), (), {}, (), (("lenet", none),))) == []
+
+
+def test_a_training_is_won_by_the_side_of_fewer_seconds():
+    """By the epoch the GPU is quicker, by the whole training it starts too late."""
+    seconds = {
+        "epoch": (exact(3.0), exact(1.0)),
+        "job": (exact(5.0), exact(9.0)),
+        "near": (Estimate(1.0, 0.5, 2.0), exact(1.0)),
+    }
+    pair = SimpleNamespace(seconds=lambda by, varies: seconds[by] if varies == "samples" else None)
+    assert [break_even._wins(pair, by) for by in seconds] == ["yes", "no", "can't tell"]
+
+
+def test_the_ladder_with_most_rungs_is_first(monkeypatch):
+    views = {
+        rungs: View(str(rungs), Axis("x", "1", lines=("a",) * (9 - rungs)), Axis("y", "text", lines=("r",) * rungs), [])
+        for rungs in (2, 5, 3)
+    }
+    monkeypatch.setattr(ladder, "_view", lambda one, problem: views[one])
+    monkeypatch.setattr(ladder.ladder, "shown_problem", lambda one: None)
+    monkeypatch.setattr(ladder.ladder, "title", str)
+    monkeypatch.setattr(ladder.ladder, "numbers", lambda one: [])
+    (made,) = ladder.ladder_chart((2, 5, 3), "matmul")
+    assert [view.label for view in made.views] == ["5", "3", "2"]
+    assert ladder.ladder_chart((), "matmul") == []

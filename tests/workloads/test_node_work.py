@@ -80,6 +80,10 @@ def test_a_dilated_and_a_depthwise_convolution():
             NodeWork(kind="fft", flops=2 * 60, bytes_read=64, bytes_written=80),
         ),
         (
+            node("IRFFT", [array(2, 5, dtype="complex64")], [array(2, 8)]),
+            NodeWork(kind="fft", flops=2 * 60, bytes_read=80, bytes_written=64),
+        ),
+        (
             node("FFT2D", [array(3, 4, 8, dtype="complex64")], [array(3, 4, 8, dtype="complex64")]),
             NodeWork(kind="fft", flops=3 * 5 * 32 * 5, bytes_read=768, bytes_written=768),
         ),
