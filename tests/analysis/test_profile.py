@@ -12,6 +12,7 @@ from made_profile import BYTES, CALL, IMPORT, LATENCY, LINK, OPERATION, RATE, ST
 from msgspec.structs import replace
 from test_jobs import trained
 
+from analysis.explain.profiles import RowNames
 from analysis.predict import components, curves, operations, profile
 from analysis.predict.curves import Point, curve
 from analysis.predict.profile import COMPILED, OP_BY_OP
@@ -326,3 +327,15 @@ def test_larger_passes_in_calls_count_less_what_a_call_takes_beyond_a_graph():
     assert [point.nbytes for point in points] == [50, 100, 200]
     assert [point.seconds for point in points[:2]] == [0.5, 1.0] and points[2].seconds == pytest.approx(3.0, rel=0.1)
     assert [point.nbytes for point in operations._in_a_graph({100: 1.0}, {50: 2.0})] == [100]
+
+
+def test_rows_of_a_cpu_alone_have_no_gpu_beside_them_unless_one_is_named(tmp_path):
+    launches = made_profile.launches()
+    on_cpu = made_profile.written(tmp_path / "cpu", [m for m in launches if m.device == "cpu"], CPU_MACHINE)
+    both = made_profile.written(tmp_path / "both", launches, GPU_MACHINE)
+    alone, pair = RowNames(runs=(on_cpu,)).sources(), RowNames(runs=(both,)).sources()
+    assert (alone.gpu, pair.gpu is pair.cpu, alone.cpu.key) == (None, True, CPU_MACHINE.key)
+    beside = RowNames(runs=(on_cpu,), gpu_profile=both).sources()
+    assert (beside.cpu.key, beside.gpu.key) == (CPU_MACHINE.key, GPU_MACHINE.key)
+    with pytest.raises(Usage):
+        RowNames(runs=(both,), gpu_profile=on_cpu).sources()

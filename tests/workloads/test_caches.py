@@ -3,6 +3,7 @@
 import sys
 import threading
 import types
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -170,3 +171,10 @@ def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
     before = len(flushed)
     one_row.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), limits, 1)
     assert len(flushed) == before
+
+
+def test_the_result_of_a_copy_is_all_of_its_bytes_of_both_ways_one_after_the_other(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(asnumpy=np.asarray))
+    two, one = np.array([1, 256], np.uint16), np.array([7], np.uint8)
+    assert copy_modes._bytes_on_host(two).tolist() == [1, 0, 0, 1]
+    assert copy_modes._bytes_on_host((two, one)).tolist() == [1, 0, 0, 1, 7]
