@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -437,38 +438,61 @@ def _print_measured(name: str, plan: "MeasuringPlan", run: "Run", processes: "Wo
 
 
 def on_node(folder: str) -> int:
-    """The suite on a node of a fleet, in a process of its own: its command's words come on stdin, its files go into this folder.
-    The plan is written first, so that lost rows are known should the node die. GPUs work alone; with --device all also
-    together."""
+    """The suite on a node of a fleet, in a process of its own: its command's words come on stdin, its files go into this folder,
+    what it does and its end to stdout as workloads.records.messages. The plan is written first, so that lost rows are known
+    should the node die. GPUs work alone; with --device all also together."""
+    import msgspec
+
+    from workloads.harness import announce
+    from workloads.records.messages import Doing, Done, failure
+
+    messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
+
+    def send(message: Doing | Done) -> None:
+        messages.write(msgspec.json.encode(message) + b"\n")
+
+    announce.send_to(send)
+    try:
+        _measure_node(Path(folder), json.loads(sys.stdin.buffer.readline()))
+        send(Done())
+    except options.Stop as stop:
+        send(Done(reason=str(stop)))
+    except Exception as error:
+        traceback.print_exc()
+        send(Done(error=failure(error)))
+    return options.OK
+
+
+def _measure_node(folder: Path, words: list[str]) -> None:
+    """Writes the plan of a suite's command on a node, then measures its rows.
+
+    Raises: options.Stop for a command that cannot be run here.
+    """
     import msgspec
 
     from workloads.fleet import cluster, nodes
     from workloads.harness import sweep
     from workloads.machine import facts
 
-    suite = SuitePlan.parse(json.loads(sys.stdin.buffer.readline()))
+    suite = SuitePlan.parse(words)
     measuring = dataclasses.replace(suite.measuring, resume=True)
-    place = Path(folder)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     run = sweep.header(measuring.command, measuring.seed)
     planned = nodes.NodePlan(run, {})
     wanted = []
     if not run.machine.gpus:
-        print(f"no GPU ({facts.gpu_problem()}): its CPU is measured", flush=True)
-    try:
-        for step in _node_steps(suite, run.machine):
-            try:
-                for file, rows in _quietly(step.plan).rows_by_file(run.machine).items():
-                    planned.rows[file] = planned.rows.get(file, []) + rows
-                wanted.append(step)
-            except options.Missing as missing:
-                print(f"{step.name} left out: {missing}", flush=True)
-        (place / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
-        if not measuring.dry_run:
-            _each(wanted, measuring, run, folder=place, measured_by=_measured)
-    except options.Stop as stop:
-        print(stop, flush=True)
-    return options.OK
+        terminal.note(f"no GPU ({facts.gpu_problem()}): its CPU is measured")
+    for step in _node_steps(suite, run.machine):
+        try:
+            for file, rows in _quietly(step.plan).rows_by_file(run.machine).items():
+                planned.rows[file] = planned.rows.get(file, []) + rows
+            wanted.append(step)
+        except options.Missing as missing:
+            terminal.note(f"{step.name} left out: {missing}")
+    (folder / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
+    if not measuring.dry_run:
+        _each(wanted, measuring, run, folder=folder, measured_by=_measured)
 
 
 def _node_steps(suite: SuitePlan, here: "Machine") -> list[Step]:

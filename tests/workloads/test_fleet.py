@@ -25,6 +25,7 @@ from workloads.fleet.cluster import Node
 from workloads.harness import sweep
 from workloads.machine import processes
 from workloads.records import Measurement, Row, Settings
+from workloads.records.messages import ChildFailure, Doing, Done
 
 LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}
 LISTED |= {"NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1"}
@@ -239,7 +240,7 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
     def kill(part, line):
         os.kill(os.getpid(), signal.SIGINT)
 
-    said = ("suite.log", b"[1/3] a row\n")
+    said = ("messages.ndjson", encoded(Doing(words="a row", visit=1)))
     stopped: list[str] = []
     with sweep.signals(stopped.append):
         ray, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
@@ -302,6 +303,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known(monkeypatch):
     plan = msgspec.json.decode(planned.pop("plan.json"), type=fleet.NodePlan)
     gpus = plan.run.machine.gpus
     assert list(plan.rows) == ["peak"] and len(plan.rows["peak"]) >= 2
+    assert planned.pop("messages.ndjson") == encoded(Done())
     assert list(planned) == ([] if gpus else ["suite.log"])
     known = encoded(plan.run, *map(measured, plan.rows["peak"][1:]))
     files = copied({"peak.jsonl": known})
@@ -309,9 +311,26 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known(monkeypatch):
     assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
     assert [run.command for run in runs] == [shlex.join(["python", "-m", "workloads.suite", *words])]
     assert ["OMP_NUM_THREADS" in run.method.thread_variables for run in runs] == [False]
-    assert b"[visit 1 of " in files["suite.log"]
-    with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
-        list(cluster.measure_node(b"{\n", {}, 1))
+    begun, *_, done = [msgspec.json.decode(line, type=Doing | Done) for line in files["messages.ndjson"].splitlines()]
+    assert begun.visit == 1 and done == Done()
+    (failed,) = [text for name, text in cluster.measure_node(b"{\n", {}, 1) if name == "messages.ndjson"]
+    assert msgspec.json.decode(failed, type=Done).error.message.startswith("json.decoder.JSONDecodeError: ")
+
+
+def test_a_suite_that_was_killed_ends_with_its_signal(monkeypatch):
+    kill = "import os, sys; print('no luck', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(cluster, "_SUITE", kill)
+    *_, (file, text) = cluster.measure_node(b"[]\n", {}, 1)
+    error = msgspec.json.decode(text, type=Done).error
+    assert (file, error.exit, error.message) == ("messages.ndjson", -9, "its suite ended with signal 9: no luck")
+
+
+def test_a_suite_that_failed_loses_its_rows_for_that_reason(tmp_path, placed, monkeypatch):
+    alive = [{"NodeID": "n1", "Alive": True}]
+    monkeypatch.setattr(Engine, "nodes", lambda self: alive)
+    failed = ("messages.ndjson", encoded(Done(error=ChildFailure(message="no space left"))))
+    _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), failed]})
+    assert part.lost == "n1: no space left" and part.tally() == {"ok": 1, "lost": 2}
 
 
 def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):

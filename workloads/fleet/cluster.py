@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from workloads import ROOT, options, records
 from workloads.machine import processes
+from workloads.records.messages import ChildFailure, Done
 
-KILLED = "signal "
-# beside the result files in a node's folder: what its suite says, what it will measure
-LOG, PLAN = ("suite.log", "plan.json")
+# Beside the result files in a node's folder: what its suite prints, its messages (workloads.records.messages), its plan.
+LOG, MESSAGES, PLAN = ("suite.log", "messages.ndjson", "plan.json")
 _SUITE = "import sys; from workloads import suite; sys.exit(suite.on_node(sys.argv[1]))"
 _COPIED_EVERY_S = 1.0
 AUTO = "python -m workloads.suite --ray auto"
@@ -79,11 +79,8 @@ def greet() -> dict[str, str]:
 
 
 def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tuple[str, bytes]]:
-    """Runs the suite in a folder with the files of an earlier run; gives (file, the lines that it grew by) each second. Runs
-    there, in a task that holds the node.
-
-    Raises: RuntimeError with its last words when the suite's process ends badly.
-    """
+    """Runs the suite in a folder with the files of an earlier run; gives (file, the lines that it grew by) each second, the last
+    message being a Done. Runs there, in a task that holds the node."""
     # Ray tells libraries to use as many threads as the task has CPUs; measured is what a node does when it is told nothing.
     told = {"OMP_NUM_THREADS": str(cpus)}
     variables = {name: value for name, value in os.environ.items() if told.get(name) != value}
@@ -91,8 +88,13 @@ def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tu
         folder, copied = Path(name), {file: len(text) for file, text in kept.items()}
         for file, text in kept.items():
             (folder / file).write_bytes(text)
-        with (folder / LOG).open("wb") as log:
-            how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log, "start_new_session": True}
+        with (folder / LOG).open("wb") as log, (folder / MESSAGES).open("wb") as answers:
+            how: dict[str, Any] = {
+                "stdin": subprocess.PIPE,
+                "stdout": answers,
+                "stderr": log,
+                "start_new_session": True,
+            }
             child = subprocess.Popen([sys.executable, "-c", _SUITE, name], cwd=ROOT, env=variables, **how)
         assert child.stdin
         try:
@@ -110,7 +112,9 @@ def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tu
             if code:
                 words = (folder / LOG).read_text(errors="replace").strip().splitlines()
                 last = words[-1][:300] if words else "it said nothing"
-                raise RuntimeError(f"its suite ended with {KILLED if code < 0 else 'exit code '}{abs(code)}: {last}")
+                ending = f"signal {-code}" if code < 0 else f"exit code {code}"
+                error = ChildFailure(message=f"its suite ended with {ending}: {last}", exit=code)
+                yield MESSAGES, msgspec.json.encode(Done(error=error)) + b"\n"
         finally:
             processes.end_group(child)
             child.stdin.close()

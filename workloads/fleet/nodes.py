@@ -9,7 +9,7 @@ import contextlib
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,10 +17,11 @@ import msgspec
 from analysis import table
 from workloads import options, records, session
 from workloads.fleet import cluster
-from workloads.fleet.cluster import LOG, PLAN, Node
+from workloads.fleet.cluster import LOG, MESSAGES, PLAN, Node
 from workloads.harness import resuming, sweep
 from workloads.records import Measurement, Row, Run, command_lines, regular_files
 from workloads.records.files import by_row, end_last_line, require_ours
+from workloads.records.messages import ChildFailure, Doing, Done
 from workloads.shared_flags import Measuring
 from workloads.terminal import note
 
@@ -28,6 +29,7 @@ LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
 _DEATH_KNOWN_S = 5.0
 _SAID_EVERY_S = 10.0
+_UNKNOWN_EXIT = -1  # of a task that Ray lost: its node may be dying
 _NOT_BEGUN = "did not begin (others hold its CPUs and GPUs, or it hangs) within"
 
 
@@ -39,12 +41,14 @@ class NodePlan(msgspec.Struct, frozen=True):
 
 
 class Part:
-    """One node's side of the run: the copy of its folder, and its plan. `kept`: the files of an earlier run, whole lines."""
+    """One node's side of the run: the copy of its folder, its plan, and why its suite failed. `kept`: the files of an earlier
+    run, whole lines."""
 
     def __init__(self, node: Node, folder: Path, dry_run: bool = False):
         self.node, self.folder, self.dry_run = node, folder / node.name, dry_run
         self.plan: NodePlan | None = None
         self.lost, self.heard = "", time.monotonic()
+        self.failure: ChildFailure | None = None
         self.kept: dict[str, bytes] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
             lines = regular_files.lines(file)
@@ -65,7 +69,7 @@ class Part:
             before = [run for old in self.kept.values() for run in records.decode(old.splitlines())[0]]
             if before and _uuids(before[-1]) != _uuids(self.plan.run):
                 raise records.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
-        elif name != LOG:
+        elif name not in (LOG, MESSAGES):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 with path.open("ab") as copy:
@@ -107,10 +111,10 @@ def _uuids(run: Run) -> list[str]:
 
 
 def gather(
-    ray, parts: list[Part], order: bytes, limit_s: float, seen: Callable[[Part, str], None], stopped: list[str]
+    ray, parts: list[Part], order: bytes, limit_s: float, seen: Callable[[Part, str | Doing], None], stopped: list[str]
 ) -> None:
     """Runs every node's suite at once and copies its folder as it grows, until all have ended, died, or said nothing for
-    `limit_s`, or something is in `stopped`. `seen` gets each line that a suite says."""
+    `limit_s`, or something is in `stopped`. `seen` gets each line that a suite prints, and what it does."""
     task, running = ray.remote(cluster.measure_node), {}
     for part in parts:
         node, cpus = part.node, int(part.node.cpus)
@@ -126,16 +130,17 @@ def gather(
                 try:
                     file, text = ray.get(next(stream))
                     part.take(file, text)
-                    for line in text.decode(errors="replace").splitlines() if file == LOG else ():
+                    for line in _shown(part, file, text):
                         seen(part, line)
                     continue
                 except StopIteration:
-                    pass
+                    if part.failure:
+                        part.lose(_why_lost(ray, part, part.failure))
                 except records.Refused as refused:
                     seen(part, str(refused))
                     ray.cancel(stream, force=True)
                 except ray.exceptions.RayError as error:
-                    part.lose(_why_lost(ray, part, error))
+                    part.lose(_why_lost(ray, part, ChildFailure(message=cluster.first_line(error), exit=_UNKNOWN_EXIT)))
                 del running[stream]
             for stream, part in [*running.items()]:
                 if time.monotonic() - part.heard > limit_s:
@@ -148,14 +153,29 @@ def gather(
             ray.cancel(stream, force=True)
 
 
-def _why_lost(ray, part: Part, error: Exception) -> str:
+def _shown(part: Part, file: str, text: bytes) -> Iterator[str | Doing]:
+    """The new lines of a log or of messages that are shown; a failure is kept in its part."""
+    if file == LOG:
+        yield from text.decode(errors="replace").splitlines()
+    if file != MESSAGES:
+        return
+    for line in text.splitlines():
+        message = msgspec.json.decode(line, type=Doing | Done)
+        if isinstance(message, Doing):
+            if message.visit:
+                yield message
+            continue
+        part.failure = message.error
+        if message.reason:
+            yield message.reason
+
+
+def _why_lost(ray, part: Part, failure: ChildFailure) -> str:
     """Why a node was lost. A dying node takes its suite with it, and the suite's end may be reported before the node's."""
-    if isinstance(error, ray.exceptions.NodeDiedError):
-        return f"{part.node.name} died"
-    until = time.monotonic() + (_DEATH_KNOWN_S if cluster.KILLED in str(error) else 0.0)
+    until = time.monotonic() + (_DEATH_KNOWN_S if failure.exit < 0 else 0.0)
     while any(n["NodeID"] == part.node.id and n["Alive"] for n in ray.nodes()):
         if time.monotonic() >= until:
-            return f"{part.node.name}: {cluster.first_line(error)}"
+            return f"{part.node.name}: {failure.message}"
         time.sleep(0.2)
     return f"{part.node.name} died"
 
@@ -243,13 +263,13 @@ def _run(ray, measuring: Measuring, folder: Path, limit_s: float) -> int:
     order = msgspec.json.encode(shlex.split(measuring.command)[3:]) + b"\n"
     said = time.monotonic()
 
-    def seen(part: Part, line: str) -> None:
+    def seen(part: Part, line: str | Doing) -> None:
         nonlocal said
-        if line.startswith("["):  # a row begins
+        if isinstance(line, Doing):
             if not measuring.verbose and time.monotonic() - said < _SAID_EVERY_S:
                 return
             said = time.monotonic()
-        note(f"{part.node.name}: {line}")
+        note(f"{part.node.name}: {line.words if isinstance(line, Doing) else line}")
 
     stopped: list[str] = []  # what is raised inside Ray's own calls gets lost there
     with sweep.signals(stopped.append):

@@ -16,6 +16,11 @@ def send_to(send: Callable[[Doing], None] | None) -> None:
     _send = send
 
 
+def has_receiver() -> bool:
+    """Whether anybody waits for this process's announcements."""
+    return _send is not None
+
+
 def passed_on(doing: Doing) -> None:
     """Sends the announcement of a worker on, as this process's."""
     if _send is not None:

@@ -37,7 +37,8 @@ class InOrder:
 @contextlib.contextmanager
 def progress(quiet: bool, verbose: bool) -> Iterator[Callable[[Row, int], None]]:
     """A function to call when a visit begins, with the number still to go. It shows how many are done and the time left: as a
-    bar on a terminal, which also says what a worker does before its clocks run, else in plain lines now and then."""
+    bar on a terminal, which also says what a worker does before its clocks run, else in plain lines now and then, which a
+    parent gets as announcements."""
     made, begin, last = 0, time.monotonic(), -math.inf
     if quiet:
         yield lambda row, to_go: None
@@ -75,7 +76,11 @@ def progress(quiet: bool, verbose: bool) -> Iterator[Callable[[Row, int], None]]
             if verbose or now - last > 10:
                 told = made > to_go / 10  # the first visits compile
                 left = f", about {(now - begin) / made * to_go:.0f} s left" if told else ""
-                terminal.note(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}")
+                words = f"[visit {made + 1} of {made + to_go}{left}] {name(row)}"
+                if announce.has_receiver():
+                    announce.passed_on(Doing(words=words, timing=True, visit=made + 1))
+                else:
+                    terminal.note(words)
                 last = now
             made += 1
 

@@ -49,6 +49,8 @@ class Doing(msgspec.Struct, frozen=True, kw_only=True, tag="doing"):
     timing: bool = False
     #: Seconds that it will take, by the steps timed so far; 0 where that is not known.
     seconds: float = 0.0
+    #: The visit of a sweep that begins, from 1; 0 of what is done within one.
+    visit: int = 0
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
