@@ -77,18 +77,34 @@ def convolution(of: "Conv") -> str:
 
 def conv_words(of: Mapping[str, str | int]) -> str:
     """The same from a convolution's fields. A varying field may be a letter instead of a number: N, C, H."""
-    return f"{image(of)} {of['direction']} ({how(of)})"
+    return f"{image(of)} {of['direction']} ({', '.join(how(of))})"
 
 
 def image(of: Mapping[str, str | int]) -> str:
     """`32x16x16x64:64x3x3`: NxHxWxC of the images, KxRxS of the filters."""
-    return f"{of['n']}x{of['h']}x{of['w']}x{of['c_in']}:{of['c_out']}x{of['r']}x{of['s']}"
+    return f"{of['n']}x{one_image(of)}"
 
 
-def how(of: Mapping[str, str | int]) -> str:
-    """`stride 2, 2 groups, NCHW, pad same`: the padding always, the others where they are not the usual."""
-    more = [f"stride {of['stride']}"] * (of["stride"] != 1) + [f"{of['groups']} groups"] * (of["groups"] != 1)
-    return ", ".join([*more, *[str(of["layout"])] * (of["layout"] != "NHWC"), f"pad {of['pad']}"])
+def one_image(of: Mapping[str, str | int]) -> str:
+    """`16x16x64:64x3x3`: the same without the number of images."""
+    return f"{of['h']}x{of['w']}x{of['c_in']}:{of['c_out']}x{of['r']}x{of['s']}"
+
+
+def how(of: Mapping[str, str | int]) -> list[str]:
+    """`stride 2`, `2 groups`, `NCHW`, `pad same`: the padding always, the others where they are not the usual."""
+    return [*unusual(of), f"pad {of['pad']}"]
+
+
+def unusual(of: Mapping[str, str | int]) -> list[str]:
+    """The same without the padding."""
+    words = []
+    if of["stride"] != 1:
+        words.append(f"stride {of['stride']}")
+    if of["groups"] != 1:
+        words.append(f"{of['groups']} groups")
+    if of["layout"] != "NHWC":
+        words.append(str(of["layout"]))
+    return words
 
 
 def problem(p: Problem) -> str:
@@ -119,8 +135,12 @@ def _copy(p: Transfer) -> str:
 
 
 def _at_once(p: AtOnce) -> str:
-    what = f"{p.math} product of side {p.size}" if p.operation == "matmul" else f"{p.operation} of {size(p.size)}"
-    return f"{what} while {p.gpus} work" if p.together > 1 else f"{what} alone"
+    return f"{work(p)} while {p.gpus} work" if p.together > 1 else f"{work(p)} alone"
+
+
+def work(p: AtOnce) -> str:
+    """What each of several GPUs does: `triad of 256 MiB`."""
+    return f"{p.math} product of side {p.size}" if p.operation == "matmul" else f"{p.operation} of {size(p.size)}"
 
 
 _PROBLEMS: dict[str, Callable] = {
@@ -141,7 +161,13 @@ _PROBLEMS: dict[str, Callable] = {
 
 def device(name: str) -> str:
     """`CPU`, `GPU`, and the further ones by their number: `GPU 1`."""
-    return {"cpu": "CPU", "gpu:0": "GPU"}.get(name, name.upper().replace(":", " "))
+    return {"cpu": "CPU", "gpu:0": "GPU"}.get(name) or numbered(name)
+
+
+def numbered(name: str) -> str:
+    """`GPU 0` of `gpu:0`."""
+    kind, _, number = name.partition(":")
+    return f"{kind.upper()} {number}"
 
 
 def numbered_gpu(name: str) -> str:
@@ -153,6 +179,16 @@ def numbered_gpu(name: str) -> str:
 def short(kernel: str) -> str:
     """Backend and variant of a kernel: `numpy/blas`."""
     return kernel.partition("/")[2]
+
+
+def backend(kernel: str) -> str:
+    """Backend of a kernel: `numpy`."""
+    return kernel.split("/")[1]
+
+
+def variant(kernel: str) -> str:
+    """Variant of a kernel: `blas`."""
+    return kernel.split("/")[2]
 
 
 def threads(m: Measurement) -> str:

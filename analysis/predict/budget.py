@@ -14,9 +14,8 @@ from analysis.predict.profile import Profile
 from analysis.stats import Estimate, of, total
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
-from analysis.units import count, size
 from kernels import networks
-from kernels.problems import Problem, Training
+from kernels.problems import Problem
 from workloads.records import Measurement
 from workloads.records import settings as switches
 
@@ -26,7 +25,8 @@ TRANSFERS = ("transfer calls", "transfer bytes")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Seconds that one kind of work takes in a step; None if not measured. why: where they come from, or why there are none.
+    """Seconds that one kind of work takes in a step; None if not measured. why: where they come from, without numbers of this
+    step, or why there are none.
 
     `partial`: some of the part's operations have no row to be read from. command: the one that measures a part without
     seconds, "" where none does.
@@ -118,7 +118,7 @@ def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterabl
         if name in made.lacking:
             yield _lacking(name, made, found.get(name))
         elif name in found and (found[name].value or name in HOST):
-            yield Part(name, found[name], _why(name, made, fitted, problem))
+            yield Part(name, found[name], _why(name, made))
     if setup_steps and training.kernel == FIT and (setup := setting_up(made) / setup_steps).value:
         yield Part(SETUP, setup, "copied into a tf.data set before the first epoch; whole fits have it in their steps")
 
@@ -127,29 +127,24 @@ def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
     """A part that the profile has too few rows for."""
     command = made.lacking[name].commands[0]
     if known and known.value:
-        return Part(name, known, f"in part: {made.lacking[name]}", True)
+        return Part(name, known, f"in part: the profile has {made.lacking[name].what}", True)
     return Part(name, None, f"not measured: {command}", command=command)
 
 
-def _why(name: str, made: Components, fitted: Calibration, problem: Training) -> str:
-    def times(number: float) -> str:
-        others = count(len(fitted.models), "other model")
-        return f", times {number:.2f} as trainings of {others} say" if fitted.models else ""
-
+def _why(name: str, made: Components) -> str:
     match name:
         case "dispatch":
-            return "a Keras step of a model with almost no work" + times(fitted.dispatch)
+            return "a Keras step of a model with almost no work"
         case "launches":
             what = "operations of the graph" if made.execution == "op by op" else "kernels"
-            return f"{made.operations} {what} beyond those of that small model"
+            return f"{what} beyond those of that small model"
         case "transfer calls" | "transfer bytes":
-            sent = min(problem.batch, problem.samples) * networks.sample_bytes(networks.find(problem.model))
-            return f"{size(sent)} a batch by the law of its copies"
+            return "the bytes of a batch by the law of its copies"
         case "input pipeline":
             return "getting the batch into the step, by the measured law of its way"
         case "at the same time":
             return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
-    return f"{made.sources.get(name, 'none in this network')}{times(fitted.work)}"
+    return made.sources.get(name, "none in this network")
 
 
 START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"

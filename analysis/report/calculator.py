@@ -47,7 +47,7 @@ class Table(msgspec.Struct, frozen=True):
 
 class Tool(msgspec.Struct, frozen=True):
     """One calculator: tables of seconds on each side, and of the seconds that each way of copying adds. kind: call, or training
-    (then once and epoch have tables too). constants: (name, value) shown with every answer."""
+    (then once and epoch have tables too). constants: (name, value) shown with every answer. precision: of a call's products."""
 
     name: str
     kind: str
@@ -56,6 +56,7 @@ class Tool(msgspec.Struct, frozen=True):
     once: dict[str, Table] = {}
     epoch: dict[str, Table] = {}
     constants: tuple[tuple[str, str], ...] = ()
+    precision: str = ""
 
 
 def squares(measurements: Measurements, answers: tuple[Answer, ...]) -> list[Tool]:
@@ -77,7 +78,7 @@ def squares(measurements: Measurements, answers: tuple[Answer, ...]) -> list[Too
             more = {p.n: p.gpu.seconds.value - calls[p.n] for p in copied.points if p.n in calls}
             added[copied.form.mode] = {n: s for n, s in more.items() if s > 0}
         tables, copies = ({at: _line(own) for at, own in by.items() if len(own) >= _FEWEST} for by in (sides, added))
-        made += [Tool(f"{name}, n x n x n", "call", tables, copies)] if tables else []
+        made += [Tool(f"{name}, n x n x n", "call", tables, copies, precision=name)] if tables else []
     return made
 
 
@@ -95,11 +96,11 @@ def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
     ]
     at, made = group_by(rows, lambda m: (m.on_gpu, precision_of(m.problem))), []
     for tool in squared:
-        name = tool.name.partition(",")[0]
+        name = tool.precision
         sides = {"gpu": at.get((True, name), []), "cpu": at.get((False, name)) or at.get((False, "float32"), [])}
         tables = {side: _grid(found, *precision(name)) for side, found in sides.items() if len(found) >= _FEWEST}
         if tables.keys() == tool.sides.keys():
-            made.append(Tool(f"{name}, M x N x K", "call", tables, tool.copies))
+            made.append(Tool(f"{name}, M x N x K", "call", tables, tool.copies, precision=name))
     return made
 
 

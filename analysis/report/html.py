@@ -6,7 +6,6 @@ import pathlib
 
 import msgspec
 
-from analysis.labels import problem
 from analysis.report import body, calculator, from_markdown, pictures, replacing, rows
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page
@@ -97,7 +96,7 @@ def list_rows(page: Page) -> None:
 
 def _hint(m: Measurement) -> str:
     """Words that find a row: `fit cifar10-cnn cpu`."""
-    return " ".join((m.variant, problem(m.problem).split()[0].rstrip(","), m.device))
+    return " ".join((m.variant, m.problem.model or m.problem.op, m.device))
 
 
 def how_measured(page: Page) -> None:

@@ -55,8 +55,8 @@ class Layers(msgspec.Struct, frozen=True):
             return labels.product(problem)
         of = msgspec.structs.asdict(problem) | dict.fromkeys(batch_family(problem).fields, "N")
         if problem.op == "conv":
-            how = labels.how(of).removesuffix("pad same").rstrip(", ")
-            return labels.image(of).removeprefix("Nx") + (f" ({how})" if how else "")
+            how = labels.unusual(of) if problem.pad == "same" else labels.how(of)
+            return labels.one_image(of) + (f" ({', '.join(how)})" if how else "")
         return f"{of['m']}x{of['n']}x{of['k']}" + (f" {problem.layout}" if problem.layout != "nn" else "")
 
     def family_label(self, a: Answer) -> str:

@@ -10,7 +10,7 @@ from analysis.analysis import Analysis
 from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
 from analysis.table import Table
-from analysis.text import crossings, summary, training
+from analysis.text import summary, training
 from workloads.records import Loaded, Measurement, by_machine, read_files
 
 
@@ -32,10 +32,8 @@ class Material:
     @functools.cached_property
     def said(self) -> list[str]:
         measured, machine = self.analysis.rows, self.analysis.machine
-        told = summary.answer(self.analysis)
-        if stored := stored_gpu.sentences(measured, machine):
-            told = [one for one in told if one != crossings.no_gpu_sentence(measured, machine)]
-        return stored + told
+        stored = stored_gpu.sentences(measured, machine)
+        return stored + summary.answer(self.analysis, why_no_crossover=not stored)
 
     @functools.cached_property
     def ordered(self) -> "list[Measurement]":

@@ -10,7 +10,7 @@ from analysis.report import body, html, pictures, replacing
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
-from analysis.table import Table, headed
+from analysis.table import Table, text
 from workloads import REPORTS
 from workloads.records import files_of, read_files, study_folder
 
@@ -88,14 +88,14 @@ def markdown(every: list[Material], drawn: bool) -> str:
 
 
 def _section(section: body.Section, every: list[Material], drawn: bool) -> list[str]:
-    """A section with its pictures and their numbers; of several runs each one's part under its name."""
+    """A section with its pictures and their numbers; of several runs each one's part is a section with its name."""
     parts = {of.label: own for of in every if (own := body.lines(section, of))}
     images = pictures.images(section.charts, every) if drawn else []
     tables = pictures.numbers(section.charts, every)
     if not (parts or tables):
         return []
-    lines = [f"## {section.title}", "", *images]
+    only_run = parts.pop("", [])
+    lines = [f"## {section.title}", "", *images, *only_run, *tables]
     for label, own in parts.items():
-        lower = [f"#{line}" if label and line.startswith("###") else line for line in own]
-        lines += headed(label, lower)
-    return lines + tables
+        lines += [f"## {section.title}, {text(label)}", "", *own]
+    return lines

@@ -33,6 +33,7 @@ class Roof(msgspec.Struct, frozen=True):
     L2, L3): bytes/s of the level `name`; link: bytes/s of the direction `name` (h2d, d2h) between host and device; launch:
     calls/s of an empty call, a "waited call" or a "queued call".
 
+    math: the arithmetic of a compute roof that was measured.
     threads: the CPU threads it was measured with (None: the library's default). It holds for working sets above
     `floor_bytes` (of memory: those of which no cache holds a part that shows) and up to `holds_bytes` (0: any). measured:
     False for a data-sheet number, which nothing is judged by except the roof itself.
@@ -48,12 +49,18 @@ class Roof(msgspec.Struct, frozen=True):
     floor_bytes: int = 0
     measured: bool = True
     holds_bytes: int = 0
+    math: str = ""
 
     @property
     def label(self) -> str:
         """`float32`, `DRAM bandwidth`, `link h2d`, `launch: waited call`."""
-        words = {"compute": self.name, "link": f"link {self.name}", "launch": f"launch: {self.name}"}
-        return words.get(self.kind, f"{self.name} bandwidth")
+        return f"{self.short} bandwidth" if self.kind in ("memory", "cache") else self.short
+
+    @property
+    def short(self) -> str:
+        """The same without the word bandwidth."""
+        words = {"link": f"link {self.name}", "launch": f"launch: {self.name}"}
+        return words.get(self.kind, self.name)
 
     @property
     def speed(self) -> str:
@@ -133,8 +140,8 @@ def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
     )
     for key in dict.fromkeys((*peaks, *matmuls)):
         own = group_by(peaks.get(key, ()), lambda m: m.variant in TENSOR_VARIANTS)
-        vector, tensor = (_best(own.get(is_tensor, []), "compute", key[1]) for is_tensor in (False, True))
-        tensor = tensor or _best(matmuls.get(key, []), "compute", key[1], note=BEST_MATMUL)
+        vector, tensor = (_best(own.get(is_tensor, []), "compute", key[1], math=key[1]) for is_tensor in (False, True))
+        tensor = tensor or _best(matmuls.get(key, []), "compute", key[1], note=BEST_MATMUL, math=key[1])
         if vector and tensor and tensor.rate.low > TOLERANCE * vector.rate.high:
             vector = msgspec.structs.replace(vector, name=f"{key[1]} vector")
         elif vector:

@@ -102,7 +102,12 @@ def training_lines(measurements: Measurements) -> list[str]:
 
 def way(m: Measurement) -> str:
     """`Keras on JAX, jit on`: the setting that was in force, whatever was asked for."""
-    return f"Keras on {title(m.keras.keras_backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
+    return f"Keras on {library(m)}"
+
+
+def library(m: Measurement) -> str:
+    """`JAX, jit on`."""
+    return f"{title(m.keras.keras_backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
 
 
 def between(e: Estimate) -> str:

@@ -34,11 +34,12 @@ A straight line: {saved_gpu.line_median:share}, {saved_cpu.line_median:share}. \
 Intervals held {saved_gpu.covered:share}, {saved_cpu.covered:share}. Brackets: where it can't be told."""
 
 
-def answer(analysis: Analysis) -> list[str]:
+def answer(analysis: Analysis, *, why_no_crossover: bool = True) -> list[str]:
     """At most five sentences: who wins a training, from which size and why, the effect of copies, how near the hardware's
     limits.
 
-    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence.
+    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. why_no_crossover: whether a
+    sentence says so where a device has no times.
     """
     rows, machine = analysis.rows, analysis.machine
     answers, ceilings = analysis.crossovers, analysis.roofs
@@ -46,7 +47,7 @@ def answer(analysis: Analysis) -> list[str]:
     trained = several_gpus.training_lines(rows) or training.training_sentences(rows)
     others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
     if answers:
-        told, many = products(analysis), [m for m in rows if getattr(m.problem, "count", 1) > 1]
+        told, many = products(analysis, why_no_crossover), [m for m in rows if getattr(m.problem, "count", 1) > 1]
         beside = [layers.story(own, op, ceilings, machine)[:1] for own, op in ((rows, "conv"), (many, "matmul"))]
         told = [*told[:2], *itertools.chain(*beside), *told[2:]]
     else:
@@ -67,7 +68,7 @@ def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
     return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
 
 
-def products(analysis: Analysis) -> list[str]:
+def products(analysis: Analysis, why_no_crossover: bool = True) -> list[str]:
     """Sentences on square products. First precision: the winner resident and copied, and why; other precisions: resident only.
     Without both devices: why, and how fast the measured one is."""
     rows, ceilings = analysis.rows, analysis.roofs
@@ -77,7 +78,9 @@ def products(analysis: Analysis) -> list[str]:
     told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]
     told += [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY and a not in resident]
     timed, near = any(m.on_gpu and m.ok for m in rows), rates.rate_sentences(rows, ceilings)[:1]
-    alone = [] if timed and all(a.kind == "no-gpu" for a in answers) else [no_gpu_sentence(rows, analysis.machine)]
+    alone = []
+    if why_no_crossover and not (timed and all(a.kind == "no-gpu" for a in answers)):
+        alone.append(no_gpu_sentence(rows, analysis.machine))
     return told or (near + alone if timed else alone + near) + rates.bound_sentences(rows, ceilings)
 
 

@@ -110,7 +110,7 @@ def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
             "k": k,
             "n": [p.n for p in one.points],
             **_curve([p.gpu for p in one.points]),
-            "verdict": verdict(one, k),
+            "verdict": verdict(one),
             "spans": [[rounded(low), rounded(high), sign] for low, high, sign in spans(one)],
             "crossings": [
                 {"at": rounded(c.at.value), "words": sentences.crossing_size(c, one.family.size_name), "to": c.to}
@@ -122,12 +122,8 @@ def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
     ]
 
 
-def verdict(a: Answer, uses: int = 1) -> str:
-    often = f", each copy used {uses} times" if uses > 1 else ""
-    return (
-        f"{crossings.precision_name(a)}, {crossings.form_name(a.form).partition(', each copy')[0]}{often}: "
-        f"{crossings.verdict_words(a)}."
-    )
+def verdict(a: Answer) -> str:
+    return f"{crossings.precision_name(a)}, {crossings.form_name(a.form)}: {crossings.verdict_words(a)}."
 
 
 def _parts(squares: Rows, a: Answer) -> list[list]:
@@ -171,7 +167,8 @@ def wins(
     """A table, a line an answer. which: the cells under `heads` that name the answer's problem."""
     rows = []
     for a in answers:
-        how = a.form.framework or "-", a.form.cache.replace("warm", "-"), crossings.form_name(a.form)
+        cache = "-" if a.form.cache == "warm" else a.form.cache
+        how = a.form.framework or "-", cache, crossings.form_name(a.form)
         verdict = crossings.verdict_words(a), f"{a.low_n}..{a.high_n}"
         rows.append((*which(a), crossings.precision_name(a), *how, *verdict))
     return Table([*heads, *named(_ANSWERS)], rows, len(heads) + 6, "by | caches")

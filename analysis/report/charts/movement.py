@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from analysis.labels import short
+from analysis import labels
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.material import Material
 from analysis.roofline import links, memory_levels
-from analysis.stats import group_by
+from analysis.stats import group_by, is_gpu
 from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
 from workloads.records import Measurements
@@ -25,7 +25,7 @@ def memory(of: Material) -> list[Chart]:
         where = _where(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
         says = [f"{where}, {operation} over {size(p.nbytes)}: {bytes_rate(p.rate.value)}" for p in curve]
         traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
-        rows += [(where, operation, size(p.nbytes), bytes_rate(p.rate.value), short(p.kernel)) for p in curve]
+        rows += [(where, operation, size(p.nbytes), bytes_rate(p.rate.value), labels.short(p.kernel)) for p in curve]
     levels = {}  # (device, name) -> that of most threads
     for p in sorted(memory_levels.plateaus(of.rows, of.analysis.machine), key=lambda p: p.threads or 0):
         if (p.device, p.threads, p.operation) in shown:
@@ -81,8 +81,9 @@ def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_
 
 
 def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
-    gpus = {key[0] for key in shown if key[0].startswith("gpu")}
-    return "GPU" if gpus == {device} else device.upper().replace(":", " ")
+    """The device in words; its number is left out where it is the only GPU."""
+    gpus = {key[0] for key in shown if is_gpu(key[0])}
+    return "GPU" if gpus == {device} else labels.numbered(device)
 
 
 def _telling(laws: list[links.Link]) -> list[links.Link]:
@@ -93,11 +94,13 @@ def _telling(laws: list[links.Link]) -> list[links.Link]:
     for law in laws:
         if law.host_memory in ("registered", "write-combined") and law.direction in pinned:
             continue
-        variant = law.kernel.rpartition("/")[2]
-        apart = variant if variant in _APART else law.kernel.split("/")[1]
-        made.setdefault((law.direction, law.host_memory, apart), law)
+        variant = labels.variant(law.kernel)
+        kind = variant if variant in _APART else labels.backend(law.kernel)
+        made.setdefault((law.direction, law.host_memory, kind), law)
     return list(made.values())
 
 
 def _way(law: links.Link) -> str:
-    return " ".join(filter(None, (law.direction, law.host_memory, short(law.kernel).replace("cupy/", ""))))
+    is_cupy = labels.backend(law.kernel) == "cupy"
+    kernel = labels.variant(law.kernel) if is_cupy else labels.short(law.kernel)
+    return " ".join(filter(None, (law.direction, law.host_memory, kernel)))

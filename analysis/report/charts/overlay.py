@@ -33,9 +33,15 @@ def several(made: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
 def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
     first, rows = parts[0][2], []
     views: dict[str, View] = {}
+    colors: dict[str, dict[str, str]] = {}  # of a view's label, then a trace's name: the color that it has in every run
     heads = list(dict.fromkeys(head for *_, chart in parts for head in chart.numbers.heads))
     for i, letter, chart in parts:
         for view in chart.views:
+            if not view.bars:
+                earlier = colors.setdefault(view.label, {})
+                traces = [replace(t, color=earlier.get(t.name, t.color)) for t in view.traces]
+                earlier.update({t.name: t.color for t in traces})
+                view = replace(view, traces=traces)
             own = _lettered(view, i, letter)
             views[own.label] = over(views[own.label], own) if own.label in views else own
         for row in chart.numbers.rows:
@@ -49,7 +55,7 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
 def _lettered(view: View, i: int, letter: str) -> View:
     return replace(
         view,
-        label=f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label,
+        label=": ".join(filter(None, (letter, view.label))) if view.bars else view.label,
         y=replace(view.y, lines=tuple(f"{letter} {line}" for line in view.y.lines)),
         traces=[_styled(t, i, letter, view) for t in view.traces],
         says=view.says and f"{letter}: {view.says}",
@@ -76,20 +82,14 @@ def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
 
 
 def over(a: View, b: View) -> View:
-    """Both views merged: equal names have equal colors, and names beside lines are moved apart again."""
-    colors = {_bare(t): t.color for t in a.traces}
-    traces = [*a.traces, *(replace(t, color=colors.get(_bare(t), t.color)) for t in b.traces)]
+    """Both views merged; names beside lines are moved apart again."""
+    traces = [*a.traces, *b.traces]
     x, y = _both(a.x, b.x), _both(a.y, b.y)
     if x.ends and y.ends:
         reached = [_reaching(t, x.ends, y.ends[0]) if t.label else t for t in traces]
         traces = named(reached, *map(math.log, y.ends))
     says = " ".join(filter(None, (a.says, b.says)))
     return View(a.label, x, y, traces, says, a.bars, [*a.lines, *b.lines], [*a.bands, *b.bands])
-
-
-def _bare(t: Trace) -> str:
-    """The name without its run's letter."""
-    return t.name.partition(" ")[2]
 
 
 def _both(a: Axis, b: Axis) -> Axis:

@@ -114,27 +114,41 @@ def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
             rate, link = roof.rate.value, roof.kind == "link"
             top = levels[-1].rate.value if levels else rate * _RIGHT
             start, end = max(low, bottom / rate), min(high, top / rate)
-            name, color = f"{'' if link else f'{side} '}{roof.label}", "sky" if link else hue
-            dash = "dashdot" if link else "solid" if roof.kind == "memory" else "dash"
-            name, look = (name, (color, dash)) if measured else (f"sheet {name}", ("ink", "dot"))
-            made.append(_line(name, roof.speed, [(start, start * rate), (end, end * rate)], *look, True))
+            before = "" if link else f"{side} "
+            color, dash = ("sky", "dashdot") if link else (hue, "solid" if roof.kind == "memory" else "dash")
+            if not measured:
+                before, color, dash = (f"sheet {before}", "ink", "dot")
+            made.append(
+                _line(
+                    f"{before}{roof.label}",
+                    roof.speed,
+                    [(start, start * rate), (end, end * rate)],
+                    color=color,
+                    dash=dash,
+                    label=f"{before}{roof.short} {roof.speed}",
+                    left=True,
+                )
+            )
         memory, fastest = _of(own, "memory"), _of(own, "memory", "cache")
         for alike in group_by(levels, lambda r: r.name if r.measured else r.rate.value).values():
             rate, name, note = alike[-1].rate.value, alike[-1].name, alike[-1].note
             ends = [(max(low, rate / fastest[-1].rate.value) if fastest else low, rate), (high, rate)]
             if measured:
                 ridge = f", ridge at {digits(rate / memory[-1].rate.value)} FLOP per byte" if memory else ""
-                color = PRECISIONS.get(name.partition(" ")[0], "ink")
-                label = f"{side} {name}" + f", {note}" * bool(note)
-                made.append(_line(label, alike[-1].speed + ridge, ends, color, "solid"))
+                color = PRECISIONS.get(alike[-1].math, "ink")
+                line = f"{side} {name}" + (f", {note}" if note else "")
+                speed = alike[-1].speed
+                made.append(_line(line, speed + ridge, ends, color=color, dash="solid", label=f"{line} {speed}"))
             else:
-                made.append(_line(f"sheet {', '.join(r.name for r in alike)}", flops_rate(rate), ends, "gray", "dot"))
+                line = f"sheet {', '.join(r.name for r in alike)}"
+                speed = flops_rate(rate)
+                made.append(_line(line, speed, ends, color="gray", dash="dot", label=f"{line} {speed}"))
         for roof in _of(own, "launch"):
             # a float32 matmul of n has intensity n / 6: the line is 2 n^3 FLOP over the time of an empty call
             xs = max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15))
             name, dash = f"empty {roof.name}, {seconds(1 / roof.rate.value)}", "dash" if roof.name == WAITED else "dot"
             ends = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in xs]
-            made.append(_line(name, "what it leaves of float32 matmuls", ends, "purple", dash, None))
+            made.append(_line(name, "what it leaves of float32 matmuls", ends, color="purple", dash=dash))
     return made
 
 
@@ -157,10 +171,17 @@ def _launch_at(roof: Roof, rate: float) -> float:
 
 
 def _line(
-    name: str, rate: str, ends: list[tuple[float, float]], color: str, dash: str, left: bool | None = False
+    name: str,
+    rate: str,
+    ends: list[tuple[float, float]],
+    *,
+    color: str,
+    dash: str,
+    label: str = "",
+    left: bool = False,
 ) -> Trace:
-    """A roof as a trace, with many points so that the pointer finds it anywhere. Its name stands at its left or right end, or
-    in the legend (None)."""
+    """A roof as a trace, with many points so that the pointer finds it anywhere. Its `label` stands at its left or right end;
+    without one its name is in the legend."""
     (x0, y0), (x1, y1) = ends
     if x1 <= x0:
         x1, y1 = x0 * 1.01, y0
@@ -173,8 +194,8 @@ def _line(
         dash=dash,
         says=[f"{name}: {rate}"] * len(xs),
         legend=color != "gray",  # a phone's legend has no room for the data sheet too
-        label_left=bool(left),
-        label="" if left is None else f"{name.replace(' bandwidth', '')} {rate.partition(',')[0]}",
+        label_left=left,
+        label=label,
     )
 
 

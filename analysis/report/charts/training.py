@@ -6,9 +6,10 @@ from analysis import labels
 from analysis.crossover.crossover import Answer
 from analysis.predict.budget import REST, Budget, Part
 from analysis.predict.combine import HIDDEN, WORDS
+from analysis.predict.components import FIT
 from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
-from analysis.stats import group_by
+from analysis.stats import group_by, is_gpu
 from analysis.table import Table
 from analysis.text import budget, training
 from analysis.text import rows as row_words
@@ -76,7 +77,8 @@ def _place(b: Budget) -> str:
     """The device with its threads, and its form."""
     keras = b.training.keras
     form = [", GPU visible"] * (keras.gpu == "visible") + [f", jit {keras.jit_compile}"] * (keras.jit_compile != "auto")
-    return "".join([budget.where(b.training).removeprefix("the "), *form])
+    threads = f" ({count(b.training.threads, 'thread')})" if b.training.threads else ""
+    return "".join([labels.device(b.training.device), threads, *form])
 
 
 def _apart(names: list[str]) -> list[str]:
@@ -92,14 +94,14 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
     traces: list[Trace] = []
     rows: list[tuple] = []
     every: list[float] = []
-    for device, own in group_by(cases, lambda c: c.device.partition(":")[0]).items():
-        look = ("vermillion", "square") if device == "gpu" else ("blue", "circle")
+    for device, own in group_by(cases, lambda c: "GPU" if is_gpu(c.device) else "CPU").items():
+        look = ("vermillion", "square") if device == "GPU" else ("blue", "circle")
         xs, ys = [rounded(c.seen.step.value) for c in own], [rounded(c.predicted.step_s.value) for c in own]
         names = (f"{c.predicted.training.model}, batch {c.predicted.training.batch}" for c in own)
         each = zip(names, own, map(seconds, ys), map(seconds, xs), strict=True)
         cells = [(name, c.device, c.bound, by, seen, percent(c.error)) for name, c, by, seen in each]
         says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in cells]
-        traces.append(Trace(device.upper(), xs, ys, *look, line=False, says=says, hollow=device == "cpu"))
+        traces.append(Trace(device, xs, ys, *look, line=False, says=says, hollow=device == "CPU"))
         rows, every = rows + cells, [*every, *xs, *ys]
     ends = [min(every), max(every)]
     traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
@@ -136,5 +138,9 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
 
 def _plainest(a: Answer) -> tuple:
     """Keras's own fit first, then steps by batch, then those with most sizes."""
-    of = dict(a.family.fixed)
-    return not str(of["kernel"]).endswith("/fit"), a.family.varies != "batch", a.form.mode != BY_STEP, -len(a.points)
+    return (
+        break_even.setup_in(a.family).kernel != FIT,
+        a.family.varies != "batch",
+        a.form.mode != BY_STEP,
+        -len(a.points),
+    )

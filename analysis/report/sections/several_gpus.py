@@ -17,17 +17,20 @@ from kernels.problems import AllReduce, PeerCopy
 from workloads.records import Measurements
 
 TITLE = "Several GPUs: with each other, and all at once"
-_ALWAYS = "training | Keras on | GPUs | batch in all | a GPU | step on one | step on all"
+_ALWAYS = ("training", "Keras on", "GPUs", "batch in all", "a GPU", "step on one", "step on all")
 _SUM = VALUES["all_reduce_s"].name
 _STATE = VALUES["step_state_bytes"].name
 _TEMPORARY = VALUES["step_temporary_bytes"].name
 _PEAK = VALUES["peak_memory_bytes"].name
-_OPTIONAL = (
-    f"speedup | by short epochs | predicted | off | samples a second at the same batch a GPU | {_SUM} | bus bandwidth | "
-    f"{_STATE}, one GPU | {_STATE}, each | {_TEMPORARY}, one GPU | {_TEMPORARY}, each | "
-    f"{_PEAK}, one GPU | {_PEAK}, each | losses differ by | at the end by"
+#: Columns that are left out where no row tells; of a narrow terminal those of _LEAST are lost, the first of these first.
+_GAINS = ("speedup", "by short epochs", "predicted")
+_DETAILS = (
+    *("off", "samples a second at the same batch a GPU", _SUM, "bus bandwidth"),
+    *(f"{_STATE}, one GPU", f"{_STATE}, each", f"{_TEMPORARY}, one GPU", f"{_TEMPORARY}, each"),
+    *(f"{_PEAK}, one GPU", f"{_PEAK}, each", "losses differ by", "at the end by"),
 )
-_LEAST = " | ".join(reversed(_OPTIONAL.split(" | ")[3:])) + " | a GPU | by short epochs | predicted"
+_OPTIONAL = (*_GAINS, *_DETAILS)
+_LEAST = (*reversed(_DETAILS), "a GPU", "by short epochs", "predicted")
 _ABOUT = (
     "A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
     "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Predicted: one GPU's "
@@ -66,7 +69,7 @@ def _sums(measurements: Measurements) -> list[str]:
         took = [seconds(queued(own[k]).value) if k in own else "-" for k in kernels]
         rate = bytes_rate(bandwidth(own[NCCL]).value) if NCCL in own else "-"
         lines.append((p.dtype, p.form, size(p.nbytes), *took, rate))
-    heads = ("type", "form", "each GPU's array", *(k.rpartition("/")[2] for k in kernels), "NCCL's bus bandwidth")
+    heads = ("type", "form", "each GPU's array", *map(labels.variant, kernels), "NCCL's bus bandwidth")
     why = "A call's time among many queued ones; those of graphs without the host's part."
     return titled(f"All-reduce over GPUs {rows[0].problem.gpus if rows else ''}", why, Table(heads, lines, 2))
 
@@ -76,8 +79,7 @@ def _at_once(measurements: Measurements) -> list[str]:
     for alone, m, ratio in slowdowns(measurements):
         took = [seconds(of(each.on("host-latency")).value) for each in (alone, m)]
         span = f"{digits(ratio.low)} .. {digits(ratio.high)}"
-        work = labels.problem(alone.problem).removesuffix(" alone")
-        lines.append((work, m.mode, m.device, *took, digits(ratio.value), span))
+        lines.append((labels.work(alone.problem), m.mode, m.device, *took, digits(ratio.value), span))
     heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
     return titled("The same work on every GPU, alone and all at once", Table(heads, lines, 3))
 
@@ -86,7 +88,7 @@ def trainings(measurements: Measurements) -> Table | None:
     """A line a training on several GPUs beside one; None without such rows."""
     found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
     found.sort(key=lambda c: (c.several.problem.model, words.way(c.several), c.several.problem.batch, c.count))
-    return Table(f"{_ALWAYS} | {_OPTIONAL}", map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
+    return Table((*_ALWAYS, *_OPTIONAL), map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
 
 
 def training_section(measurements: Measurements) -> list[str]:
@@ -106,7 +108,7 @@ def _row(case: Case) -> tuple[str, ...]:
     peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
     return (
         networks.title(m.problem.model),
-        words.way(m).removeprefix("Keras on "),
+        words.library(m),
         str(case.count),
         f"{m.problem.batch:,}",
         f"{m.problem.batch // case.count:,}",
@@ -115,7 +117,7 @@ def _row(case: Case) -> tuple[str, ...]:
         _told(words.between, case.gain),
         _told(words.between, case.by_epoch),
         _told(lambda e: digits(e.value), case.predicted_gain),
-        _told(lambda off: f"{off:+.1%}".replace("%", " %"), case.off),
+        _told(lambda off: f"{100 * off:+.1f} %", case.off),
         _told(lambda e: f"{digits(e.value)}x", case.scaled),
         labels.time(data_parallel.all_reduce(case)),
         _told(bytes_rate, data_parallel.bus_bytes_per_s(case)),

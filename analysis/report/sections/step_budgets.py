@@ -1,6 +1,5 @@
 """Budgets of training steps on the page: sentences, the sources of the parts' times, and one line on missing parts."""
 
-import re
 from collections.abc import Iterable
 
 from analysis.predict.budget import Budget
@@ -9,8 +8,6 @@ from analysis.table import listed, text, titled
 from analysis.text import budget, training
 from analysis.units import count, join
 from workloads.records import Measurements
-
-_SCALED = re.compile(r"(, times [\d.]+ as trainings of |; measure with: ).*")
 
 
 def section(made: list[Budget], measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
@@ -30,10 +27,10 @@ def section(made: list[Budget], measurements: Measurements, said: Iterable[str] 
 def _sources(made: list[Budget]) -> list[str]:
     sources: dict[str, dict[str, None]] = {}
     for p in (p for group in charts.groups(made) for b in group for p in b.parts if charts.is_known(p)):
-        sources.setdefault(p.words, {})[re.sub(r"(?<!gpu:)\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
+        sources.setdefault(p.words, {})[p.why] = None
     return titled(
         "Where the parts of a step come from",
-        "N: as many as that training has. Dispatch and work are scaled by trainings of other models, where there are any.",
+        "Dispatch and work are scaled by trainings of other models, where there are any.",
         listed(f"{n}: {'; or '.join(whys)}" for n, whys in sources.items()),
     )
 
