@@ -93,7 +93,7 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
     }
     for check in (check for check in checks.CHECKS if check.flag in looked):
         name, *seen = looked[check.flag]
-        fix = check.fix.replace("{command}", "python -m workloads.matmul")
+        fix = check.fix.format(command="python -m workloads.matmul")
         symptom = seen[0]
         if check.flag == "other-load" and busy and not busy.quiet:
             symptom = busy.words

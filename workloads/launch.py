@@ -4,7 +4,7 @@ import dataclasses
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from kernels import registry
@@ -173,7 +173,7 @@ class LaunchTable(Lines):
     HEAD = "kernel 19< | call 15< | where 9< | µs in all 9 | ±% 4 | queued 7 | issue 7 | device 7 | notes 5<"
     LEAST = "±% | issue | where | queued | device"
 
-    ABOUT = "µs in all: the time of a whole row; of `step x64` that is 64 steps together"
+    ABOUT: ClassVar = {"µs in all": "the time of a whole row; of `step x64` that is 64 steps together"}
 
     def cells(self, m) -> list[str]:
         from analysis.stats import of

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from analysis import table, units
 
@@ -47,13 +47,14 @@ class Printer(Protocol):
 
 
 class Lines:
-    """Prints a line for each `wanted` row under HEAD (columns and widths of a table.Printed), and ABOUT at the end. A part
-    `column: words` of ABOUT is printed only if that column is shown. A narrow terminal drops the columns of LEAST first. This
-    base class shows no share of a roof, as its rows are the roofs."""
+    """Prints a line for each `wanted` row under HEAD (columns and widths of a table.Printed), and at the end what those columns
+    of ABOUT mean that are shown. A narrow terminal drops the columns of LEAST first. This base class shows no share of a roof,
+    as its rows are the roofs."""
 
     HEAD = "kernel 19< | problem 21< | where 6< | time 8 | ±% 4 | rate 11 | notes 5<"
     LEAST = "±%"
-    ABOUT = ""
+    #: Column, or a mark in it -> what it means.
+    ABOUT: ClassVar[dict[str, str]] = {}
 
     def __init__(self, markdown: bool = False):
         self._table = table.Printed(self.HEAD, markdown, self.LEAST)
@@ -79,7 +80,8 @@ class Lines:
 
     def finish(self) -> None:
         if self._table.begun and self.ABOUT:
-            print("; ".join(s for s in self.ABOUT.split("; ") if s.partition(": ")[0] not in self._table.hidden))
+            shown = (f"{name}: {words}" for name, words in self.ABOUT.items() if name not in self._table.hidden)
+            print("; ".join(shown))
 
 
 class Rows:

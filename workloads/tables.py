@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 from analysis import stats
 from analysis.crossover.families import batch_family
@@ -37,6 +38,10 @@ def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Pr
     return named
 
 
+#: What a column holds: names of the problem, milliseconds (of a framework, of others), a rate, a share of a roof, the winner.
+Column = Literal["problem", "framework", "time", "rate", "share", "winner"]
+
+
 class Matmuls:
     """Prints a line when all rows of a problem are there, the kernels side by side. Times are milliseconds of one call,
     waited for. `names` are the layers that have a problem; a problem that is not `planned` was added by refining."""
@@ -54,7 +59,7 @@ class Matmuls:
     ):
         self._all: list[Measurement] = []
         self._group: list[Measurement] = []
-        self._columns: list[str] = []
+        self._columns: dict[str, Column] = {}
         self._table: Printed | None = None
         self._markdown = markdown
         self._machine, self._names, self._planned = machine, names, frozenset(planned)
@@ -92,11 +97,20 @@ class Matmuls:
         """The columns that a narrow terminal drops, in order: roof shares, frameworks, rates, slower CPU kernels."""
         if {_side(m) for m in group} == {"framework"}:
             return ["pad", "fastest"]
-        frameworks = [c for c in self._columns if c.split()[0] in FRAMEWORKS]
+        frameworks = self._of_kind("framework")
         ranked = sorted((m for m in group if _side(m) == "CPU"), key=_host_s)
         cpu = list(dict.fromkeys(f"{_column(m)} ms" for m in ranked))
-        rates = [c for end in ("% of roof", "GFLOP/s") for c in self._columns if c.endswith(end)]
-        return [*rates[: len(rates) // 2], *frameworks, *rates[len(rates) // 2 :], "pad", *reversed(cpu[1:]), "MxNxK"]
+        return [
+            *self._of_kind("share"),
+            *frameworks,
+            *self._of_kind("rate"),
+            "pad",
+            *reversed(cpu[1:]),
+            "MxNxK",
+        ]
+
+    def _of_kind(self, kind: Column) -> list[str]:
+        return [name for name, of_kind in self._columns.items() if of_kind == kind]
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
         """Column -> (the cell that names the problem, the column's width)."""
@@ -106,19 +120,21 @@ class Matmuls:
             return {"n": (size, 5)} if square else {"shape": (size, 14)}
         return {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
 
-    def _find_columns(self, group: list[Measurement]) -> list[str]:
+    def _find_columns(self, group: list[Measurement]) -> dict[str, Column]:
         """The columns: problem, each side's milliseconds, rates and shares of a roof known before any line, the winner."""
         peaks = [r for r in roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
         roofed = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}
-        columns = [*self.head(group[0].problem), "type"]
+        columns: dict[str, Column] = dict.fromkeys([*self.head(group[0].problem), "type"], "problem")
         sides = stats.group_by(group, _side)
         for side in (side for side in _SIDES if side in sides):
-            columns += dict.fromkeys(f"{_column(m)} ms" for m in sides[side])  # each once
+            for m in sides[side]:
+                columns[f"{_column(m)} ms"] = "framework" if side == "framework" else "time"
             if side != "framework":
-                columns.append(f"{side} GFLOP/s")
+                columns[f"{side} GFLOP/s"] = "rate"
             if side in roofed:
-                columns.append(f"{side} % of roof")
-        return [*columns, "winner" if {"CPU", "GPU"} <= sides.keys() else "fastest"]
+                columns[f"{side} % of roof"] = "share"
+        columns["winner" if {"CPU", "GPU"} <= sides.keys() else "fastest"] = "winner"
+        return columns
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
@@ -151,13 +167,18 @@ class Matmuls:
             best = fastest([m for m in group if _side(m) != "framework"]) or fastest(group)
             threads = f" x{best.threads}" if best and best.threads else ""
             return best.label + threads if best else "-"
-        wins = {m.mode for m in on_gpu if _host_s(m) < _host_s(cpu)}
+        wins = self._gpu_wins(group)
         if not wins:
             return "CPU"
         if wins == {m.mode for m in on_gpu}:
             return "GPU"
         words = {**_MODE_WORDS, "resident": "resident"}
         return " ".join(["GPU", *(words[mode] for mode in words if mode in wins)])
+
+    def _gpu_wins(self, group: list[Measurement]) -> set[str]:
+        """The copy modes in which the GPU is faster than the CPU; none where one of them has no time."""
+        cpu = fastest(self._cpu_rows(group[0]))
+        return {m.mode for m in group if cpu and _side(m) == "GPU" and _host_s(m) < _host_s(cpu)}
 
     def _cpu_rows(self, of: Measurement) -> list[Measurement]:
         """The CPU rows of that size, in that arithmetic or in float32, which is precise enough for any lower one."""
@@ -186,9 +207,9 @@ class Convs(Matmuls):
         return layer | {"NxHxWxC:KxRxS": (shape, 21), "pad": (str(p.pad), 5), "way": (p.direction, 5)}
 
     def winner(self, group: list[Measurement]) -> str:
-        said = super().winner(group)
+        side = super().winner(group)
         best = fastest([m for m in group if _side(m) == "GPU" and m.mode == "resident"])
-        return f"{said} ({best.label})" if best and said.startswith("GPU") else said
+        return f"{side} ({best.label})" if best and self._gpu_wins(group) else side
 
 
 _SIDES = ("CPU", "GPU", "framework")

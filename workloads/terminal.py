@@ -22,7 +22,6 @@ _PLAIN = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 _PLAIN_OR_PAINTED = re.compile(rf"{_PLAIN.pattern}|\x1b\[(?:0|{'|'.join(_SGR.values())})m")
 _ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
-_WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
 # A command in a line: one of Python's modules, or the console command at the line's beginning or after a colon.
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*|(?:^|(?<=: ))(?:\S*/)?crossover [a-z]+\b.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
@@ -213,9 +212,9 @@ def doing(what: str) -> Iterator[None]:
 
 
 class Wrapping:
-    """A stream whose lines wrap at the width of its terminal and show the winner they name in color, while `wraps`. Of one that
-    is `needed`, a line that cannot be written raises OSError; of another it is lost. Whatever a file's names contain, no
-    control character is written; while `draws`, a progress bar moves the cursor."""
+    """A stream whose lines wrap at the width of its terminal while `wraps`. Of one that is `needed`, a line that cannot be
+    written raises OSError; of another it is lost. Whatever a file's names contain, no control character is written; while
+    `draws`, a progress bar moves the cursor."""
 
     def __init__(self, stream: TextIO, waiting: Waiting, needed: bool = True):
         self._stream, self._waiting, self._rest, self.wraps = stream, waiting, "", True
@@ -230,11 +229,8 @@ class Wrapping:
         *lines, self._rest = (self._rest + shown).split("\n")
         most = width(self._stream) if self.wraps else 0
         parts = [part for line in lines for part in wrapped(line, most)]
-        self._put("".join(f"{_WINNER.sub(self._best, part) if self.wraps else part}\n" for part in parts))
+        self._put("".join(f"{part}\n" for part in parts))
         return len(text)
-
-    def _best(self, found: re.Match) -> str:
-        return paint(found[0], "best", self._stream)
 
     def flush(self) -> None:
         self._put(self._rest)

@@ -6,7 +6,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, number, scaled, where
@@ -388,11 +388,15 @@ class TrainingTable(Lines):
     )
     LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples | notes"
 
-    ABOUT = (
-        "<: less than this, maybe nothing; ms/step: a step; ms/ep: an epoch beside its steps; ms/fit: a fit beside its epochs; "
-        "comp. s: compilation; start s: importing the library and starting the device; whole s: start-up, building, compilation "
-        "and all epochs, in a process of its own."
-    )
+    ABOUT: ClassVar = {
+        "<": "less than this, maybe nothing",
+        "ms/step": "a step",
+        "ms/ep": "an epoch beside its steps",
+        "ms/fit": "a fit beside its epochs",
+        "comp. s": "compilation",
+        "start s": "importing the library and starting the device",
+        "whole s": "start-up, building, compilation and all epochs, in a process of its own",
+    }
 
     def __init__(self, markdown: bool = False):
         super().__init__(markdown)

@@ -5,7 +5,7 @@ import itertools
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from analysis.table import shown
@@ -264,7 +264,7 @@ class TransferTable(Lines):
         beside = (
             f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
         )
-        moves = not m.kernel.endswith("overlap_compute")
+        moves = m.variant != "overlap_compute"
         rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := stats.seconds_of(m)) else "-"
         return [
             *start,
@@ -280,7 +280,9 @@ class FeedingTable(Lines):
 
     HEAD = "way 14< | where 6< | type 7< | batch 5 | values 6 | bytes 9 | ms a step 9 | ±% 4 | notes 5<"
     LEAST = "±% | values"
-    ABOUT = "ms a step: of Keras's fit around a model that does next to nothing; CuPy's copies are of as many bytes"
+    ABOUT: ClassVar = {
+        "ms a step": "of Keras's fit around a model that does next to nothing; CuPy's copies are of as many bytes"
+    }
 
     def cells(self, m) -> list[str]:
         from analysis import stats

@@ -21,6 +21,7 @@ from kernels.registry import BACKENDS
 from workloads import doctor, options, records
 from workloads.harness import sweep, telemetry
 from workloads.machine import cpu, facts, health, load
+from workloads.machine.gpu import NoGpu
 from workloads.machine.health import CheckResult
 from workloads.records import Run
 
@@ -124,19 +125,19 @@ CUPY = "python -m pip install 'cupy-cuda12x[ctk]'"
 
 
 @pytest.mark.parametrize(
-    ("problem", "level", "fix"),
+    ("lacking", "level", "fix"),
     [
-        ("no NVIDIA driver", "ok", ""),
-        ("a driver but no device", "warn", "nvidia-smi"),
-        (f"cupy is not installed; install it with: {CUPY}", "warn", CUPY),
-        ("insufficient driver: it knows CUDA 11.4", "problem", "nvidia-smi"),
-        ("CuPy does not load: libcudart.so.12: cannot open", "problem", "nvidia-smi"),
+        (NoGpu(kind="no-driver", words="no driver"), "ok", ""),
+        (NoGpu(kind="no-device", words="no device"), "warn", "nvidia-smi"),
+        (NoGpu(kind="not-installed", words="no CuPy", fix=CUPY), "warn", CUPY),
+        (NoGpu(kind="broken", words="CuPy does not load"), "problem", "nvidia-smi"),
     ],
 )
-def test_no_gpu(monkeypatch, problem, level, fix):
-    monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
+def test_no_gpu(monkeypatch, lacking, level, fix):
+    monkeypatch.setattr(facts, "no_gpu", lambda: lacking)
+    monkeypatch.setattr(facts, "gpu_problem", lambda: lacking.words)
     finding = only(health.gpu())
-    assert (finding.level, finding.fix) == (level, fix) and problem in finding.seen
+    assert (finding.level, finding.fix) == (level, fix) and lacking.words in finding.seen
     assert [*health.cupy()] == []
 
 

@@ -383,7 +383,7 @@ def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
     waiting.show(waiting._last + 9)
     assert stream.getvalue().endswith("half a line")
     out.write("\nThe GPU: 61 s against 126 s on the CPU\n")
-    assert stream.getvalue().endswith("\n\x1b[1;32mThe GPU\x1b[0m: 61 s against 126 s on the CPU\n")
+    assert stream.getvalue().endswith("\nThe GPU: 61 s against 126 s on the CPU\n")
 
 
 CLEARS, TITLE, EIGHT_BIT, REVERSED = "\x1b[2J", "\x1b]0;mine\x07", "\x9b31m", "\u202e"

@@ -18,7 +18,8 @@ from kernels import registry
 from kernels.problems import Matmul, Training
 from workloads import matmul, options, records
 from workloads.harness import one_row, plan, rounds, sweep, worker
-from workloads.machine import facts
+from workloads.machine import facts, gpu
+from workloads.machine.gpu import NoGpu
 from workloads.records import Row, Samples, Settings
 from workloads.shared_flags import Measuring
 
@@ -254,15 +255,14 @@ class TestChoosing:
                 plan.kernels("matmul", self.measuring(*argv), ["cpu"])
 
     @pytest.mark.parametrize(
-        ("problem", "tip"),
-        [("cupy is not installed", "pip install 'cupy"), ("no NVIDIA driver", "report reports/nvidia-h200")],
+        ("kind", "tip"), [("not-installed", "pip install 'cupy"), ("no-driver", "report reports/nvidia-h200")]
     )
-    def test_a_backend_asked_for_by_name_must_be_there(self, monkeypatch, problem, tip):
+    def test_a_backend_asked_for_by_name_must_be_there(self, monkeypatch, kind, tip):
         """Without a driver no package helps: the stored GPU is shown."""
-        monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
+        monkeypatch.setattr(facts, "no_gpu", lambda: NoGpu(kind=kind, words="no luck"))
         with pytest.raises(options.Missing) as error:
             plan.kernels("matmul", self.measuring("--backends", "cupy"), ["cpu"])
-        assert problem in str(error.value) and tip in error.value.tip
+        assert "no luck" in str(error.value) and tip in error.value.tip
         with pytest.raises(options.Missing, match="the CPU was not asked for") as error:
             plan.kernels("matmul", self.measuring("--backends", "numpy"), ["gpu:0"])
         assert (error.value.wrong, error.value.right) == ("--device", "")  # the hint leaves it out
@@ -289,7 +289,9 @@ class TestChoosing:
 def test_what_is_asked_for_and_not_there_exits_3(words, capsys, monkeypatch):
     here = facts.describe()
     monkeypatch.setattr(facts, "describe", lambda: msgspec.structs.replace(here, gpus=()))
-    monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
+    lacking = NoGpu(kind="no-device", words="a driver but no device")
+    monkeypatch.setattr(gpu, "no_gpu", lambda: lacking)
+    monkeypatch.setattr(facts, "no_gpu", lambda: lacking)
     assert matmul.main(words.split()) == 3
     assert "a driver but no device" in capsys.readouterr().err
 

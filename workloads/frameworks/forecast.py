@@ -53,12 +53,13 @@ def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Mac
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
     time += sum(plan.seconds(row, measuring.rigorous) for row in own)
     if left_out and not fits:
-        why = next(iter(left_out.values())).removeprefix("left out: ")
+        why = next(iter(left_out.values()))
         raise options.Missing(why, wrong="--samples", right="--samples 1000")
     largest = max((training_row.footprint_bytes(r.problem, values(r.problem.model)) for r in fits), default=0)
     size = f"{units.count(len(fits), 'row')}, at most {units.size(largest)} of arrays at a time"
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on"
-    return [*(name(row, measuring.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
+    planned = [name(row, measuring.rigorous and row in own) for row in fits]
+    return [*planned, size, *(f"left out: {why}" for why in left_out.values()), guess]
 
 
 def name(row: Row, rigorous: bool = False) -> str:

@@ -191,7 +191,7 @@ def too_large(rows: Iterable[Row], require: Callable[[Row], None], name: Callabl
         try:
             require(row)
         except DoesNotFit as error:
-            left_out[row.key] = f"left out: {name(row)}: {error}"
+            left_out[row.key] = f"{name(row)}: {error}"
     return left_out
 
 

@@ -125,11 +125,15 @@ def refusal(kernel: Kernel, problem: Problem) -> str:
 def no_device(backend: str) -> tuple[str, str]:
     """(message, command that helps) for a backend none of whose devices is here or asked for."""
     wants = registry.BACKENDS[backend].devices[0]
-    problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
+    lacking = facts.no_gpu() if wants == "gpu" else None
     tip = options.typed("python -m analysis.report reports/nvidia-h200/suite --open")
-    if "not installed" in problem:
+    if lacking and lacking.kind == "not-installed":
         tip = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
-    return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
+    if lacking:
+        problem = lacking.words
+    else:
+        problem = "none was asked for" if wants == "gpu" else "the CPU was not asked for"
+    return f"{backend} needs a {wants.upper()}: {problem}", tip
 
 
 def directions(typed: Sequence[str] | None) -> list[str]:
@@ -300,7 +304,7 @@ def _refused_peaks(rows: Iterable[Row]) -> dict[str, str]:
             continue
         reason = refusal(registry.find(row.kernel), row.problem)
         if reason:
-            refused[row.key] = f"left out: {name(row)}: {reason}"
+            refused[row.key] = f"{name(row)}: {reason}"
     return refused
 
 
@@ -325,7 +329,7 @@ def dry_run(rows: list[Row], measuring: Measuring) -> None:
         print(json.dumps(planned, indent=1))
         return
     total = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
-    print(*map(name, rows), total, *left_out.values(), sep="\n")
+    print(*map(name, rows), total, *(f"left out: {why}" for why in left_out.values()), sep="\n")
 
 
 def roof_rows(

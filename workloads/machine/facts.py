@@ -103,7 +103,13 @@ def threads_to_try(fast: bool = False) -> tuple[int, ...]:
     return tuple(sorted(powers | {cores, max(cores, usable_threads())}))
 
 
-gpu_problem = nvidia.gpu_problem
+no_gpu = nvidia.no_gpu
+
+
+def gpu_problem() -> str:
+    """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
+    lacking = nvidia.no_gpu()
+    return lacking.words if lacking else ""
 
 
 def memory_bytes(total: int, room: host.Room | None) -> int:

@@ -1,10 +1,12 @@
 """The GPUs here, or why there are none: facts, free memory, the driver and its libraries. Starts no GPU context."""
 
 import ctypes
+import dataclasses
 import functools
 import importlib.metadata
 import importlib.util
 import os
+from typing import Literal
 
 from kernels import registry
 from workloads.records import Gpu
@@ -13,31 +15,46 @@ from workloads.records.rows import lacking
 MARGIN_BYTES = 512 << 20  # the context's growth, cuBLAS's workspaces (32 MiB a handle on Hopper), loaded kernels
 
 
-def gpu_problem() -> str:
-    """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NoGpu:
+    """Why there is no GPU to measure."""
+
+    #: `broken`: a driver, library or device is there and does not work.
+    kind: Literal["no-driver", "not-installed", "no-device", "broken"]
+    #: The same in words, with what to type where typing helps.
+    words: str
+    #: The command that mends it, or tells more.
+    fix: str = "nvidia-smi"
+
+
+def no_gpu() -> NoGpu | None:
+    """Why there is no GPU to measure; None when there is one."""
     cuda = driver_cuda()
     if cuda is None:
-        return "no NVIDIA driver"
+        return NoGpu(kind="no-driver", words="no NVIDIA driver")
     try:
         import cupy
     except ImportError as error:
         if importlib.util.find_spec("cupy") is None:
-            return str(registry.NotInstalled("cupy"))
-        return f"CuPy does not load: {_last_line(error)}"
+            lacking = registry.NotInstalled("cupy")
+            return NoGpu(kind="not-installed", words=str(lacking), fix=lacking.command)
+        return NoGpu(kind="broken", words=f"CuPy does not load: {_last_line(error)}")
     if cupy.is_available():
-        return ""
+        return None
     try:
         cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy's own class, or whatever a broken CUDA installation raises
         if "InsufficientDriver" in str(error):
-            return (
+            words = (
                 f"insufficient driver: it knows CUDA {_dotted(cuda)}, this CuPy needs a newer one; "
                 "update the driver or install the CuPy of an older CUDA"
             )
+            return NoGpu(kind="broken", words=words)
         if "NoDevice" not in str(error):
-            return f"the CUDA runtime does not start: {_last_line(error)}"
+            return NoGpu(kind="broken", words=f"the CUDA runtime does not start: {_last_line(error)}")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return "a driver but no device" + (f": CUDA_VISIBLE_DEVICES={hidden!r} hides them" if hidden is not None else "")
+    why = "" if hidden is None else f": CUDA_VISIBLE_DEVICES={hidden!r} hides them"
+    return NoGpu(kind="no-device", words=f"a driver but no device{why}")
 
 
 def _last_line(error: Exception) -> str:
@@ -133,8 +150,8 @@ def memory_available(index: int) -> int:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The facts of every GPU that CuPy sees; none when `gpu_problem()` says why."""
-    if gpu_problem():
+    """The facts of every GPU that CuPy sees; none when `no_gpu()` says why."""
+    if no_gpu():
         return ()
     import cupy
 

@@ -116,13 +116,12 @@ def gpu() -> Iterator[CheckResult]:
     from workloads.machine import facts
     from workloads.machine import gpu as nvidia
 
-    problem = facts.gpu_problem()
-    if problem == "no NVIDIA driver":
-        yield CheckResult("gpu", "ok", f"none: {problem}", "GPU rows are skipped; everything else works")
-    elif problem:
-        broken = not problem.startswith(("cupy is not installed", "a driver but no device"))
-        fix = problem.rpartition(": ")[2] if "pip install" in problem else "nvidia-smi"
-        yield CheckResult("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)
+    lacking = facts.no_gpu()
+    if lacking and lacking.kind == "no-driver":
+        yield CheckResult("gpu", "ok", f"none: {lacking.words}", "GPU rows are skipped; everything else works")
+    elif lacking:
+        level = "problem" if lacking.kind == "broken" else "warn"
+        yield CheckResult("gpu", level, lacking.words, "GPU rows are skipped", lacking.fix)
     for index, one in enumerate(nvidia.gpus()):
         seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
         others = nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses")
