@@ -57,7 +57,7 @@ def unknown(words: Sequence[str]) -> options.Usage:
     name, *others = words
     if name in options.HELP_WORDS:
         command = options.closest(others[0], commands()) if others else ""
-        instead = _line(command, [options.HELP]) if command else "python -m crossover"
+        instead = _line(command, ["-h"]) if command else "python -m crossover"
         return options.Usage("the help of a command is typed -h", instead=instead)
     if name[:1] == "-":
         return _after_flags(words)

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from workloads import help_screen
-from workloads.stops import HELP, MISSING, Stop
+from workloads.stops import MISSING, Stop
 from workloads.terminal import near
 
 SCRIPT = "crossover"  # the console command that starts every other
@@ -121,12 +121,13 @@ class Hints:
 
     def _proposed_by(self, *stops: Stop) -> str:
         """The first command that works of those that Stops propose, then the example, then the help."""
-        for proposed in (*[stop.tip for stop in stops], self.parser.example):
-            if proposed and proposed != HELP and self.works(proposed):
-                return proposed
-            if proposed == HELP:
-                break
-        return self.line([HELP])
+        for stop in stops:
+            if stop.shows_help:
+                return self.line(["-h"])
+            if stop.tip and self.works(stop.tip):
+                return stop.tip
+        example = self.parser.example
+        return example if example and self.works(example) else self.line(["-h"])
 
     def line(self, words: Sequence[str]) -> str:
         return shlex.join(["python", "-m", self.parser.module, *words])

@@ -29,7 +29,6 @@ from workloads.hints import (  # noqa: F401  # other modules take them from here
 )
 from workloads.stops import (  # noqa: F401  # other modules take them from here
     FAILED,
-    HELP,
     HELP_WORDS,
     INTERRUPTED,
     MISSING,
@@ -243,7 +242,7 @@ class Parser(argparse.ArgumentParser):
         for position, word in enumerate(self.words):
             inside = 0 < position < len(self.words) - 1
             if word in HELP_WORDS and not (word == "help" and inside) and not os.path.exists(word):
-                raise Usage(f"{word!r}: the help of a command is typed -h", instead=self._line([HELP]))
+                raise Usage(f"{word!r}: the help of a command is typed -h", instead=self._line(["-h"]))
 
     def _refuse_placeholders(self) -> None:
         """Raises Usage for names that stand for runs in the usage of the command, and were typed as they are there."""

@@ -8,7 +8,6 @@ REGRESSION = 4
 UNSEEN = 5
 INTERRUPTED = 130
 TERMINATED = 143
-HELP = "-h"  # as a Stop's tip: the command's own help
 HELP_WORDS = ("help", "/h", "/H", "/?", "/help", "-?", "--?", "?")  # what other programs take for it
 SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after a signal
 
@@ -16,7 +15,8 @@ SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after
 class Stop(Exception):
     """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
     can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike. instead: the
-    whole command that was meant. first: what to do before the command works, which is shown again: `mend the file`."""
+    whole command that was meant. first: what to do before the command works, which is shown again: `mend the file`. shows_help:
+    no command works in its place, so that its own help is what to read."""
 
     code = USAGE
     #: What a flag gets in place of `wrong`, where that is all that it has and `right` is "".
@@ -40,6 +40,7 @@ class Stop(Exception):
         *,
         instead: str = "",
         first: str = "",
+        shows_help: bool = False,
     ):
         super().__init__(message)
         self.tip = tip
@@ -48,6 +49,7 @@ class Stop(Exception):
         self.similar = similar
         self.instead = instead
         self.first = first
+        self.shows_help = shows_help
 
 
 class Usage(Stop):

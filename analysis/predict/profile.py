@@ -20,7 +20,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ARITHMETIC
 from workloads import records
-from workloads.options import HELP, Usage
+from workloads.options import Usage
 from workloads.records import Machine, Measurement
 from workloads.records.settings import is_held
 
@@ -258,6 +258,6 @@ def read(*runs: str) -> Profile:
         others = [run for run in runs if first not in records.by_machine(file_of(run))]
         if len(others) == 1:  # which is left out
             raise Usage(message, wrong=others[0])
-        raise Usage(message, HELP)
+        raise Usage(message, shows_help=True)
     (loaded,) = machines.values()
     return Profile(loaded.measurements, loaded.machine, loaded.replaced)

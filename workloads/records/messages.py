@@ -25,11 +25,17 @@ class ChildFailure(msgspec.Struct, frozen=True, kw_only=True):
     #: The child's exit code.
     exit: int = options.FAILED
 
-    def stop(self, tip: str = "") -> options.Stop:
-        """The error for the parent's user. tip: what to try where the child proposes nothing."""
+    def stop(self, tip: str = "", *, shows_help: bool = False) -> options.Stop:
+        """The error for the parent's user. tip, shows_help: what to try where the child proposes nothing."""
         kind = options.Usage if self.exit == options.USAGE else options.Missing
         return kind(
-            self.message, self.tip or tip, wrong=self.wrong, right=self.right, similar=self.similar, first=self.first
+            self.message,
+            self.tip or tip,
+            wrong=self.wrong,
+            right=self.right,
+            similar=self.similar,
+            first=self.first,
+            shows_help=shows_help and not self.tip,
         )
 
 
