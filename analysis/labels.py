@@ -20,22 +20,22 @@ _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 
 def fields(of: msgspec.Struct) -> list[tuple[str, str]]:
     """(name, value) of each field of a problem or of settings that has no default or differs from it."""
-    told = []
+    pairs = []
     dtype = getattr(of, "dtype", None) if "dtype" in of.__struct_fields__ else None
     for field in msgspec.structs.fields(of):
         value = getattr(of, field.name)
         usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         if isinstance(value, dict):
-            told += [(name, str(one)) for name, one in sorted(value.items())]
+            pairs += [(name, str(one)) for name, one in sorted(value.items())]
         elif value != (dtype if dtype and field.name in _FROM_DTYPE else usual):
-            told.append((field.name, str(value)))
-    return told
+            pairs.append((field.name, str(value)))
+    return pairs
 
 
 def row(m: Measurement, between: str = " ", equals: str = "=") -> str:
     """`matmul/numpy/blas m=64 n=64 k=64 threads=1`: of two different rows never the same."""
-    told = fields(m.problem) + fields(m.settings)
-    words = between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in told)])
+    pairs = fields(m.problem) + fields(m.settings)
+    words = between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in pairs)])
     return terminal.on_one_line(words)
 
 
@@ -75,35 +75,35 @@ def convolution(of: "Conv") -> str:
     return conv_words(msgspec.structs.asdict(of))
 
 
-def conv_words(of: Mapping[str, str | int]) -> str:
+def conv_words(sizes: Mapping[str, str | int]) -> str:
     """The same from a convolution's fields. A varying field may be a letter instead of a number: N, C, H."""
-    return f"{image(of)} {of['direction']} ({', '.join(how(of))})"
+    return f"{image(sizes)} {sizes['direction']} ({', '.join(how(sizes))})"
 
 
-def image(of: Mapping[str, str | int]) -> str:
+def image(sizes: Mapping[str, str | int]) -> str:
     """`32x16x16x64:64x3x3`: NxHxWxC of the images, KxRxS of the filters."""
-    return f"{of['n']}x{one_image(of)}"
+    return f"{sizes['n']}x{one_image(sizes)}"
 
 
-def one_image(of: Mapping[str, str | int]) -> str:
+def one_image(sizes: Mapping[str, str | int]) -> str:
     """`16x16x64:64x3x3`: the same without the number of images."""
-    return f"{of['h']}x{of['w']}x{of['c_in']}:{of['c_out']}x{of['r']}x{of['s']}"
+    return f"{sizes['h']}x{sizes['w']}x{sizes['c_in']}:{sizes['c_out']}x{sizes['r']}x{sizes['s']}"
 
 
-def how(of: Mapping[str, str | int]) -> list[str]:
+def how(sizes: Mapping[str, str | int]) -> list[str]:
     """`stride 2`, `2 groups`, `NCHW`, `pad same`: the padding always, the others where they are not the usual."""
-    return [*unusual(of), f"pad {of['pad']}"]
+    return [*unusual(sizes), f"pad {sizes['pad']}"]
 
 
-def unusual(of: Mapping[str, str | int]) -> list[str]:
+def unusual(sizes: Mapping[str, str | int]) -> list[str]:
     """The same without the padding."""
     words = []
-    if of["stride"] != 1:
-        words.append(f"stride {of['stride']}")
-    if of["groups"] != 1:
-        words.append(f"{of['groups']} groups")
-    if of["layout"] != "NHWC":
-        words.append(str(of["layout"]))
+    if sizes["stride"] != 1:
+        words.append(f"stride {sizes['stride']}")
+    if sizes["groups"] != 1:
+        words.append(f"{sizes['groups']} groups")
+    if sizes["layout"] != "NHWC":
+        words.append(str(sizes["layout"]))
     return words
 
 

@@ -30,10 +30,10 @@ def number(e: Estimate | float, most: int = 3) -> str:
     return rounded(e.value, decimals(e, most))
 
 
-def interval(e: Estimate, most: int = 3) -> str:
+def interval(e: Estimate, most: int = 3, space: str = " ") -> str:
     """`[17, 35]`, with the places of its value."""
     places = decimals(e, most)
-    return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
+    return f"[{rounded(e.low, places)},{space}{rounded(e.high, places)}]"
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -42,21 +42,22 @@ def _unit(seconds: float) -> tuple[float, str]:
     return next(((s, u) for s, u in _SPANS if about >= (s if s <= 1 else 2 * s)), _SPANS[-1] if about else (1.0, "s"))
 
 
-def time(e: Estimate | float, ends: bool = False) -> str:
-    """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`."""
+def time(e: Estimate | float, ends: bool = False, space: str = " ") -> str:
+    """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`. space: within the time and its ends."""
     most = exact(e).high
     size, unit = _unit(exact(e).value or most)
     e = exact(e) / size
     if float(f"{e.low:.{max(0, decimals(e))}f}") <= 0 < most:
         size, unit = _unit(most)
         return f"at most {number(most / size, most=2)} {unit}"
-    told = ends and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e))
-    return f"{number(e)} {unit}" + (f" {interval(e)}" if told else "")
+    if ends and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e)):
+        return f"{number(e)}{space}{unit} {interval(e, space=space)}"
+    return f"{number(e)} {unit}"
 
 
-def timed(e: Estimate) -> str:
+def timed(e: Estimate, space: str = " ") -> str:
     """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
-    return time(e, ends=True)
+    return time(e, ends=True, space=space)
 
 
 def less_than(e: Estimate) -> float | None:

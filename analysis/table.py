@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from workloads import terminal
 
 _SHORT = 10  # columns that words keep when they wrap, and at least half of the longest
+UNBROKEN = "\u00a0"  # a space at which no line ends
+_SPACES = re.compile(rf"[^\S{UNBROKEN}]+")
+_IN_MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|", UNBROKEN: "&nbsp;"})
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
@@ -42,8 +45,8 @@ class Slower(Styled):
 
 def text(value: object) -> str:
     """Text that Markdown shows as it is, also inside a table: no HTML, no link."""
-    flat = re.sub(r"\](?=[(\[:])", "&rbrack;", " ".join(str(value).split()).replace("&", "&amp;"))
-    return flat.replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
+    flat = _SPACES.sub(" ", str(value)).strip().translate(_IN_MARKDOWN)
+    return re.sub(r"\](?=[(\[:])", "&rbrack;", flat)
 
 
 def named(heads: str | Iterable[str]) -> list[str]:

@@ -25,15 +25,33 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2e}")
 
 
+def _trimmed(value: float) -> str:
+    """Three significant digits without zeros at the end of decimal places: 131, 24, 0.00123."""
+    rounded = _rounded(value)
+    places = 0
+    while round(rounded, places) != rounded:
+        places += 1
+    return f"{rounded:.{places}f}"
+
+
+def _time_unit(value: float) -> tuple[float, str]:
+    """(its seconds, its name) of the unit in which a time is written."""
+    return next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1]) if value else (1.0, "s")
+
+
 def seconds(value: float) -> str:
     """A time in s, ms, µs or ns; with a minus where it is taken off."""
-    size, unit = next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1])
-    return f"{digits(value / size)} {unit}" if value else "0 s"
+    size, unit = _time_unit(value)
+    return f"{digits(value / size)} {unit}"
+
+
+def _flops_unit(value: float) -> tuple[float, str]:
+    return (1e12, "TFLOP/s") if _rounded(value) >= 1e12 else (1e9, "GFLOP/s")
 
 
 def flops_rate(value: float) -> str:
     """A rate of arithmetic in GFLOP/s, from 1e12 on in TFLOP/s."""
-    size, unit = (1e12, "TFLOP/s") if _rounded(value) >= 1e12 else (1e9, "GFLOP/s")
+    size, unit = _flops_unit(value)
     return f"{digits(value / size)} {unit}"
 
 
@@ -67,6 +85,22 @@ def written(value: float, unit: str) -> str:
     return digits(value)
 
 
+def tick(value: float, unit: str) -> str:
+    """The same beside an axis: without zeros at the end of decimal places."""
+    if unit == "count":
+        return written(value, unit)
+    units = {
+        "s": _time_unit(value),
+        "byte": _bytes_unit(value),
+        "FLOP/s": _flops_unit(value),
+        "byte/s": (1e9, "GB/s"),
+        "Hz": (1e9, "GHz"),
+    }
+    size, name = units.get(unit, (1.0, unit if unit in ("W", "J") else ""))
+    number = _trimmed(value / size)
+    return f"{number} {name}" if name else number
+
+
 def metric(key: str, value: float) -> str:
     """A number of a row's `values` in its unit."""
     return written(value, VALUES[key].unit)
@@ -76,12 +110,17 @@ def percent(fraction: float) -> str:
     return "<0.01 %" if 0 < fraction < 1e-4 else f"{digits(100 * fraction)} %"
 
 
-def size(count: float) -> str:
-    """Bytes in KiB, MiB, GiB where they come to at least one."""
+def _bytes_unit(count: float) -> tuple[float, str]:
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**power:
-            return f"{digits(count / 1024**power)} {unit}"
-    return f"{count:.0f} bytes"
+            return 1024.0**power, unit
+    return 1.0, "bytes"
+
+
+def size(count: float) -> str:
+    """Bytes in KiB, MiB, GiB where they come to at least one."""
+    nbytes, unit = _bytes_unit(count)
+    return f"{count:.0f} bytes" if nbytes == 1 else f"{digits(count / nbytes)} {unit}"
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -3,9 +3,9 @@
 import functools
 import os
 import pathlib
-import re
 from collections.abc import Iterable
 
+from analysis import table
 from analysis.analysis import Analysis
 from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
@@ -57,8 +57,7 @@ class Material:
     @property
     def table_of_trainings(self) -> list[str]:
         """The trainings with all of their models' own samples, a line each."""
-        made = Table(training.HEADS, training.table(self.rows)).md()[:-1]
-        return [re.sub(r"(\d) (\S+) (\[\S+) (\S+\])", r"\1&nbsp;\2 \3&nbsp;\4", line) for line in made]
+        return Table(training.HEADS, training.table(self.rows, table.UNBROKEN)).md()[:-1]
 
     @property
     def findings(self) -> list[str]:

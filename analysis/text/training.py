@@ -178,8 +178,9 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
     return " ".join(sentences.lines(_SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
 
 
-def table(measurements: Measurements) -> list[tuple[str, ...]]:
-    """A line under HEADS for each of Keras's own fits that was measured with all of the model's own samples."""
+def table(measurements: Measurements, space: str = " ") -> list[tuple[str, ...]]:
+    """A line under HEADS for each of Keras's own fits that was measured with all of the model's own samples. space:
+    within a time and its interval."""
     trained = break_even.trained(measurements)
     rows = []
     for pair in break_even.pairs(measurements):
@@ -194,7 +195,7 @@ def table(measurements: Measurements) -> list[tuple[str, ...]]:
         steps = [side.cost.step for side in both]
         whole = [measured_training.seconds(side, training) for side in both]
         best = sentences.NAMES.get(faster(*whole), sentences.CANT_TELL)
-        times = map(numbers.timed, (*steps, *whole))
+        times = [numbers.timed(e, space) for e in (*steps, *whole)]
         rows.append((f"{subject(setup)}, {whole_job(setup)[0]}", *times, best))
     return rows
 

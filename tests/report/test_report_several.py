@@ -149,7 +149,8 @@ def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
     for piece in ("fastest on the CPU: ", "- intel-avx512-2c beside nvidia-h200: ", "  - cores: 16 -"):
         assert piece in words
     roofline = text[text.index("## How far from") : text.index("## Kernels")]
-    assert roofline.index("](roofline.svg)") < roofline.index("### A:") < roofline.index("### B:")
+    first, second = (roofline.index(f"## How far from the hardware's limit, {letter}: ") for letter in "AB")
+    assert roofline.index("](roofline.svg)") < first < second
     for name in re.findall(r"\]\(([\w-]+\.svg)\)", text):
         assert (two[1].parent / name).is_file(), name
     assert "](products.svg)" in text

@@ -23,7 +23,9 @@ from workloads.machine import processes
 from workloads.records.messages import ChildFailure, Done
 
 # Beside the result files in a node's folder: what its suite prints, its messages (workloads.records.messages), its plan.
-LOG, MESSAGES, PLAN = ("suite.log", "messages.ndjson", "plan.json")
+LOG = "suite.log"
+MESSAGES = "messages.ndjson"
+PLAN = "plan.json"
 _SUITE = "import sys; from workloads import suite; sys.exit(suite.on_node(sys.argv[1]))"
 _COPIED_EVERY_S = 1.0
 AUTO = "python -m workloads.suite --ray auto"

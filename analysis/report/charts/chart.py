@@ -73,6 +73,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
     bars: bool = False
     lines: list[tuple[float, str]] = []
     bands: list[tuple[float, float, str]] = []
+    band_colors: list[str] = []  # of the bands that say who wins, one each
 
 
 class Chart(msgspec.Struct, frozen=True):

@@ -87,6 +87,7 @@ def chart(of: Material) -> list[Chart]:
     label, marked = "", crossed(told.crossings, told.family.size_name) if told else {}
     if told and alone:
         marked["bands"] = [(low, high, WINNER[sign][0]) for low, high, sign in spans(told)]
+        marked["band_colors"] = [WINNER[sign][1] for _, _, sign in spans(told)]
         label = f"{precision}; shaded: {crossings.form_name(told.form)}"
     says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.analysis.machine)
     axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "s")

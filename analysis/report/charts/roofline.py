@@ -117,7 +117,8 @@ def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
             before = "" if link else f"{side} "
             color, dash = ("sky", "dashdot") if link else (hue, "solid" if roof.kind == "memory" else "dash")
             if not measured:
-                before, color, dash = (f"sheet {before}", "ink", "dot")
+                before = f"sheet {before}"
+                color, dash = "ink", "dot"
             made.append(
                 _line(
                     f"{before}{roof.label}",

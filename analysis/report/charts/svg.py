@@ -2,16 +2,16 @@
 bytes for the same input."""
 
 import io
+import itertools
 import math
 import os
 import pathlib
-import re
 import textwrap
 from typing import TYPE_CHECKING, Any
 
 from analysis import units
 from analysis.report import replacing
-from analysis.report.charts.chart import WINNER, Axis, Trace, View
+from analysis.report.charts.chart import Axis, Trace, View
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -185,10 +185,11 @@ def _end(axes, end: tuple[float, int], words: str, inside: bool) -> None:
 def _across(axes, view: "View", start: float) -> None:
     """The bands and lines of the view, each with its words at the top."""
     least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band has no room for its words
-    winners = dict(WINNER.values())
-    for low, high, words in view.bands:
-        axes.axvspan(low, high, color=COLORS[winners.get(words, "gray")], alpha=0.15, lw=0)
-    wide = [(low, 0.99, words) for low, high, words in view.bands if words not in winners or high > least * low]
+    wide = []
+    for (low, high, words), color in itertools.zip_longest(view.bands, view.band_colors):
+        axes.axvspan(low, high, color=COLORS[color or "gray"], alpha=0.15, lw=0)
+        if color is None or high > least * low:
+            wide.append((low, 0.99, words))
     for at, up, words in (*((at, 0.94, words) for at, words in view.lines), *wide):
         if words:
             across = axes.get_xaxis_transform()
@@ -241,9 +242,7 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
     at = LogLocator(base, parts, numticks=9).tick_values(low, high)
     axis.set_major_locator(FixedLocator([v for v in at if low <= v <= high]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(
-        FuncFormatter(lambda value, _: re.sub(r"(\.\d*[1-9])0+(?!\d)|\.0+(?!\d)", r"\1", units.written(value, of.unit)))
-    )
+    axis.set_major_formatter(FuncFormatter(lambda value, _: units.tick(value, of.unit)))
 
 
 def _names(axes, view: "View", start: float) -> None:
