@@ -122,7 +122,7 @@ class Hints:
     def _proposed_by(self, *stops: Stop) -> str:
         """The first command that works of those that Stops propose, then the example, then the help."""
         for stop in stops:
-            if stop.shows_help:
+            if stop.tip is None:
                 return self.line(["-h"])
             if stop.tip and self.works(stop.tip):
                 return stop.tip

@@ -13,10 +13,10 @@ SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after
 
 
 class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works, None where only the command's help
+    says which does. Where the typed words
     can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike. instead: the
-    whole command that was meant. first: what to do before the command works, which is shown again: `mend the file`. shows_help:
-    no command works in its place, so that its own help is what to read."""
+    whole command that was meant. first: what to do before the command works, which is shown again: `mend the file`."""
 
     code = USAGE
     #: What a flag gets in place of `wrong`, where that is all that it has and `right` is "".
@@ -33,14 +33,13 @@ class Stop(Exception):
     def __init__(
         self,
         message: str,
-        tip: str = "",
+        tip: str | None = "",
         wrong: str | None = None,
         right: str = "",
         similar: str = "",
         *,
         instead: str = "",
         first: str = "",
-        shows_help: bool = False,
     ):
         super().__init__(message)
         self.tip = tip
@@ -49,7 +48,6 @@ class Stop(Exception):
         self.similar = similar
         self.instead = instead
         self.first = first
-        self.shows_help = shows_help
 
 
 class Usage(Stop):

@@ -54,7 +54,7 @@ def read_timed(run: str) -> "Loaded":
     """
     loaded = read(run)
     if not any(m.ok and m.samples for m in loaded.measurements):
-        raise options.Usage(f"no row in {run} has a time", shows_help=True)
+        raise options.Usage(f"no row in {run} has a time", None)
     return loaded
 
 

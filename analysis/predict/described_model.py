@@ -76,5 +76,5 @@ def _answer(name: str, words: list[str], time_limit_s: float, record: type[Recor
     except msgspec.DecodeError as error:
         ending = processes.ending(ended.returncode, ended.stderr.decode(errors="replace"))
         message = f"{name} cannot be described: its process ended with {ending}"
-        raise options.Missing(message, shows_help=True) from error
-    raise failed.error.stop(shows_help=True)
+        raise options.Missing(message, None) from error
+    raise failed.error.stop(None)

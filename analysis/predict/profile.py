@@ -258,6 +258,6 @@ def read(*runs: str) -> Profile:
         others = [run for run in runs if first not in records.by_machine(file_of(run))]
         if len(others) == 1:  # which is left out
             raise Usage(message, wrong=others[0])
-        raise Usage(message, shows_help=True)
+        raise Usage(message, None)
     (loaded,) = machines.values()
     return Profile(loaded.measurements, loaded.machine, loaded.replaced)

@@ -71,8 +71,8 @@ def refusals(command: str, runs: Sequence[str]) -> Iterator[None]:
     except (BrokenPipeError, options.Stop):
         raise
     except ValueError as error:
-        tip = f"python -m {command} {page.folder_of(runs[0])}" if len(runs) > 1 else ""
-        raise options.Usage(str(error), tip, shows_help=not tip) from error
+        tip = f"python -m {command} {page.folder_of(runs[0])}" if len(runs) > 1 else None
+        raise options.Usage(str(error), tip) from error
     except OSError as error:
         if error.filename is None:  # what stdout goes to
             raise

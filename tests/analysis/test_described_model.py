@@ -87,7 +87,7 @@ def test_a_child_that_dies_or_gives_no_answer_is_one_line(child, code, ending):
     with pytest.raises(options.Missing) as stop:
         described(ASKED, 60)
     assert str(stop.value) == f"own:build cannot be described: its process ended with {ending}"
-    assert stop.value.shows_help
+    assert stop.value.tip is None
 
 
 def test_the_real_child_answers_in_json_when_it_fails(tmp_path, monkeypatch):

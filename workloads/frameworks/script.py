@@ -77,4 +77,4 @@ def _read(answer: bytes) -> DescribedScript:
         return msgspec.json.decode(answer, type=DescribedScript)
     except msgspec.ValidationError:
         failed = msgspec.json.decode(answer, type=Failed)
-    raise failed.error.stop(shows_help=True)
+    raise failed.error.stop(None)

@@ -25,8 +25,8 @@ class ChildFailure(msgspec.Struct, frozen=True, kw_only=True):
     #: The child's exit code.
     exit: int = options.FAILED
 
-    def stop(self, tip: str = "", *, shows_help: bool = False) -> options.Stop:
-        """The error for the parent's user. tip, shows_help: what to try where the child proposes nothing."""
+    def stop(self, tip: str | None = "") -> options.Stop:
+        """The error for the parent's user. tip: what to try where the child proposes nothing, as a Stop has it."""
         kind = options.Usage if self.exit == options.USAGE else options.Missing
         return kind(
             self.message,
@@ -35,7 +35,6 @@ class ChildFailure(msgspec.Struct, frozen=True, kw_only=True):
             right=self.right,
             similar=self.similar,
             first=self.first,
-            shows_help=shows_help and not self.tip,
         )
 
 
@@ -76,7 +75,7 @@ def failure(error: Exception) -> ChildFailure:
             wrong=error.wrong,
             right=error.right,
             similar=error.similar,
-            tip=error.tip,
+            tip=error.tip or "",
             first=error.first,
             exit=error.code,
         )
