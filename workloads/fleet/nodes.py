@@ -140,7 +140,7 @@ def gather(
                     seen(part, str(refused))
                     ray.cancel(stream, force=True)
                 except ray.exceptions.RayError as error:
-                    part.lose(_why_lost(ray, part, ChildFailure(message=cluster.first_line(error), exit=_UNKNOWN_EXIT)))
+                    part.lose(_why_gone(ray, part, error))
                 del running[stream]
             for stream, part in [*running.items()]:
                 if time.monotonic() - part.heard > limit_s:
@@ -168,6 +168,13 @@ def _shown(part: Part, file: str, text: bytes) -> Iterator[str | Doing]:
         part.failure = message.error
         if message.reason:
             yield message.reason
+
+
+def _why_gone(ray, part: Part, error: Exception) -> str:
+    """Why a node was lost whose task ended with one of Ray's errors."""
+    if isinstance(error, ray.exceptions.NodeDiedError):
+        return f"{part.node.name} died"
+    return _why_lost(ray, part, ChildFailure(message=cluster.first_line(error), exit=_UNKNOWN_EXIT))
 
 
 def _why_lost(ray, part: Part, failure: ChildFailure) -> str:
