@@ -313,7 +313,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
     def record(self) -> dict[str, Any]:
         """All of it as --format json has it; predictions that are guesses are left out."""
         return {
-            "asked": self.request,
+            "asked": self.request.without_operations,
             "cpu": None if self.withheld else self.cpu,
             "gpu": None if self.withheld else self.gpu,
             "measured": self.measured,

@@ -16,7 +16,7 @@ class Request(msgspec.Struct, frozen=True):
     """A training to explain."""
 
     training: Training
-    #: The layers of a user's own model; None of one that has a name.
+    #: A user's own model, with the operations of its traced step; None of one that has a name.
     network: Network | None = None
     #: Keras options by the names that rows give them.
     switches: dict[str, str] = {}
@@ -39,6 +39,15 @@ class Request(msgspec.Struct, frozen=True):
     def model(self) -> Network:
         """The layers of the model that is trained."""
         return self.network or networks.find(self.training.model)
+
+    @property
+    def without_operations(self) -> "Request":
+        """The same without the operations of a traced step, which are thousands."""
+        network = self.network
+        if network is None or network.traced is None:
+            return self
+        step = msgspec.structs.replace(network.traced, operations=())
+        return msgspec.structs.replace(self, network=msgspec.structs.replace(network, traced=step))
 
     @property
     def unknown_share(self) -> UnknownShare | None:
