@@ -4,6 +4,7 @@ from collections import Counter
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from kernels import networks
@@ -14,6 +15,7 @@ from tests.support.inside import made
 from workloads.frameworks import models
 from workloads.frameworks.tracing import frames, step, step_inputs
 from workloads.frameworks.tracing.fit_data import fit_data
+from workloads.frameworks.tracing.refusal import Refusal
 
 BATCH = 8
 #: A dense layer's direction by the operand that its product has transposed.
@@ -340,3 +342,61 @@ def data_of_a_user():
         assert inputs.batch == (5 if isinstance(data, tf.data.Dataset) else BATCH)
         larger = inputs.resized(3)
         assert [tuple(spec.shape) for spec in larger.specs][:2] == [(3, 6), (3, 4)]
+
+
+@made
+def samples_of_a_pipeline():
+    """20 samples in batches of 6: an incomplete last batch counts as it is, and is dropped where the pipeline drops it."""
+    pairs = tf.data.Dataset.from_tensor_slices((np.zeros((20, 6), "float32"), np.zeros((20, 4), "float32")))
+    batches = pairs.batch(6)
+    counted = [
+        (batches, 20),
+        (batches.map(lambda x, y: (x, y)).prefetch(2), 20),
+        (pairs.batch(6, drop_remainder=True), 18),
+        (batches.take(2), 12),
+        (batches.repeat(), None),
+    ]
+    for data, samples in counted:
+        numbers = fit_data((data,), None)
+        assert (numbers.batch, numbers.samples, numbers.residence) == (6, samples, "tf.data")
+    rows = np.zeros((20, 6), "float64"), np.zeros(20)
+    numbers = fit_data(rows, 32)
+    assert (numbers.batch, numbers.rows, numbers.samples, numbers.dtype) == (20, 20, 20, "float64")
+    with pytest.raises(Refusal) as refused:
+        fit_data((None,), 32)
+    assert refused.value.change == "end the function of --data with `return x, y`"
+
+
+@made
+def layers_of_cudnn():
+    """Of two LSTMs, the one with recurrent dropout is not cuDNN's."""
+    start = keras.Input((7, 3))
+    for dropout, expected in ((0.0, True), (0.5, False)):
+        out = layers.LSTM(2, name="lstm", recurrent_dropout=dropout)(start)
+        step_traced = traced(keras.Model(start, layers.Dense(1, name="dense")(out)))
+        assert step_traced.in_cudnn == expected, dropout
+        assert not any(o.in_cudnn for o in step_traced.operations if o.layer == "dense")
+    products = Counter()
+    for o in traced(keras.Model(start, layers.LSTM(2, name="lstm")(start))).operations:
+        if o.kind == "matmul" and o.runs.at(BATCH) == 7:
+            assert o.in_cudnn
+            products[o.flops.at(BATCH)] += 1
+    # in each of 7 steps the gates of the inputs and of the state, the gradients of both weights, and that of the state
+    assert products == {2 * BATCH * 8 * 3: 2, 2 * BATCH * 8 * 2: 3}
+
+
+@made
+def two_inputs_as_a_network():
+    """6 numbers into 8, 5 places of 3 flattened; two outputs and two losses."""
+    inputs = {"a": keras.Input((6,), name="a"), "b": keras.Input((5, 3), name="b")}
+    joined = layers.Concatenate()([layers.Dense(8, name="wide")(inputs["a"]), layers.Flatten()(inputs["b"])])
+    outputs = {"y": layers.Dense(1, name="y")(joined), "z": layers.Dense(2, name="z")(joined)}
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", {"y": "mse", "z": "mae"})
+    network = step.network_of(model, "two", traced(model))
+    assert (network.optimizer, network.loss, network.batch, network.layers) == ("sgd", "several losses", BATCH, ())
+    assert networks.sample_bytes(network) == (6 + 15) * 4
+    assert networks.parameters(network) == 6 * 8 + 8 + 23 * 3 + 3
+    # forward 6 x 8 and 23 x 3, the gradients of three filters, and of what is joined
+    assert networks.inference_flops(network) == 2 * (48 + 69)
+    assert networks.training_flops(network) == 2 * (48 + 69) + 2 * (48 + 69) + 2 * 69
