@@ -146,6 +146,27 @@ def test_what_follows_one_another_is_one_kernel_when_compiled():
     assert [kernel.direction for kernel in kernels[3:]] == ["ReluGrad_grad", "wgrad"]
 
 
+def test_a_sum_ends_its_kernel_and_fewer_elements_begin_another():
+    negation = operation("Neg", "element-wise", [HIDDEN], [HIDDEN])
+    total = operation("Sum", "reduction", [HIDDEN], [samples()])
+    root = operation("Sqrt", "element-wise", [samples()], [samples()])
+    for chain, counts in (([negation, total, negation], [2, 1]), ([negation, root, root], [1, 2])):
+        kernels = traced_kernels.compiled(step(*chain), BATCH, PLAIN, "gpu:0")
+        assert [kernel.operations for kernel in kernels] == counts
+
+
+def test_an_answer_takes_the_forward_products_alone():
+    network = msgspec.structs.replace(TWO, traced=CHAIN)
+    assert networks.inference_flops(network) == 2 * 8 * 6
+    assert networks.training_flops(network) == 2 * (2 * 8 * 6)
+
+
+def test_an_operation_whose_runs_are_not_sure_is_rough():
+    sure, unsure = product(4, 5, 6), product(4, 5, 6, doubt="a loop ends by the data")
+    kernels = traced_kernels.op_by_op(step(sure, unsure), BATCH, PLAIN, "cpu")
+    assert [kernel.rough for kernel in kernels] == ["", "a loop ends by the data"]
+
+
 def test_on_a_cpu_bias_and_activation_are_inside_their_product():
     kernels = traced_kernels.op_by_op(CHAIN, BATCH, PLAIN, "cpu")
     names = ["MatMul", "Mul", "Sum", "Neg", "ReluGrad", "BiasAddGrad", "MatMul"]
