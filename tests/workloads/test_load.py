@@ -32,6 +32,8 @@ def test_a_load_names_its_program_unless_many_share_it():
     assert BUSY._replace(program_share=0.05).words == "other programs use 90 % of the CPUs"
     stolen = QUIET._replace(stolen=0.2)
     assert stolen.words == "the hypervisor takes 20 % of the CPU time" and not stolen.quiet
+    both = BUSY._replace(stolen=0.2)
+    assert both.words == BUSY.words and stolen._replace(stolen=0.0).quiet
 
 
 def test_a_quiet_machine_is_measured_after_three_looks_without_a_word():
