@@ -491,4 +491,5 @@ def test_what_no_slowdown_would_show_is_absent_from_records():
     found = [replace(one, verdict=Verdict("can't tell", ratio)) for one, ratio in zip(rows, ratios, strict=True)]
     told = comparison.records(SimpleNamespace(of=lambda word: found if word == "can't tell" else []))
     assert [one["smallest_slowdown"] for one in told] == [None, pytest.approx(0.275)]
+    assert [(one["between_runs"], one["between_from"]) for one in told] == [(0.0, noise.OWN)] * 2
     assert [(one["low"], one["high"], one["ratio"]) for one in told] == [(1.0, 1.0, 1.0), (0.8, 1.25, 1.0)]

@@ -8,6 +8,8 @@ from fake_measurements import GPU_MACHINE, row
 
 from analysis.explain import evidence
 from analysis.predict.profile import Profile
+from analysis.roofline.roofs import Roof
+from analysis.stats import Estimate
 from kernels.problems import Peak
 
 
@@ -36,3 +38,16 @@ def test_the_best_peak_of_a_side_in_the_first_arithmetic_that_it_has():
     assert evidence._peak(of, True, ("tf32", "float32")) == pytest.approx(200e12)
     assert evidence._peak(of, True, ("float32",)) == pytest.approx(50e12)
     assert evidence._peak(of, True, ("bfloat16",)) is None
+
+
+def test_a_peak_is_the_likeliest_rate_of_its_roof(monkeypatch):
+    """90 GFLOP/s [80, 99] of two threads, 50 of one; a data sheet's does not count."""
+    roofs = [
+        Roof("cpu", "compute", "float32", Estimate(90e9, 80e9, 99e9), "a row", threads=2),
+        Roof("cpu", "compute", "float32", Estimate(50e9, 50e9, 999e9), "a row", threads=1),
+        Roof("cpu", "compute", "float32", Estimate(1e15, 1e15, 1e15), "a sheet", measured=False),
+        Roof("cpu", "memory", "DRAM", Estimate(1e12, 1e12, 1e12), "a row"),
+    ]
+    monkeypatch.setattr(evidence.Analysis, "from_rows", lambda rows, machine: SimpleNamespace(roofs=roofs))
+    of = SimpleNamespace(measurements=(), machine=None)
+    assert evidence._peak(of, False, ("float32",)) == 90e9

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -21,13 +22,13 @@ from analysis.explain.sources import Sources
 from analysis.explain.training_request import EveryCase, PublishedCase, TrainingOptions, TrainingScript
 from analysis.predict import described_model, profile, what_if
 from analysis.report import stored_gpu
-from analysis.stats import NOTHING, exact
+from analysis.stats import NOTHING, Estimate, exact
 from analysis.training.costs import TrainingCost
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options
 from workloads.machine import facts
-from workloads.records import published_cases
+from workloads.records import Settings, published_cases
 from workloads.records.script_fit import DescribedScript, ScriptFit
 
 OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
@@ -479,3 +480,20 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path):
     assert verify.step(child, change, tmp_path / "x").value == pytest.approx(3e-3)
     child.failure = Failure(part="batch 128", reason="no GPU here")
     assert verify.step(child, change, tmp_path / "x") == "no GPU here"
+
+
+def test_what_a_change_saved_is_set_beside_what_was_predicted_of_the_likeliest_step(monkeypatch):
+    """A step of 10 ms [5, 40], measured as 8 ms. At four times the batch 20 ms were measured: 8 - 20 / 4 = 3 ms saved, where 4
+    [1, 7] were predicted: off by 10 % of the step."""
+    base = SimpleNamespace(
+        training=Training("lenet", 32, 320), settings=Settings("cpu"), step_s=Estimate(10e-3, 5e-3, 40e-3)
+    )
+    change = what_if.Change("batch 128", Training("lenet", 128, 320), Settings("cpu"))
+    monkeypatch.setattr(verify, "plan", lambda explanation, most: [(change, Estimate(4e-3, 1e-3, 7e-3))])
+    seconds = {"as it is": Estimate(8e-3, 7e-3, 20e-3), "batch 128": Estimate(20e-3, 10e-3, 90e-3)}
+    lines = list(
+        verify.lines(SimpleNamespace(main=base, withheld=False), 3, lambda change, folder: seconds[change.words])
+    )
+    assert "measured 3.00 ms" in lines[-1] and lines[-1].endswith("(off by 10.0 % of the step)")
+    with pytest.raises(options.Missing, match="no prediction to verify"):
+        list(verify.lines(SimpleNamespace(main=None), 3))

@@ -1,9 +1,12 @@
 """Numbers that answer a newcomer's questions, worked out by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 from fake_measurements import row
 from test_jobs import both
 
+from analysis.stats import Estimate
 from analysis.text import questions
 from analysis.training import break_even
 from kernels.problems import Matmul
@@ -29,3 +32,17 @@ def test_a_first_call_takes_so_many_times_a_later_one():
     rows += [row("matmul/numpy/blas", Matmul(8, 8, 8), 1e-3, threads=1, phases_s={"first_call": 9.0})]
     assert questions._first_calls(rows) == {"calls": 3, "first": pytest.approx(300.0)}
     assert questions._first_calls(rows[3:]) == {"calls": 0, "first": None}
+
+
+def test_pinned_memory_is_faster_by_the_likeliest_bandwidths(monkeypatch):
+    """To the GPU 50 [40, 80] against 10 [5, 11] GB/s; back there is no pageable copy."""
+    laws = {
+        ("h2d", "pinned"): SimpleNamespace(bandwidth=Estimate(50e9, 40e9, 80e9)),
+        ("h2d", "pageable"): SimpleNamespace(bandwidth=Estimate(10e9, 5e9, 11e9)),
+        ("d2h", "pinned"): SimpleNamespace(bandwidth=Estimate(50e9, 40e9, 80e9)),
+    }
+    monkeypatch.setattr(questions.links, "fits", lambda rows: [])
+    monkeypatch.setattr(questions.links, "find", lambda found, way, memory, kernel="": laws.get((way, memory)))
+    assert questions._pinned([]) == "5.0x faster to the GPU"
+    del laws["h2d", "pinned"]
+    assert questions._pinned([]) is None

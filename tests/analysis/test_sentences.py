@@ -116,6 +116,7 @@ def test_a_crossover_is_its_likeliest_size_with_the_sizes_where_it_cannot_be_tol
 @pytest.mark.parametrize(
     ("epochs", "words"),
     [
+        (Estimate(0.0, 0.0, 2.0), "The GPU is ahead from the first epoch."),
         (None, "The GPU never catches up."),
         (exact(0.0), "The GPU is ahead from the first epoch."),
         (between(40, math.inf, math.inf), "Break-even after 40 epochs at the earliest."),

@@ -655,3 +655,33 @@ def test_work_of_every_gpu_at_once_is_that_of_one(operation, inner):
     assert (several.inner, several.together, several.rated) == (inner, 3, inner.rated)
     assert (several.flops, several.bytes_moved) == (inner.flops or 0, inner.bytes_moved)
     assert several.locked_bytes == (64 if operation in ("h2d", "d2h") else 0)
+
+
+@pytest.mark.parametrize(
+    ("operation", "sizes"),
+    [
+        ("relu", [64]),
+        ("triad", [64, 64]),
+        ("maxpool_grad", [2048 * 3, 512 * 3]),
+        ("adam", [16] * 4),
+        ("batchnorm", [2048]),
+    ],
+)
+def test_the_arrays_that_a_pass_reads(operation, sizes):
+    """Of a pool's gradient the images and a quarter as many gradients."""
+    nbytes = {"relu": 512, "triad": 768, "maxpool_grad": 2048 * 3 * 10, "adam": 28 * 16, "batchnorm": 2048 * 8}[
+        operation
+    ]
+    arrays = Stream(operation, nbytes, "float32").inputs(3, True)
+    assert [x.size for x in arrays] == sizes
+    assert all((x == np.round(x)).all() for x in arrays) and len({x.tobytes() for x in arrays}) == len(arrays)
+
+
+@pytest.mark.parametrize(("call", "sizes"), [("elementwise", 1), ("matmul", 2), ("copy", 1), ("empty", 0)])
+def test_the_operands_of_a_call_are_whole_numbers_where_asked_and_follow_the_seed(call, sizes):
+    problem = Launch(call, 4)
+    first, same, other = problem.inputs(7, True), problem.inputs(7, True), problem.inputs(9, True)
+    assert len(first) == sizes
+    for x, again, differs in zip(first, same, other, strict=True):
+        assert (x == again).all() and (x == np.round(x)).all() and (x.size == 1 or (x != differs).any())
+    assert all((x != np.round(x)).any() for x in problem.inputs(7))

@@ -13,7 +13,9 @@ from analysis.report.charts.chart import Axis, Trace, View
 from analysis.report.sections import layers as layer_section
 from analysis.roofline.roofs import QUEUED, WAITED, Roof
 from analysis.stats import Estimate, exact
-from kernels.problems import Conv, Matmul
+from analysis.training.break_even import Pair, Trained, setup_of
+from analysis.training.costs import TrainingCost
+from kernels.problems import Conv, Matmul, Training
 from workloads.records import Samples
 
 
@@ -318,3 +320,24 @@ def test_the_ladder_with_most_rungs_is_first(monkeypatch):
     (made,) = ladder.ladder_chart((2, 5, 3), "matmul")
     assert [view.label for view in made.views] == ["5", "3", "2"]
     assert ladder.ladder_chart((), "matmul") == []
+
+
+def test_the_table_of_break_evens_has_the_likeliest_seconds():
+    """The CPU begins after 2 s [1, 9] with epochs of 3 s [1, 8], the GPU after 6 s with epochs of 1 s: 4 / 2 epochs."""
+    cpu = TrainingCost(
+        dataset_setup=exact(0.0),
+        epoch=Estimate(3.0, 1.0, 8.0),
+        step=exact(0.0),
+        start=Estimate(2.0, 1.0, 9.0),
+        steps=10,
+    )
+    gpu = TrainingCost(dataset_setup=exact(0.0), epoch=exact(1.0), step=exact(0.0), start=exact(6.0), steps=10)
+    setup = setup_of(row("training/keras/fit", Training("lenet", 32, 320), 1e-3))
+    rows_of = [
+        row("training/keras/fit", Training("lenet", 32, 320), 1e-3, device=device) for device in ("cpu", "gpu:0")
+    ]
+    pair = Pair(setup, Trained(rows_of[1], gpu), (Trained(rows_of[0], cpu),))
+    (made,) = break_even.break_even([pair])
+    assert made.numbers.rows[0][1:5] == ["2.00 s", "6.00 s", "3.00 s", "1.00 s"]
+    on_cpu, on_gpu = made.views[0].traces
+    assert (on_cpu.x[0], on_cpu.y[0], on_gpu.y[0]) == (1.0, 5.0, 7.0)

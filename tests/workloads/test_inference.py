@@ -321,3 +321,16 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
 def test_the_arithmetic_that_answers_are_allowed(monkeypatch, device, given, lacks, arithmetic):
     monkeypatch.setattr(inference_row.gpu, "lacks", lambda device, math: lacks)
     assert inference_row._arithmetic(Row(CALL, Inference("lenet", 2), Settings(device, switches=given))) == arithmetic
+
+
+def test_served_requests_are_told_with_the_fewest_and_with_the_fastest_in_flight():
+    """2 requests in 2 ms with one in flight are 1,000 a second, 4,000 with four, 3,000 with eight."""
+
+    def served(in_flight: int, seconds: float):
+        taken = Samples("host-throughput", (seconds,) * 3, 1, (0, 1, 2), "3 visits")
+        settings = Settings("gpu:0", switches={"in_flight": str(in_flight)} if in_flight > 1 else {})
+        return records.Measurement(SERVE, Inference("lenet", 2), settings, "ok", samples=(taken,))
+
+    rows = [served(8, 2 / 3000), served(1, 2e-3), served(4, 0.5e-3)]
+    (told,) = inference_words.serving_sentences(said.Case("lenet", "float32", "float32"), rows)
+    assert "1000 samples/s with 1 in flight and 4000 samples/s with 4 in flight" in told.replace(",", "")
