@@ -493,3 +493,22 @@ def test_what_no_slowdown_would_show_is_absent_from_records():
     assert [one["smallest_slowdown"] for one in told] == [None, pytest.approx(0.275)]
     assert [(one["between_runs"], one["between_from"]) for one in told] == [(0.0, noise.OWN)] * 2
     assert [(one["low"], one["high"], one["ratio"]) for one in told] == [(1.0, 1.0, 1.0), (0.8, 1.25, 1.0)]
+
+
+def test_the_most_alike_machine_is_itself_then_one_of_its_gpus_its_vectors_and_about_its_cores():
+    """For GPUs their names come before the CPU; cores are compared by their ratio: 4 is nearer to 8 than 20 is."""
+
+    def machine(key: str, cores: int = 8, gpus=(), vendor: str = "intel", simd: str = "avx512"):
+        return replace(CPU_MACHINE, key=key, cores=cores, gpus=gpus, vendor=vendor, simd=simd)
+
+    here = machine("here", gpus=GPU_MACHINE.gpus)
+    others = [
+        machine("here", 99, vendor="amd"),
+        machine("same GPU", 99, GPU_MACHINE.gpus, "amd", "avx2"),
+        machine("4 cores", 4),
+        machine("20 cores", 20),
+        machine("AMD", vendor="amd"),
+    ]
+    for side, order in ((noise.GPU, [0, 1, 2, 3, 4]), (noise.CPU, [0, 2, 3, 4, 1])):
+        ranked = sorted(others, key=lambda other: noise._likeness(other, here, side), reverse=True)
+        assert [others.index(one) for one in ranked] == order

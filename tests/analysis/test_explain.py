@@ -497,3 +497,22 @@ def test_what_a_change_saved_is_set_beside_what_was_predicted_of_the_likeliest_s
     assert "measured 3.00 ms" in lines[-1] and lines[-1].endswith("(off by 10.0 % of the step)")
     with pytest.raises(options.Missing, match="no prediction to verify"):
         list(verify.lines(SimpleNamespace(main=None), 3))
+
+
+def test_changes_that_save_nothing_or_are_not_known_are_not_verified():
+    def change(words: str, saves: float | None, step: float | None):
+        return SimpleNamespace(
+            change=words,
+            job_saved=None if saves is None else Estimate(saves, saves - 9, saves + 9),
+            step_saved=None if step is None else exact(step),
+        )
+
+    what_ifs = [
+        change("a", 5.0, 1.0),
+        change("b", -1.0, 1.0),
+        change("c", None, 1.0),
+        change("d", 4.0, None),
+        change("e", 3.0, 2.0),
+    ]
+    found = [words for words, _ in verify.plan(SimpleNamespace(what_ifs=what_ifs), 9)]
+    assert found == ["a", "e"] and len(verify.plan(SimpleNamespace(what_ifs=what_ifs), 1)) == 1

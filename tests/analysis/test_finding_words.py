@@ -1,10 +1,12 @@
 """Findings of an explanation in words: each kind by its own numbers."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from analysis.finding import Finding, Warning
 from analysis.stats import Estimate, exact
-from analysis.text.explanation import changes, doubts, framework, price, reasons, turning_point, verdict
+from analysis.text.explanation import changes, details, doubts, framework, price, reasons, turning_point, verdict
 from analysis.text.sentences import MEASURED, PREDICTED
 
 
@@ -189,3 +191,11 @@ def test_what_disturbed_rows_is_said_once_a_kind_by_the_device_with_most():
 )
 def test_whether_the_framework_used_the_gpu(problem, begins):
     assert words(framework, "gpu-used", "box", rows=1200, trained=7, here_problem=problem).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [(None, "-"), (Estimate(1200.0, 600.0, 2400.0), "about 1,200"), (Estimate(0.5, 0.2, 9.0), "none fits")],
+)
+def test_the_largest_batch_that_fits_is_the_likeliest(batch, said):
+    assert details._largest_batch(SimpleNamespace(largest_batch=batch)) == said

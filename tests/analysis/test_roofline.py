@@ -260,3 +260,15 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     assert making.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
     flat = [row("launch/cupy/rawkernel", Launch("empty", n), {"device": 5e-6}) for n in (1, 64)]
     assert [r.rate.value for r in making.roofs(flat)] == pytest.approx([2e5])  # not the endless one of a slope of 0 s
+
+
+def test_a_copy_both_ways_has_the_roof_of_the_likeliest_slower_one():
+    """100 MB at 50 GB/s [10, 60] and at 40 GB/s [39, 41]: 2.5 ms."""
+    roofs = [
+        making.Roof("gpu:0", "link", "h2d", Estimate(50e9, 10e9, 60e9), "a row"),
+        making.Roof("gpu:0", "link", "d2h", Estimate(40e9, 39e9, 41e9), "a row"),
+    ]
+    bound = bounds.attainable(roofs, Transfer("both", 100_000_000, "pinned"), Settings("gpu:0"))
+    assert (bound.roof.name, bound.seconds.value) == ("d2h", pytest.approx(2.5e-3))
+    one_way = bounds.attainable(roofs, Transfer("h2d", 100_000_000, "pinned"), Settings("gpu:0"))
+    assert (one_way.roof.name, one_way.seconds.value) == ("h2d", pytest.approx(2e-3))
