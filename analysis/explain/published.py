@@ -16,10 +16,10 @@ from workloads.records.published_cases import CASES, Case, Claim, Reported
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
 STARTING, COPYING, WORKING = "dispatch", "copied bytes", "kernels"
 _RESIDENT = ("residence", "resident")
-_LEAST = 4
+_SMALLEST_COPY = 4  # bytes
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ClaimRow(msgspec.Struct, frozen=True):
     """One claim beside our row on the GPU and both sides' seconds of an epoch, of a bare loop of a step; None without rows."""
 
     case: Case
@@ -39,40 +39,47 @@ class Comparison(msgspec.Struct, frozen=True):
         return faster(self.cpu, self.gpu) if self.cpu and self.gpu else ""
 
 
-def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> list[Comparison]:
-    """Every claim with each way of training that it may be compared with; those without rows once."""
+def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> list[ClaimRow]:
+    """Every claim with each training that it may be compared with; those without rows once."""
     pairs = break_even.pairs(measurements)
-    found = []
+    compared = []
     for case in cases:
         for claim in case.claims:
-            own = [_compared(case, claim, pair) for pair in pairs if _is(pair, case, claim)]
-            found += own or [Comparison(case, claim)]
-    return found
+            alike = [_compared(case, claim, pair) for pair in pairs if _is_claimed(pair, case, claim)]
+            compared += alike or [ClaimRow(case, claim)]
+    return compared
 
 
-def picked(measurements: Measurements, case: Case) -> list[Comparison]:
+def picked(measurements: Measurements, case: Case) -> list[ClaimRow]:
     """One comparison for each of a case's claims that has rows: a bare loop if the article trained by one, and of these the
     fastest GPU."""
-    groups = group_by((c for c in comparisons(measurements, (case,)) if c.gpu), lambda c: c.claim)
-    return [
-        max(own, key=lambda c: (c.row.kernel.endswith("loop") == case.loop, -c.gpu.value)) for own in groups.values()
-    ]
+    with_rows = [one for one in comparisons(measurements, (case,)) if one.gpu]
+
+    def rank(one: ClaimRow) -> tuple[bool, float]:
+        is_loop = one.row is not None and one.row.kernel.endswith("loop")
+        gpu_s = one.gpu.value if one.gpu else math.inf
+        return is_loop == case.loop, -gpu_s
+
+    return [max(alike, key=rank) for alike in group_by(with_rows, lambda one: one.claim).values()]
 
 
-def _is(pair: Pair, case: Case, claim: Claim) -> bool:
+def _is_claimed(pair: Pair, case: Case, claim: Claim) -> bool:
     """Whether a pair is the claim's training: the article's model, type, batch and samples, with no switch but where a
     bare loop keeps its data."""
-    s = pair.setup
+    setup = pair.setup
     batch = claim.samples if case.loop else case.batch
-    if (s.model, s.batch, s.samples, s.dtype) != (case.model, batch, claim.samples, case.dtype):
+    if (setup.model, setup.batch, setup.samples, setup.dtype) != (case.model, batch, claim.samples, case.dtype):
         return False
-    return not s.switches or (case.loop and s.kernel.endswith("loop") and s.switches == (_RESIDENT,))
+    if not setup.switches:
+        return True
+    return case.loop and setup.kernel.endswith("loop") and setup.switches == (_RESIDENT,)
 
 
-def _compared(case: Case, claim: Claim, pair: Pair) -> Comparison:
+def _compared(case: Case, claim: Claim, pair: Pair) -> ClaimRow:
     by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
-    cpu, gpu = (break_even.seconds_by(side.cost, by, pair.steps) for side in (pair.cpu(by), pair.gpu))
-    return Comparison(case, claim, pair.gpu.row, cpu, gpu)
+    cpu = break_even.seconds_by(pair.cpu(by).cost, by, pair.steps)
+    gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps)
+    return ClaimRow(case=case, claim=claim, row=pair.gpu.row, cpu=cpu, gpu=gpu)
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -103,15 +110,23 @@ class Measured(msgspec.Struct, frozen=True):
 def measured(reported: Reported, measurements: Measurements) -> Measured | None:
     """A reported training by the pair of its model at the nearest batch that ranks first; None without both devices."""
     wanted = reported.training
-    own = [m for m in measurements if m.problem.model == wanted.model or m.fits]
-    made = [p for p in break_even.pairs(own) if (p.setup.kernel, p.setup.model) == (costs.FIT, wanted.model)]
-    near = [p for p in made if not p.setup.switches and _distance(p, wanted.batch) <= math.log(NEAR)]
+    rows = [m for m in measurements if m.problem.model == wanted.model or m.fits]
+    near = []
+    for pair in break_even.pairs(rows):
+        is_plain = pair.setup.kernel == costs.FIT and not pair.setup.switches
+        if is_plain and pair.setup.model == wanted.model and _distance(pair, wanted.batch) <= math.log(NEAR):
+            near.append(pair)
     if not near:
         return None
-    pair = min(near, key=lambda p: (_distance(p, wanted.batch), p.gpu.rank(wanted)))
+    pair = min(near, key=lambda one: (_distance(one, wanted.batch), one.gpu.rank(wanted)))
     step = pair.gpu.cost.step
-    parts = _parts(pair, measurements, step.value)
-    return Measured(reported, pair.setup.batch, pair.cpu(BY_STEP).cost.step, step, parts)
+    return Measured(
+        reported=reported,
+        batch=pair.setup.batch,
+        cpu=pair.cpu(BY_STEP).cost.step,
+        gpu=step,
+        parts=_parts(pair, measurements, step.value),
+    )
 
 
 def _distance(pair: Pair, batch: int) -> float:
@@ -120,15 +135,19 @@ def _distance(pair: Pair, batch: int) -> float:
 
 def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, float]:
     """The GPU's step: the constant of a Keras step, the bytes by the copies' law beyond a few bytes' copy, the rest."""
-    s = pair.setup
+    setup = pair.setup
+    parts = {}
     constant = step_constant(overheads.constants(measurements), pair.gpu.device)
-    parts = {STARTING: min(step, constant.seconds.value)} if constant else {}
-    network, law = networks.known(s.model), links.law(measurements, pair.gpu.device)
+    if constant:
+        parts[STARTING] = min(step, constant.seconds.value)
+    network = networks.known(setup.model)
+    law = links.law(measurements, pair.gpu.device)
     if network and law:
-        dtype = "float32" if s.dtype == "float64" else s.dtype
-        nbytes = min(s.batch, s.samples) * networks.sample_bytes(network, dtype)
-        parts[COPYING] = max(0.0, law.seconds(nbytes).value - law.seconds(_LEAST).value)
-    return parts | {WORKING: max(0.0, step - sum(parts.values()))}
+        dtype = "float32" if setup.dtype == "float64" else setup.dtype
+        nbytes = min(setup.batch, setup.samples) * networks.sample_bytes(network, dtype)
+        parts[COPYING] = max(0.0, law.seconds(nbytes).value - law.seconds(_SMALLEST_COPY).value)
+    parts[WORKING] = max(0.0, step - sum(parts.values()))
+    return parts
 
 
 def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> overheads.Constant | None:

@@ -210,10 +210,10 @@ def test_s4_is_judged_by_its_bare_loops_with_their_data_on_the_gpu():
 # ---------------------------------------------------------------- the verdict on a claim
 
 
-def compared(reported: str, cpu: Estimate, gpu: Estimate) -> published.Comparison:
+def compared(reported: str, cpu: Estimate, gpu: Estimate) -> published.ClaimRow:
     case = published_cases.CASES[0]
     claim = published_cases.Claim(samples=100, faster=reported, words="")
-    return published.Comparison(case, claim, cpu=cpu, gpu=gpu)
+    return published.ClaimRow(case, claim, cpu=cpu, gpu=gpu)
 
 
 SLOW, QUICK, WIDE = Estimate(4.0, 3.9, 4.1), Estimate(2.0, 1.9, 2.1), Estimate(3.0, 1.0, 5.0)
@@ -281,5 +281,5 @@ def test_the_table_of_verdicts_counts_each_and_links_what_has_an_address():
     ],
 )
 def test_a_claim_is_beside_both_sides_seconds_or_nothing(cpu, gpu, here, faster):
-    beside = published.Comparison(None, None, None, cpu, gpu)
+    beside = published.ClaimRow(None, None, None, cpu, gpu)
     assert (beside.here and beside.here.value, beside.faster) == (here, faster)

@@ -8,7 +8,11 @@ import pytest
 from analysis import numbers
 from analysis.explain import __main__, training_answer
 from analysis.explain.training_answer import TrainingAnswer
+from analysis.finding import ALWAYS
 from analysis.stats import Estimate, likely
+from analysis.text.explanation import verdict
+from analysis.text.explanation.answer import POINTS
+from analysis.text.explanation.sentence import SENTENCES
 from workloads import ROOT, options
 
 H200 = "nvidia-h200"
@@ -66,6 +70,18 @@ def test_winner_and_seconds_are_those_of_the_terminal(words, capsys):
         seconds = Estimate(**answer[f"{device}_seconds"])
         assert any(line.startswith(f"  {device.upper()}  ") and line.endswith(numbers.timed(seconds)) for line in lines)
         assert seconds.low <= seconds.value <= seconds.high
+    winner, *others = answer["findings"]
+    assert (winner["kind"], winner["subject"], winner["rank"]) == ("winner", answer["winner"], ALWAYS)
+    shown = {name: winner["numbers"][name] for name in ("cpu", "gpu", "sure")}
+    assert shown == {"cpu": answer["cpu_seconds"], "gpu": answer["gpu_seconds"], "sure": answer["sure"]}
+    saved = {one["subject"]: one["numbers"]["saved"] for one in others if one["kind"] == "change"}
+    by_explanation = {one["change"]["words"]: one["job_saved"] for one in answer["explanation"]["what_ifs"]}
+    assert saved == {name: by_explanation[name] for name in saved}
+
+
+def test_each_kind_of_finding_that_an_answer_has_a_place_for_has_words():
+    kinds = [*verdict.VERDICTS, "time", *(kind for kinds in POINTS.values() for kind in kinds)]
+    assert sorted({*kinds} - {*SENTENCES}) == []
 
 
 def test_a_complaint_without_a_training_has_no_winner(capsys):
