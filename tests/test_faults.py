@@ -247,7 +247,7 @@ def test_what_graphs_and_gpus_say_when_they_fail():
         {"phases_s": {"import": math.inf}},
         {"series": {"loss": (1.0, math.nan)}},
         {"max_error": math.nan},
-        {"samples": (Samples("host-latency", (1.0, math.nan), 1, (0, 1), "steady"),)},
+        {"samples": (Samples("host-latency", (1.0, math.nan), 1, (1, 1), "steady"),)},
     ],
 )
 def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
@@ -313,7 +313,7 @@ def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
 def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
     times = iter(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"])
     monkeypatch.setattr(facts, "now", lambda: next(times))
-    timed = Samples("host-latency", (1.0,), 1, (0,), "steady")
+    timed = Samples("host-latency", (1.0,), 1, (1,), "steady")
     for n, resume in ((1, False), (2, True)):
         with records.Writer(tmp_path / "matmul.jsonl", sweep.header("c", seed=1), resume) as writer:
             writer.append(Measurement("matmul/numpy/blas", Matmul(n, n, n), Settings(), "ok", samples=(timed,)))

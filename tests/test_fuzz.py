@@ -62,7 +62,7 @@ def test_what_commands_print(lines):
 
 def test_an_escape_that_is_printed_is_seen(monkeypatch):
     monkeypatch.setattr("workloads.terminal.printable", lambda text, painted=False: text)
-    sound, failed = b'"status":"ok"', b'"status":"failed","reason":"\\u001b[2J"'
+    sound, failed = b'"samples":', b'"status":"failed","reason":"\\u001b[2J","samples":'
     with pytest.raises(AssertionError):
         fuzzing.printed([line.replace(sound, failed) for line in fuzzing.LINES])
 
@@ -77,6 +77,9 @@ def test_a_target_that_breaks_is_seen(monkeypatch):
     with pytest.raises(AssertionError):
         fuzzing.sizes(["1"])
     monkeypatch.setattr("workloads.records.files.sound", lambda line: True)
-    wrong = [re.sub(rb'"block":\[[^]]*', b'"block":[', line.replace(b"/numpy/", b"/mkl/")) for line in fuzzing.LINES]
+    wrong = [
+        re.sub(rb'"block_sizes":\[[^]]*', b'"block_sizes":[', line.replace(b"/numpy/", b"/mkl/"))
+        for line in fuzzing.LINES
+    ]
     with pytest.raises(ValueError, match="zip"):
         fuzzing.page(wrong)

@@ -185,7 +185,7 @@ def processes(m: "Measurement") -> "list[Measurement]":
             replace(
                 m,
                 fits=tuple(fits),
-                samples=tuple(replace(s, seconds=t, block=tuple(range(len(t)))) for s, t in samples),
+                samples=tuple(replace(s, seconds=t, block_sizes=(1,) * len(t)) for s, t in samples),
                 phases_s=m.phases_s | {name: taken[0] for name, taken in once.items() if taken},
             )
         )

@@ -50,7 +50,7 @@ def taught(done: "list[Measurement]") -> list[Taught]:
             each = [samples for m in alone if (samples := m.on("host-latency"))]
             sums = tuple(map(sum, zip(*(samples.medians.values() for samples in each), strict=True)))
             after, at_once = sum(of(samples).value for samples in each), of(both).value
-            gain = _by_rounds(after / at_once, both, Samples("host-latency", sums, 1, tuple(range(len(sums))), ""))
+            gain = _by_rounds(after / at_once, both, Samples("host-latency", sums, 1, (1,) * len(sums), ""))
             found[batch] = Taught(student, teacher, slower, after, at_once, gain)
     return list(found.values())
 

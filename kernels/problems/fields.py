@@ -7,8 +7,8 @@ import msgspec
 from kernels.problems.arrays import MATHS, UnknownName
 
 
-class Base(msgspec.Struct, frozen=True):
-    """Defaults of the properties that every problem has: no arithmetic, no bytes, no direction.
+class Base(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Defaults of the properties that every problem has: no arithmetic, no bytes, no direction. Stored without default values.
 
     rated: name of the count that its rate is computed from. products: whether it is multiply-adds of two operands, which
     libraries do on tensor cores. result_bytes: of what it gives, where its operands may come from the host. patience_s: seconds

@@ -28,12 +28,12 @@ RUN = replace(fake.run(CPU_MACHINE), software={"numpy": "2.4"}, sources="def")
 def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
     """Blocks that alternate around a center: their median is it, their spread `off`."""
     seconds = tuple(center * (1 + off * (-1) ** (i // 2)) for i in range(2 * blocks))
-    return Samples("host-latency", seconds, 1, tuple(i // 2 for i in range(2 * blocks)), "steady")
+    return Samples("host-latency", seconds, 1, (2,) * blocks, "steady")
 
 
 def processes(*centers: float) -> Samples:
-    block = tuple(i for i in range(len(centers)) for _ in range(2))
-    return Samples("host-latency", tuple(c for c in centers for _ in range(2)), 1, block, f"{len(centers)} processes")
+    seconds = tuple(c for c in centers for _ in range(2))
+    return Samples("host-latency", seconds, 1, (2,) * len(centers), f"{len(centers)} processes")
 
 
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
@@ -106,7 +106,7 @@ def test_nothing_is_claimed_of_what_other_programs_disturbed():
 def test_a_run_beside_itself_is_the_same():
     """Whatever its rows are: of a wide interval, of a single sample, of a training."""
     fit = trained(processes(8.24, 9.2))
-    once = Samples("host-latency", (1.0,), 1, (0,), "max-time")
+    once = Samples("host-latency", (1.0,), 1, (1,), "max-time")
     run = loaded(timed(processes(1.0, 2.0, 3.0)), timed(once, n=2), fit)
     assert words(run, run) == ["same"] * 3
 
@@ -232,7 +232,7 @@ def test_the_smallest_slowdown_that_a_row_would_have_shown():
     loud = comparison.comparison(loaded(old[0]), loaded(replace(new[0], flags=("other-load",))))
     assert loud.rows[0].smallest_slowdown == math.inf
     assert comparisons.smallest_slowdowns(loud) == ["CPU: 5.0 % slower would not have been seen."]
-    once = Samples("host-latency", (1.0,), 1, (0,), "max-time")
+    once = Samples("host-latency", (1.0,), 1, (1,), "max-time")
     single = comparison.comparison(loaded(timed(once)), loaded(timed(replace(once, seconds=(1.01,)))))
     assert single.rows[0].smallest_slowdown == math.inf
 
@@ -293,7 +293,7 @@ def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
 
 
 def test_one_sample_and_lone_rows():
-    one = Samples("host-latency", (1.0,), 1, (0,), "max-time")
+    one = Samples("host-latency", (1.0,), 1, (1,), "max-time")
     old = loaded(timed(one), timed(steady(1.0), n=2), timed(steady(1.0), n=3), timed(one, n=4, status="failed"))
     new = loaded(timed(replace(one, seconds=(3.0,))), timed(steady(1.0), n=3, status="failed"), timed(steady(1.0), n=5))
     made = comparison.comparison(old, new)

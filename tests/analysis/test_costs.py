@@ -102,7 +102,7 @@ def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
 
 def later(steps: int, epochs, few: int, short, setups=((), ())) -> Measurement:
     """A row of batch 32 whose later epochs of `steps` and of `few` steps took those seconds, and their data-set setups."""
-    samples = Samples("host-latency", tuple(s / steps for s in epochs), steps, (0,) * len(epochs), "epochs of 1 fit")
+    samples = Samples("host-latency", tuple(s / steps for s in epochs), steps, (len(epochs),), "epochs of 1 fit")
     own, other = setups
     fits = Fits(steps=steps, setup_s=own), Fits(steps=few, setup_s=other, later_epoch_s=short)
     return replace(row({"compile": 3.0, "compile_last": 1.0}, samples=32 * steps), samples=(samples,), fits=fits)
@@ -204,6 +204,6 @@ def test_a_further_step_of_an_epoch_costs_its_setup_once_and_its_seconds_every_e
 
 
 def test_a_row_without_a_call_that_was_waited_for_has_no_costs():
-    taken = Samples("device", (1e-3,), 1, (0,), "1 visit")
+    taken = Samples("device", (1e-3,), 1, (1,), "1 visit")
     queued = Measurement("training/keras/fit", Training("lenet", 32, 2048), Settings("gpu:0"), "ok", samples=(taken,))
     assert costs.measured(queued) is None and costs.measured(replace(queued, status="failed")) is None

@@ -16,7 +16,7 @@ from workloads.records import Samples
 def drawn(rng, center: float, blocks: int, each: int, spread: float, block_spread: float) -> Samples:
     """Log-normal samples around `center`; those of a block share a random factor."""
     seconds = center * np.exp(rng.normal(0, block_spread, (blocks, 1)) + rng.normal(0, spread, (blocks, each)))
-    return Samples("host-latency", tuple(seconds.ravel()), 1, tuple(np.repeat(range(blocks), each).tolist()), "steady")
+    return Samples("host-latency", tuple(seconds.ravel()), 1, (each,) * blocks, "steady")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_ratio_of_separate_runs_keeps_its_promise(visits, apart):
     rng, held = np.random.default_rng(7), 0
     for _ in range(200):
         sides = (drawn(rng, 1.0, visits, 1, 0.01, 0.0).seconds * (1 + apart * (rng.random(visits) < 0.4)) for _ in "ab")
-        a, b = (Samples("device", tuple(s), 1, tuple(range(visits)), "") for s in sides)
+        a, b = (Samples("device", tuple(s), 1, (1,) * visits, "") for s in sides)
         held += stats.verdict(a, b).ratio.low <= 1 <= stats.verdict(a, b).ratio.high
     assert 0.92 <= held / 200 <= 0.995
 
@@ -142,22 +142,23 @@ def test_a_planted_5_percent_is_found_and_points_the_right_way():
 
 def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
     """Of 25 pairs the third from either end: 1/16, 1/8, 1/8. Of nine the ends would hold too little: errors as squares."""
-    doubling = Samples("device", (1.0, 2.0, 4.0, 8.0, 16.0), 1, (0, 1, 2, 3, 4), "")
+    doubling = Samples("device", (1.0, 2.0, 4.0, 8.0, 16.0), 1, (1,) * 5, "")
     assert msgspec.structs.astuple(stats.verdict(doubling, doubling).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
-    four = msgspec.structs.replace(
-        doubling, seconds=doubling.seconds[:4], block=(0, 1, 2, 3)
-    )  # the first from either end
+    # The first from either end.
+    four = msgspec.structs.replace(doubling, seconds=doubling.seconds[:4], block_sizes=(1, 1, 1, 1))
     assert msgspec.structs.astuple(stats.verdict(four, four).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
-    few = msgspec.structs.replace(doubling, seconds=doubling.seconds[:3], block=(0, 1, 2))
+    few = msgspec.structs.replace(doubling, seconds=doubling.seconds[:3], block_sizes=(1, 1, 1))
     assert stats.verdict(few, few).ratio == stats.quotient(stats.of(few), stats.of(few))
 
 
 def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_are_left_out():
     one, other = drawn(np.random.default_rng(1), 1.0, 1, 1, 0, 0), drawn(np.random.default_rng(1), 2.0, 1, 1, 0, 0)
     assert stats.verdict(one, other).word == "can't tell"
-    three, four = (Samples("device", (1.0, 2.0, 4.0, 9.0)[:k], 1, (0, 1, 2, 3)[:k], "") for k in (3, 4))
+    three, four = (Samples("device", (1.0, 2.0, 4.0, 9.0)[:k], 1, (1,) * k, "") for k in (3, 4))
     assert stats.verdict(three, four, paired=True).ratio == stats.exact(1.0)
-    late = msgspec.structs.replace(three, seconds=(2.0, 4.0, 9.0), block=(1, 2, 3))  # of its rounds two are in both
+    late = msgspec.structs.replace(
+        three, seconds=(2.0, 4.0, 9.0), block_sizes=(0, 1, 1, 1)
+    )  # of its rounds two are in both
     assert stats.verdict(three, late, paired=True).ratio == stats.exact(1.0)
-    last = msgspec.structs.replace(three, seconds=(8.0, 9.0, 9.0), block=(2, 3, 4))
+    last = msgspec.structs.replace(three, seconds=(8.0, 9.0, 9.0), block_sizes=(0, 0, 1, 1, 1))
     assert stats.verdict(three, last, paired=True) == stats.Verdict("can't tell", stats.exact(2.0))  # one pair

@@ -21,7 +21,7 @@ CALL, SAMPLE, BYTE, EPOCH, SETUP = 0.6e-3, 1e-7, 1 / 5e9, 0.04, 0.02
 def timed(kernel, problem, step, device, few, setup=None, **fields):
     """A row whose epochs take EPOCH and its steps."""
     steps, epochs = problem.steps, [(n, EPOCH + n * step) for n in (problem.steps, few)]
-    samples = Samples("host-latency", (epochs[0][1] / steps,) * 4, steps, (0, 0, 1, 1), "epochs of 2 fits, steady")
+    samples = Samples("host-latency", (epochs[0][1] / steps,) * 4, steps, (2, 2), "epochs of 2 fits, steady")
     setups = {n: (setup(n),) * 2 if setup else () for n in (steps, few)}
     fits = (
         Fits(steps=steps, setup_s=setups[steps]),
@@ -56,7 +56,7 @@ def test_a_row_that_is_hardly_known_hardly_moves_a_law():
     exact, wild = study(("numpy",)), fed("numpy", 64, 784, slower=9.0)
     (own,) = wild.samples
     first, *rest = own.seconds
-    wild = replace(wild, samples=(replace(own, seconds=(first / 5, *rest[1:], 2 * first), block=(0, 1, 2, 3)),))
+    wild = replace(wild, samples=(replace(own, seconds=(first / 5, *rest[1:], 2 * first), block_sizes=(1, 1, 1, 1)),))
     sets = exact, [*exact, wild], [*exact, fed("numpy", 64, 784, slower=9.0)]
     law, beside, taken = (feeding.laws(rows)[0] for rows in sets)
     at, apart, trusted = (x.seconds(64, 200_704).value for x in (law, beside, taken))
@@ -75,7 +75,7 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     n, gpu, problem = 25_165_824, Settings("gpu:0"), Training("cifar10-cnn", 32, 1024, 4)
     once = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 4.5}
     training = timed("training/keras/fit", problem, 2e-3, "gpu:0", 8, lambda steps: 0.1, phases_s=once)
-    copies = Samples("host-latency", (n / 50e9,) * 3, 1, (0, 1, 2), "3 visits")
+    copies = Samples("host-latency", (n / 50e9,) * 3, 1, (1, 1, 1), "3 visits")
     pinned = Measurement("transfer/cupy/array", Transfer("h2d", n, "pinned"), gpu, "ok", samples=(copies,))
     rows = [*study(), training, pinned]
     (share,) = feeding.shares(rows)

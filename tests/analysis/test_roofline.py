@@ -36,7 +36,7 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
     assert find(roofs, "compute", "float32").rate.value == pytest.approx(110e9)
     assert find(roofs, "compute", "float64").rate.value == pytest.approx(30e9)
     assert find(roofs, "compute", "float32", threads=1).source == "peak/numba/fma, float32, 1 thread"
-    taken = Samples("host-latency", (0.02, 0.03, 0.01, 0.04, 0.05, 0.05), 1, (0, 0, 0, 1, 1, 1), "2 visits")
+    taken = Samples("host-latency", (0.02, 0.03, 0.01, 0.04, 0.05, 0.05), 1, (3, 3), "2 visits")
     (roof,) = making.roofs([msgspec.structs.replace(peak(60e9), samples=(taken,))])
     # the best visit, from the middle to the best
     assert roof.rate == Estimate(GFLOP / 0.02, GFLOP / 0.035, GFLOP / 0.01)

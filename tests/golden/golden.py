@@ -23,6 +23,8 @@ import warnings
 import zlib
 from collections.abc import Iterable
 
+import msgspec
+
 # ---- All that is asked of the inside of the product: when modules move, only these lines change.
 from fake_measurements import CPU_MACHINE, GPU_MACHINE
 
@@ -241,7 +243,8 @@ def trained(folder: str) -> Values:
             continue
         s = m.settings
         told = " ".join(f"{k}={v}" for k, v in sorted(s.switches.items()))
-        of = " ".join(str(v) for v in flat("", json.loads(m.key)["problem"]).values()) if m.key else ""
+        fields = {"type": m.problem.op, **msgspec.structs.asdict(m.problem)}
+        of = " ".join(str(fields[name]) for name in sorted(fields))
         name = f"cost/{folder}/{m.kernel} {of} {s.device} {s.threads} {told}"
         parts = ("dataset_setup", "epoch", "step", "build", "compile", "start", "setup_step")
         made |= {f"{name}/{part}": interval(getattr(cost, part)) for part in parts if getattr(cost, part)}

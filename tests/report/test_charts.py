@@ -225,7 +225,7 @@ def test_copies_that_behave_alike_are_drawn_once():
 
 def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():
     """Five visits: their range. Of five samples three: the least, the third, the largest."""
-    taken = Samples("device", (5e-3, 1e-3, 3e-3, 2e-3, 4e-3), 7, (0, 1, 2, 3, 4), "5 visits")
+    taken = Samples("device", (5e-3, 1e-3, 3e-3, 2e-3, 4e-3), 7, (1,) * 5, "5 visits")
     clock = page_rows._clock(taken, " in 9 s", 3)
     assert clock == {
         "median_s": 3e-3,

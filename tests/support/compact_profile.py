@@ -37,7 +37,7 @@ def is_read(m: Measurement) -> bool:
 
 def by_median(samples: Samples) -> Samples:
     """The samples as a single one, their median."""
-    return replace(samples, seconds=(middle(samples),), block=(0,), stop_reason="")
+    return replace(samples, seconds=(middle(samples),), block_sizes=(1,), stop_reason="")
 
 
 def compact(m: Measurement) -> Measurement:

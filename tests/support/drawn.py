@@ -5,7 +5,6 @@ import argparse
 import collections
 import hashlib
 import itertools
-import json
 import math
 import pathlib
 import sys
@@ -125,7 +124,7 @@ def main(bench: Bench) -> int:
                 except ValueError as error:  # no library does it
                     print(f"error: {case.problem}: {error}", file=sys.stderr)
                     continue
-                out.write(json.dumps(msgspec.to_builtins(row)) + "\n")
+                out.write(msgspec.json.encode(row).decode() + "\n")
                 print(f"[{i + 1}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
     rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
     pooled = latest(rows)

@@ -31,7 +31,7 @@ def samples(seconds, clock="host-latency", spread=0.0, blocks=5, each=4, seed=0)
     """blocks x each samples around `seconds` with that relative spread; with spread 0 all are equal."""
     rng = np.random.default_rng(zlib.crc32(repr((seed, clock)).encode()))
     drawn = seconds * np.exp(spread * rng.standard_normal(blocks * each))
-    return Samples(clock, tuple(drawn.tolist()), 10, tuple(i // each for i in range(blocks * each)), "max-noise")
+    return Samples(clock, tuple(drawn.tolist()), 10, (each,) * blocks, "max-noise")
 
 
 def row(kernel, problem, seconds, *, device="", threads=None, mode="resident", status="ok", spread=0.0, **fields):
@@ -64,7 +64,7 @@ def by_later_epochs(m: Measurement, law: tuple[float, float, float], noise: floa
     spread = (-noise, 0.0, noise) if noise else (0.0,) * 5
     own = tuple((epoch / steps + step) * (1 + d) for d in spread)
     later = tuple((epoch + few * step) * (1 + d) for d in spread)
-    taken = Samples("host-latency", own, steps, (0,) * len(own), "epochs of 1 fit")
+    taken = Samples("host-latency", own, steps, (len(own),), "epochs of 1 fit")
     fits = (
         Fits(steps=steps, setup_s=(setup,) * 5),
         Fits(steps=few, setup_s=(setup,) * 5, later_epoch_s=later),

@@ -192,7 +192,7 @@ def resumed(lines: list[bytes]) -> None:
         torn = last.startswith((b'{"type":"run",', b'{"type":"measurement",')) and records.decode([last])[2] == 1
         assert path.read_bytes().startswith(text.removesuffix(last) if torn else text)
         after = records.read(path).measurements
-        assert after[-1] == row[1][0] and {m.key for m in before} <= {m.key for m in after}
+        assert after[-1] == records.shortened(row[1][0]) and {m.key for m in before} <= {m.key for m in after}
 
 
 # How the runs of a file may differ, beside the command: each part of a method in turn.

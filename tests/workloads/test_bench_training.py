@@ -21,7 +21,7 @@ def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) ->
         Training("cifar10-cnn", 32, 3200),
         Settings("cpu", switches={"data": "synthetic"}),
         "ok",
-        samples=(Samples("host-latency", (later,) * 5, 100, (0,) * 5, "epochs of 1 fit"),),
+        samples=(Samples("host-latency", (later,) * 5, 100, (5,), "epochs of 1 fit"),),
         fits=(
             Fits(steps=100, setup_s=(0.5,)),
             Fits(steps=8, setup_s=(0.5,), later_epoch_s=(8 * step + 0.04,) * 5),
@@ -88,7 +88,7 @@ def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_so_is_a_setups(mon
 
 def fed(batch: int, width: int, setup: float) -> Measurement:
     """A row of the feeding study of 64 steps whose data set is set up in so many seconds."""
-    samples = Samples("host-latency", (1.0,) * 5, 64, (0,) * 5, "epochs of 1 fit")
+    samples = Samples("host-latency", (1.0,) * 5, 64, (5,), "epochs of 1 fit")
     fits = Fits(steps=64, setup_s=(setup,)), Fits(steps=8, later_epoch_s=(8.0,) * 5)
     kernel, problem = "feeding/keras/numpy", Feeding(batch, width, 64)
     return Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(samples,), fits=fits)

@@ -19,7 +19,7 @@ def run(machine=HERE, schema=records.SCHEMA, at="2026-01-01T00:00:00Z"):
 
 
 def row(n, status="ok", seconds=0.25):
-    samples = (Samples("host-latency", (seconds,), 1, (0,), "max-time"),) if status == "ok" else ()
+    samples = (Samples("host-latency", (seconds,), 1, (1,), "max-time"),) if status == "ok" else ()
     return Measurement("matmul/numpy/blas", Matmul(n, n, n), Settings(threads=1), status, samples=samples)
 
 
@@ -162,7 +162,8 @@ def test_an_older_file_names_the_last_version_that_reads_it_also_when_it_is_resu
     path = tmp_path / "old.jsonl"
     with records.Writer(path, run(schema=1)) as writer:
         writer.append(row(1))
-    said = f"{path} has schema 1, older than the 2 that this program reads; Crossover 0.1.0 is the last that reads it"
+    older = f"has schema 1, older than the {records.SCHEMA} that this program reads"
+    said = f"{path} {older}; Crossover 0.1.0 is the last that reads it"
     with pytest.raises(records.Refused) as refused:
         records.read(path)
     assert str(refused.value) == said
@@ -204,27 +205,47 @@ def test_the_key_does_not_depend_on_how_a_row_was_made():
     assert row(3).key != row(4).key
 
 
+def test_a_line_is_short_but_for_samples_and_times_of_day(tmp_path):
+    taken = Samples("host-latency", (1.23456789012, 2.5, 3.5), 1, (2, 0, 1), "3 visits")
+    long = msgspec.structs.replace(
+        row(3),
+        samples=(taken,),
+        phases_s={"import": 0.12345678912},
+        values={"parameters": 95434.0, "cpu_clock_hz": 3118068769.2874303},
+        series={"loss": (2.48228812217,), "visit_at_s": (1795379040.44,)},
+    )
+    write(tmp_path / "rows.jsonl", long)
+    (read,) = records.read(tmp_path).measurements
+    assert (read.samples, read.phases_s) == ((taken,), {"import": 0.123456789})
+    assert read.samples[0].block == (0, 0, 2)
+    assert read.values == {"parameters": 95434.0, "cpu_clock_hz": 3118068770.0}
+    assert read.series == {"loss": (2.48228812,), "visit_at_s": (1795379040.44,)}
+    line = (tmp_path / "rows.jsonl").read_text().splitlines()[1]
+    assert '"settings":{"threads":1},"samples":' in line and '"status"' not in line and '"layout"' not in line
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ('"matmul/numpy/blas"', '"blas"'),
-        ('"ok"', '"fine"'),
+        ('"samples":', '"status":"fine","samples":'),
         ('"seconds":[0.25]', '"seconds":[0.25,0.5]'),
-        ('"seconds":[0.25],"calls":1,"block":[0]', '"seconds":[],"calls":1,"block":[]'),
+        ('"seconds":[0.25],"calls":1,"block_sizes":[1]', '"seconds":[],"calls":1,"block_sizes":[]'),
         ("[0.25]", "[0.0]"),
         ("[0.25]", "[-0.25]"),
         ("[0.25]", "[1e300]"),
         ("[0.25]", "[1e-300]"),
-        ('"cpu"', '"gpu:x"'),
+        ('"settings":{', '"settings":{"device":"gpu:x",'),
         ('"out":"float32"', '"out":"cold"'),
-        ('"cpu"', '"gpu:0:0"'),
+        ('"settings":{', '"settings":{"device":"gpu:0:0",'),
+        ('"block_sizes":[1]', '"block_sizes":[2,-1]'),
         ('"calls":1', '"calls":0'),
         ('"threads":1', '"threads":-1'),
         ('"m":1', '"m":2305843009213693952'),
-        ('"status":"ok"', '"status":"ok","values":{"x":1e40}'),
-        ('"status":"ok"', '"status":"ok","phases_s":{"import":-0.01}'),
-        ('"status":"ok"', '"status":"ok","values":{"total_s":-0.01}'),
-        ('"status":"ok"', '"status":"ok","series":{"import_s":[1.0,-0.01]}'),
+        ('"samples":', '"values":{"x":1e40},"samples":'),
+        ('"samples":', '"phases_s":{"import":-0.01},"samples":'),
+        ('"samples":', '"values":{"total_s":-0.01},"samples":'),
+        ('"samples":', '"series":{"import_s":[1.0,-0.01]},"samples":'),
     ],
 )
 def test_a_line_that_nobody_measured_is_a_bad_one(old, new):

@@ -41,7 +41,7 @@ RUN = Run(
 
 
 def visited(n: int, number: int, at: float = 100.0) -> Measurement:
-    samples = (Samples("host-latency", (0.25,), 1, (0,), "visit"),)
+    samples = (Samples("host-latency", (0.25,), 1, (1,), "visit"),)
     row = Row("matmul/numpy/blas", Matmul(n, n, n), Settings(threads=1))
     return row.result("ok", samples=samples, visit=number, series={"visit_at_s": (at,)})
 

@@ -21,7 +21,7 @@ def row(n=8, variant="blas", threads=1, **settings):
 
 
 def visit(row, number, *seconds, clock="host-latency", **fields):
-    samples = (Samples(clock, seconds or (1.0,), 1, (0,) * max(1, len(seconds)), "visit"),)
+    samples = (Samples(clock, seconds or (1.0,), 1, (max(1, len(seconds)),), "visit"),)
     return row.result("ok", samples=samples, series={"visit_at_s": (1e9 + number,)}, visit=number, **fields)
 
 

@@ -233,7 +233,7 @@ def test_a_call_is_predicted_by_the_flops_of_the_size_before(n, seconds):
     """2 s at n = 1000, so 2 s (n / 1000)^3; nothing of more than 64 times the FLOPs."""
     runner = sweep._Runner(CPU_MACHINE, matmul.parse(FAST).measuring, {})
     (known,) = rows("blas", n=1000)
-    samples = (Samples("host-latency", (2.5, 2.0, 3.0), 1, (0, 0, 0), "visit"),)
+    samples = (Samples("host-latency", (2.5, 2.0, 3.0), 1, (3,), "visit"),)
     runner.learn(known.result("ok", samples=samples))
     (asked,) = rows("blas", n=n)
     assert runner._predicted_s(asked) == pytest.approx(seconds)
@@ -341,7 +341,7 @@ def test_rigorous_is_ten_rounds_each_in_fresh_processes(tmp_path, monkeypatch):
 
         def ask(self, order, timeout):
             asked.append((self.number, order.row.backend, order.visit))
-            one = Samples("host-latency", (1.0, 1.0), 1, (0, 0), "visit")
+            one = Samples("host-latency", (1.0, 1.0), 1, (2,), "visit")
             return order.row.result("ok", samples=(one,), visit=order.visit)
 
         def close(self):
@@ -362,7 +362,7 @@ def test_rigorous_is_ten_rounds_each_in_fresh_processes(tmp_path, monkeypatch):
 
 def test_whole_rows_of_rigorous_are_five_processes(tmp_path, monkeypatch):
     """A training is timed in five, kept for those to come; what is to be fresh in five of its own."""
-    taken = Samples("host-latency", (1.0, 2.0), 1, (0, 1), "steady")
+    taken = Samples("host-latency", (1.0, 2.0), 1, (1, 1), "steady")
     asked = []
 
     def ask(self, order, timeout):

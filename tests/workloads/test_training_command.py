@@ -194,7 +194,7 @@ class Counted:
         self._running = True
         Counted.now += 50.0
         Counted.asked.append(order.row)
-        taken = (Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),)
+        taken = (Samples("host-latency", (0.1, 0.1), 1, (1, 1), "once"),)
         return order.row.result("ok", samples=taken)
 
     def close(self):

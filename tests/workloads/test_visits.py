@@ -13,7 +13,7 @@ ROW = Measurement("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1), "ok
 
 def visit(i, *seconds, clock="host-latency", at=None, **fields):
     """The row's visit of round i, which ended at second 100 + 2 i."""
-    fields = {"samples": (Samples(clock, seconds, 4, (0,) * len(seconds), "visit"),) if seconds else ()} | fields
+    fields = {"samples": (Samples(clock, seconds, 4, (len(seconds),), "visit"),) if seconds else ()} | fields
     series = {"visit_at_s": (100.0 + 2 * i if at is None else at,)}
     return msgspec.structs.replace(ROW, series=series, visit=i, **fields)
 
@@ -27,7 +27,7 @@ def test_the_visits_of_a_row_are_one_measurement_by_hand_and_each_clock_has_thos
     one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"watts": 1.0})
     two, three = visit(2, 4.0, flags=("other-load",), values={"watts": 2.0}), visit(3, 3.0, 5.0, values={"watts": 5.0})
     (row,) = decoded(one, two, three)
-    assert row.samples == (Samples("host-latency", (1.0, 2.0, 4.0, 3.0, 5.0), 4, (0, 0, 1, 2, 2), "3 visits"),)
+    assert row.samples == (Samples("host-latency", (1.0, 2.0, 4.0, 3.0, 5.0), 4, (2, 1, 2), "3 visits"),)
     assert (row.visit, row.visits, row.span_s, row.series) == (0, 3, 4.0, {"visit_at_s": (102.0, 104.0, 106.0)})
     assert (row.check, row.max_error, row.phases_s) == ("exact", 0.0, {"first_call": 9.0})
     assert row.flags == ("other-load",) and row.values == {"watts": 2.0} and row.key == ROW.key
@@ -64,7 +64,7 @@ def test_rows_stay_in_the_order_of_their_first_visits_and_processes_of_their_own
     assert [m.problem.n for m in decoded(visit(1, 1.0), other, visit(2, 1.0))] == [8, 9]
     whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
     assert decoded(whole) == [whole] and (whole.visits, whole.span_s) == (0, None)
-    own = lambda i: Samples("host-latency", (float(i),), 4, (0,), "process")  # noqa: E731
+    own = lambda i: Samples("host-latency", (float(i),), 4, (1,), "process")  # noqa: E731
     (row,) = decoded(*(visit(i, samples=(own(i),), phases_s={"import": i + 1.0}) for i in (1, 2)))
     assert row.samples[0].stop_reason == "2 processes" and row.series["import_s"] == (2.0, 3.0)
     assert row.phases_s == {"import": 3.0}

@@ -311,7 +311,7 @@ def serve(row: Row, ready: Ready, x: np.ndarray, limits: Limits, before_block: C
         taken.append(block(calls))
 
     def samples(clock: str, each: tuple[float, ...]) -> Samples:
-        return Samples(clock, tuple(map(timing.rounded, each)), calls, tuple(range(len(each))), f"{len(each)} rounds")
+        return Samples(clock, tuple(map(timing.rounded, each)), calls, (1,) * len(each), f"{len(each)} rounds")
 
     rates, waits = zip(*taken, strict=True)
     return samples("host-throughput", rates), samples("host-latency", waits)

@@ -187,11 +187,11 @@ def long_fits(
     pairs += [pair(wanted.brief, brief) for _ in range(count - 1)]
     each, others = zip(*pairs, strict=True)
     most = max(2, MOST_KEPT // count)
-    taken = [(i, s / steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
-    block, seconds_ = zip(*taken, strict=True)
+    later_epochs = [kept(fit.later, most) for fit in each]
+    seconds_ = [epoch_s / steps for epoch_s in itertools.chain(*later_epochs)]
     fewer = f"{steps} of {problem.steps} steps, " if samples < problem.samples else "epochs of "
     said = f"{fewer}{units.count(count, 'fit')}"
-    found = Samples("host-latency", tuple(map(rounded, seconds_)), steps, block, said)
+    found = Samples("host-latency", tuple(map(rounded, seconds_)), steps, tuple(map(len, later_epochs)), said)
     problem_fits = Fits(steps=steps, setup_s=kept(tuple(fit.setup for fit in each)))
     later = kept(tuple(itertools.chain(*(fit.later for fit in others))))
     other_fits = Fits(steps=wanted.steps, later_epoch_s=later)

@@ -183,12 +183,12 @@ def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[i
         return row.result(bad.status, reason, flags=bad.flags, cause=bad.cause)
     taken = [by_members[members] for by_members in took.rounds]
     each = [[s for party in parties for s in round_[party]] for round_ in taken]
-    block = tuple(i for i, round_ in enumerate(each) for _ in round_)
+    block_sizes = tuple(map(len, each))
     why = f"{len(taken)} alternating rounds"
-    samples = [Samples("host-latency", tuple(s for round_ in each for s in round_), 1, block, why)]
+    samples = [Samples("host-latency", tuple(s for round_ in each for s in round_), 1, block_sizes, why)]
     if len(parties) > 1:
         rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
-        samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
+        samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, (1,) * len(rates), why))
     prepared = took.prepared[parties[0]]
     return replace(prepared, kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples))
 

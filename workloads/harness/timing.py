@@ -161,7 +161,7 @@ def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float
     seconds: list[float] = []
     while len(seconds) < count and sum(seconds) * calls <= OVERTIME * limits.visit_s:
         seconds.append(rounded(forward(take(round(calls * (1 + handicap)))) / calls))
-    return Samples(clock, tuple(seconds), calls, (0,) * len(seconds), "1 visit")
+    return Samples(clock, tuple(seconds), calls, (len(seconds),), "1 visit")
 
 
 def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = lambda: None) -> Samples:

@@ -32,4 +32,5 @@ from workloads.records.rows import (
     Settings,
     distinct,
     finite,
+    shortened,
 )

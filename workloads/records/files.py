@@ -21,7 +21,7 @@ from workloads.corrections import runs
 from workloads.corrections.likeness import closest, similar_path
 from workloads.options import Usage
 from workloads.records import baselines, command_lines, regular_files
-from workloads.records.rows import LAST_READER, SCHEMA, Line, Machine, Measurement, Run, finite, sound
+from workloads.records.rows import LAST_READER, SCHEMA, Line, Machine, Measurement, Run, finite, shortened, sound
 from workloads.records.visits import together
 
 MEASURE = "python -m workloads.matmul --sizes 64:1024:x2"
@@ -180,7 +180,7 @@ class Writer(contextlib.AbstractContextManager):
         return [together(row.lines) for row in self.rows_before.values()]
 
     def append(self, line: Line) -> None:
-        line = finite(line) if isinstance(line, Measurement) else line
+        line = shortened(finite(line)) if isinstance(line, Measurement) else line
         try:
             left = memoryview(msgspec.json.encode(line) + b"\n")
             self._size += len(left)

@@ -15,7 +15,7 @@ from analysis.metrics import PHASES, VALUES
 from kernels.problems import Problem
 from workloads.records.switches import VARIABLES, Experiment, Keras, typed
 
-SCHEMA = 2
+SCHEMA = 3
 LAST_READER = {1: "0.1.0"}  # schema of an older file -> the last version of Crossover that reads it
 # Note of a training: the version of its made-up samples (frameworks.data.VERSION), or `as of sources HASH`. Losses of two rows
 # are compared only where it is the same.
@@ -25,15 +25,17 @@ FIRST_MEASURED = "first_measured"
 VISITS_AT = "visit_at_s"  # series: the end of each visit of a row, in Unix seconds
 # Bounds on counts, seconds of a call and other numbers, checked on decoding; no measurement comes near them.
 _MOST = 1 << 60
+_MOST_VISITS = 1 << 20  # each is a block of the row's samples
 Count = Annotated[int, msgspec.Meta(ge=1, lt=_MOST)]
+BlockSize = Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]  # samples of a block
 Seconds = Annotated[float, msgspec.Meta(gt=1e-12, lt=1e9)]
 Number = Annotated[float, msgspec.Meta(gt=-1e30, lt=1e30)]
 Phase = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]  # seconds of what happens once
 Device = Annotated[str, msgspec.Meta(pattern=r"^(cpu|gpu:[0-9]{1,3})\Z")]
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned."""
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. Stored without its defaults."""
 
     device: Device = "cpu"
     threads: Count | None = None
@@ -64,19 +66,28 @@ class Samples(msgspec.Struct, frozen=True):
     """Seconds per call on one clock; each sample is the mean of `calls` calls. The clocks: host-latency (each call is
     waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone), device (CUDA events).
 
-    `block[i]` is the block that sample i was taken in; blocks are what is resampled for intervals.
+    `block_sizes[i]` is how many of the samples were taken in block i, 0 in a visit without this clock; the samples stand in
+    the order of their blocks. Blocks are what is resampled for intervals.
     """
 
     clock: str
     seconds: tuple[Seconds, ...]
     calls: Count
-    block: tuple[int, ...]
+    block_sizes: tuple[BlockSize, ...]
     stop_reason: str
 
     @property
     def is_by_process(self) -> bool:
         """Whether each block was timed in a process of its own, as --rigorous does."""
         return self.stop_reason.split()[1:] == ["processes"]
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """The block of each sample."""
+        numbers: list[int] = []
+        for number, size in enumerate(self.block_sizes):
+            numbers += [number] * size
+        return tuple(numbers)
 
     @property
     def medians(self) -> dict[int, float]:
@@ -192,7 +203,7 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     visit: 0 for a whole row; in a result file and a worker's answer i for what was timed in the i-th round, to be joined.
     """
 
-    status: Annotated[str, msgspec.Meta(pattern=r"^(ok|skipped|failed|wrong)\Z")]
+    status: Annotated[str, msgspec.Meta(pattern=r"^(ok|skipped|failed|wrong)\Z")] = "ok"
     reason: str = ""
     samples: tuple[Samples, ...] = ()
     phases_s: dict[str, Phase] = {}
@@ -203,7 +214,7 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     max_error: Number | None = None
     at: str = ""
     notes: dict[str, str] = {}
-    visit: Annotated[int, msgspec.Meta(ge=0, lt=_MOST)] = 0
+    visit: Annotated[int, msgspec.Meta(ge=0, lt=_MOST_VISITS)] = 0
     fits: tuple[Fits, ...] = ()
     cause: Cause = ""
 
@@ -353,9 +364,24 @@ def finite(m: Measurement) -> Measurement:
     return m.result("failed", why, flags=m.flags, at=m.at)
 
 
+def shortened(m: Measurement) -> Measurement:
+    """The measurement with phases, values and series of nine digits: no clock or counter here is more exact. Samples and times
+    of day stay as they are."""
+    phases = {name: _nine_digits(seconds) for name, seconds in m.phases_s.items()}
+    values = {name: _nine_digits(value) for name, value in m.values.items()}
+    series = {name: tuple(map(_nine_digits, numbers)) for name, numbers in m.series.items()}
+    if m.visits:
+        series[VISITS_AT] = m.series[VISITS_AT]
+    return msgspec.structs.replace(m, phases_s=phases, values=values, series=series)
+
+
+def _nine_digits(number: float) -> float:
+    return float(f"{number:.9g}")
+
+
 def sound(line) -> bool:
     """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters, counts
-    in range, each clock once, a block for every sample, no negative seconds."""
+    in range, each clock once, samples and a block for each, no negative seconds."""
     if isinstance(line, Run):
         return True
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
@@ -363,7 +389,7 @@ def sound(line) -> bool:
         line.kernel.isprintable()
         and max(counts, default=0) < _MOST
         and len({s.clock for s in line.samples}) == len(line.samples)
-        and all(len(s.seconds) == len(s.block) > 0 for s in line.samples)
+        and all(len(s.seconds) == sum(s.block_sizes) > 0 for s in line.samples)
         and min(_seconds(line), default=0.0) >= 0
     )
 

@@ -13,12 +13,15 @@ SHORT_S = 30.0  # visits within so many seconds saw the host at one moment only
 
 
 def joined(parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None) -> Samples:
-    """Samples of one clock from several processes, visits or blocks, each a block of its own, numbered from 0 or as given."""
+    """Samples of one clock from several processes, visits or blocks, each a block of its own, numbered from 0 or as given:
+    numbers rise."""
     parts = list(parts)
-    numbers = range(len(parts)) if blocks is None else blocks
+    numbers = list(range(len(parts)) if blocks is None else blocks)
     seconds = tuple(s for part in parts for s in part.seconds)
-    block = tuple(i for i, part in zip(numbers, parts, strict=True) for _ in part.seconds)
-    return Samples(parts[0].clock, seconds, parts[0].calls, block, reason)
+    block_sizes = [0] * (numbers[-1] + 1)
+    for number, part in zip(numbers, parts, strict=True):
+        block_sizes[number] = len(part.seconds)
+    return Samples(parts[0].clock, seconds, parts[0].calls, tuple(block_sizes), reason)
 
 
 def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
