@@ -166,60 +166,6 @@ _VALUES = (
         better="-",
         help="steps or batches of a unit of work that is timed while others run",
     ),
-    # Comparisons with pyperf and cuda-bench, and verdicts on pairs of runs; stored until 2026-11-22.
-    Metric(key="pairs", name="pairs", unit="count", better="-", help="pairs of rows that are alike"),
-    Metric(
-        key="false",
-        name="false alarms",
-        unit="count",
-        better="lower",
-        help="pairs of rows that are alike and were called different",
-    ),
-    Metric(
-        key="planted", name="planted", unit="1", better="-", help="slowdown that was planted in one row of each pair"
-    ),
-    Metric(
-        key="found",
-        name="slowdowns called",
-        unit="count",
-        better="higher",
-        help="pairs whose planted slowdown was called slower",
-    ),
-    Metric(key="least_effect", name="least effect", unit="1", better="lower", help="smallest change that was claimed"),
-    Metric(
-        key="restarts", name="restarts", unit="count", better="-", help="processes of both sides that timed the row"
-    ),
-    Metric(
-        key="ours_hits",
-        name="our hits",
-        unit="count",
-        better="higher",
-        help="our processes whose interval holds the reference",
-    ),
-    Metric(
-        key="theirs_hits",
-        name="their hits",
-        unit="count",
-        better="higher",
-        help="the other side's processes whose interval holds the reference",
-    ),
-    Metric(
-        key="ours_wall_s", name="our time", unit="s", better="lower", help="time that our process took for its interval"
-    ),
-    Metric(
-        key="theirs_wall_s",
-        name="their time",
-        unit="s",
-        better="lower",
-        help="time that the other side's process took for its interval",
-    ),
-    Metric(
-        key="reference_s",
-        name="reference",
-        unit="s",
-        better="lower",
-        help="time of a call that both sides' intervals are judged by",
-    ),
 )
 
 # Seconds of what happens once, in a row's `phases_s`.

@@ -203,7 +203,7 @@ def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measure
 
 
 def stored_rows() -> list[Measurement]:
-    loaded = records.read(*(H200 / study for study in ("roofs", "suite", "suite-roofs", "ladder")))
+    loaded = records.read(*(H200 / study for study in ("roofs", "suite", "ladder")))
     of = ("peak", "stream", "matmul")
     kept = [m for m in loaded.measurements if m.ok and m.settings.device == "gpu:0" and m.on("device")]
     return [m for m in kept if m.problem.op in of and devices.quantity(m, loaded.runs[-1].machine)]
