@@ -108,6 +108,23 @@ def test_no_file_names_a_place_on_a_developers_machine(tmp_path):
     assert [line.partition(":")[0] for line in named_places(tmp_path)] == ["notes.md"]
 
 
+def stored_bytes(folder) -> int:
+    """The bytes of a folder's files, but for ignored ones."""
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout
+    files = [folder / name for name in listed.split("\0") if name]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def test_stored_results_are_small_enough_to_be_cloned(tmp_path):
+    assert 0 < stored_bytes(house.ROOT / "reports") <= LIMITS["reports_bytes"]
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / ".gitignore").write_text("*.html\n")
+    (tmp_path / "rows.jsonl").write_bytes(b"x" * 100)
+    (tmp_path / "page.html").write_bytes(b"x" * 1000)
+    assert stored_bytes(tmp_path) == len("*.html\n") + 100
+
+
 def test_contracts_of_imports_are_kept():
     broken, printed = house.broken_contracts()
     assert not broken, printed

@@ -276,6 +276,15 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
         assert words in out
 
 
+def test_a_picture_is_shortened_but_for_its_words():
+    path = b'<path d="M 254.382898 390.96 \nL -0.001 30 \nz\n"/>'
+    words = b'<text style="font-size: 8.555px" x="1.239">0.00123 s</text>'
+    short = svg.shortened(
+        b'<svg xmlns="http://www.w3.org/2000/svg">\n ' + path + b"\n  " + words + b"\n</svg>"
+    ).decode()
+    assert 'd="M 254.38 390.96 L -0 30 z"' in short and 'style="font-size: 8.555px" x="1.24">0.00123 s</text>' in short
+
+
 def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path):
     readme = tmp_path / "README.md"
     other = "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n"
