@@ -8,6 +8,7 @@ positional arguments     more than four in a call of our own; kernels, compiled 
 tuple assignment         of three or more targets, unless the right side is one call
 args written             an attribute of `args` set outside the parser of the command line
 string taken apart       `.replace`, `.sub`, `.startswith` on text that no other program or user wrote
+words searched           text of a field that holds words for people searched or taken apart: it carries no fact
 stored function          a field of a record that is a function
 parameter of             a parameter called `of`
 empty name               a name of any kind that is built from a word of tests/support/empty_names.py
@@ -71,6 +72,13 @@ TEXT_PARSERS = {
     "workloads/machine/health.py",
     "workloads/options.py",
 }
+#: Fields and variables that hold words for people.
+WORDS_FOR_PEOPLE = {"reason", "stop_reason", "why", "fix", "sentence", "says", "message", "label", "note", "title"}
+WORDS_FOR_PEOPLE |= {"subject", "verdict", "caption", "doubt", "what"}
+#: Methods and functions of `re` that search text or take it apart.
+TEXT_METHODS = {"startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition", "split", "rsplit"}
+TEXT_METHODS |= {"splitlines", "replace", "find", "index", "rstrip", "lstrip", "strip"}
+PATTERN_FUNCTIONS = {"sub", "search", "match", "fullmatch", "findall", "split"}
 #: (file, class): a kernel's function, and what lives only inside the worker that times it.
 RECORDS_OF_FUNCTIONS = {
     ("kernels/cuda/rows.py", "Placed"),
@@ -273,6 +281,30 @@ def string_taken_apart(file: File, whole: Code) -> Iterator[ast.AST]:
             yield node
 
 
+def is_words(node: ast.expr) -> bool:
+    """Whether an expression is a field or variable of WORDS_FOR_PEOPLE, or text made of one: `str(message)`, `why.lower()`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in WORDS_FOR_PEOPLE
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and is_words(node.func.value)
+    return isinstance(node, ast.Name) and node.id in WORDS_FOR_PEOPLE
+
+
+def words_searched(file: File, whole: Code) -> Iterator[ast.AST]:
+    if file.path in TEXT_PARSERS:
+        return
+    for node in file.nodes:
+        is_membership = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn)
+        if is_membership and is_words(node.comparators[0]):
+            yield node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            is_taken_apart = name in TEXT_METHODS and is_words(node.func.value)
+            is_searched = name in PATTERN_FUNCTIONS and any(is_words(argument) for argument in node.args)
+            if is_taken_apart or is_searched:
+                yield node
+
+
 # ---------------------------------------------------------------- records
 
 
@@ -367,6 +399,7 @@ BANS = {
     "tuple assignment": tuple_assignment,
     "args written": args_written,
     "string taken apart": string_taken_apart,
+    "words searched": words_searched,
     "stored function": stored_function,
     "parameter of": parameter_of,
     "empty name": empty_name,
@@ -473,6 +506,10 @@ SNIPPETS = [
     ("string taken apart", "x = text.replace('a', 'b')", "x = msgspec.structs.replace(row, batch=1)"),
     ("string taken apart", "x = re.sub('a', 'b', text)", "x = path.replace(target)"),
     ("string taken apart", "x = text.startswith('a')", "x = device.is_gpu"),
+    ("words searched", "x = 'GiB' in m.reason", "x = m.cause == 'does-not-fit'"),
+    ("words searched", "x = m.reason.startswith('out of ')", "x = m.device.startswith('gpu')"),
+    ("words searched", "x = re.sub(r'[0-9]+', 'N', part.why)", "x = re.sub('a', 'b', text)"),
+    ("words searched", "x = name.label.lower().split(' ')", "x = f'{name.label} {name.unit}'"),
     (
         "stored function",
         "class A(msgspec.Struct, frozen=True):\n run: Callable[[], int]",

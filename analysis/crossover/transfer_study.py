@@ -9,6 +9,7 @@ from math import prod
 
 import msgspec
 
+from analysis import labels
 from analysis.roofline import links
 from analysis.stats import Estimate, group_by, of
 from analysis.table import Table, parsed
@@ -23,7 +24,7 @@ _TINY = 1024  # no more than this counts as the call alone
 
 class DataSet(msgspec.Struct, frozen=True):
     """`samples` of `shape`, trained on in batches of `batch` for `epochs`, as the articles `seeds` have it (Keras's default
-    batch and one epoch where they do not say). `what`: its samples in words. `dtypes`: what they may be kept as, which the
+    batch and one epoch where they do not say). `one`: a sample in a word. `dtypes`: what they may be kept as, which the
     articles' own float64 is one of."""
 
     name: str
@@ -32,7 +33,7 @@ class DataSet(msgspec.Struct, frozen=True):
     shape: tuple[int, ...]
     batch: int
     epochs: int
-    what: str
+    one: str
     dtypes: tuple[str, ...]
 
     def nbytes(self, dtype: str, samples: int) -> int:
@@ -49,17 +50,17 @@ class DataSet(msgspec.Struct, frozen=True):
 # Database (Fashion-MNIST, H. Xiao et al., 2017, is as large); two coordinates on a 200 x 200 grid; 316 MB in 50,000 training
 # samples, which come to 1580 float32 values each; 222 frames at the input size of Inception V3.
 _DATA = """
-    CIFAR-10         | S0 S1a | 50000 | 32 32 3   | 32    | 10   | images  | float32 float64 uint8
-    MNIST            | S2 S1b | 60000 | 28 28     | 32    | 5    | images  | float32 float64 uint8
-    peaks            | S4     | 40000 | 2         | 40000 | 2000 | points  | float32 float64
-    cross-validation | S3a    | 50000 | 1580      | 8     | 1    | samples | float32
-    video            | S3b    | 222   | 299 299 3 | 1     | 1    | frames  | float32 float64 uint8
+    CIFAR-10         | S0 S1a | 50000 | 32 32 3   | 32    | 10   | image   | float32 float64 uint8
+    MNIST            | S2 S1b | 60000 | 28 28     | 32    | 5    | image   | float32 float64 uint8
+    peaks            | S4     | 40000 | 2         | 40000 | 2000 | point   | float32 float64
+    cross-validation | S3a    | 50000 | 1580      | 8     | 1    | sample  | float32
+    video            | S3b    | 222   | 299 299 3 | 1     | 1    | frame   | float32 float64 uint8
 """
 DATA = tuple(
     DataSet(
-        name, tuple(of_.split()), int(n), tuple(map(int, shape.split())), int(b), int(e), what, tuple(dtypes.split())
+        name, tuple(of_.split()), int(n), tuple(map(int, shape.split())), int(b), int(e), one, tuple(dtypes.split())
     )
-    for name, of_, n, shape, b, e, what, dtypes in parsed(_DATA)
+    for name, of_, n, shape, b, e, one, dtypes in parsed(_DATA)
 )
 # Ways of copying in words, by kernel and host memory.
 WAYS = {
@@ -106,8 +107,7 @@ class Cost(msgspec.Struct, frozen=True):
         """`in batches of 32`, `one image at a time`, `in one piece`."""
         if self.calls == 1:
             return "in one piece"
-        one = f"one {self.data.what.removesuffix('s')} at a time"
-        return one if self.batch == 1 else f"in batches of {self.batch:,}"
+        return f"one {self.data.one} at a time" if self.batch == 1 else f"in batches of {self.batch:,}"
 
     @property
     def calls_share(self) -> str:
@@ -119,7 +119,7 @@ class Way:
     """One way of copying to the device: its rows by size, and the law between them."""
 
     def __init__(self, key: tuple[str, str], rows: Measurements, law: links.Link | None):
-        self.name = WAYS.get(key) or f"{key[0].partition('/')[2]} of {key[1]} memory"
+        self.name = WAYS.get(key) or f"{labels.short(key[0])} of {key[1]} memory"
         self._at = {m.problem.nbytes: of(m.on("host-latency")) for m in rows}
         self._law = law
 
