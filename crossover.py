@@ -62,11 +62,22 @@ def unknown(words: Sequence[str]) -> options.Usage:
     if name[:1] == "-":
         return _after_flags(words)
     similar = options.closest(name.rpartition(".")[2], commands())
+    if not similar and _is_model_name(name):
+        return options.Usage(f"no command {name!r}: explain takes a model", instead=_line("explain", words))
     if not similar and name.partition(":")[0].endswith((".py", ".ipynb")):
         return options.Usage(f"no command {name!r}: explain takes a script", instead=_line("explain", words))
     if not similar:
         return options.Usage(f"no command {name!r}", "python -m crossover")
     return options.Usage(f"no command {name!r}", instead=_line(similar, others), right=similar, similar="command")
+
+
+def _is_model_name(word: str) -> bool:
+    """Whether a word is the name of a model that comes with the project; False where packages lack."""
+    try:
+        from kernels import networks
+    except ImportError:
+        return False
+    return word in networks.names()
 
 
 def _after_flags(words: Sequence[str]) -> options.Usage:

@@ -80,11 +80,13 @@ def usage_errors(tip: str = "") -> Iterator[None]:
         raise Usage(str(error), tip) from error
 
 
-def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: str = "") -> Usage:
+def unknown(
+    what: str, word: str, known: Iterable[str], where: str = "", more: str = "", *, likeness: float = 0.65
+) -> Usage:
     """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one,
     else the first."""
     names = list(known)
-    similar = closest(word, names)
+    similar = closest(word, names, likeness)
     listed = f"; known: {', '.join(names)}{more}" if not similar or len(names) <= _FEW else ""
     kind = what if similar else ""
     error = Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=similar, similar=kind)
@@ -159,7 +161,9 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
 
 
 def _range(word: str, units: dict[str, int]) -> Sequence[int]:
-    first, last, step = [*word.split(":"), "x2"][:3] if word.count(":") <= 2 else ("", "", "")
+    if word.count(":") > 2 or "" in word.split(":")[:2]:
+        raise Usage(f"{word!r} is no range; one has two ends and maybe a step, like 64:4096:x2")
+    first, last, step = [*word.split(":"), "x2"][:3]
     start, stop = number(first, units), number(last, units)
     if start > stop:
         raise Usage(f"the range {word!r} is empty: it starts above its end")
@@ -225,6 +229,7 @@ class Parser(argparse.ArgumentParser):
             if bare != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
         self._refuse_help_in_words()
+        self._refuse_range_in_words()
         self._refuse_placeholders()
         self._refuse_second_values()
         return super().parse_known_args(args, namespace)
@@ -243,6 +248,16 @@ class Parser(argparse.ArgumentParser):
             inside = 0 < position < len(self.words) - 1
             if word in HELP_WORDS and not (word == "help" and inside) and not os.path.exists(word):
                 raise Usage(f"{word!r}: the help of a command is typed -h", instead=self._line(["-h"]))
+
+    def _refuse_range_in_words(self) -> None:
+        """Raises Usage for a range in several words, such as `64 to 4096`."""
+        position = corrections.range_in_words(self.words)
+        if position is None:
+            return
+        first, _, last = self.words[position : position + 3]
+        joined = f"{first}:{last}"
+        instead = self._line([*self.words[:position], joined, *self.words[position + 3 :]])
+        raise Usage(f"a range is one word: {joined}", instead=instead)
 
     def _refuse_placeholders(self) -> None:
         """Raises Usage for names that stand for runs in the usage of the command, and were typed as they are there."""
@@ -282,7 +297,7 @@ class Parser(argparse.ArgumentParser):
             passes_on=self.passes_on,
         )
         flag, value = argparse_errors.unknown_choice(message)
-        if value:
+        if flag:
             raise unknown("value", value, self._option_string_actions[flag].choices or ())
         raise typed_words.error(message)
 

@@ -211,8 +211,11 @@ def chosen(suite: SuitePlan, gpu: list[str], several: bool = False, *lacks) -> l
 def planned_steps(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[Step]:
     """The steps of the suite on a machine; with `every_gpu` its GPU rows for every GPU, else for the first.
 
-    Raises: Usage for an unknown workload.
+    Raises: Usage for an unknown workload or device; Missing for a GPU that is named or required and is not here.
     """
+    from workloads.harness.plan import devices
+
+    devices(suite.measuring.devices, here, suite.measuring.require_gpu)
     gpus = [] if suite.measuring.devices == ("cpu",) else [f"gpu:{i}" for i in range(len(here.gpus))]
     several = len(gpus) > 1 and suite.every_gpu
     every = chosen(suite, gpus if every_gpu else gpus[:1], several, here.lacks)
@@ -556,14 +559,20 @@ def _report(suite: SuitePlan, folder: Path) -> None:
     print(f"Page  {options.near(path)}", file=out)
 
 
+def _check(flags: Namespace) -> None:
+    from workloads.machine import facts
+
+    suite = SuitePlan.from_flags(flags)
+    if not suite.ray:
+        planned_steps(suite, facts.describe(), suite.every_gpu)
+
+
 parser = COMMAND.parser
 parse = SuitePlan.parse
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return options.command(
-        parser(), argv, lambda flags: carry_out(SuitePlan.from_flags(flags)), lambda flags: SuitePlan.from_flags(flags)
-    )
+    return options.command(parser(), argv, lambda flags: carry_out(SuitePlan.from_flags(flags)), _check)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ def price(text: str) -> float:
         r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
     )
     if not match:
-        raise options.Usage(f"{text!r} is no price of an hour; write it like 3.50", wrong=text, right="3.50")
+        error = options.Usage(f"{text!r} is no price of an hour; write it like 3.50", wrong=text, right="3.50")
+        error.is_example = True
+        raise error
     if re.search(r",\d{3}$", match[1]):
         whole = match[1].replace(",", "")
         raise options.Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", wrong=match[1], right=whole)

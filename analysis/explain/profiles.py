@@ -80,4 +80,6 @@ def unknown_gpu(name: str) -> options.Usage:
     similar = closest(name, known)
     message = f"no stored rows of a GPU in {name!r}; stored: {', '.join(known)}"
     kind = "GPU profile" if similar else ""
-    return options.Usage(message, wrong=name, right=similar or STORED_GPU, similar=kind)
+    error = options.Usage(message, wrong=name, right=similar or STORED_GPU, similar=kind)
+    error.is_example = not similar
+    return error

@@ -31,6 +31,9 @@ COUNTS = {
     "0": "1",
     "512x256": "512",
     "fast": "",
+    "64:": "64",
+    "64::x2": "64",
+    "64:128:256:512": "64:128:x2",
 }
 BYTES = {"4k-256M": "4k:256M:x4", "64KiB..1GiB": "64KiB:1GiB:x4", "1.5k": "1536"}
 CALLS = {
@@ -102,6 +105,16 @@ PROPOSALS = {
     "workloads.matmul --sizes 64 --dtypes int8": ("workloads.matmul --sizes 64 --dtypes float32", 1, True),
     "workloads.matmul --sizes 64 /h": ("workloads.matmul -h", 1, False),
     "workloads.matmul --max-noise 150": ("workloads.matmul --max-noise 100%", 1, False),
+    "workloads.matmul --sizes 64 to 512": ("workloads.matmul --sizes 64:512", 1, False),
+    "workloads.matmul --sizes 64 -v 3": ("workloads.matmul --sizes 64 -v", 1, False),
+    "workloads.matmul --sizes 64 --format=": ("workloads.matmul --sizes 64 --format=table", 1, False),
+    "workloads.matmul --sizes 64 -j 1": ("workloads.matmul --sizes 64 --threads 1", 1, False),
+    "analysis.explain --model lenet --verify no": ("analysis.explain --model lenet --verify 3", 1, True),
+    "analysis.explain --model mobilenet": ("analysis.explain --model cifar10-cnn", 1, True),
+    "analysis.explain --model keras.applications.ResNet50": ("analysis.explain --model resnet-50", 1, False),
+    "analysis.explain --model lenet --input tf": ("analysis.explain --model lenet --input tf.data", 1, False),
+    "analysis.explain --model lenet -o answer.json": ("analysis.explain --model lenet", 1, False),
+    "workloads.suite --only cpu": ("workloads.suite --device cpu", 1, False),
     "workloads.suite my_model.py": ("analysis.explain my_model.py", 1, False),
     "analysis.explain --model lenet --batch 32 64 128": ("analysis.explain --model lenet --batch 32", 1, False),
     "analysis.explain --model lenet --xla": ("analysis.explain --model lenet --jit on", 1, False),

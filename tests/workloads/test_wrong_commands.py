@@ -74,7 +74,7 @@ WRONG = {
         --seed 1 --seed 2 --fast => --seed 2 --fast
         --resume=yes => --resume
         --dtype=half --size=128 => --dtypes=float16 --sizes=128
-        --sizes 64 to 512 => --sizes 64 512
+        --sizes 64 to 512 => --sizes 64:512
         --output => --output crossover-results
         --batch ten --sizes 64 => --sizes 64
         --modes pinned => --modes roundtrip-pinned

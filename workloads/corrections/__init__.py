@@ -41,6 +41,8 @@ _EXAMPLES = {
     "WORD": "on",
     "WORKLOAD": "matmul",
 }
+_WHOLE_NUMBERS = ("N", "BYTES")  # what flags take that take these
+_OF_MANY_FLAGS = ("all", "yes", "no", "true", "false", "on", "off")
 _LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
 _NAMES_OF_RUNS = ("RUN", "OLD", "NEW")  # in the usage of commands
 # `such as 50000`, `like 64k`, `(32)`, `(default 64:2048:x2)` in a flag's help.
@@ -185,9 +187,18 @@ def numbers_beyond_one(words: Sequence[str], flags: Flags) -> tuple[str, list[st
     return "", [], []
 
 
+def range_in_words(words: Sequence[str]) -> int | None:
+    """The place of the first of three words that mean a range, 64 to 4096; None without them."""
+    for position, word in enumerate(words[:-2]):
+        between, last = words[position + 1 : position + 3]
+        if between in ("to", "..", "...", "-", ":") and word[:1].isdigit() and last[:1].isdigit():
+            return position
+    return None
+
+
 def flag_listing(word: str, flags: Flags) -> str:
     """The flag with this word as its value, `--device cpu`, if a flag's list of values has the word; "" without."""
-    if word == "all":  # which many flags have
+    if word.lower() in _OF_MANY_FLAGS:
         return ""
     for name, action in flags.items():
         listed = action.choices or ()
@@ -214,6 +225,8 @@ def flag_of_letter(letter: str, value: str, flags: Flags, needs: Sequence[str]) 
     needed = [f"--{need}" for need in needs]
     names = [name for name in (*needed, *flags) if name.startswith(f"--{letter}")]
     fitting = [name for name in names if (flags[name].nargs == 0) != bool(value)]
+    if value.isdecimal():
+        fitting = [name for name in fitting if flags[name].metavar in _WHOLE_NUMBERS]
     listing = [name for name in fitting if value and flag_listing(value, {name: flags[name]})]
     return next(iter([*listing, *fitting]), "")
 

@@ -111,9 +111,11 @@ class TypedWords:
         flags = self.flags
         position = self.words.index(word)
         before = self.words[position - 1] if position else ""
-        if before in flags and flags[before].nargs == 0 and word.lower() in _YES + _NO:
-            unwanted = () if word.lower() in _YES else (before,)
-            left = [one for one in self.words if one not in (word, *unwanted)]
+        need = self._first_need(word).partition(" ")[0]
+        needless = word.lower() in _YES + _NO or (word.isdecimal() and need in self.words)
+        if before in flags and flags[before].nargs == 0 and needless:
+            unwanted = position - 1 if word.lower() in _NO else position
+            left = [*self.words[:unwanted], *self.words[position + 1 :]]
             return Usage(f"{before} takes no value", instead=self.line(left))
         if corrections.script_before([word]) and not {"--model", "--script"} & flags.keys():
             instead = shlex.join(["python", "-m", "analysis.explain", word])
@@ -143,6 +145,8 @@ class TypedWords:
         if self.passes_on and corrections.script_before(self.words[:position]):
             line = self.line([*self.words[:position], "--", *self.words[position:]])
             return Usage(f"{message}; what the script takes comes after --", instead=line)
+        if name in ("-o", "--output", "--out", "--outfile"):
+            return Usage(f"{message}: what this prints goes into a file by > {value or 'FILE'}", wrong=name)
         others = help_screen.commands_with(name, self.module)
         if others:
             message += f", a flag of {' and '.join(map(hints.name_typed, others[:2]))}"

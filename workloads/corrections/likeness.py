@@ -24,6 +24,7 @@ ALIASES = {
     "markdown": "md",
     "text": "table",
     "np": "numpy",
+    "j": "threads",
     "forward": "fprop",
     "backward": "dgrad",
     "hot": "warm",
@@ -72,13 +73,19 @@ def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     for exact in (plain, small, f"{small}s"):
         if exact in by_small:
             return by_small[exact]
-    containing = sorted((name for name in by_small if len(small) > 2 and small in name), key=len)
-    beginning = [name for name in containing if name.startswith(small)]
-    near = beginning or containing
+    near = _beginning_with(small, by_small) or _beginning_with(plain, by_small)
     if not near and small == plain:  # what has another name here, and is not known, is like no other
         reordered = [name for name in by_small if _parts(name) == _parts(small)]
         near = reordered or difflib.get_close_matches(small, by_small, 1, likeness) or _contained(small, by_small)
     return by_small[near[0]] if near else ""
+
+
+def _beginning_with(word: str, known: Iterable[str]) -> list[str]:
+    """The known names that begin with this word, else those one of whose parts does; the shortest first."""
+    by_length = sorted(known, key=len)
+    beginning = [name for name in by_length if len(word) > 1 and name.startswith(word)]
+    part = re.compile(rf"[-_.:]{re.escape(word)}")
+    return beginning or [name for name in by_length if len(word) > 2 and part.search(name)]
 
 
 def _parts(name: str) -> list[str]:

@@ -20,6 +20,8 @@ def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> 
         digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits, flags=re.IGNORECASE)
     if re.search(r"\d{16}", digits):  # too large
         return ""
+    if "" in word.split(":")[:2]:  # an end lacks, and what stands there is the step
+        digits = re.sub(r":[x*+]\w*$", "", digits)
     numbers = [(_value(match, units), match[0]) for match in _NUMBER.finditer(digits)]
     if not numbers or max(value for value, _ in numbers) >= _TOO_LARGE:
         return ""

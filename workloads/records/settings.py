@@ -66,6 +66,9 @@ def changed(given: dict[str, str]) -> dict[str, str]:
     }
 
 
+_LIKE_A_MODEL = 0.75  # a name less like one than that is another model: mobilenet is no lenet
+
+
 def is_user_model(name: str) -> bool:
     """Whether a name means a user's own model (`file.py:function`, `package.module:function`, `file.keras`), no known one."""
     return ":" in name or "/" in name or name.endswith((".py", ".keras", ".h5"))
@@ -84,7 +87,8 @@ def network(name: str, own: bool = False) -> networks.Network:
     if unreadable:
         raise model_files.unusable(unreadable, name)
     model = model_files.similar(name) if own else ""
-    similar_name = closest(name, networks.names())
-    if model and not similar_name:
-        raise Usage(f"unknown model {name!r}", wrong=name, right=model, similar="model")
-    raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "")
+    similar_name = closest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL) or model
+    if similar_name:
+        raise Usage(f"unknown model {name!r}", wrong=name, right=similar_name, similar="model")
+    more = ", file.py:function, file.keras" if own else ""
+    raise unknown("model", name, networks.names(), more=more, likeness=_LIKE_A_MODEL)
