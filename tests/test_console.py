@@ -62,13 +62,18 @@ WRONG = {
     "--sizes 64 --fast": "crossover matmul --sizes 64 --fast",
     "mtamul --sizs 64 --fast": "crossover matmul --sizes 64 --fast",
     "zzz --fast": "crossover",
-    "--version": "crossover",
+    "-v": "crossover",
     "help": "crossover",
     "help explian": "crossover explain -h",
     "explain help": "crossover explain -h",
     "matmul --sizes 64 --thread 2": "crossover matmul --sizes 64 --threads 2",
     "run --fats": "crossover run --fast",
 }
+
+
+def test_the_version_is_the_one_of_the_project(capsys):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert crossover.main(["--version"]) == 0 and capsys.readouterr().out == f"crossover {project['version']}\n"
 
 
 @pytest.mark.parametrize(("words", "right"), WRONG.items())

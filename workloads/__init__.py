@@ -16,6 +16,7 @@ def _results() -> Path:
 
 
 REPORTS = _results()
+SCHEMA = 3  # of the result files that this program writes and reads
 
 if sys.argv[:1] == ["-m"]:  # Python still looks for the module of `python -m ...`
     from workloads import misspelled

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from workloads import ROOT, corrections, help_screen, hints, options
+from workloads import ROOT, SCHEMA, corrections, help_screen, hints, options
 from workloads.corrections import likeness, runs, sizes
 from workloads.hints import Proposal
 from workloads.records import baselines
@@ -193,7 +193,7 @@ def test_a_run_of_an_older_schema_is_never_proposed(folder, monkeypatch):
     local = folder / "local"
     monkeypatch.setattr(runs, "LOCAL", local)
     stored = (ROOT / SUITE / "2026-11-22/matmul.jsonl").read_bytes()
-    for name, content in (("new", stored), ("old", stored.replace(b'"schema":2', b'"schema":1'))):
+    for name, content in (("new", stored), ("old", stored.replace(b'"schema":%d' % SCHEMA, b'"schema":1'))):
         (local / "here" / name).mkdir(parents=True)
         (local / "here" / name / "matmul.jsonl").write_bytes(content)
         os.utime(local / "here" / name / "matmul.jsonl", (1, 1 if name == "new" else 2))

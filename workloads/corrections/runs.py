@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from workloads import REPORTS, ROOT
+from workloads import REPORTS, ROOT, SCHEMA
 from workloads.terminal import near
 
 STORED_RUNS = "reports/nvidia-h200/suite", "reports/nvidia-h200/ladder"  # of one machine
@@ -48,8 +48,6 @@ def local_folder() -> str:
 
 def local_files(workload: str = "*") -> Iterator[Path]:
     """This machine's result files that this version reads and that have a timed row, newest first; of one workload if named."""
-    from workloads.records.rows import SCHEMA
-
     files = [file for file in LOCAL.glob(f"*/*/{workload}.jsonl") if file.parent.parent != SAVED]
     for file in sorted(files, key=lambda file: file.stat().st_mtime, reverse=True):
         content = file.read_bytes()

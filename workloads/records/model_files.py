@@ -181,7 +181,8 @@ def similar(name: str) -> str:
     module, _, function = name.partition(":")
     path = similar_path(module)
     if not path.endswith(".py"):
-        path = similar_path(f"{module.removesuffix('.py').partition('.')[0]}.py")
+        stem = Path(module).name.removesuffix(".py").partition(".")[0]
+        path = similar_path(f"{stem}.py")
         function = function or name.rpartition(".")[2]
     if path.endswith(".py"):
         return _in_file(path, function, name)

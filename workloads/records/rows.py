@@ -13,9 +13,9 @@ import msgspec
 import kernels.networks  # noqa: F401  without it a problem of a whole model does not know its cost
 from analysis.metrics import PHASES, VALUES
 from kernels.problems import Problem
+from workloads import SCHEMA  # noqa: F401  # other modules take it from here
 from workloads.records.switches import VARIABLES, Experiment, Keras, typed
 
-SCHEMA = 3
 LAST_READER = {1: "0.1.0"}  # schema of an older file -> the last version of Crossover that reads it
 # Note of a training: the version of its made-up samples (frameworks.data.VERSION), or `as of sources HASH`. Losses of two rows
 # are compared only where it is the same.
