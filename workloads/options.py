@@ -254,8 +254,7 @@ class Parser(argparse.ArgumentParser):
         position = corrections.range_in_words(self.words)
         if position is None:
             return
-        first, _, last = self.words[position : position + 3]
-        joined = f"{first}:{last}"
+        joined = f"{self.words[position]}:{self.words[position + 2]}"
         instead = self._line([*self.words[:position], joined, *self.words[position + 3 :]])
         raise Usage(f"a range is one word: {joined}", instead=instead)
 

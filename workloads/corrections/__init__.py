@@ -42,7 +42,7 @@ _EXAMPLES = {
     "WORKLOAD": "matmul",
 }
 _WHOLE_NUMBERS = ("N", "BYTES")  # what flags take that take these
-_OF_MANY_FLAGS = ("all", "yes", "no", "true", "false", "on", "off")
+_IN_MANY_FLAGS = ("all", "yes", "no", "true", "false", "on", "off")
 _LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
 _NAMES_OF_RUNS = ("RUN", "OLD", "NEW")  # in the usage of commands
 # `such as 50000`, `like 64k`, `(32)`, `(default 64:2048:x2)` in a flag's help.
@@ -198,7 +198,7 @@ def range_in_words(words: Sequence[str]) -> int | None:
 
 def flag_listing(word: str, flags: Flags) -> str:
     """The flag with this word as its value, `--device cpu`, if a flag's list of values has the word; "" without."""
-    if word.lower() in _OF_MANY_FLAGS:
+    if word.lower() in _IN_MANY_FLAGS:
         return ""
     for name, action in flags.items():
         listed = action.choices or ()
