@@ -12,7 +12,7 @@ from analysis.noise import Between
 from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, middle, verdict
 from workloads.records import Loaded, Machine, Measurement, Run
 
-_SEEN = Between(0.0, "in the rows' own intervals")
+_BY_INTERVALS = Between(0.0, "in the rows' own intervals")
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
 CHANGED = WORDS[:2]
@@ -86,27 +86,27 @@ class Comparison(msgspec.Struct, frozen=True):
 def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
     """Compares the rows that both runs have, by the samples of that clock. "": the device clock on a GPU where both have it,
     else host latency."""
-    machine = new.machine
-    before, after = ({m.key: m for m in loaded.measurements} for loaded in (old, new))
-    rows, broken = [], []
-    for key, a in before.items():
-        b = after.get(key)
-        if b is None or not _timed(a):
+    before = {m.key: m for m in old.measurements}
+    after = {m.key: m for m in new.measurements}
+    rows = []
+    broken = []
+    for key, earlier in before.items():
+        later = after.get(key)
+        if later is None or not _timed(earlier):
             continue
-        if b.status in _BROKEN:
-            broken.append(b)
-        elif made := compared(a, b, machine, clock):
-            rows.append(made)
-    both = {r.old.key for r in rows} | {b.key for b in broken}
-    only_old, only_new = (
-        tuple(m for m in side.values() if _timed(m) and m.key not in both) for side in (before, after)
-    )
+        if later.status in _BROKEN:
+            broken.append(later)
+            continue
+        row = compared(earlier, later, new.machine, clock)
+        if row:
+            rows.append(row)
+    in_both = {row.old.key for row in rows} | {m.key for m in broken}
     return Comparison(
         differences=differences(old, new),
         rows=tuple(rows),
         broken=tuple(broken),
-        only_old=only_old,
-        only_new=only_new,
+        only_old=tuple(m for m in before.values() if _timed(m) and m.key not in in_both),
+        only_new=tuple(m for m in after.values() if _timed(m) and m.key not in in_both),
         unread=new.bad_lines,
     )
 
@@ -123,15 +123,17 @@ def compared(a: Measurement, b: Measurement, machine: "Machine | None", clock: s
         x, y = (m.on("host-latency") for m in (a, b))
     if not (x and y and x.seconds and y.seconds):
         return None
-    if a == b:
-        return Compared(labels.row(b), a, b, x.clock, Verdict("same", exact(1.0)), _SEEN)
-    # Device times differ between processes, and rigorous runs have ten of them. Host times differ from hour to hour too.
-    shows_noise = y.clock == "device" and x.is_by_process and y.is_by_process
-    between = _SEEN if shows_noise else noise.between_runs(machine, noise.side(b, y.clock), middle(y))
-    told = verdict(x, y, between=between.share)
-    if told.word != "same" and (disturbed(a, y.clock) or disturbed(b, y.clock)):
-        told = Verdict("can't tell", told.ratio)
-    return Compared(labels.row(b), a, b, x.clock, told, between)
+    between = _BY_INTERVALS
+    judged = Verdict("same", exact(1.0))
+    if a != b:
+        # Device times differ between processes, and rigorous runs have ten of them. Host times differ from hour to hour too.
+        shows_noise = y.clock == "device" and x.is_by_process and y.is_by_process
+        if not shows_noise:
+            between = noise.between_runs(machine, noise.side(b, y.clock), middle(y))
+        judged = verdict(x, y, between=between.share)
+    if judged.word != "same" and (disturbed(a, y.clock) or disturbed(b, y.clock)):
+        judged = Verdict("can't tell", judged.ratio)
+    return Compared(name=labels.row(b), old=a, new=b, clock=x.clock, verdict=judged, between=between)
 
 
 def disturbed(m: Measurement, clock: str) -> bool:
@@ -141,29 +143,35 @@ def disturbed(m: Measurement, clock: str) -> bool:
 
 def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
     """`name: old -> new` for what differs in the last Run lines: facts of the machine, GPUs, versions, then the method."""
-    a, b = old.last, new.last
-    if not (a and b):
+    if not (old.last and new.last):
         return ("a file has no line that says what machine it came from",)
-    told = [
-        (_facts(r.machine), r.software, {"sources": r.sources, "commit": r.commit, "seed": str(r.seed)}) for r in (a, b)
-    ]
-    return tuple(
-        f"{name}: {old.get(name, 'none')} -> {new.get(name, 'none')}"
-        for old, new in zip(*told, strict=True)
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-    )
+    differing = []
+    for before, after in zip(_facts(old.last), _facts(new.last), strict=True):
+        for name in dict.fromkeys([*before, *after]):
+            if before.get(name) != after.get(name):
+                differing.append(f"{name}: {before.get(name, 'none')} -> {after.get(name, 'none')}")
+    return tuple(differing)
 
 
-def _facts(machine: Machine) -> dict[str, str]:
-    left_out = ("key", "gpus", "caches_bytes")
-    told = {"machine": machine.key}
-    told |= {f: str(value) for f, value in asdict(machine).items() if f not in left_out}
-    told |= {f"{name} cache": str(size) for name, size in machine.caches_bytes.items()}
-    told["GPUs"] = str(len(machine.gpus))
-    for i, gpu in enumerate(machine.gpus):  # another GPU of the same model makes no other machine
-        told |= {f"gpu:{i} {f}": str(value) for f, value in asdict(gpu).items() if f != "uuid"}
-    return told
+def _facts(run: Run) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """(facts of the machine, versions of the software, the method) of a run, each by its name."""
+    method = {"sources": run.sources, "commit": run.commit, "seed": str(run.seed)}
+    return _machine_facts(run.machine), run.software, method
+
+
+def _machine_facts(machine: Machine) -> dict[str, str]:
+    facts = {"machine": machine.key}
+    for name, value in asdict(machine).items():
+        if name not in ("key", "gpus", "caches_bytes"):
+            facts[name] = str(value)
+    for name, size in machine.caches_bytes.items():
+        facts[f"{name} cache"] = str(size)
+    facts["GPUs"] = str(len(machine.gpus))
+    for i, gpu in enumerate(machine.gpus):
+        for name, value in asdict(gpu).items():
+            if name != "uuid":  # another GPU of the same model makes no other machine
+                facts[f"gpu:{i} {name}"] = str(value)
+    return facts
 
 
 def machine_keys(runs: "Iterable[Run]") -> tuple[str, ...]:

@@ -42,15 +42,15 @@ def price(text: str) -> float:
 
 
 def parser() -> options.Parser:
-    made = options.parser(
+    command_parser = options.parser(
         "analysis.explain",
         LONG,
         *EXAMPLES,
         question=QUESTION,
         needs="model case batch samples epochs gpu-profile measure all",
     )
-    made.passes_on = True
-    made.add_argument(
+    command_parser.passes_on = True
+    command_parser.add_argument(
         "runs",
         nargs="*",
         metavar="RUN",
@@ -58,11 +58,11 @@ def parser() -> options.Parser:
         f"folder (default: this machine's runs, in {runs.local_folder()})",
     )
     options.add(
-        made.add_argument_group("what to explain"),
+        command_parser.add_argument_group("what to explain"),
         f"""
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
---data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (made up)
+--data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (command_parser up)
 --length N       the length of your model's open sizes, such as words in a text
 --batch N        samples a step (32)
 --samples N      samples an epoch (the script's or the model's own; such as 50000)
@@ -76,7 +76,7 @@ def parser() -> options.Parser:
 --precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
     )
     options.add(
-        made.add_argument_group("with what"),
+        command_parser.add_argument_group("with what"),
         f"""
 --gpu-profile RUN  take the GPU from the rows of another machine
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
@@ -84,7 +84,7 @@ def parser() -> options.Parser:
 --time-limit S ={DESCRIBING_S}  seconds that building your model, or your script up to fit, may take ({DESCRIBING_S})""",
         MONEY=price,
     )
-    more = made.add_argument_group("more than an answer")
+    more = command_parser.add_argument_group("more than an answer")
     options.add(
         more,
         f"""
@@ -105,7 +105,7 @@ def parser() -> options.Parser:
         const=_VERIFIED,
         help=f"measure the N best changes here, beside what was predicted ({_VERIFIED})",
     )
-    return made
+    return command_parser
 
 
 def main(argv: list[str] | None = None) -> int:

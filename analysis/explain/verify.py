@@ -56,11 +56,11 @@ def lines(
             return
         yield f"  a step as it is: {predicted}measured {timed(first)}"
         for i, (change, saved) in enumerate(plan(explanation, most), 1):
-            found = measured(change, pathlib.Path(folder, str(i)))
-            if isinstance(found, str):
-                yield f"  {change.words}: not measured: {found}"
+            step_s = measured(change, pathlib.Path(folder, str(i)))
+            if isinstance(step_s, str):
+                yield f"  {change.words}: not measured: {step_s}"
                 continue
-            real = first.value - found.value * base.training.batch / change.training.batch
+            real = first.value - step_s.value * base.training.batch / change.training.batch
             off = percent(abs(saved.value - real) / base.step_s.value)
             both = f"predicted {timed(saved)}, measured {timed(exact(real))}"
             yield f"  {change.words}: saves {both} of a step's work (off by {off} of the step)"
