@@ -71,3 +71,13 @@ def test_costs_by_hand():
     assert [x.batch for x in transfer_study.costs(few) if (x.data, x.dtype) == (MNIST, "float32")] == [32]
     large = cost(rows(sizes=[100_352]), MNIST, "float32", 32)
     assert large.calls_alone is None, "98 KiB are not the call alone"
+
+
+def test_other_types_are_set_beside_float32_at_a_data_sets_own_batch():
+    """uint8 moves a quarter of the bytes: without calls' own time a quarter of float32's epoch."""
+    found = [c for c in transfer_study.costs(rows(call=0.0)) if c.data == MNIST]
+    told = [line for line in transfer_study.sentences(found) if "float32 copies" in line]
+    own = {c.dtype: c for c in found if c.batch == MNIST.batch and c.way == found[0].way}
+    assert len(told) == len(own) - 1
+    (line,) = [line for line in told if " as uint8: " in line]
+    assert line.startswith(f"MNIST {own['uint8'].batches} as uint8: ") and line.endswith("0.250x the float32 copies.")

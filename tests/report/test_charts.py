@@ -341,3 +341,20 @@ def test_the_table_of_break_evens_has_the_likeliest_seconds():
     assert made.numbers.rows[0][1:5] == ["2.00 s", "6.00 s", "3.00 s", "1.00 s"]
     on_cpu, on_gpu = made.views[0].traces
     assert (on_cpu.x[0], on_cpu.y[0], on_gpu.y[0]) == (1.0, 5.0, 7.0)
+
+
+def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
+    problem = Conv(4, 9, 7, 3, 5, 3, 2)
+    rows_of = [
+        row("conv/numpy/im2col", problem, 1e-3, threads=1),
+        row("conv/numpy/im2col", problem, 4e-3, threads=1, cache="cold"),
+        row("conv/tensorflow/function", problem, 2e-3),
+        row("conv/tensorflow/function", problem, 40e-3, cache="cold"),
+    ]
+    lines = layer_section._ratios(layers.Layers("conv", tuple(rows_of), (), {}, ()))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| cpu")]
+    assert [(one[2], one[5]) for one in cells] == [
+        ("tensorflow/function", "2.00"),
+        ("numpy/im2col", "4.00"),
+        ("tensorflow/function", "20.0"),
+    ]

@@ -230,3 +230,24 @@ def test_what_each_study_trains():
     starts = studies.rows(["starts"], ["cpu", "gpu:0"])
     assert [(r.settings.device, r.settings.process) for r in starts] == [("cpu", "fresh"), ("gpu:0", "fresh")]
     assert {r.problem.samples for r in studies.rows(["repeats"], ["cpu"])} == {512}
+
+
+@pytest.mark.parametrize(
+    ("switch", "device", "kernel", "regression", "applies"),
+    [
+        ("jit_compile", "cpu", studies.FIT, False, True),
+        ("tf32", "cpu", studies.FIT, False, False),
+        ("tf32", "gpu:1", studies.FIT, False, True),
+        ("TF_ENABLE_ONEDNN_OPTS", "gpu:0", studies.FIT, False, False),
+        ("TF_ENABLE_ONEDNN_OPTS", "cpu", studies.FIT, False, True),
+        ("targets", "cpu", studies.FIT, False, False),
+        ("targets", "cpu", studies.FIT, True, True),
+        ("jit_compile", "gpu:0", "training/jax/keras_loop", False, False),
+        ("jit_compile", "gpu:0", "training/tensorflow/loop", False, True),
+        ("steps_per_execution", "cpu", studies.FIT, False, True),
+        ("steps_per_execution", "cpu", "training/tensorflow/loop", False, False),
+        ("shuffle", "cpu", "training/jax/keras_loop", False, True),
+    ],
+)
+def test_an_option_is_varied_where_it_has_an_effect(switch, device, kernel, regression, applies):
+    assert grid.applies(switch, device, kernel, regression) is applies

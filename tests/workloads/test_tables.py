@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from fake_measurements import row
 
-from kernels.problems import Conv, Matmul
+from kernels.problems import Conv, Matmul, Peak
 from workloads import tables
 
 WIDE = Matmul(8, 16, 32)
@@ -121,3 +121,15 @@ def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch(
     problems = Matmul(5, 16, 8), Matmul(5, 8, 16), Matmul(5, 7, 16)
     assert [named(p) for p in problems] == ["a +1", "c", "-"]
     assert [directed(p) for p in problems] == ["a fprop +1", "c fprop", "-"]
+
+
+def test_a_share_of_a_roof_is_told_of_measured_peaks_alone():
+    """50 of 100 GFLOP/s. Without a peak row the best product is the roof, which still grows."""
+    flops = product("numpy/blas", 1.0).problem.flops
+    rows = [product("numpy/blas", flops / 50e9, threads=1), product("numba/packed", flops / 20e9, threads=1)]
+    peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
+    for seen, share in (([peak, *rows], "50"), (rows, "-")):
+        table = tables.Matmuls()
+        table._all, table._columns = seen, ["CPU % of roof", "CPU GFLOP/s", "numba packed ms", "numpy ms"]
+        cells = table._cells(rows)
+        assert cells[:2] == [share, "50.0"] and float(cells[2]) == pytest.approx(2.5 * float(cells[3]), rel=0.02)
