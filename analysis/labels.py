@@ -165,9 +165,9 @@ def device(name: str) -> str:
 
 
 def numbered(name: str) -> str:
-    """`GPU 0` of `gpu:0`."""
+    """`GPU 0` of `gpu:0`, `CPU` of `cpu`."""
     kind, _, number = name.partition(":")
-    return f"{kind.upper()} {number}"
+    return f"{kind.upper()} {number}" if number else kind.upper()
 
 
 def numbered_gpu(name: str) -> str:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from fake_measurements import row, square
 
+from analysis import labels
 from analysis.crossover import network_steps
 from analysis.report import layers
 from analysis.report import rows as page_rows
@@ -13,6 +14,7 @@ from analysis.report.charts.chart import Axis, Trace, View
 from analysis.report.sections import layers as layer_section
 from analysis.roofline.roofs import QUEUED, WAITED, Roof
 from analysis.stats import Estimate, exact
+from analysis.table import Table
 from analysis.training.break_even import Pair, Trained, setup_of
 from analysis.training.costs import TrainingCost
 from kernels.problems import Conv, Matmul, Training
@@ -160,7 +162,19 @@ def test_names_beside_lines_are_moved_apart_half_up_and_half_down():
     assert overlay._spread([0.0, 0.01], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
 
 
-def test_two_runs_in_one_view_have_one_axis_and_a_color_a_name():
+def test_a_name_has_one_color_in_all_runs():
+    def run(color: str) -> list[chart.Chart]:
+        view = View("v", Axis("x", "1"), Axis("y", "1"), [Trace("CPU", [1.0], [2.0], color)])
+        return [chart.Chart("rates", "Rates", [view], Table("n", [("8",)]))]
+
+    (made,) = overlay.several([("A", run("blue")), ("B", run("red"))])
+    assert [(t.name, t.color) for t in made.views[0].traces] == [("A CPU", "blue"), ("B CPU", "blue")]
+    assert (made.numbers.heads, made.numbers.rows) == (["run", "n"], [["A", "8"], ["B", "8"]])
+    (alone,) = overlay.several([("", run("red"))])
+    assert alone.views == run("red")[0].views
+
+
+def test_two_runs_in_one_view_have_one_axis():
     def view(letter: str, color: str, ends: tuple[float, float]) -> View:
         trace = Trace(f"{letter} CPU", [1.0], [2.0], color)
         axis = Axis("x", "1", ends=ends, lines=(letter,))
@@ -170,7 +184,7 @@ def test_two_runs_in_one_view_have_one_axis_and_a_color_a_name():
 
     made = overlay.over(view("A", "blue", (2.0, 5.0)), view("B", "red", (1.0, 4.0)))
     assert (made.x.ends, made.x.lines, made.y.ends) == ((1.0, 5.0), ("A", "B"), None)
-    assert [(t.name, t.color) for t in made.traces] == [("A CPU", "blue"), ("B CPU", "blue")]
+    assert [t.name for t in made.traces] == ["A CPU", "B CPU"]
     assert (made.says, made.lines, made.bands) == (
         "A says B says",
         [(1.0, "A"), (1.0, "B")],
@@ -358,3 +372,8 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
         ("numpy/im2col", "4.00"),
         ("tensorflow/function", "20.0"),
     ]
+
+
+@pytest.mark.parametrize(("name", "words"), [("gpu:3", "GPU 3"), ("gpu:0", "GPU 0"), ("cpu", "CPU")])
+def test_a_device_with_its_number_if_it_has_one(name, words):
+    assert labels.numbered(name) == words
