@@ -87,7 +87,9 @@ def step_kernels(
     if network.traced is None:
         works, partial = step_works(network, batch, chosen, device, machine)
         return kernels_of(works, execution, device), partial
-    dtype, tf32, partial = step_arithmetic(chosen, device, machine)
+    dtype, _, partial = step_arithmetic(chosen, device, machine)
+    lacks_tf32 = machine is not None and machine.lacks("tf32")
+    tf32 = device != "cpu" and chosen.tf32 == "on" and not lacks_tf32  # of what stays float32 in a mixed precision too
     arithmetic = StepPrecision(
         dtype=dtype if dtype != "float32" and network.precision == "float32" else "",
         math="tf32" if tf32 else "",

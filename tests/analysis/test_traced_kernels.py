@@ -123,6 +123,16 @@ def test_products_take_the_arithmetic_that_is_allowed():
     assert kernel.problem == Stream("relu", 2 * 32 * 2 * BATCH, "float32")
 
 
+def test_what_stays_float32_in_a_mixed_precision_may_use_tf32():
+    traced = step(product(4, 5, 6), product(4, 5, 7, outputs=(array(4, 5, dtype="float16"),)))
+    network = msgspec.structs.replace(TWO, traced=traced, precision="mixed_float16")
+    chosen = Settings("gpu:0", switches={"precision": "mixed_float16"}).keras
+    kernels, _ = step_work.step_kernels(network, BATCH, chosen, device="gpu:0", execution=COMPILED)
+    assert [kernel.problem.math for kernel in kernels] == ["tf32", "float16"]
+    kernels, _ = step_work.step_kernels(network, BATCH, chosen, device="cpu", execution=OP_BY_OP)
+    assert [kernel.problem.math for kernel in kernels] == ["float32", "float16"]
+
+
 HIDDEN = samples(8)
 CHAIN = step(
     product(Amount(0, 1), 8, 6, layer="a"),

@@ -177,7 +177,9 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
             first_error = first_error or error
             advice = f"; {TAKE_DATA}" if inputs.assumed else ""
     assert first_error is not None
-    raise Broken(f"{name}: its train_step does not trace: {described(first_error)}{advice}") from first_error
+    raise Broken(
+        f"{name}: its train_step does not trace: {described(first_error).rstrip('.')}{advice}"
+    ) from first_error
 
 
 def _build(model, inputs: StepInputs) -> None:
