@@ -395,7 +395,7 @@ class TrainingTable(Lines):
         "ms/fit": "a fit beside its epochs",
         "comp. s": "compilation",
         "start s": "importing the library and starting the device",
-        "whole s": "start-up, building, compilation and all epochs, in a process of its own",
+        "whole s": "start-up, building, compilation and all epochs, in a process of its own.",
     }
 
     def __init__(self, markdown: bool = False):
