@@ -23,7 +23,8 @@ def leave_if_unknown(words: Sequence[str]) -> None:
         _leave(module, ["python", "-m", similar, *others] if similar else ["python", "-m", "workloads"])
     if module.partition(".")[0] not in help_screen.OVERVIEWS or _can_run(module):
         return
-    similar = help_screen.similar_command(module.rpartition(".")[2], module)
+    name = module.removesuffix(".py").rpartition(".")[2]
+    similar = help_screen.similar_command(name, module)
     command = ["python", "-m", similar, *others] if similar else ["python", "-m", module.partition(".")[0]]
     _leave(module, command)
 

@@ -301,6 +301,7 @@ MISSPELLED = {
     "analysis.matmul": "workloads.matmul",
     "analysis.repotr reports/nvidia-h200/suite": "analysis.report reports/nvidia-h200/suite",
     "workloads.zzz": "workloads",
+    "workloads.matmul.py --sizes 64": "workloads.matmul --sizes 64",
     "analysis.text": "analysis",
     "crossover.explain --model lenet": "crossover explain --model lenet",
     "crossover.matmull": "crossover matmul",
