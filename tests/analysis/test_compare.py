@@ -512,3 +512,12 @@ def test_the_most_alike_machine_is_itself_then_one_of_its_gpus_its_vectors_and_a
     for side, order in ((noise.GPU, [0, 1, 2, 3, 4]), (noise.CPU, [0, 2, 3, 4, 1])):
         ranked = sorted(others, key=lambda other: noise._likeness(other, here, side), reverse=True)
         assert [others.index(one) for one in ranked] == order
+
+
+def test_a_row_is_timed_that_has_seconds_on_one_clock():
+    empty = Samples("device", (), 1, (), "0 visits")
+    one = timed(steady(1e-3))
+    assert comparison._timed(replace(one, samples=(empty, *one.samples)))
+    assert not comparison._timed(replace(one, samples=(empty,))) and not comparison._timed(
+        replace(one, status="failed")
+    )

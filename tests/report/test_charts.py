@@ -10,6 +10,7 @@ from analysis.crossover import network_steps
 from analysis.report import layers
 from analysis.report import rows as page_rows
 from analysis.report.charts import break_even, chart, ladder, movement, overlay, roofline, training
+from analysis.report.charts import layers as layer_charts
 from analysis.report.charts.chart import Axis, Trace, View
 from analysis.report.sections import layers as layer_section
 from analysis.roofline.roofs import QUEUED, WAITED, Roof
@@ -377,3 +378,15 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
 @pytest.mark.parametrize(("name", "words"), [("gpu:3", "GPU 3"), ("gpu:0", "GPU 0"), ("cpu", "CPU")])
 def test_a_device_with_its_number_if_it_has_one(name, words):
     assert labels.numbered(name) == words
+
+
+def test_the_roof_over_a_layer_is_that_of_the_fastest_librarys_row():
+    """100 GFLOP/s on the CPU, whatever a framework reaches; a device without a roof has none."""
+    problem = Conv(4, 9, 7, 3, 5, 3, 2)
+    roofs = [roof("compute", "float32", 100e9)]
+    of = layers.Layers("conv", (), (), {}, roofs)
+    library = row("conv/numpy/im2col", problem, 1e-3, threads=1)
+    framework = row("conv/tensorflow/function", problem, 1e-6)
+    on_gpu = row("conv/cudnn/plan", problem, 1e-4, device="gpu:0")
+    assert layer_charts._roofs_over([framework, library, on_gpu], of) == {"CPU": pytest.approx(100e9, rel=1e-3)}
+    assert layer_charts._roofs_over([framework, on_gpu], of) == {}
