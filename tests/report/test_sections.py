@@ -8,8 +8,10 @@ import pytest
 from fake_measurements import page_of, row, square
 
 from analysis.predict import budget
+from analysis.report import pictures
 from analysis.report.sections import all_numbers, head, inference, step_budgets
 from analysis.stats import exact
+from analysis.table import Table
 from analysis.training import inference as answers
 from kernels.problems import Inference, Launch, Training
 from workloads.records import Measurement, Samples, Settings
@@ -145,3 +147,16 @@ def test_commands_are_told_once_in_the_order_they_were_run_without_what_stops_th
         for command, day in ((commands[0], 3), (commands[1], 1), (again, 2))
     ]
     assert head.commands(runs) == ["python -m workloads.matmul --sizes 8", "python -m workloads.stream --fast"]
+
+
+def test_each_chart_with_rows_has_its_table_under_its_title(monkeypatch):
+    charts = [
+        SimpleNamespace(title="Rates", numbers=Table("n", [("8",)]), note="* a note"),
+        SimpleNamespace(title="Empty", numbers=Table("n"), note=""),
+        SimpleNamespace(title="Copies", numbers=Table("way", [("h2d",)]), note=""),
+    ]
+    monkeypatch.setattr(pictures, "over_each_other", lambda names, runs: charts)
+    assert pictures.numbers((), []) == [
+        *("Rates:", "", "| n |", "| --- |", "| 8 |", "", "\\* a note", ""),
+        *("Copies:", "", "| way |", "| --- |", "| h2d |", ""),
+    ]
