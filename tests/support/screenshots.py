@@ -17,7 +17,7 @@ SIZES = {"wide": (1280, 1560), "narrow": (375, 1200)}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="a result file, a run folder or a machine folder")
-    parser.add_argument("-o", dest="out", default="reports/screenshots", help="the pictures' folder")
+    parser.add_argument("-o", dest="out", default="docs", help="the pictures' folder")
     parser.add_argument("--whole", action="store_true", help="the whole page, not what is seen first")
     parser.add_argument(
         "--every", action="store_true", help="narrow and dark ones too, beside README's, wide and light"
