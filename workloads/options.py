@@ -88,8 +88,11 @@ def unknown(
     names = list(known)
     similar = closest(word, names, likeness)
     listed = f"; known: {', '.join(names)}{more}" if not similar or len(names) <= _FEW else ""
-    kind = what if similar else ""
-    error = Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=similar, similar=kind)
+    kind = what if similar in names else ""
+    message = f"unknown {what} {word!r}{where}{listed}"
+    if similar and not kind:  # several, which an alias means
+        message += f"; {word} is {' and '.join(similar.split(','))} here"
+    error = Usage(message, wrong=word, right=similar, similar=kind)
     error.fallback = names[0] if names else ""
     return error
 

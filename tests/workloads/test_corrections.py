@@ -81,6 +81,46 @@ def test_the_known_flag_that_is_closest(word, meant):
     assert likeness.closest(word, FLAGS) == meant
 
 
+VOCABULARIES = {
+    "direction": ["fprop", "dgrad", "wgrad", "all"],
+    "copy": ["h2d", "d2h", "d2d", "both"],
+    "call": ["empty", "elementwise", "matmul", "copy", "step"],
+    "command": ["conv", "matmul", "stream", "transfer", "compare"],
+    "format": ["google-benchmark", "bencher", "github", "csv"],
+    "table": ["table", "md", "csv", "json"],
+    "flag": ["--batch", "--modes"],
+}
+TRANSLATED = {
+    ("bwd", "direction"): "dgrad,wgrad",
+    ("Backwards", "direction"): "dgrad,wgrad",
+    ("backprop", "direction"): "dgrad,wgrad",
+    ("forward", "direction"): "fprop",
+    ("host2device", "copy"): "h2d",
+    ("htod", "copy"): "h2d",
+    ("cpu2gpu", "copy"): "h2d",
+    ("device2host", "copy"): "d2h",
+    ("gpu2cpu", "copy"): "d2h",
+    ("dtod", "copy"): "d2d",
+    ("kernel", "call"): "empty",
+    ("copy", "call"): "copy",
+    ("convolution", "command"): "conv",
+    ("convolutions", "command"): "conv",
+    ("matrix", "command"): "matmul",
+    ("gemm", "command"): "matmul",
+    ("memory", "command"): "stream",
+    ("copy", "command"): "transfer",
+    ("json", "format"): "google-benchmark",
+    ("json", "table"): "json",
+    ("--sizes", "flag"): "--batch",
+}
+
+
+@pytest.mark.parametrize(("typed", "meant"), TRANSLATED.items())
+def test_a_word_of_another_vocabulary(typed, meant):
+    word, vocabulary = typed
+    assert likeness.closest(word, VOCABULARIES[vocabulary]) == meant
+
+
 # What is typed => the command corrected; (number of other mistakes, whether a value of it is an example).
 PROPOSALS = {
     "workloads.matmul --save 'a b/1' --fail-on 5%": ("workloads.matmul --save a-b-1", 2, False),
@@ -92,6 +132,13 @@ PROPOSALS = {
         4,
         False,
     ),
+    "workloads.conv --model lenet --direction bwd --fast": (
+        "workloads.conv --model lenet --direction dgrad,wgrad --fast",
+        1,
+        False,
+    ),
+    "workloads.inference --sizes 1:256:x4": ("workloads.inference --batch 1:256:x4", 1, False),
+    f"analysis.export {SUITE} --to json": (f"analysis.export {SUITE} --to google-benchmark", 1, False),
     "workloads.suite quick": ("workloads.suite --quick", 1, False),
     "workloads.matmul fast": ("workloads.matmul --fast", 1, False),
     "workloads.matmul --fast yes --sizes 64": ("workloads.matmul --fast --sizes 64", 1, False),

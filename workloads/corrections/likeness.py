@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 DASHES = "-–—"  # the last two come from pages that print two dashes as one
-# Names that other tools give to what is known here by another word.
+# Names that other tools give to what is known here by another word, or by several with commas.
 ALIASES = {
     "half": "float16",
     "single": "float32",
@@ -26,7 +26,14 @@ ALIASES = {
     "np": "numpy",
     "j": "threads",
     "forward": "fprop",
-    "backward": "dgrad",
+    "forwards": "fprop",
+    "fwd": "fprop",
+    "backward": "dgrad,wgrad",
+    "backwards": "dgrad,wgrad",
+    "bwd": "dgrad,wgrad",
+    "backprop": "dgrad,wgrad",
+    "backpropagation": "dgrad,wgrad",
+    "bprop": "dgrad,wgrad",
     "hot": "warm",
     "time": "stop-after",
     "timeout": "stop-after",
@@ -50,9 +57,39 @@ ALIASES = {
     "test": "doctor",
     "multiply": "matmul",
     "gemm": "matmul",
+    "matrix": "matmul",
+    "matrices": "matmul",
+    "convolution": "conv",
+    "convolutions": "conv",
     "memory": "stream",
     "bandwidth": "stream",
     "copies": "transfer",
+    "copy": "transfer",
+    "kernel": "empty",
+    "kernels": "empty",
+    "sizes": "batch",
+    "host2device": "h2d",
+    "host-to-device": "h2d",
+    "host_to_device": "h2d",
+    "hosttodevice": "h2d",
+    "htod": "h2d",
+    "cpu2gpu": "h2d",
+    "cpu-to-gpu": "h2d",
+    "cpu_to_gpu": "h2d",
+    "device2host": "d2h",
+    "device-to-host": "d2h",
+    "device_to_host": "d2h",
+    "devicetohost": "d2h",
+    "dtoh": "d2h",
+    "gpu2cpu": "d2h",
+    "gpu-to-cpu": "d2h",
+    "gpu_to_cpu": "d2h",
+    "device2device": "d2d",
+    "device-to-device": "d2d",
+    "device_to_device": "d2d",
+    "dtod": "d2d",
+    "gpu2gpu": "d2d",
+    "json": "google-benchmark",
     "diff": "compare",
     "yaml": "json",
     "toml": "json",
@@ -66,13 +103,16 @@ ALIASES = {
 
 def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     """The known word that is this one or an alias of it, begins with it, contains it, has its parts in another order, is most
-    similar to it, or is a part of it; "" without one."""
+    similar to it, or is a part of it; several with commas where an alias means several; "" without one."""
     by_small = {name.lower().lstrip("-"): name for name in known}
     plain = word.lower().lstrip(DASHES)
     small = usual_name(plain)
     for exact in (plain, small, f"{small}s"):
         if exact in by_small:
             return by_small[exact]
+    parts = small.split(",")
+    if len(parts) > 1 and by_small.keys() >= set(parts):
+        return ",".join([by_small[part] for part in parts])
     near = _beginning_with(small, by_small) or _beginning_with(plain, by_small)
     if not near and small == plain:  # what has another name here, and is not known, is like no other
         reordered = [name for name in by_small if _parts(name) == _parts(small)]
