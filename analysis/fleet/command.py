@@ -53,7 +53,7 @@ def judge(plan: "FleetPlan") -> "Judged":
         if plan.against:
             _require_baseline(plan.against)
     except ValueError as error:
-        raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare -h") from error
+        raise options.Usage(f"{plan.run}: {error}; compare two of them", "python -m analysis.compare -h") from error
     if not judged_devices:
         raise options.Usage(f"no line of {plan.run} that can be read says what machine its rows came from")
     share = judgment.LEAST if plan.fail_on is None else min(plan.fail_on, judgment.LEAST)

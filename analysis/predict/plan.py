@@ -11,6 +11,7 @@ from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
 from workloads.corrections.likeness import closest
 from workloads.records import Settings, settings
+from workloads.records.files import NoRun
 
 
 class LeaveOneOutPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,11 @@ def _check(flags: Namespace) -> CheckPlan:
 
 
 def _predict(flags: Namespace) -> PredictPlan:
-    _require_runs(flags.profile or [])
+    try:
+        _require_runs(flags.profile or [])
+    except NoRun as error:
+        stored = f"{error}; stored GPUs: {', '.join(profile.stored_names())}"
+        raise _as_profile(error, stored) from error
     if not flags.model:
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
     models = options.words(flags.model)
@@ -122,6 +127,14 @@ def _predict(flags: Namespace) -> PredictPlan:
         settings=on_devices,
         save=flags.save or "",
     )
+
+
+def _as_profile(error: NoRun, message: str) -> options.Usage:
+    """The error for a profile that is not there, with the similar run, else a stored GPU as an example."""
+    example = error.right if error.similar else STORED_GPU
+    mended = options.Usage(message, wrong=error.wrong, right=example, similar=error.similar)
+    mended.is_example = not error.similar
+    return mended
 
 
 def _settings(flags: Namespace, machine: Profile) -> tuple[Settings, ...]:

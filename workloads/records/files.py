@@ -11,12 +11,13 @@ import glob
 import hashlib
 import operator
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from workloads import ROOT, options, terminal
+from workloads import REPORTS, ROOT, options, terminal
 from workloads.corrections import runs
 from workloads.corrections.likeness import closest, similar_path
 from workloads.options import Usage
@@ -39,13 +40,23 @@ class NoRun(Usage, FileNotFoundError):
         similar = ""
         if not os.path.exists(run or "."):
             similar = similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}")
+        example = similar or _nearest(run)
+        if similar and _has_other_numbers(run, similar):  # nvidia-h100 is no misspelled nvidia-h200
+            similar = ""
         names = f"; saved names: {', '.join(saved)}" if saved and not similar else ""
         what = f"no result file in {run or repr(run)}{names}"
         if os.path.isfile(run):
             what = f"{run} is no result file"
-        super().__init__(what, wrong=run, right=similar or _nearest(run), similar="path" if similar else "")
+        super().__init__(what, wrong=run, right=example, similar="path" if similar else "")
         self.is_example = not similar
         self.names_run = True
+
+
+def _has_other_numbers(run: str, similar: str) -> bool:
+    """Whether the name of a folder has other numbers than one that is similar, and not only fewer."""
+    numbers = re.findall(r"\d+", os.path.basename(run.rstrip("/")))
+    others = re.findall(r"\d+", os.path.basename(similar))
+    return others[: len(numbers)] != numbers
 
 
 def _nearest(run: str) -> str:
@@ -389,7 +400,8 @@ def result_file(path: str | os.PathLike) -> ResultFile:
 
 
 def files_of(run: str | os.PathLike) -> list[Path]:
-    """The result files that RUN names: a file, the folder of a run, of a study or of a machine, or a saved name.
+    """The result files that RUN names: a file, the folder of a run, of a study or of a machine, a saved name, or the name of a
+    machine whose runs come with the project.
 
     Raises: FileNotFoundError when there is none; NoRows when not one holds a line of ours; Unreadable where
     a folder or a file may not be looked at.
@@ -399,7 +411,7 @@ def files_of(run: str | os.PathLike) -> list[Path]:
         raise NoRun("", baselines.names())
     try:
         if not _exists(path):
-            path = baselines.find(str(run)) or path
+            path = baselines.find(str(run)) or _machine_folder(str(run)) or path
         if not _exists(path):
             raise NoRun(str(run), baselines.names())
         if not path.is_dir():
@@ -421,6 +433,13 @@ def files_of(run: str | os.PathLike) -> list[Path]:
     if not files:
         raise NoRows(run)
     return files
+
+
+def _machine_folder(name: str) -> Path | None:
+    """The folder under reports/ of a machine's stored runs, by its name such as `nvidia-h200`; None of any other word."""
+    folder = REPORTS / name
+    is_machine = os.path.basename(name) == name and name != runs.LOCAL.name and folder.is_dir()
+    return Path(options.near(folder)) if is_machine else None
 
 
 def _exists(path: Path) -> bool:
