@@ -26,11 +26,12 @@ sample in a training step, and which of them are not known, so that what they ta
 any compiled model: the operations of its training step, as TensorFlow traces it, with their FLOPs and bytes. With --script, a
 training script as it is: it runs up to its first fit, and the words after -- are its arguments."""
 TIME_LIMIT_S = 60
+BATCH = 32
 FLAGS = f"""
 --model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
 --script FILE  a training script (train.py, train.ipynb), in place of --model; words after -- are its arguments
 --operations   the operations of the training step, from its trace
---batch N =32  of --operations: samples in a batch (32)
+--batch N      of --operations: samples in a batch ({BATCH})
 --data NAME    of --operations: file.py:function that gives (x, y), a tf.data.Dataset, a PyDataset or a generator
 --length N     of --operations: the length of open sizes, such as words in a text
 --time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
@@ -76,7 +77,7 @@ class DescribePlan:
             raise options.Usage("--operations is for --model; leave it out", wrong="--operations")
         if flags.passed_on and not flags.script:
             raise options.Usage("words after -- are for a script: name it with --script")
-        for name in ("data", "length"):
+        for name in ("batch", "data", "length"):
             if getattr(flags, name) and not flags.operations:
                 raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
         return cls(
@@ -84,7 +85,7 @@ class DescribePlan:
             script=flags.script or "",
             script_arguments=flags.passed_on,
             operations=flags.operations,
-            batch=flags.batch,
+            batch=flags.batch or BATCH,
             data=flags.data or "",
             length=flags.length or 0,
             time_limit_s=flags.time_limit,
@@ -210,7 +211,7 @@ def _print_json(plan: DescribePlan) -> int:
     return options.OK
 
 
-main = options.entry(parser, lambda flags: carry_out(DescribePlan.from_flags(flags)))
+main = options.entry(parser, lambda flags: carry_out(DescribePlan.from_flags(flags)), DescribePlan.from_flags)
 
 
 if __name__ == "__main__":
