@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import PurePath
 from typing import Protocol
 
-from workloads import help_screen
+from workloads import corrections, help_screen
 from workloads.stops import MISSING, Stop
 from workloads.terminal import near
 
@@ -80,6 +80,7 @@ class Hints:
         notes: list[str] = []
         current = stop
         is_example = False
+        leaves_out = False
         for _ in range(_MOST):
             line = self._by_another_command(words, current)
             if line:
@@ -92,20 +93,26 @@ class Hints:
             if fixed == words:
                 break
             is_example = self.parser.puts_example(words, current) or is_example
+            leaves_out = leaves_out or self._leaves_out(current, before=words, after=fixed)
             words = fixed
             mistake = self.mistake(words)
             if mistake is None:
                 still_there = not set(words) <= set(self.words)
-                return Proposal(line=self.line(words), notes=tuple(notes), is_example=is_example and still_there)
+                is_example = leaves_out or (is_example and still_there)
+                return Proposal(line=self.line(words), notes=tuple(notes), is_example=is_example)
             note = self.message(mistake, words)
-            if note not in notes and not (is_example and self._is_of_an_example(mistake)):
+            if note not in notes and not self._is_of_an_example(mistake):
                 notes.append(note)
             current = mistake
         proposed = self._proposed_by(stop, current)
+        is_example = is_example or proposed == self.parser.example
         if current is stop or current.code != MISSING:
             return Proposal(line=proposed, notes=tuple(notes), is_example=is_example)
         error = self.message(current, words)
-        others = [self.message(stop), *[note for note in notes if note != error]]
+        typed_mistake = self.message(stop)
+        if stop.similar:  # its correction is in no command, as none helps
+            typed_mistake += f"; a similar {stop.similar} exists: {stop.right!r}"
+        others = [typed_mistake, *[note for note in notes if note != error]]
         return Proposal(line=proposed, notes=tuple(others), error=error)
 
     def _by_another_command(self, words: Sequence[str], stop: Stop) -> str:
@@ -114,8 +121,12 @@ class Hints:
             return shlex.join(["python", "-m", stop.command, *words])
         return "" if self._is_of_this_command(stop.instead) else stop.instead
 
+    def _leaves_out(self, stop: Stop, *, before: Sequence[str], after: Sequence[str]) -> bool:
+        """Whether a correction leaves out something typed that nothing here does, and puts nothing in its place."""
+        return stop.leaves_out and not self._is_of_an_example(stop) and not corrections.has_new_words(after, before)
+
     def _is_of_an_example(self, mistake: Stop) -> bool:
-        """Whether a mistake is in a word that was put into the command as an example, not typed."""
+        """Whether a mistake is in a word that was put into the command, not typed."""
         wrong = mistake.wrong or "-"
         return not wrong.startswith("-") and not any(wrong in word for word in self.words)
 

@@ -94,6 +94,7 @@ def unknown(
         message += f"; {word} is {' and '.join(similar.split(','))} here"
     error = Usage(message, wrong=word, right=similar, similar=kind)
     error.fallback = names[0] if names else ""
+    error.leaves_out = not similar
     return error
 
 
@@ -322,11 +323,11 @@ class Parser(argparse.ArgumentParser):
     def puts_example(self, words: Sequence[str], stop: Stop) -> bool:
         """Whether `corrected` puts a value that works in place of one that is not known."""
         if stop.is_example:
-            return _has_new_words(self.corrected(words, stop), words)
+            return corrections.has_new_words(self.corrected(words, stop), words)
         flags = self._option_string_actions
         if not stop.wrong or stop.right or stop.instead or corrections.value_of_another_flag(words, stop, flags):
             return False
-        return _has_new_words(self.corrected(words, stop), words)
+        return corrections.has_new_words(self.corrected(words, stop), words)
 
     def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
         """The flag that takes the wrong word of a Stop; "" where no flag does, or several do."""
@@ -338,12 +339,6 @@ class Parser(argparse.ArgumentParser):
         """The words of a command without these flags and their values."""
         typed_words, others = corrections.split(words, self.passes_on)
         return [*corrections.without(typed_words, flags, self._option_string_actions), *others]
-
-
-def _has_new_words(words: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether some of these words, or of the parts of their lists, were not there before."""
-    parts = set(re.split("[ ,=]", " ".join(before)))
-    return not set(re.split("[ ,=]", " ".join(words))) <= parts
 
 
 def parser(

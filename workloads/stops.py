@@ -25,6 +25,8 @@ class Stop(Exception):
     flag = ""
     #: Whether `right` is a value that works in place of one that is not known, rather than what was meant.
     is_example = False
+    #: Whether `wrong` means something that nothing here does, so that the command without it does something else.
+    leaves_out = False
     #: Whether `wrong` is a run that is not there.
     names_run = False
     #: Another command that takes the same words, such as `workloads.matmul`; "" for none.

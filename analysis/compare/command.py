@@ -168,7 +168,8 @@ def _compared(plan: "ComparePlan") -> "Comparison":
 
 
 def _require_runs(plan: "ComparePlan") -> None:
-    """Raises NoRun where OLD or NEW is not there; without a similar one, a run other than its partner is the example."""
+    """Raises NoRun where OLD or NEW is not there; without a similar one, or where that is its partner, with another run as the
+    example."""
     from workloads import records
     from workloads.records.files import NoRun
 
@@ -178,8 +179,11 @@ def _require_runs(plan: "ComparePlan") -> None:
         except NoRun as error:
             examples = [options.near(runs.run_named(name)) for name in names]
             others = [one for one in examples if os.path.realpath(one) != os.path.realpath(partner)]
-            if not error.similar and others:
+            itself = error.similar and os.path.realpath(error.right) == os.path.realpath(partner)
+            if (itself or not error.similar) and others:
                 error.right = others[0]
+                error.similar = ""
+                error.is_example = True
             raise
 
 

@@ -139,6 +139,28 @@ PROPOSALS = {
     ),
     "workloads.inference --sizes 1:256:x4": ("workloads.inference --batch 1:256:x4", 1, False),
     f"analysis.export {SUITE} --to json": (f"analysis.export {SUITE} --to google-benchmark", 1, False),
+    "workloads.suite --skip conv,training --fast": (
+        "workloads.suite --only peak stream launch matmul --fast",
+        1,
+        False,
+    ),
+    "workloads.suite --exclude nothing": ("workloads.suite", 1, True),
+    "workloads.training --model lenet mnist_mlp": ("workloads.training --model lenet mnist-cnn", 1, True),
+    "analysis.predict --model lenet --profile nvidia-h100": (
+        "analysis.predict --model lenet --profile nvidia-h200",
+        1,
+        True,
+    ),
+    "analysis.predict --profile nvidia-h200": (
+        "analysis.predict --model cifar10-cnn --batch 32 256 --profile nvidia-h200",
+        1,
+        True,
+    ),
+    "analysis.compare nvidia-h200": (f"analysis.compare {SUITE} {LADDER}", 1, True),
+    f"analysis.compare {SUITE} {SUITE[:-1]}": (f"analysis.compare {SUITE} {LADDER}", 1, True),
+    f"analysis.compare {SUITE[:-1]} {SUITE}": (f"analysis.compare {LADDER} {SUITE}", 1, True),
+    "analysis.report nvidia-h100": ("analysis.report reports/nvidia-h200", 1, True),
+    "workloads.describe --batch 64": ("workloads.describe --batch 64 --operations", 1, False),
     "workloads.suite quick": ("workloads.suite --quick", 1, False),
     "workloads.matmul fast": ("workloads.matmul --fast", 1, False),
     "workloads.matmul --fast yes --sizes 64": ("workloads.matmul --fast --sizes 64", 1, False),
@@ -225,6 +247,7 @@ def test_a_device_that_lacks_comes_before_what_else_is_wrong(folder, monkeypatch
     proposal = command.best(mistake)
     if "copies to or from a GPU" not in proposal.error:
         pytest.skip("this machine has a GPU")
+    assert hints.corrected_line("python -m workloads.transfer --directions htod").notes[-1].endswith("exists: 'h2d'")
     assert proposal.notes == ("--sizes: '4k-256M' is no size; a range is written 4k:256M:x4",)
     assert relative(proposal.line) == f"analysis.report {SUITE} --open"
 

@@ -317,6 +317,12 @@ def _groups(words: Sequence[str], flags: Flags, takes_runs: bool = False) -> lis
     return groups
 
 
+def has_new_words(words: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether some of these words, or of the parts of their lists, were not there before."""
+    parts = {"", *re.split("[ ,=]", " ".join(before))}
+    return not set(re.split("[ ,=]", " ".join(words))) <= parts
+
+
 def has_run_like(words: Sequence[str], run: str) -> bool:
     """Whether a run is among these words, as any path to it."""
     return any(os.path.realpath(word) == os.path.realpath(run) for word in words)

@@ -3,11 +3,13 @@ ground of `workloads`."""
 
 import argparse
 import dataclasses
+import os
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
-from workloads import corrections, help_screen, hints
+from workloads import REPORTS, corrections, help_screen, hints
 from workloads.corrections import runs
 from workloads.corrections.likeness import DASHES, closest
 from workloads.stops import Usage
@@ -17,6 +19,8 @@ _NUMBERS = ("N", "BYTES", "S", "F")  # what flags take whose words have digits
 _YES, _NO = ("yes", "true", "on"), ("no", "false", "off")
 # What other programs call by a flag of its own.
 _MEANT_FLAGS = {"cpu-only": "--device cpu", "no-gpu": "--device cpu", "no-cuda": "--device cpu", "xla": "--jit on"}
+
+_SKIPPING = ("skip", "exclude", "except", "without", "not", "ignore")
 
 
 def unknown_choice(message: str) -> tuple[str, str]:
@@ -56,7 +60,7 @@ class TypedWords:
             misplaced = self._misplaced_value(names)
             if misplaced:
                 return misplaced
-            error = Usage(message, right=" ".join(map(self._stand_in, names)))
+            error = Usage(message, right=" ".join(map(self._stand_in, names)), instead=self._with_two_runs(names))
             error.is_example = True
             return error
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
@@ -134,6 +138,10 @@ class TypedWords:
         following = self.words[position + 1 : position + 2]
         value = value or " ".join(one for one in following if one[:1] not in DASHES)
         bare = name.lstrip(DASHES)
+        if bare in _SKIPPING and position < len(self.words):
+            instead = self._all_but(position)
+            if instead:
+                return Usage(f"{message}; what is to be measured is named with --only", instead=instead)
         meant_flag = _MEANT_FLAGS.get(bare, "")
         if meant_flag.split(" ")[0] not in flags:
             meant_flag = corrections.flag_listing(bare, flags)
@@ -150,7 +158,24 @@ class TypedWords:
         others = help_screen.commands_with(name, self.module)
         if others:
             message += f", a flag of {' and '.join(map(hints.name_typed, others[:2]))}"
-        return Usage(message, wrong=name)
+        error = Usage(message, wrong=name)
+        error.leaves_out = True
+        return error
+
+    def _all_but(self, position: int) -> str:
+        """The command with --only and all words but those behind the flag at this place, as `--skip conv`; "" where it has no
+        --only, or takes no such word."""
+        if "--only" not in self.flags:
+            return ""
+        listed = re.findall(r"\w+", (self.flags["--only"].help or "").partition(":")[2].partition(";")[0])
+        end = position + 1
+        while end < len(self.words) and self.words[end][:1] not in DASHES:
+            end += 1
+        skipped = [closest(word, listed) for word in " ".join(self.words[position + 1 : end]).replace(",", " ").split()]
+        others = [word for word in listed if word not in skipped]
+        if not skipped or "" in skipped or not others:
+            return ""
+        return self.line([*self.words[:position], "--only", *others, *self.words[end:]])
 
     def _command_meant(self, name: str) -> str:
         """The command that a word names where this one only lists the others; "" for none."""
@@ -176,6 +201,19 @@ class TypedWords:
         if flag == "--model" and word.isdecimal():
             return ""
         return shlex.join([flag, word])
+
+    def _with_two_runs(self, lacking: Sequence[str]) -> str:
+        """The command with two runs that can be compared, where the only run that was typed is or holds the example of NEW; "" of
+        any other run."""
+        if list(lacking) != ["NEW"]:
+            return ""
+        new = near(runs.run_named("NEW"))
+        for position, word in enumerate(self.words):
+            folder = Path(word) if os.path.exists(word) else REPORTS / word
+            if Path(new).resolve().is_relative_to(folder.resolve()):
+                others = self.words[position + 1 :]
+                return self.line([*self.words[:position], near(runs.run_named("OLD")), new, *others])
+        return ""
 
     def _stand_in(self, lacking: str) -> str:
         """What may stand for a required argument: a run, or a flag with a value."""

@@ -133,6 +133,14 @@ def _parts(name: str) -> list[str]:
     return sorted(re.split("[-_]", name))
 
 
+def sharing_a_word(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one among those with a word in common: mnist-cnn of mnist_mlp; "" without one."""
+    words = set(_parts(name.lower()))
+    sharing = [other for other in known if words & set(_parts(other))]
+    similar = difflib.get_close_matches(name.lower(), sharing, 1, 0.0)
+    return similar[0] if similar else ""
+
+
 def _contained(word: str, known: Iterable[str]) -> list[str]:
     """The known names that are one of the words of this one: epochs of num-epochs."""
     return [name for name in known if len(name) > 3 and name in re.split("[-_]", word)]

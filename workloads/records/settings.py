@@ -4,7 +4,7 @@ Only `data` is always written out, so that every row says what it was trained on
 """
 
 from kernels import networks
-from workloads.corrections.likeness import closest
+from workloads.corrections.likeness import closest, sharing_a_word
 from workloads.options import Usage, unknown, usage_errors
 from workloads.records import Row, model_files
 from workloads.records.switches import KNOWN, VARIABLES, Keras
@@ -91,4 +91,7 @@ def network(name: str, own: bool = False) -> networks.Network:
     if similar_name:
         raise Usage(f"unknown model {name!r}", wrong=name, right=similar_name, similar="model")
     more = ", file.py:function, file.keras" if own else ""
-    raise unknown("model", name, networks.names(), more=more, likeness=_LIKE_A_MODEL)
+    error = unknown("model", name, networks.names(), more=more, likeness=_LIKE_A_MODEL)
+    error.right = sharing_a_word(name, networks.names())
+    error.is_example = bool(error.right)
+    raise error
