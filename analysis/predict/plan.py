@@ -1,6 +1,7 @@
 """What one `predict` command asks for: its flags, checked, as one of three records."""
 
 import pathlib
+import shlex
 from argparse import Namespace
 
 import msgspec
@@ -94,10 +95,24 @@ def _leave_one_out(flags: Namespace) -> LeaveOneOutPlan:
 
 def _check(flags: Namespace) -> CheckPlan:
     file, *runs = flags.check
+    predicted = [run for run in runs if _has_predictions(run)]
+    if predicted and not _has_predictions(file):
+        others = [file, *[run for run in runs if run != predicted[0]]]
+        message = f"--check: {predicted[0]} holds the predictions, which come before the run"
+        raise options.Usage(message, wrong="--check", right=shlex.join(["--check", predicted[0], *others]))
     _require_runs(runs)
     if not runs:
         raise options.Usage(f"--check {file} needs the RUN in which the trainings were measured")
+    prediction.load(file)
     return CheckPlan(file=file, runs=tuple(runs))
+
+
+def _has_predictions(path: str) -> bool:
+    """Whether a path is a file of predictions."""
+    try:
+        return bool(prediction.load(path))
+    except options.Usage:
+        return False
 
 
 def _predict(flags: Namespace) -> PredictPlan:

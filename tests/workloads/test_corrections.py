@@ -13,6 +13,7 @@ from workloads.records import baselines
 
 SUITE = "reports/nvidia-h200/suite"
 LADDER = "reports/nvidia-h200/ladder"
+PREDICTED = "reports/nvidia-h200/predictions-2026-11-21.ndjson"
 COUNTS = {
     "1..64": "1:64:x2",
     "1-64": "1:64:x2",
@@ -151,6 +152,7 @@ PROPOSALS = {
         1,
         True,
     ),
+    f"analysis.predict --check {SUITE} {PREDICTED}": (f"analysis.predict --check {PREDICTED} {SUITE}", 1, False),
     "analysis.predict --profile nvidia-h200": (
         "analysis.predict --model cifar10-cnn --batch 32 256 --profile nvidia-h200",
         1,
