@@ -196,6 +196,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
                 device,
                 measurements=rows.measurements,
                 machine=rows.machine,
+                residence=self.request.switches.get("residence", ""),
             )
             memories.append(need)
         return tuple(memories)

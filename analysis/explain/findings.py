@@ -68,7 +68,11 @@ def winner(explanation: Explanation, cpu: Side, gpu: Side) -> Finding:
 def without_winner(explanation: Explanation) -> list[Finding]:
     """Why there is no winner, then the time on the device that has one."""
     reasons = [
-        Finding(kind="too-big", subject=need.device, numbers={"peak": need.peak, "capacity": need.capacity})
+        Finding(
+            kind="too-big",
+            subject=need.device,
+            numbers={"peak": need.peak, "capacity": need.capacity, "copied": need.copied},
+        )
         for need in explanation.memory
         if need.too_big
     ]

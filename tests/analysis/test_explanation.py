@@ -436,6 +436,10 @@ def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_
     assert answer.answer(explained(), "again")[2].startswith(
         "And   It needs 64.0 GiB of memory on the GPU, which has 32.0"
     )
+    monkeypatch.setattr(
+        explanation, "memory", lambda _, t, device, **rows: Memory(device, peaks[device], 32 << 30, None, 40 << 30)
+    )
+    assert [f.numbers["copied"] for f in findings.without_winner(explained())[:2]] == [40 << 30] * 2
     longer = msgspec.structs.replace(gpu.cost, dataset_setup=exact(900.0))
     slow_start = findings.steps(cpu, msgspec.structs.replace(gpu, cost=longer))
     assert slow_start.numbers["mostly"] == "data-set setup"

@@ -37,6 +37,17 @@ def test_the_largest_batch_is_what_is_left_for_it():
     assert memory(OWN, T, "gpu:0", (), CPU_MACHINE).largest_batch is None
 
 
+def test_a_data_set_that_stays_on_the_host_takes_no_memory_of_a_gpu():
+    arrays = memory(OWN, T, "gpu:0")
+    streamed = memory(OWN, T, "gpu:0", residence="tf.data")
+    assert arrays.copied == 100 * 64 and streamed.copied == 0
+    assert arrays.peak.value - streamed.peak.value == 100 * 64
+    resident = memory(OWN, T, "gpu:0", residence="resident")
+    assert (resident.peak, resident.copied) == (arrays.peak, 0)  # asked for, not by Keras's fit
+    on_cpu = memory(OWN, T, "cpu", residence="tf.data")
+    assert (on_cpu.peak, on_cpu.copied) == (memory(OWN, T, "cpu").peak, 0)
+
+
 def peaks(device, beyond, kernel="training/keras/fit"):
     made = []
     for i, more in enumerate(beyond, 1):

@@ -14,6 +14,7 @@ _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 _TEMPLATES = {
     "too-big": "It needs {peak.value:size} of memory on the {name}, which has {capacity:size} (predicted).",
+    "copied": "Keras's fit copies all samples there, {copied:size}; --input tf.data leaves them on the host.",
     "withheld": "No verdict: {names} not known, {share:share} of the arithmetic; --measure times it.",
     "not-measured": "No verdict yet: {who} for this model.",
     "time": "On the {name} it takes {whole:timed} ({source}).",
@@ -29,7 +30,11 @@ def winner(finding: Finding, subject: str = "") -> str:
 
 
 def too_big(finding: Finding) -> str:
-    return say(_TEMPLATES["too-big"], name=NAMES[finding.subject], **finding.numbers)
+    sentence = say(_TEMPLATES["too-big"], name=NAMES[finding.subject], **finding.numbers)
+    copied = finding.numbers["copied"]
+    if not copied or 2 * copied < finding.numbers["peak"].value:  # most of the memory is not the data set's
+        return sentence
+    return f"{sentence} {say(_TEMPLATES['copied'], copied=copied)}"
 
 
 def withheld(finding: Finding) -> str:
