@@ -3,9 +3,11 @@
 import importlib
 import os
 import shlex
+from pathlib import Path
 
 import pytest
 
+from analysis.report import page
 from workloads import ROOT, SCHEMA, corrections, help_screen, hints, options
 from workloads.corrections import likeness, runs, sizes
 from workloads.hints import Proposal
@@ -280,3 +282,8 @@ def test_a_run_of_another_command_is_not_resumed(folder):
         line="python -m workloads.stream -o run",
         notes=("no run of stream in run to resume: it has matmul.jsonl",),
     )
+
+
+def test_a_page_on_a_stored_machine_goes_into_its_folder(folder):
+    assert page.place(["nvidia-h200"]).resolve() == (ROOT / "reports/nvidia-h200").resolve()
+    assert page.place([SUITE]) == Path(SUITE)

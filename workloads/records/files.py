@@ -411,7 +411,7 @@ def files_of(run: str | os.PathLike) -> list[Path]:
         raise NoRun("", baselines.names())
     try:
         if not _exists(path):
-            path = baselines.find(str(run)) or _machine_folder(str(run)) or path
+            path = baselines.find(str(run)) or machine_folder(str(run)) or path
         if not _exists(path):
             raise NoRun(str(run), baselines.names())
         if not path.is_dir():
@@ -435,7 +435,7 @@ def files_of(run: str | os.PathLike) -> list[Path]:
     return files
 
 
-def _machine_folder(name: str) -> Path | None:
+def machine_folder(name: str) -> Path | None:
     """The folder under reports/ of a machine's stored runs, by its name such as `nvidia-h200`; None of any other word."""
     folder = REPORTS / name
     is_machine = os.path.basename(name) == name and name != runs.LOCAL.name and folder.is_dir()
