@@ -164,7 +164,8 @@ def _bar_figure(view: "View", title: str) -> "Figure":
         left = names_width / _WIDE
         bottom = 0.6 / height
         axes = picture.add_axes((left, bottom, 0.97 - left, 1 - 0.9 / height - bottom))
-        axes.set_title(title, loc="left", fontsize=11.5, pad=13 + 12 * len(view.lines))
+        fits = 950 * (1 - left) / 0.84 / len(title)
+        axes.set_title(title, loc="left", fontsize=min(11.5, fits), pad=13 + 12 * len(view.lines))
         axes.grid(axis="y", visible=False)
         axes.set(xlim=(0, 1.02 * most), ylim=(len(bars.y) - 0.2, -0.4), xlabel=view.x.title)
         axes.barh(range(len(bars.y)), bars.x, height=_BAR_HEIGHT / row_height, color=COLORS[bars.color])
