@@ -161,7 +161,12 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     for words, message in bad:
         assert entry(words) == 2
         error = capsys.readouterr().err.splitlines()
-        assert len(error) == 2 and message in error[0] and error[1].startswith(f"  try: {options.python()} -m ")
+        assert (
+            len(error) == 2
+            and message in error[0]
+            and error[1].startswith("  try")
+            and f": {options.python()} -m " in error[1]
+        )
     assert kept.read_text() == "# A page" and (entry is roofline_command.main or error[1].endswith(f".report {other}"))
 
 
