@@ -105,7 +105,8 @@ class Hints:
                 notes.append(note)
             current = mistake
         proposed = self._proposed_by(stop, current)
-        is_example = is_example or proposed == self.parser.example
+        lists_commands = proposed == self.line([])  # as the overview of all commands does
+        is_example = is_example or (proposed == self.parser.example and not lists_commands)
         if current is stop or current.code != MISSING:
             return Proposal(line=proposed, notes=tuple(notes), is_example=is_example)
         error = self.message(current, words)

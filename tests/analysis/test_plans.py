@@ -81,9 +81,9 @@ def test_predict_is_one_of_three_plans(run):
     switches = {"data": "synthetic", "tf32": "off", "steps_per_execution": "4"}
     assert plan.settings == (Settings("gpu:0", switches=switches),)
     assert plan.profile.machine.key == "nvidia-h200"
-    assert plan_of(predict_parser().parse_args(["--check", "old.ndjson", run])) == CheckPlan(
-        file="old.ndjson", runs=(run,)
-    )
+    assert plan_of(
+        predict_parser().parse_args(["--check", "reports/nvidia-h200/predictions-2026-11-21.ndjson", run])
+    ) == CheckPlan(file="reports/nvidia-h200/predictions-2026-11-21.ndjson", runs=(run,))
     plan = plan_of(predict_parser().parse_args(["--leave-one-out", run]))
     assert plan == LeaveOneOutPlan(runs=(run,), readme=None)
 

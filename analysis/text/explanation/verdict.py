@@ -31,7 +31,7 @@ def winner(finding: Finding, subject: str = "") -> str:
 
 def too_big(finding: Finding) -> str:
     sentence = say(_TEMPLATES["too-big"], name=NAMES[finding.subject], **finding.numbers)
-    copied = finding.numbers["copied"]
+    copied = finding.numbers.get("copied", 0)
     if not copied or 2 * copied < finding.numbers["peak"].value:  # most of the memory is not the data set's
         return sentence
     return f"{sentence} {say(_TEMPLATES['copied'], copied=copied)}"
