@@ -11,6 +11,7 @@ from analysis.report import body, from_markdown, pictures
 from analysis.report.charts.chart import Chart
 from analysis.report.material import Material
 from analysis.report.templates import WEB, parts, safe, templates
+from workloads import terminal
 
 _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js", "page.js")
 
@@ -54,22 +55,19 @@ class Page:
             self.sections.append({"name": name, "title": title, "body": safe("\n".join(bodies))})
 
     def render(self, data: dict, **shown) -> str:
-        """The whole page as HTML. data: the scripts' data besides the charts."""
+        """The whole page, without control characters of a file's names. data: the scripts' data besides the charts."""
         charts = {n: {"views": c.views} for n, c in self.charts.items()}
-        return (
-            templates()
-            .get_template("page.html.j2")
-            .render(
-                **shown,
-                sections=self.sections,
-                data=safe(as_json({"charts": charts} | data)),
-                css=safe(_file("page.css")),
-                plotly=plotly_js(),
-                scripts=[
-                    safe(_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--")) for name in _SCRIPTS
-                ],
-            )
+        scripts = [_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--") for name in _SCRIPTS]
+        page = templates().get_template("page.html.j2")
+        html = page.render(
+            **shown,
+            sections=self.sections,
+            data=safe(as_json({"charts": charts} | data)),
+            css=safe(_file("page.css")),
+            plotly=plotly_js(),
+            scripts=list(map(safe, scripts)),
         )
+        return terminal.printable(html)
 
 
 def as_json(found: object) -> str:

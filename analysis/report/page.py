@@ -11,7 +11,7 @@ from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
 from analysis.table import Table, text
-from workloads import REPORTS
+from workloads import REPORTS, terminal
 from workloads.records import files, files_of, read_files, study_folder
 
 INSTALL = "python -m pip install matplotlib"
@@ -75,7 +75,8 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
 
 
 def markdown(every: list[Material], drawn: bool) -> str:
-    """The page: the answer first, everything else after; of several runs each section run by run."""
+    """The page: the answer first, everything else after; of several runs each section run by run. No control characters of a
+    file's names are in it."""
     lines = head.header(every)
     lines += head.answers_section(every)
     if not drawn:
@@ -86,7 +87,7 @@ def markdown(every: list[Material], drawn: bool) -> str:
         lines += _section(section, every, drawn)
     lines += all_numbers.section(every)
     lines += head.commands_section(every)
-    return "\n".join(lines).rstrip() + "\n"
+    return terminal.printable("\n".join(lines).rstrip() + "\n")
 
 
 def _section(section: body.Section, every: list[Material], drawn: bool) -> list[str]:

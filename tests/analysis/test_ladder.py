@@ -5,6 +5,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, squar
 
 from analysis.analysis import Analysis
 from analysis.crossover import ladder
+from analysis.report.charts import svg
 from analysis.report.charts.ladder import ladder_chart
 from analysis.report.material import Material
 from analysis.report.page import markdown
@@ -188,3 +189,12 @@ def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack()
     onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
     said = ladder.sentences(ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
     assert not any(line.startswith("oneDNN") for line in said)
+
+
+def test_a_single_rung_without_library_and_peak_is_drawn(tmp_path):
+    rows = [at("matmul/numba/packed", 256, 16e9)]
+    (chart,) = ladder_chart(ladders(rows, CPU_MACHINE), "matmul")
+    (view,) = chart.views
+    assert view.lines == [] and view.traces[0].x == [16e9]
+    picture = svg.save(svg.figure(view, chart.title), tmp_path / chart.picture)
+    assert "16.0 GFLOP/s" in picture.read_text()

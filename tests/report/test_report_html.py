@@ -13,7 +13,7 @@ from analysis.analysis import Analysis
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
-from analysis.report import calculator, command, from_markdown, html, html_page, rows
+from analysis.report import calculator, command, from_markdown, html, html_page, page, rows
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
 from analysis.report.material import Material
@@ -187,3 +187,15 @@ def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, 
     assert command.main([str(tmp_path)]) == 3
     assert "there is no report.html: jinja2, markdown-it-py or plotly is not installed" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()
+
+
+def test_no_control_character_of_a_file_gets_onto_a_page(tmp_path):
+    """Escape, bell, C1 and a mark that reverses the direction of writing, in the CPU's name and the command."""
+    loaded = fake.gpu_run(sizes=(64,))
+    (first,) = loaded.runs
+    machine = msgspec.structs.replace(first.machine, cpu="Fast\x1b[31m\x07\x85\u202eCPU")
+    changed = msgspec.structs.replace(first, machine=machine, command="python -m workloads.matmul \x1b[1m--fast")
+    material = Material(Analysis.from_loaded(msgspec.structs.replace(loaded, runs=(changed,))))
+    pages = page.markdown([material], False), html.write([material], tmp_path / "p.html", None).read_text()
+    for text in pages:
+        assert not set(text) & set("\x1b\x07\x85\u202e") and "Fast" in text

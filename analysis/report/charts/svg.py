@@ -158,7 +158,7 @@ def _bar_figure(view: "View", title: str) -> "Figure":
     captions = [textwrap.wrap(caption, round((_WIDE - names_width) * _LETTERS)) for caption in bars.captions]
     row_height = _BAR_HEIGHT + _LINE_HEIGHT * max(map(len, captions))
     height = 1.5 + row_height * len(bars.y)
-    most = max(*bars.x, *(at for at, _ in view.lines))
+    most = max([*bars.x, *(at for at, _ in view.lines)])
     with matplotlib.rc_context(SETTINGS):
         picture = Figure(figsize=(_WIDE, height))
         left = names_width / _WIDE
