@@ -116,6 +116,17 @@ def test_a_model_of_keras_2_trains_nothing(train, tmp_path):
     assert not (tmp_path / "trained.txt").exists()
 
 
+@pytest.mark.parametrize(("epochs", "trained"), [("0", "0"), ("2.5", "2.5"), ("3, initial_epoch=3", "0")])
+def test_a_fit_without_whole_epochs_is_refused(train, epochs, trained):
+    code = """import numpy as np, keras
+m = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+m.compile("adam", "mse")
+m.fit(np.zeros((64, 4)), np.zeros((64, 2)), epochs=EPOCHS)
+"""
+    refused = train(code.replace("EPOCHS", epochs))
+    assert refused == f"train.py, fit at line 4: its fit trains {trained} epochs"
+
+
 def test_a_script_without_keras_fails_by_its_line_or_its_exit_code(train):
     assert (
         train("x = 1\nx = (\n")

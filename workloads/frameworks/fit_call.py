@@ -1,6 +1,7 @@
 """Inside the process of a script: the numbers of a call of `fit`, from its arguments and one batch of its data."""
 
 import math
+import numbers
 from typing import Any
 
 import msgspec
@@ -37,6 +38,15 @@ def call_data(arguments: dict[str, Any]) -> CallData:
     return CallData(training=data, validation_samples=_validation_samples(data, arguments))
 
 
+def _epochs(arguments: dict[str, Any]) -> int:
+    """The epochs that a call trains. Raises: Refusal when these are none, or not whole."""
+    epochs = arguments["epochs"] - arguments["initial_epoch"]
+    if not isinstance(epochs, numbers.Integral) or epochs < 1:
+        fix = "give fit a whole number of epochs, at least 1 more than initial_epoch"
+        raise Refusal(f"its fit trains {epochs} epochs", fix)
+    return int(epochs)
+
+
 def described(model: Any, arguments: dict[str, Any], data: CallData, where: tuple[str, str]) -> DescribedScript:
     """The call, and its model with the operations of a training step. where: the script as it was typed, and the place in it.
 
@@ -52,7 +62,7 @@ def described(model: Any, arguments: dict[str, Any], data: CallData, where: tupl
         inputs=len(traced.inputs),
         batch=training.batch,
         samples=_samples(training, arguments),
-        epochs=arguments["epochs"] - arguments["initial_epoch"],
+        epochs=_epochs(arguments),
         stops_early=_stops_early(arguments["callbacks"]),
         validation=data.validation_samples,
         dtype=training.dtype,
