@@ -205,3 +205,8 @@ def test_explain_names_all_packages_that_are_not_installed(monkeypatch):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"not installed: msgspec, rich; .* -m pip install msgspec rich"):
         crossover.explain("fashion-mlp")
+
+
+def test_a_false_flag_of_explain_is_left_out():
+    command = crossover._command("mnist-cnn", {"measure": False, "all": True, "batch": 64, "samples": None})
+    assert command.split()[-5:] == ["--model", "mnist-cnn", "--all", "--batch", "64"]

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.explain.__main__ import main
 from analysis.predict.described_model import ModelRequest, described
+from analysis.predict.step_work import UnknownShare
 from kernels.networks.layers import Layer, Network
 from workloads import options
 from workloads.records.messages import ChildFailure, Failed
@@ -98,3 +99,8 @@ def test_the_real_child_answers_in_json_when_it_fails(tmp_path, monkeypatch):
         described(ModelRequest(model="mine.py:biuld", batch=32), 60)
     assert str(stop.value) == "mine.py has no function biuld"
     assert (stop.value.wrong, stop.value.right, stop.value.similar) == ("mine.py:biuld", "mine.py:build", "model")
+
+
+@pytest.mark.parametrize(("arithmetic", "moved", "most"), [(0.6, 0.2, True), (0.4, 0.9, False)])
+def test_a_step_is_a_guess_by_its_arithmetic_not_its_bytes(arithmetic, moved, most):
+    assert UnknownShare("lambda", arithmetic, moved).most is most

@@ -117,3 +117,7 @@ def test_a_row_with_an_unknown_number_cannot_be_read(place, tmp_path, capsys):
     assert capsys.readouterr().err == f"warning: 1 line of {path} cannot be read; {len(rows) - 1} rows read\n"
     with pytest.raises(ValueError, match="speed is not in METRICS"):
         msgspec.structs.replace(run.measurements[0], **{place: {"speed": 2.0}})
+
+
+def test_fewer_seconds_are_better():
+    assert {metric.better for metric in METRICS if metric.unit == "s"} == {"lower"}

@@ -72,3 +72,8 @@ def test_markdown_of_lists_headings_and_empty_parts():
 )
 def test_what_a_spreadsheet_would_run_gets_an_apostrophe(value, written):
     assert table.cell(value) == written
+
+
+def test_an_empty_column_right_after_the_words_leaves_their_number():
+    made = Table("name | note | n", [("x", "-", 1)], 1, "note")
+    assert made.md()[:2] == ["| name | n |", "| --- | ---: |"]

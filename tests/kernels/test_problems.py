@@ -685,3 +685,9 @@ def test_the_operands_of_a_call_are_whole_numbers_where_asked_and_follow_the_see
     for x, again, differs in zip(first, same, other, strict=True):
         assert (x == again).all() and (x == np.round(x)).all() and (x.size == 1 or (x != differs).any())
     assert all((x != np.round(x)).any() for x in problem.inputs(7))
+
+
+def test_a_filter_of_one_column_reads_only_the_columns_that_it_meets():
+    """3 x 3 values, filters of 3 x 1 that reach past the rows alone, 3 x 3 results."""
+    problem = Conv(1, 3, 3, 1, 1, 3, 1, pad="same")
+    assert problem.bytes_moved == 4 * (9 + 3 + 9)

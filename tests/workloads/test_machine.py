@@ -265,3 +265,8 @@ def test_gpu_memory_and_software_by_cupy_and_nvml(monkeypatch):
 )
 def test_an_error_is_its_last_line_or_its_type(error, words):
     assert nvidia._last_line(error) == words
+
+
+@pytest.mark.parametrize(("number", "version"), [(12080, "12.8"), (13000, "13.0"), (11040, "11.4")])
+def test_a_cuda_number_has_its_minor_version(number, version):
+    assert nvidia._dotted(number) == version

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kernels.problems import Matmul
+from kernels.problems import Matmul, Training
 from workloads import records
-from workloads.records import Machine, Measurement, Run, Samples, Settings
+from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
+from workloads.records.settings import ordinary
 
 HERE = Machine("intel-avx512-2c", "a CPU", "intel", "avx512", 2, 1, 1 << 34)
 
@@ -252,3 +253,11 @@ def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
     line = msgspec.json.encode(row(1)).decode()
     assert old in line and records.decode([line.encode()])[2] == 0
     assert records.decode([line.replace(old, new).encode()]) == ([], [], 1)
+
+
+def test_a_row_of_jax_names_its_library_and_a_trial_is_not_ordinary():
+    training = Training("cifar10-cnn", 32, 320)
+    loop = Row("training/jax/loop", training, Settings("cpu"))
+    assert loop.library == "jax" and ordinary(loop)
+    trial = Row("training/keras/trial", training, Settings("cpu"))
+    assert trial.library == "tensorflow" and not ordinary(trial)
