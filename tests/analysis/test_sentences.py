@@ -146,3 +146,8 @@ def test_unsure_sizes_are_those_beyond_the_last_crossing_from_the_smallest():
     crossings = [SimpleNamespace(at=Estimate(low, low, high), wide=wide) for low, high, wide in places]
     answer = SimpleNamespace(crossings=crossings, bands=[(128, 128), (12, 16), (400, 512), (4, 4)])
     assert sentences.unsure_spans(answer) == [(4, 4), (10.0, 20.0), (400, 512)]
+
+
+def test_of_five_unsure_sizes_three_are_named():
+    answer = SimpleNamespace(crossings=[], bands=[(n, n) for n in (4, 8, 16, 32, 64)])
+    assert sentences.unsure(answer) == ["4", "8", "16", "2 more"]

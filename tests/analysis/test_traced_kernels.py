@@ -214,6 +214,13 @@ def test_a_custom_step_of_two_optimizers_updates_each_variable_in_one_kernel():
     assert [kernel.count for kernel in traced_kernels.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
 
 
+def test_sgd_with_momentum_sets_two_arrays_and_is_no_adam():
+    """It reads the gradient, and reads and sets the momentum and the variable: 5 passes."""
+    names = ["Mul", "AssignAddVariableOp", "Mul", "AssignSubVariableOp"]
+    kernels = traced_kernels.compiled(step(*(update(name, 3, 5) for name in names)), BATCH, PLAIN, "gpu:0")
+    assert problems(kernels) == [Stream("sgd", 5 * 15 * 4, "float32")]
+
+
 STEPS = Amount(7)
 GATES = samples(4 * 2)
 

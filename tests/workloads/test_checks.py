@@ -325,3 +325,9 @@ def test_a_visit_of_ten_times_the_median_is_put_in_words(visits, words):
     taken = Samples("host-latency", visits, 1, (1,) * len(visits), "visits")
     m = Measurement("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1), "ok", samples=(taken,))
     assert row_flags.long_visit(m) == words
+
+
+@pytest.mark.parametrize(("cold_s", "checks_seen"), [(1.01e-3, ["not-cold"]), (1.03e-3, [])])
+def test_a_cold_row_is_doubted_up_to_two_percent_over_its_warm_twin(cold_s, checks_seen):
+    rows = [stream(cold_s, "cold"), WARM]
+    assert [one.check for one in Analysis.from_rows(rows, CPU_MACHINE).doubts] == checks_seen
