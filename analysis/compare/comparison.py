@@ -100,7 +100,8 @@ def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
         row = compared(earlier, later, new.machine, clock)
         if row:
             rows.append(row)
-    in_both = {row.old.key for row in rows} | {m.key for m in broken}
+    in_both = {row.old.key for row in rows}
+    in_both.update(later.key for later in broken)
     return Comparison(
         differences=differences(old, new),
         rows=tuple(rows),

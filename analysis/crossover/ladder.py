@@ -106,33 +106,52 @@ def _ladder(
     ideas: dict[str, str], where: tuple[str, str, str, int | None], rows: Measurements, peak: Roof | None
 ) -> Ladder:
     """`where`: operation, device, arithmetic and threads of all rows."""
-    own = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
-    theirs = (m for m in rows if m.kernel not in ideas and quick_seconds(m) and _is_library(m))
-    library = best_by(theirs, lambda m: m.problem, call_s)
-    steps: dict[tuple[Problem, str], Step] = {}
-    for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
-        beside, roof = library.get(problem), problem.flops / peak.rate if peak else None
-        before: Step | None = None
-        theirs_s = seconds_of(beside) if beside else None
-        for m in (own[problem, kernel] for kernel in ideas if (problem, kernel) in own):
-            if seconds := seconds_of(m):
-                made = steps[problem, m.kernel] = Step(
-                    m.kernel,
-                    problem,
-                    seconds,
-                    theirs_s / seconds if theirs_s else None,
-                    roof / seconds if roof else None,
-                    before.seconds / seconds if before else None,
-                    before.kernel if before else "",
-                    m.notes.get("tiles", ""),
-                    m.notes.get("traffic", ""),
-                    tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
-                )
-                before = made if before is None or seconds.value < before.seconds.value else before
-    there = {kernel for _, kernel in steps}
-    none = (m for m in own.values() if m.kernel in there and not m.ok)
-    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in none)
-    return Ladder(*where, ideas, tuple(steps.values()), library, peak, skipped)
+    rungs = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
+    libraries = [m for m in rows if m.kernel not in ideas and quick_seconds(m) and _is_library(m)]
+    library = best_by(libraries, lambda m: m.problem, call_s)
+    steps: list[Step] = []
+    problems = {problem for problem, _ in rungs}
+    for problem in sorted(problems, key=lambda p: (p.flops, repr(p))):
+        climbed = [rungs[problem, kernel] for kernel in ideas if (problem, kernel) in rungs]
+        steps += _steps(climbed, library.get(problem), peak)
+    kernels = {step.kernel for step in steps}
+    without_row = [m for m in rungs.values() if m.kernel in kernels and not m.ok]
+    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in without_row)
+    return Ladder(*where, ideas, tuple(steps), library, peak, skipped)
+
+
+def _steps(rungs: list[Measurement], library: Measurement | None, peak: Roof | None) -> list[Step]:
+    """The steps of one problem's rungs that have a time, the simplest first."""
+    steps: list[Step] = []
+    fastest: Step | None = None
+    for m in rungs:
+        seconds = seconds_of(m)
+        if not seconds:
+            continue
+        step = _step(m, seconds, library, peak)
+        if fastest:
+            step = msgspec.structs.replace(step, over_before=fastest.seconds / seconds, before=fastest.kernel)
+        steps.append(step)
+        if fastest is None or seconds.value < fastest.seconds.value:
+            fastest = step
+    return steps
+
+
+def _step(m: Measurement, seconds: Estimate, library: Measurement | None, peak: Roof | None) -> Step:
+    """A rung beside the library and under the peak, with no rung before it."""
+    library_s = seconds_of(library) if library else None
+    flags = m.flags + (library.flags if library else ())
+    return Step(
+        kernel=m.kernel,
+        problem=m.problem,
+        seconds=seconds,
+        of_library=library_s / seconds if library_s else None,
+        of_peak=m.problem.flops / peak.rate / seconds if peak else None,
+        over_before=None,
+        tiles=m.notes.get("tiles", ""),
+        traffic=m.notes.get("traffic", ""),
+        flags=tuple(dict.fromkeys(flags)),
+    )
 
 
 def title(ladder: Ladder) -> str:
@@ -147,7 +166,10 @@ def problem_name(problem: Problem) -> str:
 
 def numbers(ladder: Ladder) -> list[tuple[str, ...]]:
     """The problem and the cells under HEADS of each rung at each problem, the library's last."""
-    return [(problem_name(p), *row) for p in ladder.problems for row in cells(ladder, p)]
+    rows = []
+    for problem in ladder.problems:
+        rows += [(problem_name(problem), *row) for row in cells(ladder, problem)]
+    return rows
 
 
 def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:

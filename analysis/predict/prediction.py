@@ -264,5 +264,8 @@ def _in_cudnn(network: Network) -> bool:
 def _untried(network: Network) -> float:
     """The relative error for kinds of layers that no network of the tables has; 0 of others, and of traced steps:
     their operations without rows have wide intervals of their own."""
-    tried = {"reshape", *(layer.kind for known in networks.NETWORKS.values() for layer in known.layers)}
-    return UNTRIED if {layer.kind for layer in network.layers} - tried else 0.0
+    tried = {"reshape"}
+    for known in networks.NETWORKS.values():
+        tried.update(layer.kind for layer in known.layers)
+    untried = [layer for layer in network.layers if layer.kind not in tried]
+    return UNTRIED if untried else 0.0

@@ -41,6 +41,14 @@ class CaseWords(msgspec.Struct, frozen=True, kw_only=True):
     why: tuple[Words, ...]
 
 
+#: What the source reports of a model, and what is measured here.
+REPORTED = TableRow(
+    what="{one[0]:title}",
+    published="{one[1].reported.words}",
+    measured="CPU {one[1].cpu:time}, GPU {one[1].gpu:time}",
+    repeat_over="reported",
+)
+
 #: Kind of a finding on a case -> its words.
 CASE_WORDS = {
     "winner": CaseWords(
@@ -64,26 +72,14 @@ CASE_WORDS = {
     ),
     "pair": CaseWords(
         answer="{hits} of 2 as reported: {first[0]:title}, {first[1]:faster}; {second[0]:title}, {second[1]:faster}.",
-        rows=(
-            TableRow(
-                what="{one[0]:title}",
-                published="{one[1].reported.words}",
-                measured="CPU {one[1].cpu:time}, GPU {one[1].gpu:time}",
-                repeat_over="reported",
-            ),
-        ),
+        rows=(REPORTED,),
         more="{second[0]:title} has {ratio:factor} the arithmetic for each operation; starting one costs the same.",
         why=(Words(text="{one[0]:title}: {one[1]:faster}", repeat_over="reported"),),
     ),
     "flip": CaseWords(
         answer="By the step, {wins:crossing}.",
         rows=(
-            TableRow(
-                what="{one[0]:title}",
-                published="{one[1].reported.words}",
-                measured="CPU {one[1].cpu:time}, GPU {one[1].gpu:time}",
-                repeat_over="reported",
-            ),
+            REPORTED,
             TableRow(what="copying a batch", measured="{copied:share} of the GPU's step"),
         ),
         more="A GPU step of fit takes at least {floor.seconds:timed}, whatever the model (measured).",

@@ -32,7 +32,7 @@ def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
 
 
 def processes(*centers: float) -> Samples:
-    seconds = tuple(c for c in centers for _ in range(2))
+    seconds = tuple(np.repeat(centers, 2).tolist())
     return Samples("host-latency", seconds, 1, (2,) * len(centers), f"{len(centers)} processes")
 
 

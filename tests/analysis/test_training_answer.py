@@ -80,8 +80,9 @@ def test_winner_and_seconds_are_those_of_the_terminal(words, capsys):
 
 
 def test_each_kind_of_finding_that_an_answer_has_a_place_for_has_words():
-    kinds = [*verdict.VERDICTS, "time", *(kind for kinds in POINTS.values() for kind in kinds)]
-    assert sorted({*kinds} - {*SENTENCES}) == []
+    kinds = {*verdict.VERDICTS, "time"}
+    kinds.update(*POINTS.values())
+    assert sorted(kinds - set(SENTENCES)) == []
 
 
 def test_a_complaint_without_a_training_has_no_winner(capsys):

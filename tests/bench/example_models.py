@@ -154,9 +154,10 @@ def measure(folder: pathlib.Path, file: pathlib.Path, device: str, stop_after_s:
 
     del tf
     lines = (folder / "predicted.ndjson").read_bytes().splitlines()
-    for predicted in (msgspec.json.decode(line, type=Predicted) for line in lines):
+    for line in lines:
         if time.monotonic() > end:
             break
+        predicted = msgspec.json.decode(line, type=Predicted)
         if predicted.device == device:
             with file.open("ab") as rows:
                 rows.write(msgspec.json.encode(measured(predicted)) + b"\n")

@@ -298,6 +298,15 @@ def test_rates_are_of_the_fastest_threads_at_each_size():
     assert "on the CPU (numpy/blas at n = 64)" in view.says and "on the GPU (cupy/cublas at n = 64)" in view.says
 
 
+def cells_of(lines: list[str], start: str) -> list[list[str]]:
+    """The cells of the lines of a Markdown table that begin so."""
+    rows = []
+    for line in lines:
+        if line.startswith(start):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
 def test_a_table_of_whole_steps_has_a_column_a_side():
     total = network_steps.Total(
         8, "float32", 2, ("fprop", "wgrad"), 3_000_000_000, {"CPU": 2e-3, "tensorflow CPU": 4e-3}
@@ -305,7 +314,7 @@ def test_a_table_of_whole_steps_has_a_column_a_side():
     none = network_steps.Total(16, "float32", 2, ("fprop",), 1, {})
     of = layers.Layers("conv", (), (), {}, (), (("lenet", total), ("lenet", none)), ("The CPU wins.",))
     lines = layer_section._totals_table(of)
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    cells = cells_of(lines, "|")
     assert cells[0] == ["network", "precision", "batch", "directions", "convolutions", "GFLOP", "CPU", "tensorflow CPU"]
     assert cells[2:] == [["lenet", "float32", "8", "fprop wgrad", "2", "3.00", "2.00 ms", "4.00 ms"]]
     assert lines[0] == "- The CPU wins."
@@ -367,7 +376,7 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
         row("conv/tensorflow/function", problem, 40e-3, cache="cold"),
     ]
     lines = layer_section._ratios(layers.Layers("conv", tuple(rows_of), (), {}, ()))
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| cpu")]
+    cells = cells_of(lines, "| cpu")
     assert [(one[2], one[5]) for one in cells] == [
         ("tensorflow/function", "2.00"),
         ("numpy/im2col", "4.00"),

@@ -39,7 +39,9 @@ def data(runs: Sequence[Material]) -> dict:
 
 def is_drawn(runs: Sequence[Material]) -> bool:
     """Whether there are two lines to see: a GPU's points, or the CPUs of two runs."""
-    return any(shown(of.analysis.crossovers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
+    with_gpu = [run for run in runs if shown(run.analysis.crossovers)]
+    with_cpu = [run for run in runs if _cpu(run)]
+    return bool(with_gpu) or len(with_cpu) > 1
 
 
 def _precisions(of: Material) -> list[dict]:

@@ -18,7 +18,8 @@ def section(of: Material) -> list[str]:
         return []
     found = Table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
     lines = found.md() or ["No roof was measured.", ""]
-    if sheets := dict.fromkeys(r.source for r in of.analysis.roofs if not r.measured):
+    sheets = dict.fromkeys(roof.source for roof in of.analysis.roofs if not roof.measured)
+    if sheets:
         lines += [f"Data-sheet peaks, dotted in the picture, are dense ones from: {text(join(sheets))}.", ""]
     return lines
 
