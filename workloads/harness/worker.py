@@ -19,7 +19,7 @@ from workloads import ROOT
 from workloads.harness import announce
 from workloads.harness.timing import Limits
 from workloads.machine import clock, processes
-from workloads.records import Measurement, Row, finite, settings, shortened
+from workloads.records import Measurement, Row, finite, settings
 from workloads.records.messages import Doing
 from workloads.records.rows import Cause
 
@@ -204,7 +204,7 @@ def main(orders: int, answers: int) -> None:
 
         announce.send_to(send)
         for line in lines:
-            answer = msgspec.json.encode(shortened(finite(one_row.obey(decoder.decode(line))))) + b"\n"
+            answer = msgspec.json.encode(finite(one_row.obey(decoder.decode(line)))) + b"\n"
             if os.getpid() != worker:
                 os._exit(0)  # a fork by a user's function came back from it: only the worker answers
             out.write(answer)
