@@ -157,15 +157,19 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
 
 def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> tuple[int, Estimate]:
     """(operations of the graph, or kernels if it is compiled, beyond those of the small step; seconds that the host takes to
-    issue them). On a GPU, products and convolutions cost what library calls do, all else a launch."""
+    issue them). On a GPU, products and convolutions cost what library calls do, all else a launch; op by op, an operation that
+    launches nothing costs what one does on the CPU."""
     small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
     launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
+    unlaunched = 0
+    on_host = operations.operating(of, "cpu") or NOTHING
     if execution == OP_BY_OP:
-        each = operations.operating(of, device) or operations.operating(of, "cpu") or NOTHING
-        beyond = fusion.operations(kernels) - fusion.operations(small)
+        each = operations.operating(of, device) or on_host
+        unlaunched = sum(kernel.operations * kernel.times for kernel in kernels if kernel.count == 0)
+        beyond = fusion.operations(kernels) - unlaunched - fusion.operations(small)
     else:
         each, beyond = launch or NOTHING, fusion.count(kernels) - fusion.count(small)
-    seconds = max(0.0, beyond * each.value)
+    seconds = max(0.0, beyond * each.value + unlaunched * on_host.value)
     for op in ("matmul", "conv") if device != "cpu" else ():
         issued = sum(k.part == op and k.times == 1 for k in kernels) - sum(k.part == op for k in small)
         seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)

@@ -198,7 +198,7 @@ def predict(
     network = network or networks.find(training.model)
     _require_batch(network, training)
     ran = settings
-    if settings.on_gpu and _in_cudnn(network):  # Keras compiles no model that cuDNN has a layer of
+    if settings.on_gpu and not _supports_xla(network):
         ran = msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
 
     def parts_of(trained: Training) -> Components:
@@ -254,11 +254,11 @@ def _require_batch(network: Network, training: Training) -> None:
         raise ValueError(f"the step of {training.model} is known at a batch of {step.batch} alone")
 
 
-def _in_cudnn(network: Network) -> bool:
-    """Whether Keras gives a layer to cuDNN on a GPU."""
+def _supports_xla(network: Network) -> bool:
+    """Whether Keras has XLA compile the step on a GPU: not with a layer in cuDNN, nor with others that XLA lacks."""
     if network.traced is not None:
-        return network.traced.in_cudnn
-    return any(layer.fused for layer in network.layers)
+        return network.traced.xla
+    return not any(layer.fused for layer in network.layers)
 
 
 def _untried(network: Network) -> float:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from analysis.predict.fusion import Kernel
-from kernels.networks.operations import Convolution, Operation, TracedStep, sizes
+from kernels.networks.operations import Convolution, MatrixProduct, Operation, TracedStep, sizes
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ITEM_BYTES
 
@@ -87,6 +87,8 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
     bytes_written: int
     #: How often it runs.
     times: int
+    #: The number of the variable that it updates, in the order of the trace; 0 of what updates none.
+    variable: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -99,11 +101,17 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
 
 def _runs(step: TracedStep, batch: int) -> list[_Run]:
     runs = []
+    variable = updated_elements = 0
     for index, operation in enumerate(step.operations):
         if operation.type in _LEFT_OUT:
             continue
         arrays = (*operation.inputs, *operation.outputs)
         elements = max((math.prod(sizes(array.shape, batch)) for array in arrays), default=0)
+        updates = operation.phase == "update" and operation.kind != "view"
+        # one variable after the other; between them only single numbers, as Adam's step size
+        if updates and elements > 1 and elements != updated_elements:
+            variable += 1
+            updated_elements = elements
         runs.append(
             _Run(
                 index=index,
@@ -112,6 +120,7 @@ def _runs(step: TracedStep, batch: int) -> list[_Run]:
                 bytes_read=operation.bytes_read.at(batch),
                 bytes_written=operation.bytes_written.at(batch),
                 times=operation.runs.at(batch),
+                variable=variable if updates else 0,
             )
         )
     return runs
@@ -128,11 +137,23 @@ def op_by_op(step: TracedStep, batch: int, arithmetic: StepPrecision, device: st
     for run in runs:
         if run.operation.in_cudnn and run.times > 1:
             loops.setdefault((run.operation.layer, run.operation.phase), []).append(run)
-        else:
-            kernels.append(_kernel([run], batch, arithmetic))
+            continue
+        kernel = _kernel([run], batch, arithmetic)
+        if _launches_nothing(run.operation):
+            kernel = msgspec.structs.replace(kernel, problem=None, count=0)
+        kernels.append(kernel)
     for loop in loops.values():
         kernels += _cudnn_kernels(loop, batch, arithmetic)
     return kernels
+
+
+def _launches_nothing(operation: Operation) -> bool:
+    """Whether an operation runs on the host even on a GPU: views, and what gives no other numbers than sizes and indices.
+
+    Source: TensorFlow registers its GPU kernels for int32 in host memory.
+    """
+    types = {array.dtype for array in operation.outputs}
+    return operation.kind in ("view", "host") or types == {"int32"}
 
 
 def _cudnn_kernels(loop: list[_Run], batch: int, arithmetic: StepPrecision) -> list[Kernel]:
@@ -148,6 +169,8 @@ def _cudnn_kernels(loop: list[_Run], batch: int, arithmetic: StepPrecision) -> l
         widest = max(others, key=lambda run: run.nbytes)
         kernels.append(_kernel([widest], batch, arithmetic))
     waiting = _product_of_state(products)
+    if waiting is not None:
+        kernels.append(_weights_for_cudnn(waiting, batch))
     for run in products:
         kernel = _kernel([run], batch, arithmetic)
         if run is not waiting and isinstance(kernel.problem, Matmul):
@@ -157,10 +180,35 @@ def _cudnn_kernels(loop: list[_Run], batch: int, arithmetic: StepPrecision) -> l
     return kernels
 
 
+def _weights_for_cudnn(product_of_state: _Run, batch: int) -> Kernel:
+    """The operations that lay a recurrent layer's weights out as cuDNN has them, or their gradients back. They are many and
+    short: they count as launches alone.
+
+    Forward each gate's two matrices are transposed, between three splits and two concatenations; back there is a slice for each
+    gate's matrix and bias, and a transposition for each matrix, then three concatenations.
+
+    Source: Keras's _standardize_cudnn_weights and its callers.
+    """
+    operation = product_of_state.operation
+    product = operation.product
+    assert isinstance(product, MatrixProduct)
+    short, long = sorted((product.n.at(batch), product.k.at(batch)))
+    gates = long // short
+    moves = 2 * gates + 5 if operation.phase == "forward" else 6 * gates + 3
+    return Kernel(
+        name=f"{operation.layer} weights {operation.phase}",
+        part="element-wise",
+        problem=None,
+        operations=moves,
+        count=moves,
+        layer=operation.layer,
+    )
+
+
 def _product_of_state(products: list[_Run]) -> _Run | None:
     """The product that waits for the one of the time step before: forward the last one, whose operand is the state; of the
     gradient the last that gives no gradient of weights."""
-    candidates = [run for run in products if _direction(run.operation) != "wgrad"]
+    candidates = [run for run in products if _direction(run) != "wgrad"]
     return candidates[-1] if candidates else None
 
 
@@ -263,15 +311,16 @@ def _kernel(chain: list[_Run], batch: int, arithmetic: StepPrecision) -> Kernel:
         operations=len(chain),
         layer=first.layer,
         times=chain[0].times,
-        direction=_direction(widest.operation),
+        direction=_direction(widest),
         rough=rough,
     )
 
 
-def _direction(operation: Operation) -> str:
-    """The direction of a product, else what tells a gradient or an update."""
+def _direction(run: _Run) -> str:
+    """The direction of a product, else what tells a gradient or an update of one variable from others."""
+    operation = run.operation
     if operation.phase == "update":
-        return f"update {operation.type}"
+        return f"update {run.variable}"
     if operation.phase == "forward":
         return "fprop"
     if isinstance(operation.product, Convolution):

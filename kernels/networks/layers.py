@@ -288,7 +288,7 @@ def trainable(network: Network) -> int:
 
 
 def sample_bytes(network: Network, dtype: str = "float32") -> int:
-    """Bytes of one sample without its label."""
+    """Bytes of one sample without its label; of a traced step with targets that are more than a label."""
     if network.traced is not None:
         return network.traced.sample_bytes(dtype)
     return prod(network.input) * (1 if dtype == "uint8" else ITEM_BYTES[dtype])

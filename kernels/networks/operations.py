@@ -237,8 +237,12 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[Operation, ...]
     #: The arrays of a batch without its targets.
     inputs: tuple[Array, ...] = ()
+    #: The arrays of its targets and of their weights.
+    targets: tuple[Array, ...] = ()
     #: How the samples reach the fit: numpy, tf.data, generator.
     residence: str = "numpy"
+    #: Whether Keras has XLA compile it where there is a GPU: no with layers that XLA lacks, as a random rotation or cuDNN's LSTM.
+    xla: bool = True
     #: Weights, and how many of them an optimizer changes.
     weights: int = 0
     trainable_weights: int = 0
@@ -259,11 +263,6 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
                 fixed += nbytes
         return fixed / max(1, total)
 
-    @property
-    def in_cudnn(self) -> bool:
-        """Whether Keras gives a layer of it to cuDNN on a GPU."""
-        return any(operation.in_cudnn for operation in self.operations)
-
     def step_flops(self, batch: int) -> int:
         """FLOPs of a step."""
         return sum(operation.step_flops(batch) for operation in self.operations)
@@ -277,9 +276,10 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
         return total // self.batch
 
     def sample_bytes(self, dtype: str) -> int:
-        """Bytes of one sample without its targets, whose floating-point numbers are of that type."""
+        """Bytes of one sample, whose floating-point numbers are of that type, with its targets but for single labels."""
+        targets = [array for array in self.targets if math.prod(sizes(array.shape, 1)) > 1]
         total = 0
-        for array in self.inputs:
+        for array in (*self.inputs, *targets):
             item_type = dtype if array.dtype == "float32" else array.dtype
             total += math.prod(sizes(array.shape, 1)) * DTYPE_BYTES.get(item_type, 0)
         return total

@@ -1,14 +1,17 @@
 """The kernels of traced steps and their problems, by hand on records: products, passes, fusion, loops, and what is rough."""
 
+import made_profile
 import msgspec
 import pytest
+from fake_measurements import GPU_MACHINE
 
-from analysis.predict import step_work, traced_kernels
+from analysis.predict import components, fusion, step_work, traced_kernels
 from analysis.predict.curves import UNLIKE
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
 from analysis.predict.step_work import RoughWork
 from analysis.predict.traced_kernels import StepPrecision
+from analysis.stats import exact
 from kernels import networks
 from kernels.networks import Network
 from kernels.networks.operations import Amount, Array, Convolution, MatrixProduct, Operation, TracedStep
@@ -110,6 +113,8 @@ def test_two_inputs_by_hand():
     assert networks.training_flops(TWO) == networks.inference_flops(TWO) == flops
     assert networks.sample_bytes(TWO) == (6 + 15) * 4
     assert networks.sample_bytes(TWO, "uint8") == 6 + 15
+    picture = msgspec.structs.replace(TWO_INPUTS, targets=(samples(2, 5), samples(1)))
+    assert picture.sample_bytes("float32") == (6 + 15 + 10) * 4
     assert (networks.parameters(TWO), networks.trainable(TWO)) == (60, 48)
 
 
@@ -254,15 +259,48 @@ def test_cudnn_makes_the_products_that_wait_for_no_state_of_all_time_steps_at_on
     kernels = traced_kernels.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "gpu:0")
     assert [(kernel.problem, kernel.times) for kernel in kernels] == [
         (Stream("scale", 2 * 8 * 4 * BATCH, "float32"), 7),
+        (None, 1),
         (Matmul(70, 8, 3, dtype="float32"), 1),
         (Matmul(10, 8, 2, dtype="float32"), 7),
         (Stream("add", 3 * 8 * 4 * BATCH, "float32"), 7),
+        (None, 1),
         (Matmul(3, 8, 70, dtype="float32", layout="tn"), 1),
         (Matmul(70, 3, 8, dtype="float32", layout="nt"), 1),
         (Matmul(2, 8, 70, dtype="float32", layout="tn"), 1),
         (Matmul(10, 2, 8, dtype="float32", layout="nt"), 7),
     ]
+    # four gates: 8 transpositions, 3 splits, 2 concatenations; back 16 slices, 8 transpositions, 3 concatenations
+    weights = [kernel for kernel in kernels if kernel.problem is None]
+    assert [(kernel.operations, kernel.count) for kernel in weights] == [(13, 13), (27, 27)]
     assert len(traced_kernels.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "cpu")) == 9  # which has no cuDNN
+
+
+def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
+    view = operation("Reshape", "view", [HIDDEN], [HIDDEN], bytes_read=Amount(), bytes_written=Amount())
+    size = operation("Prod", "reduction", [array(2, dtype="int32")], [array(1, dtype="int32")])
+    tanh = operation("Tanh", "element-wise", [HIDDEN], [HIDDEN])
+    kernels = traced_kernels.op_by_op(step(view, size, *[tanh] * 100), BATCH, PLAIN, "gpu:0")
+    assert [kernel.count for kernel in kernels] == [0, 0] + [1] * 100
+    monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(1e-6 if device == "cpu" else 1e-5))
+    small = components.kernels_of(list(networks.step(components._TINY, 1)), OP_BY_OP, "gpu:0")
+    expected = 2 * 1e-6 + (100 - fusion.operations(small)) * 1e-5
+    assert components._launches(kernels, Profile([]), "gpu:0", OP_BY_OP)[1].value == pytest.approx(expected)
+
+
+def test_a_model_that_xla_cannot_compile_runs_op_by_op_on_a_gpu():
+    profile = Profile(made_profile.everything(), GPU_MACHINE)
+    training = Training("mine.py:build", 32, 320)
+    rotated = msgspec.structs.replace(TWO, traced=msgspec.structs.replace(TWO_INPUTS, xla=False))
+    executions = [predict(training, Settings("gpu:0"), profile, network).execution for network in (TWO, rotated)]
+    assert executions == [COMPILED, OP_BY_OP]
+
+
+def test_the_updates_of_one_variable_wait_for_each_other():
+    """Two variables of an Adam: each one's operations are a chain, and the longer chain is the critical path."""
+    kernels = traced_kernels.op_by_op(step(*adam(3, 5), *adam(40, 50)[:4]), BATCH, PLAIN, "cpu")
+    assert [kernel.direction for kernel in kernels] == ["update 1"] * 7 + ["update 2"] * 4
+    line = step_work.longest([(kernel, 1e-6) for kernel in kernels], 0.0)
+    assert [kernel.direction for kernel, _ in line] == ["update 1"] * 7
 
 
 def volumes(**changes):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from kernels import networks
-from kernels.networks.operations import Amount
+from kernels.networks.operations import Amount, Array
 from kernels.networks.training_step import step as table_step
 from kernels.problems import Matmul
 from tests.support.inside import made
@@ -254,6 +254,9 @@ def several_inputs_and_outputs():
     assert traced_step.doubts == ("targets are made up: int32 (8,), float32 (8, 1)",)
     assert flops_of(traced_step.operations, "one")["forward MatMul"] == 2 * 8 * 5 * 3
     assert traced_step.keras == keras.__version__
+    label = Array(shape=(Amount(0, 1),), dtype="int32")
+    assert traced_step.targets == (label, Array(shape=(Amount(0, 1), Amount(1)), dtype="float32"))
+    assert traced_step.sample_bytes("float32") == (4 + 5 * 3) * 4  # single labels count nothing
 
 
 @made
@@ -269,7 +272,10 @@ def text_and_augmentation():
     start = keras.Input((8, 8, 3))
     flipped = layers.RandomFlip(name="flip")(layers.Rescaling(1 / 255, name="scale")(start))
     rotated = layers.RandomRotation(0.1, name="rotation")(flipped)
-    operations = traced(keras.Model(start, layers.Dense(2)(layers.Flatten()(rotated)))).operations
+    step_traced = traced(keras.Model(start, layers.Dense(2)(layers.Flatten()(rotated))))
+    assert not step_traced.xla
+    assert traced(keras.Model(start, layers.Dense(2)(layers.Flatten()(flipped)))).xla
+    operations = step_traced.operations
     assert {"flip", "scale", "rotation"} <= {o.layer for o in operations}
     assert "ImageProjectiveTransformV3" in {o.type for o in operations}
 
@@ -374,7 +380,8 @@ def layers_of_cudnn():
     for dropout, expected in ((0.0, True), (0.5, False)):
         out = layers.LSTM(2, name="lstm", recurrent_dropout=dropout)(start)
         step_traced = traced(keras.Model(start, layers.Dense(1, name="dense")(out)))
-        assert step_traced.in_cudnn == expected, dropout
+        assert any(o.in_cudnn for o in step_traced.operations) == expected, dropout
+        assert not step_traced.xla  # Keras looks at the activations alone
         assert not any(o.in_cudnn for o in step_traced.operations if o.layer == "dense")
     products = Counter()
     for o in traced(keras.Model(start, layers.LSTM(2, name="lstm")(start))).operations:

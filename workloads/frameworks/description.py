@@ -153,13 +153,30 @@ def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
     return pooled[: 1 + operation.keepdims] if _plain(operation) else None
 
 
+def supports_xla(model) -> bool:
+    """Whether Keras has XLA compile a model's step where there is a GPU: every layer allows it, and none may be cuDNN's.
+
+    Source: Keras's model_supports_jit. Without a GPU an LSTM allows it.
+    """
+    layers = model._flatten_layers()
+    return all(getattr(layer, "supports_jit", True) and not _may_be_in_cudnn(layer) for layer in layers)
+
+
 def has_cudnn_kernel(layer) -> bool:
-    """Whether Keras gives a recurrent layer to cuDNN on a GPU. Source: Keras's cudnn_ok, and LSTM and GRU."""
+    """Whether Keras gives a recurrent layer to cuDNN on a GPU. Source: Keras's LSTM and GRU."""
+    return _may_be_in_cudnn(layer) and not layer.cell.recurrent_dropout
+
+
+def _may_be_in_cudnn(layer) -> bool:
+    """Whether a layer is a recurrent one of cuDNN's formulas; with recurrent dropout it does not run there after all.
+
+    Source: Keras's cudnn_ok.
+    """
     if type(layer).__name__ not in ("LSTM", "GRU") or getattr(layer, "use_cudnn", True) is False:
         return False
     cell = layer.cell
     names = [getattr(getattr(cell, name, None), "__name__", "") for name in ("activation", "recurrent_activation")]
-    if names != ["tanh", "sigmoid"] or layer.unroll or cell.recurrent_dropout:
+    if names != ["tanh", "sigmoid"] or layer.unroll:
         return False
     return bool(cell.use_bias and getattr(cell, "reset_after", True))
 

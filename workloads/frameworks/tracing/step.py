@@ -10,7 +10,7 @@ import msgspec
 from kernels import networks
 from kernels.networks import Network, operations
 from kernels.networks.operations import Amount, Array, TracedStep
-from workloads.frameworks import models, user_model
+from workloads.frameworks import description, models, user_model
 from workloads.frameworks.tracing import step_inputs, straight_lines, walk
 from workloads.frameworks.tracing.fit_data import FitData
 from workloads.frameworks.tracing.layer_scopes import LayerScopes
@@ -137,6 +137,8 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
         batch=inputs.batch,
         operations=tuple(described),
         inputs=_input_arrays(inputs),
+        targets=_target_arrays(inputs),
+        xla=description.supports_xla(model),
         weights=sum(_elements(variable) for variable in model.weights),
         trainable_weights=sum(_elements(variable) for variable in model.trainable_weights),
         doubts=tuple(doubts),
@@ -151,15 +153,27 @@ def _elements(variable) -> int:
 
 def _input_arrays(inputs: StepInputs) -> tuple[Array, ...]:
     """The arrays that a step takes without its targets: all but those behind the first part of a tuple."""
+    parts = inputs.specs
+    return _arrays(parts[0] if isinstance(parts, tuple) else parts, inputs.batch)
+
+
+def _target_arrays(inputs: StepInputs) -> tuple[Array, ...]:
+    """The arrays behind the first part of a tuple."""
+    parts = inputs.specs
+    return _arrays(parts[1:], inputs.batch) if isinstance(parts, tuple) else ()
+
+
+def _arrays(specs, batch: int) -> tuple[Array, ...]:
+    """The arrays of a nest of specs; those whose first side is the batch grow with it."""
     import keras
 
-    parts = inputs.specs
-    x = parts[0] if isinstance(parts, tuple) else parts
     arrays = []
-    for spec in keras.tree.flatten(x):
+    for spec in keras.tree.flatten(specs):
+        if spec is None:
+            continue
         sides = [side or 1 for side in spec.shape]
         shape = tuple(Amount(side) for side in sides)
-        if sides and sides[0] == inputs.batch:
+        if sides and sides[0] == batch:
             shape = (Amount(0, 1), *shape[1:])
         arrays.append(Array(shape=shape, dtype=spec.dtype.name))
     return tuple(arrays)
