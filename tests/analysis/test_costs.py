@@ -191,6 +191,10 @@ def test_epochs_and_whole_trainings_by_hand():
     assert named == pytest.approx(
         {"start-up": 2, "build and compile": 5, "data-set setup": 0.52, "between epochs": 12, "steps": 3.6}
     )
+    with_rest = replace(separate, last_step_saves=exact(0.03))  # in each of the three epochs
+    assert with_rest.epoch_seconds(12).value == pytest.approx(4.0 + 1.2 - 0.03)
+    assert costs.parts(with_rest, 3, 12)["steps"].value == pytest.approx(3.6 - 0.09)
+    assert costs.whole_training(with_rest, 3, 12).value == pytest.approx(2 + 5 + 0.52 + 3 * 5.17)
     slower = replace(separate, start=exact(17.0), step=exact(0.05))
     assert costs.break_even(separate, slower, 100).value == pytest.approx(15 / 5)
     assert costs.break_even(slower, separate, 100) is None

@@ -9,7 +9,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows, write
 from fake_predictions import MS, borrowed, predict, sources
 
-from analysis.explain import explanation, measure, profiles, verify
+from analysis.explain import command, explanation, measure, profiles, verify
 from analysis.explain.__main__ import main, parser
 from analysis.explain.measure import KnownCosts
 from analysis.explain.measuring import Failure, TimeBudget
@@ -263,6 +263,36 @@ def test_the_code_of_a_change_is_shown_by_its_number_in_the_answer(tmp_path, cap
     assert errors[0].startswith("error: --how: no change 99 in this answer; its changes: 1, 2")
     assert errors[1].endswith("--how 1")
     assert said(capsys, "--case", "all", "--how", "1")[0] == options.USAGE
+
+
+@pytest.mark.parametrize(
+    ("borrowed_gpu", "gpu", "problem", "script", "can_check"),
+    [
+        (None, "gpu:0", "", None, True),
+        (None, None, "no driver", None, True),  # an answer about the CPU alone
+        ("h200", "gpu:0", "", None, False),
+        (None, "gpu:0", "no driver", None, False),
+        (None, "gpu:0", "", "train.py", False),
+    ],
+)
+def test_a_change_can_be_checked_where_this_machine_has_the_devices_of_the_answer(
+    borrowed_gpu, gpu, problem, script, can_check, monkeypatch
+):
+    explained = SimpleNamespace(
+        sources=SimpleNamespace(borrowed=borrowed_gpu), gpu=gpu, request=SimpleNamespace(script=script)
+    )
+    result = command.CommandAnswer(
+        command="typed",
+        passed_on="",
+        all_details=False,
+        has_training=True,
+        reply=None,
+        explained=SimpleNamespace(explanation=explained, measuring_s=0.0),
+        change_number=0,
+    )
+    monkeypatch.setattr(command, "answer", lambda *words, **given: given["can_check"])
+    monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
+    assert result.verdict is can_check
 
 
 def test_rows_of_several_machines_are_refused(tmp_path, capsys):

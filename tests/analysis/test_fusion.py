@@ -131,6 +131,14 @@ def test_an_operation_counts_its_dispatch():
     assert "b wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 0.0)]
 
 
+@pytest.mark.parametrize(
+    ("operation", "times"),
+    [("read", 1), ("relu", 1), ("add", 1), ("dropout", 9 / 2), ("batchnorm_grad", 8), ("sgd", 5 / 3)],
+)
+def test_the_bytes_of_an_operation_step_by_step_over_those_of_one_pass(operation, times):
+    assert fusion.passes(operation) == pytest.approx(times)
+
+
 def test_passes_of_a_loop_stand_alone():
     """The third of five passes runs eight times in a step: two kernels around it."""
     passes = [w for w in networks.step(networks.find("mlp-20-16x5-5"), 32) if w.direction == "relu"]

@@ -226,6 +226,18 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
     assert of_float64 == pytest.approx([60e12, 33e12])
 
 
+@pytest.mark.parametrize(
+    ("slowest", "roofs"), [(67.5e12, {"float64": 80e12, "float64 vector": 66e12}), (67e12, {"float64": 66e12})]
+)
+def test_tensor_cores_have_a_roof_of_their_own_where_their_interval_lies_2_percent_above(slowest, roofs):
+    """Two of three blocks ran at `slowest`, one at 80 TFLOP/s; the vector's 66 and 2 % are 67.32."""
+    tensor = row("peak/cupy/tensor", Peak("float64", GFLOP), None)
+    seconds = (GFLOP / slowest, GFLOP / slowest, GFLOP / 80e12)
+    tensor = msgspec.structs.replace(tensor, samples=(Samples("device", seconds, 1, (1, 1, 1), "3 visits"),))
+    made = making.roofs([tensor, peak(66e12, math="float64", backend="cupy")])
+    assert {r.name: r.rate.value for r in made} == pytest.approx(roofs)
+
+
 def test_copying_rows_are_bounded_by_the_link_both_ways():
     roofs = making.roofs([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
     links = {r.name: r.rate.value for r in roofs if r.kind == "link"}

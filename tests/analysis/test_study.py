@@ -4,6 +4,7 @@ from math import prod
 
 import pytest
 from fake_measurements import row
+from msgspec.structs import replace
 
 from analysis.crossover import transfer_study
 from kernels import networks
@@ -46,6 +47,11 @@ def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
     assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found)
     assert {12_288, 3_145_728, 614_400_000} <= set(found)  # one image of CIFAR-10, 256, all
     assert {8, 256, 2048, 320_000} <= set(found)  # one point of peaks, 32, 256, all
+
+
+@pytest.mark.parametrize(("samples", "batches"), [(255, (1, 8, 32, 64, 255)), (256, (1, 8, 32, 64, 256))])
+def test_the_batches_of_a_data_set_are_below_its_samples_and_all_of_them_once(samples, batches):
+    assert replace(MNIST, samples=samples).batches() == batches
 
 
 def test_costs_by_hand():

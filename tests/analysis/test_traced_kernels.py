@@ -219,6 +219,15 @@ def test_a_custom_step_of_two_optimizers_updates_each_variable_in_one_kernel():
     assert [kernel.count for kernel in traced_kernels.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
 
 
+def test_a_kernel_that_draws_its_numbers_is_a_dropout_over_twice_what_it_draws():
+    """10 samples of 6 numbers are drawn, compared and multiplied; the widest of these reads two arrays and writes one."""
+    drawn = operation("StatelessRandomUniformV2", "element-wise", [array(2, dtype="int64")], [samples(6)])
+    kept = operation("GreaterEqual", "element-wise", [samples(6)], [samples(6)])
+    scaled = operation("Mul", "element-wise", [samples(6), samples(6)], [samples(6)])
+    kernels = traced_kernels.compiled(step(drawn, kept, scaled), BATCH, PLAIN, "gpu:0")
+    assert problems(kernels) == [Stream("dropout", 2 * 10 * 6 * 4, "float32")]
+
+
 def test_sgd_with_momentum_sets_two_arrays_and_is_no_adam():
     """It reads the gradient, and reads and sets the momentum and the variable: 5 passes."""
     names = ["Mul", "AssignAddVariableOp", "Mul", "AssignSubVariableOp"]

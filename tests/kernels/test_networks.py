@@ -237,6 +237,17 @@ def test_arithmetic_is_the_one_asked_for_and_odd_sizes_lose_their_last_row_in_a_
     assert layers.output(Layer("p", "pool", size=2), (7, 5, 3)) == (3, 2, 3)
     assert layers.output(Layer("p", "pool", size=2, pad="same"), (7, 5, 3)) == (4, 3, 3)
     assert layers.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
+    assert layers.output(Layer("z", "zeropad", size=(1, 3)), (5, 8, 2)) == (7, 14, 2)
+
+
+def test_a_merge_is_a_pass_for_each_further_input_and_back_one_for_each_input():
+    """Three branches of 2 x 5 numbers, of which each learns; the smallest problem of an add has 10 elements."""
+    branches = tuple(Layer(name, "dense", 5, inputs=("input",)) for name in "abc")
+    product = Layer("m", "merge", inputs=("a", "b", "c"), shape=(5,))
+    works = [w for w in networks.step(Network("m", "", (7,), 5, (*branches, product)), 2) if w.layer == "m"]
+    names = ["m merge 1", "m merge 2", "m merge_grad 0", "m merge_grad 1", "m merge_grad 2"]
+    assert [w.name for w in works] == names
+    assert {w.problem for w in works} == {Stream("add", 3 * 10 * 4, "float32")}
 
 
 POOL = Layer("p", "pool", size=2)

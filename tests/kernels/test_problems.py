@@ -455,6 +455,12 @@ def test_shifted_windows_and_biases_are_found_and_rounding_is_held_to_a_bound():
     assert (small.images, small.rows) == (64, 6)
 
 
+@pytest.mark.parametrize(("off", "passed"), [(0.7, True), (0.8, False), (-0.7, True), (-0.8, False)])
+def test_an_output_of_16_bits_may_be_off_by_half_a_unit_in_its_last_place_beyond_the_bound(off, passed):
+    """Of an answer of -64, 2^-8 of it are 0.25: with a bound of 0.5 at most 0.75 are allowed."""
+    assert reference_conv._near(np.array([1.0, -64.0]), np.array([1.0, off - 64.0]), 0.5).passed is passed
+
+
 def test_a_broken_blas_stops_the_reference(monkeypatch):
     p = msgspec.structs.replace(LARGE["fprop"], dtype="bfloat16", math="bfloat16")
     inputs, real = p.inputs(1, True), reference_conv.conv

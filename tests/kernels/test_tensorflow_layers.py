@@ -13,6 +13,7 @@ import pytest
 from kernels import networks, registry
 from kernels.problems import Conv, Launch, Matmul, Stream, Transfer
 from kernels.reference import stream as passes
+from kernels.stream import tensorflow as stream_tensorflow
 from kernels.tensorflow import calls
 from workloads.harness.worker import environment
 from workloads.records import Row, Settings
@@ -195,6 +196,18 @@ def test_all_launch_kernels_are_in_that_list_with_their_calls():
     kernels = registry.load("launch", "tensorflow")
     assert {k.variant for k in kernels} == set(CALLS)
     assert all(set(CALLS[k.variant]) <= set(k.bind.calls) for k in kernels)
+
+
+def test_a_copy_is_a_pass_over_memory_unless_it_is_compiled():
+    """tf.identity copies nothing, but a compiled function gives an output of its own."""
+    tf = types.SimpleNamespace(
+        identity=lambda x: "the same",
+        raw_ops=types.SimpleNamespace(DeepCopy=lambda x: "copied"),
+        nn=types.SimpleNamespace(relu=None),
+    )
+    copy = Stream("copy", 64, "float32")
+    assert stream_tensorflow.formula(tf, copy)(1) == "copied"
+    assert stream_tensorflow.formula(tf, copy, jit_compile=True)(1) == "the same"
 
 
 @pytest.mark.parametrize("variant", ["function", "jit"])

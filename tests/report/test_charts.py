@@ -193,6 +193,13 @@ def test_two_runs_in_one_view_have_one_axis():
     )
 
 
+def test_a_shown_range_of_one_run_alone_is_none_of_both():
+    whole, part = Axis("x", "1"), Axis("x", "1", ends=(2.0, 5.0))
+    for first, second in ((whole, part), (part, whole)):
+        made = overlay.over(View("v", first, first, []), View("v", second, second, []))
+        assert (made.x.ends, made.y.ends) == (None, None)
+
+
 def test_a_roof_is_extended_to_where_its_name_stands():
     """A slope of 2 a unit down to 4, a level line on to 50."""
     slope = Trace("a", [10.0, 100.0], [20.0, 200.0], "blue", label="a", label_left=True)

@@ -10,6 +10,7 @@ from fake_measurements import page_of, row, square
 from analysis.predict import budget
 from analysis.report import pictures
 from analysis.report.sections import all_numbers, head, inference, step_budgets
+from analysis.report.sections import training as trainings
 from analysis.stats import exact
 from analysis.table import Table
 from analysis.training import inference as answers
@@ -120,6 +121,18 @@ def test_of_many_commits_the_newest_are_told_and_how_many_more():
     told = head.versions(runs)
     assert told.startswith(f"commits {head.MOST_HASHES + 2:09}") and told.endswith("and 3 more")
     assert head.versions(runs[:-3]) == "commits 000000003, 000000002, 000000001 and 000000000"
+
+
+def test_what_options_change_is_told_as_the_speedup_over_keras_own_step(monkeypatch):
+    """A step of 2 ms where Keras's own takes 6 ms, and one of 6 ms where it takes 2 ms."""
+    pairs = [("jit on", exact(2e-3), exact(6e-3)), ("2 threads", exact(6e-3), exact(2e-3))]
+    changed = [("LeNet", "cpu", what, step, plain) for what, step, plain in pairs]
+    monkeypatch.setattr(trainings.training, "changes", lambda rows: changed)
+    table = trainings._changes([])
+    assert [line.split(" | ")[3:] for line in table if line.startswith("| LeNet")] == [
+        ["2.00 ms", "6.00 ms", "3.0x faster |"],
+        ["6.00 ms", "2.00 ms", "3.0x slower |"],
+    ]
 
 
 @pytest.mark.parametrize(

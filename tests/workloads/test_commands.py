@@ -54,6 +54,12 @@ def test_every_command_is_listed_by_the_question_it_answers(capsys):
     assert all(f"{command} " in printed and question in printed for command, question in listed.items())
 
 
+def test_commands_with_a_flag_begin_with_those_of_the_same_package():
+    of_workloads, of_analysis = "workloads.describe", "analysis.explain"
+    assert help_screen.commands_with("--time-limit", "workloads.conv") == [of_workloads, of_analysis]
+    assert help_screen.commands_with("--time-limit", "analysis.fleet") == [of_analysis, of_workloads]
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("command", sorted(help_screen.commands()))
 def test_h_is_one_screen(command, columns, capsys, monkeypatch):

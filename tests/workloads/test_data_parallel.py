@@ -344,6 +344,13 @@ def test_what_cannot_be_spread_leaves_its_row_with_the_reason(jax_worker, of, st
     assert (m.status, reason in m.reason) == (status, True), m.reason
 
 
+def test_a_smaller_last_batch_cannot_be_spread():
+    """20 samples in batches of 8 leave 4, though 8 and 20 are multiples of the 2 devices."""
+    of = part(2, strategy="MirroredStrategy", library="tensorflow")
+    with pytest.raises(ValueError, match="20 samples in batches of 8 do not divide among 2 devices"):
+        replicas.strategy(msgspec.structs.replace(of, problem=Training(SMALL, 8, 20)))
+
+
 @pytest.mark.parametrize(
     "name",
     [

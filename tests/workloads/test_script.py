@@ -148,6 +148,15 @@ def test_what_a_script_starts_ends_with_its_time(train, tmp_path):
     assert not state.exists() or state.read_text().rpartition(") ")[2][0] == "Z"
 
 
+def test_a_fit_that_does_not_come_in_time_is_to_have_five_times_as_long(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("while True: pass\n")
+    monkeypatch.setattr(script, "_run", lambda words, folder, log, seconds: log.touch())  # None: its time was over
+    with pytest.raises(options.Missing) as stop:
+        script.described("train.py", (), 8)
+    assert (stop.value.wrong, stop.value.right) == ("--time-limit", "--time-limit 40")
+
+
 def test_magics_leave_the_lines_of_a_cell_where_they_are():
     source = "%matplotlib inline\nif new:\n    !pip install keras"
     assert notebook.python_of_cell(source) == "pass\nif new:\n    pass"

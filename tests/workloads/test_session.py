@@ -4,11 +4,14 @@ import importlib
 import pathlib
 
 import pytest
-from fake_measurements import CPU_MACHINE, row, run
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, run, square
+from msgspec.structs import replace
 
+from analysis.crossover import crossover
 from kernels.problems import Inference, Training
-from workloads import inference, options, session, training
+from workloads import inference, matmul, options, session, training
 from workloads.harness import sweep
+from workloads.records.rows import VISITS_AT
 
 
 def outcome(*rows, left=0, stopped="", workload="training"):
@@ -91,3 +94,42 @@ def test_a_run_is_resumed_where_it_was_begun(monkeypatch, tmp_path, flags, again
     monkeypatch.chdir(tmp_path)
     command = f"python -m workloads.matmul {flags}".strip()
     assert session.resume_command(command, tmp_path / "elsewhere") == f"python -m workloads.matmul {again}"
+
+
+def test_a_size_added_at_a_crossover_is_of_the_kernels_that_won_at_the_two_sizes_next_to_it():
+    """The GPU takes 1 ms; another kernel of the CPU is the fastest at each size, and the GPU begins to win between 128 and 256,
+    whose geometric middle is 181: 192 in steps of 32."""
+    cpu = {
+        64: ("numpy/operator", 1e-4),
+        128: ("numpy/blas", 5e-4),
+        256: ("numba/parallel", 4e-3),
+        512: ("mkl/gemm", 3e-2),
+    }
+    done = [row(f"matmul/{kernel}", square(n), seconds) for n, (kernel, seconds) in cpu.items()]
+    done += [row("matmul/cupy/cublas", square(n), 1e-3) for n in cpu]
+    added = session.refined(done, crossover.crossovers(done, [crossover.LATENCY]), "matmul", matmul._size)
+    assert sorted((one.problem.n, one.kernel) for one in added) == [
+        (192, "matmul/cupy/cublas"),
+        (192, "matmul/numba/parallel"),
+        (192, "matmul/numpy/blas"),
+    ]
+
+
+@pytest.mark.parametrize(("terminal", "printed"), [(True, [["matmul/numpy/blas"]]), (False, [])])
+def test_rows_are_printed_provisionally_once_and_only_those_of_one_visit(monkeypatch, terminal, printed):
+    """The second time rows are refined, nothing is printed, though there are rows of one visit."""
+    one = replace(row("matmul/numpy/blas", square(64), 1e-3), series={VISITS_AT: (1.0,)})
+    whole = row("matmul/numpy/operator", square(64), 1e-3)
+    lines = []
+
+    def swept(rows, measuring, workload, run, *, shown, refine, processes):
+        refine([one, whole])
+        refine([one, whole])
+        return outcome(one, whole)
+
+    monkeypatch.setattr(sweep, "sweep", swept)
+    monkeypatch.setattr(session, "_print_provisional", lambda table, once: lines.append([m.kernel for m in once]))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    plan = matmul.MatmulPlan.parse(["--sizes", "64", "--no-refine"])
+    plan.sweep(run(GPU_MACHINE), [], shown=print)
+    assert lines == printed
