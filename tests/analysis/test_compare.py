@@ -33,7 +33,8 @@ def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
 
 def processes(*centers: float) -> Samples:
     seconds = tuple(np.repeat(centers, 2).tolist())
-    return Samples("host-latency", seconds, 1, (2,) * len(centers), f"{len(centers)} processes")
+    reason = f"{len(centers)} processes"
+    return Samples("host-latency", seconds, 1, (2,) * len(centers), reason, is_by_process=True)
 
 
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:

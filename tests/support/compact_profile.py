@@ -42,7 +42,8 @@ def by_median(samples: Samples) -> Samples:
 
 def compact(m: Measurement) -> Measurement:
     """The row without what no prediction reads."""
-    m = replace(m, check="", max_error=None, notes={})
+    samples = tuple(replace(taken, is_by_process=False) for taken in m.samples)
+    m = replace(m, check="", max_error=None, notes={}, samples=samples)
     if m.problem.op in OF_MODELS:
         seconds = {name: values for name, values in m.series.items() if name.partition(" ")[0].endswith("_s")}
         return replace(m, series=seconds)

@@ -64,9 +64,10 @@ def test_rows_stay_in_the_order_of_their_first_visits_and_processes_of_their_own
     assert [m.problem.n for m in decoded(visit(1, 1.0), other, visit(2, 1.0))] == [8, 9]
     whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
     assert decoded(whole) == [whole] and (whole.visits, whole.span_s) == (0, None)
-    own = lambda i: Samples("host-latency", (float(i),), 4, (1,), "process")  # noqa: E731
+    own = lambda i: Samples("host-latency", (float(i),), 4, (1,), "visit", is_by_process=True)  # noqa: E731
     (row,) = decoded(*(visit(i, samples=(own(i),), phases_s={"import": i + 1.0}) for i in (1, 2)))
-    assert row.samples[0].stop_reason == "2 processes" and row.series["import_s"] == (2.0, 3.0)
+    assert row.samples[0].stop_reason == "2 processes" and row.samples[0].is_by_process
+    assert row.series["import_s"] == (2.0, 3.0)
     assert row.phases_s == {"import": 3.0}
 
 

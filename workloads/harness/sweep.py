@@ -17,7 +17,7 @@ from workloads.harness.progress import InOrder, progress
 from workloads.harness.worker import SHARED, Order, Worker, environment
 from workloads.machine import clock, facts
 from workloads.records import Measurement, Row, Run, row_flags, settings
-from workloads.records.visits import PROCESS, merged
+from workloads.records.visits import merged
 from workloads.shared_flags import Measuring
 
 LOCAL = REPORTS / "local"
@@ -196,7 +196,7 @@ class _Runner:
         for other in [key for key in self._workers if alone and key[0] != number]:
             self._workers.pop(other).close()
         m = self._answer(order, process=number * alone)
-        samples = tuple(replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
+        samples = tuple(replace(s, stop_reason="visit", is_by_process=alone) for s in m.samples)
         return replace(m, visit=number, at=m.at or facts.now(), samples=samples)
 
     def _whole(self, row: Row) -> Measurement:

@@ -62,12 +62,13 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
         return {name: text for name, text in self.switches.items() if name.startswith(VARIABLES)}
 
 
-class Samples(msgspec.Struct, frozen=True):
+class Samples(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds per call on one clock; each sample is the mean of `calls` calls. The clocks: host-latency (each call is
     waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone), device (CUDA events).
 
     `block_sizes[i]` is how many of the samples were taken in block i, 0 in a visit without this clock; the samples stand in
-    the order of their blocks. Blocks are what is resampled for intervals.
+    the order of their blocks. Blocks are what is resampled for intervals. `is_by_process`: whether each block was timed in a
+    process of its own, as --rigorous does.
     """
 
     clock: str
@@ -75,11 +76,7 @@ class Samples(msgspec.Struct, frozen=True):
     calls: Count
     block_sizes: tuple[BlockSize, ...]
     stop_reason: str
-
-    @property
-    def is_by_process(self) -> bool:
-        """Whether each block was timed in a process of its own, as --rigorous does."""
-        return self.stop_reason.split()[1:] == ["processes"]
+    is_by_process: bool = False
 
     @property
     def block(self) -> tuple[int, ...]:

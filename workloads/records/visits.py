@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from analysis import units
 from workloads.records.rows import VISITS_AT, Measurement, Samples
 
-PROCESS = "process"  # the stop reason of a visit in a process of its own; of others it is anything else
 SHORT_S = 30.0  # visits within so many seconds saw the host at one moment only
 
 
-def joined(parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None) -> Samples:
+def joined(
+    parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None, *, is_by_process: bool = False
+) -> Samples:
     """Samples of one clock from several processes, visits or blocks, each a block of its own, numbered from 0 or as given:
     numbers rise."""
     parts = list(parts)
@@ -21,11 +22,18 @@ def joined(parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | N
     block_sizes = [0] * (numbers[-1] + 1)
     for number, part in zip(numbers, parts, strict=True):
         block_sizes[number] = len(part.seconds)
-    return Samples(parts[0].clock, seconds, parts[0].calls, tuple(block_sizes), reason)
+    return Samples(
+        clock=parts[0].clock,
+        seconds=seconds,
+        calls=parts[0].calls,
+        block_sizes=tuple(block_sizes),
+        stop_reason=reason,
+        is_by_process=is_by_process,
+    )
 
 
-def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
-    """One measurement of a row from several parts; the first part that is not ok, if there is one.
+def merged(parts: Sequence[Measurement], *, is_by_process: bool = True) -> Measurement:
+    """One measurement of a row from several parts, each a process or a visit; the first part that is not ok, if there is one.
 
     Each part is a block, so intervals are over visits (numbered by their round) or processes. Values are the median of the
     parts', flags those of any. Phases, once a process, become series (`import_s`). Fits keep the number of their process. Of
@@ -34,7 +42,8 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     bad = next((m for m in parts if not m.ok), None)
     if bad:
         return replace(bad, visit=0)
-    reason = reason or f"{len(parts)} processes"
+    names = ("process", "processes") if is_by_process else ("visit", "visits")
+    reason = units.count(len(parts), *names)
     clocks = dict.fromkeys(s.clock for m in parts for s in m.samples)
     taken = {c: {m.visit - 1 if m.visit else i: s for i, m in enumerate(parts) if (s := m.on(c))} for c in clocks}
     phases, values = (_listed(getattr(m, name) for m in parts) for name in ("phases_s", "values"))
@@ -48,7 +57,7 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     return replace(
         parts[-1],
         fits=tuple(fits),
-        samples=tuple(joined(own.values(), reason, own) for own in taken.values()),
+        samples=tuple(joined(own.values(), reason, own, is_by_process=is_by_process) for own in taken.values()),
         phases_s={name: own[-1] for name, own in phases.items()},
         values={name: statistics.median(own) for name, own in values.items()},
         series=series,
@@ -64,9 +73,8 @@ def together(visits: Sequence[Measurement]) -> Measurement:
     """One Measurement from the lines of a row: a whole one, or its visits in the order they were made."""
     if not visits[-1].visit:
         return visits[-1]
-    alone = any(s.stop_reason == PROCESS for m in visits for s in m.samples)
-    what = ("process", "processes") if alone else ("visit", "visits")
-    return merged(visits, units.count(len(visits), *what))
+    by_process = [any(samples.is_by_process for samples in m.samples) for m in visits]
+    return merged(visits, is_by_process=any(by_process))
 
 
 def span(m: Measurement) -> str:
