@@ -44,7 +44,7 @@ def _roofline(plan: "RooflinePlan") -> int:
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import roofline as sections
-    from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, NO_KERNEL, NO_KERNEL_WORDS, quick_judge
+    from analysis.roofline.bounds import NO_KERNEL, NO_KERNEL_WORDS, mark_note, quick_judge
     from analysis.roofline.roofs import describe
     from workloads import records
 
@@ -53,19 +53,21 @@ def _roofline(plan: "RooflinePlan") -> int:
         raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one roofline shows one machine")
     ceilings = Analysis.from_loaded(loaded).roofs
     products = roofline.products(loaded.measurements, ceilings)
-    of_layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)
+    layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)
     tables = (
         (sections.CEILINGS, sections.ceilings(ceilings)),
-        (roofline.PRODUCTS, products),
-        (roofline.PRODUCTS, of_layers),
+        (roofline.PRODUCTS, [row.cells for row in products]),
+        (roofline.PRODUCTS, [row.cells for row in layers]),
     )
     least = "flag | measured by | threads | ridge, FLOP per byte | FLOP per byte | of the data sheet | ± | the roof"
-    for heads, rows in tables:
-        if rows:
-            print(*table.Table(heads, rows, 2, least=least, last=True).text(), "", sep="\n")
-    if any(CACHED_MARK in row[-3] for row in (*products, *of_layers)):
-        print(f"{CACHED_MARK} {CACHED_WORDS}")
-    if any(row[-1] == NO_KERNEL for row in (*products, *of_layers)):
+    for heads, cells in tables:
+        if cells:
+            print(*table.Table(heads, cells, 2, least=least, last=True).text(), "", sep="\n")
+    rows = [*products, *layers]
+    note = mark_note(row.judged for row in rows)
+    if note:
+        print(note)
+    if any(row.flag == NO_KERNEL for row in rows):
         print(f"{NO_KERNEL}: {' '.join(NO_KERNEL_WORDS.split())}")
     for m in loaded.measurements:
         if quick_judge(m, ceilings).flag:

@@ -1,5 +1,7 @@
 """The share of its roof that each row reaches: of arithmetic, a level of memory, the link, or the launch."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof, Roofs
@@ -38,10 +40,23 @@ class Judged(msgspec.Struct, frozen=True):
     doubt: str = ""
 
     @property
+    def is_marked(self) -> bool:
+        """Whether its share has a mark, as no memory roof was known to hold."""
+        return self.fraction is not None and self.note == NO_CACHE_ROOF
+
+    @property
     def share(self) -> str:
         """`82.1 %`, marked where no memory roof was known to hold; `-` without a roof."""
-        mark = f" {CACHED_MARK}" * (self.note == NO_CACHE_ROOF)
-        return percent(self.fraction.value) + mark if self.fraction else "-"
+        if self.fraction is None:
+            return "-"
+        share = percent(self.fraction.value)
+        return f"{share} {CACHED_MARK}" if self.is_marked else share
+
+
+def mark_note(rows: Iterable[Judged]) -> str:
+    """The meaning of the mark behind some of these shares; "" where none is marked."""
+    is_marked = any(judged.is_marked for judged in rows)
+    return f"{CACHED_MARK} {CACHED_WORDS}." if is_marked else ""
 
 
 def pick(roofs: Roofs, device: str, kind: str, name: str = "", threads: int | None = None) -> Roof | None:

@@ -260,7 +260,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should(monkeypatch):
     p = conv(100)
     assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
     assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6], rel=1e-5)
-    sizes = {line[0]: line[2] for line in roofline.layer_rows(points, ())}
+    sizes = {device: size for device, _, size in (row.name for row in roofline.layer_rows(points, ()))}
     assert sizes == dict.fromkeys(("cpu", "gpu:0"), "batch 100")
 
 

@@ -9,7 +9,6 @@ import msgspec
 
 from analysis.crossover.crossover import FINE, Answer, Crossing
 from analysis.predict.budget import REST
-from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS
 from analysis.stats import Estimate
 from analysis.table import Table
 from analysis.text.sentences import crossing_size
@@ -79,7 +78,8 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
 class Chart(msgspec.Struct, frozen=True):
     """A chart of one or several views that a list chooses from, and all its numbers as a table, which no section repeats.
 
-    `picture`: its SVG file, shown without JavaScript; "" without one. `chooses`: the title of the list of views.
+    `picture`: its SVG file, shown without JavaScript; "" without one. `chooses`: the title of the list of views. `note`: the
+    meaning of the mark behind some numbers; "" where no number has it.
     """
 
     name: str
@@ -88,17 +88,12 @@ class Chart(msgspec.Struct, frozen=True):
     numbers: Table
     picture: str = ""
     chooses: str = ""
+    note: str = ""
 
     @property
     def says(self) -> str:
         """The sentence of the first view, which shows until another is chosen."""
         return self.views[0].says
-
-    @property
-    def note(self) -> str:
-        """The meaning of the mark behind some numbers; "" where no number has it."""
-        marked = any(f" % {CACHED_MARK}" in str(cell) for row in self.numbers.rows for cell in row)
-        return f"{CACHED_MARK} {CACHED_WORDS}." if marked else ""
 
 
 def rounded(value: float) -> float:

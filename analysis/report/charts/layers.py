@@ -8,7 +8,7 @@ from analysis.crossover.crossover import LATENCY
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import Layers
-from analysis.roofline.bounds import Roofs, judge
+from analysis.roofline.bounds import Judged, judge, mark_note
 from analysis.stats import call_s, quick_seconds
 from analysis.table import Table
 from analysis.text import answers as words
@@ -70,35 +70,47 @@ def _rates(of: Layers) -> list[Chart]:
     traces = [*points.values(), *roofs.values()]
     lines = tuple(dict.fromkeys(y for t in points.values() for y in t.y))
     view = View("", Axis("rate", "FLOP/s"), Axis("", "text", False, lines=lines), traces, says)
-    return [Chart(f"{one}s", title, [view], _numbers(of), f"{one}s.svg")]
+    numbers, note = _numbers(of)
+    return [
+        Chart(name=f"{one}s", title=title, views=[view], numbers=numbers, picture=f"{one}s.svg", note=note),
+    ]
 
 
-def _numbers(of: Layers) -> Table:
-    """A line a layer, direction and batch: the fastest kernel of each backend, with resident data and warm caches."""
+def _numbers(of: Layers) -> tuple[Table, str]:
+    """A line a layer, direction and batch: the fastest kernel of each backend, with resident data and warm caches; then the
+    meaning of the mark behind some shares, "" where none has it."""
     best = layers.best_by_side(of.rows, of.op)
     some = {side: m for at in best.values() for side, m in at.items()}
     sides = sorted(some, key=lambda s: (bool(layers.framework_of(some[s])), some[s].on_gpu, some[s].device, s))
     order = list(dict.fromkeys(map(of.label, best)))
     placed = {p: (layers.precision_of(p), order.index(of.label(p)), layers.size_of(p)) for p in best}
     rows = []
+    judgments: list[Judged] = []
     for p in sorted(best, key=lambda p: (placed[p][0] != "float32", *placed[p])):
         wins = min(best[p].values(), key=layers.waited)
         fastest = f"{wins.label}{f' x{wins.threads}' if wins.threads else ''} on the {labels.device(wins.device)}"
-        cells = (_cell(best[p].get(side), of.roofs) for side in sides)
+        cells = []
+        for side in sides:
+            m = best[p].get(side)
+            if m is None:
+                cells.append("-")
+                continue
+            judged = judge(m, of.roofs)
+            judgments.append(judged)
+            cells.append(_cell(m, judged))
         which = of.names.get(p, "-"), of.shape(p), of.direction(p), layers.precision_of(p), layers.size_of(p)
         rows.append((*which, p.alignment if p.alignment > 1 else "-", *cells, fastest))
     shape = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
     heads = "layer", shape, "direction", "precision", "batch", "multiples of", *sides, "fastest"
-    return Table(heads, rows, 4, ("layer", "multiples of"))
+    return Table(heads, rows, 4, ("layer", "multiples of")), mark_note(judgments)
 
 
-def _cell(m: Measurement | None, roofs: Roofs) -> str:
+def _cell(m: Measurement, judged: Judged) -> str:
     """`3.22 ms, 144 GFLOP/s, 32.1 %`: the latency of a call, the rate and its share of the roof, both on the device's clock if
     it has one; of a framework with its execution."""
-    if m is None:
-        return "-"
-    way, share = f"{m.variant} " * bool(layers.framework_of(m)), judge(m, roofs).share
-    return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + f", {share}" * (share != "-")
+    execution = f"{m.variant} " if layers.framework_of(m) else ""
+    share = f", {judged.share}" if judged.fraction else ""
+    return f"{execution}{seconds(layers.waited(m))}, {row_words.rate(m)}{share}"
 
 
 def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:

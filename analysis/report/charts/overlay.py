@@ -49,7 +49,9 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
             rows.append((letter, *(at.get(head, "-") for head in heads)))
     shown = list(views.values())
     numbers = Table(["run", *heads], rows, 3)
-    return replace(first, views=shown, numbers=numbers, chooses=first.chooses or "View")
+    notes = [chart.note for *_, chart in parts if chart.note]
+    note = notes[0] if notes else ""
+    return replace(first, views=shown, numbers=numbers, chooses=first.chooses or "View", note=note)
 
 
 def _lettered(view: View, i: int, letter: str) -> View:

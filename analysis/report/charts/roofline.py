@@ -3,6 +3,7 @@ n grows, and layers as their batch does."""
 
 import math
 
+import msgspec
 import numpy as np
 
 from analysis import labels
@@ -10,7 +11,7 @@ from analysis.crossover import layers
 from analysis.crossover.families import batch_family, best_resident, precision_of
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, marks, rounded
-from analysis.roofline.bounds import Roof, Roofs, judge
+from analysis.roofline.bounds import Judged, Roof, Roofs, judge, mark_note
 from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, group_by, is_gpu, quick_seconds
 from analysis.table import Table
@@ -42,31 +43,62 @@ def chart(measurements: Measurements, roofs: Roofs) -> list[Chart]:
         views.append(_view("layers, their batch growing", roofs, found, _WALKED))
     rows = products(measurements, roofs)
     rows += layer_rows([m for walk in walks.values() for m in walk], roofs)
-    title = "Roofline: how far from the hardware's limit"
-    return [Chart("roofline", title, views, Table(PRODUCTS, rows, 3, "threads | flag"), "roofline.svg", "Points")]
-
-
-def products(measurements: Measurements, roofs: Roofs) -> list[tuple]:
-    """The fastest resident square product of each device, precision and size, under PRODUCTS."""
+    numbers = Table(PRODUCTS, [row.cells for row in rows], 3, "threads | flag")
     return [
-        (device, precision, f"n = {n:,}", *_row(m, roofs))
-        for (device, precision), path in best_resident(measurements).items()
-        for n, m in path.items()
+        Chart(
+            name="roofline",
+            title="Roofline: how far from the hardware's limit",
+            views=views,
+            numbers=numbers,
+            picture="roofline.svg",
+            chooses="Points",
+            note=mark_note(row.judged for row in rows),
+        )
     ]
 
 
-def layer_rows(found: Measurements, roofs: Roofs) -> list[tuple]:
-    """Rows of convolutions and dense layers, under PRODUCTS."""
-    return [
-        (m.device, answers.family_name(batch_family(m.problem)), f"batch {layers.size_of(m.problem)}", *_row(m, roofs))
-        for m in found
-    ]
+class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of products or of a layer, against its roof."""
+
+    #: Device, product or layer, and its size: the first cells under PRODUCTS.
+    name: tuple[str, str, str]
+    #: The row.
+    measurement: Measurement
+    #: The row against its roof.
+    judged: Judged
+
+    @property
+    def flag(self) -> str:
+        """What is wrong or doubtful with it; "" for nothing."""
+        return self.judged.flag or self.judged.doubt
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The cells under PRODUCTS."""
+        m, judged = self.measurement, self.judged
+        intensity = digits(m.problem.flops / m.problem.bytes_moved)
+        roof = judged.roof.label if judged.roof else "-"
+        rate = row_words.rate(m)
+        return (*self.name, m.label, labels.threads(m), intensity, rate, judged.share, roof, self.flag)
 
 
-def _row(m: Measurement, roofs: Roofs) -> tuple:
-    judged, intensity = judge(m, roofs), digits(m.problem.flops / m.problem.bytes_moved)
-    roof = judged.roof.label if judged.roof else "-"
-    return m.label, labels.threads(m), intensity, row_words.rate(m), judged.share, roof, judged.flag or judged.doubt
+def products(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
+    """The fastest resident square product of each device, precision and size."""
+    rows = []
+    for (device, precision), path in best_resident(measurements).items():
+        for n, m in path.items():
+            name = (device, precision, f"n = {n:,}")
+            rows.append(JudgedRow(name=name, measurement=m, judged=judge(m, roofs)))
+    return rows
+
+
+def layer_rows(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
+    """Rows of convolutions and dense layers."""
+    rows = []
+    for m in measurements:
+        name = (m.device, answers.family_name(batch_family(m.problem)), f"batch {layers.size_of(m.problem)}")
+        rows.append(JudgedRow(name=name, measurement=m, judged=judge(m, roofs)))
+    return rows
 
 
 def layer_points(measurements: Measurements) -> "list[Measurement]":
@@ -268,6 +300,7 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
     """FLOP/s against n of every kernel by its best thread count, rungs too, a view a precision; none without square matmuls."""
     square = (m for m in layers.timed(measurements, "matmul") if m.problem.side)
     grouped, views, rows = group_by(square, lambda m: m.problem.math), [], []
+    judgments: list[Judged] = []
     for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
         traces, best = [], dict[str, tuple[float, str]]()
         kernels = group_by(grouped[precision], lambda m: (m.on_gpu, m.kernel))
@@ -279,13 +312,24 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
             said = [f"{name} on the {side}, n = {n:,}: {row_words.rate(m)}" for n, m in path.items()]
             ys, look = [rounded(rate) for rate, _ in found], marks(i)
             traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
-            rows += [
-                (precision, name, side, n, labels.threads(m), row_words.rate(m), judge(m, roofs).share)
-                for n, m in path.items()
-            ]
+            for n, m in path.items():
+                judged = judge(m, roofs)
+                judgments.append(judged)
+                rows.append((precision, name, side, n, labels.threads(m), row_words.rate(m), judged.share))
         tops = join(f"{flops_rate(rate)} on the {side} ({at})" for side, (rate, at) in best.items())
         axes = Axis("n of an n x n x n product", "count"), Axis("rate", "FLOP/s")
         views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
     heads = "precision | kernel | on the | n | threads | rate | of its roof"
-    title = "Rate of every kernel, by size"
-    return [Chart("rates", title, views, Table(heads, rows, 3), "rates.svg", "Precision")] if views else []
+    if not views:
+        return []
+    return [
+        Chart(
+            name="rates",
+            title="Rate of every kernel, by size",
+            views=views,
+            numbers=Table(heads, rows, 3),
+            picture="rates.svg",
+            chooses="Precision",
+            note=mark_note(judgments),
+        )
+    ]
