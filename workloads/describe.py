@@ -101,7 +101,7 @@ def lines(of) -> list[str]:
 
     flops = Counter[str]()
     for work in steps.step(of, 1):
-        flops[work.layer.removesuffix(steps.SECOND)] += work.flops
+        flops[work.layer] += work.flops
     strange = layers.unknown(of)
     rows = []
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):

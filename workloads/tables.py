@@ -29,7 +29,7 @@ def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Pr
     where no other column says them."""
     names: dict = {}
     for work in works:
-        names.setdefault(batch_family(work.problem), {})[work.name if directions else work.layer] = None
+        names.setdefault(batch_family(work.problem), {})[work.name if directions else work.product] = None
 
     def named(problem: Problem) -> str:
         first, *more = names.get(batch_family(problem), ["-"])

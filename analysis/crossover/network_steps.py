@@ -212,7 +212,7 @@ def names(measurements: Measurements, op: str) -> "dict[Problem, str]":
         works = layers(networks.NETWORKS[model], op)
         for problem, alike in layers_of(works, measurements).items():
             for work in alike:
-                layer = work.layer if len(models) == 1 else f"{model} {work.layer}"
+                layer = work.product if len(models) == 1 else f"{model} {work.product}"
                 names_of.setdefault(problem, {})[layer] = None
     made = {}
     for problem, named in names_of.items():

@@ -18,15 +18,13 @@ from kernels.networks.layers import INPUT, Layer, Network, Shape
 from kernels.problems import Matmul, Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
 
-SECOND = "/second"  # behind a layer's name: its other products, of a recurrent state or of attention's second input
-
-
 class Work(msgspec.Struct, frozen=True):
     """One operation: whose it is, of what kind (dense, conv, pass, loss, optimizer), and its FLOPs.
 
     `direction` is fprop, dgrad or wgrad of a product, else the name of the pass (relu, relu_grad, bias_grad, `adam kernel`).
     `problem` is what to measure for it. `why` says that it stands for another of the same arrays, or, where there is no
-    problem (None), why there is none. `times`: how often it is done, one after the other; the FLOPs are of all.
+    problem (None), why there is none. `times`: how often it is done, one after the other; the FLOPs are of all. `is_second`:
+    whether it is one of a layer's other products, of a recurrent state or of attention's second input.
     """
 
     layer: str
@@ -36,10 +34,16 @@ class Work(msgspec.Struct, frozen=True):
     problem: Problem | None = None
     why: str = ""
     times: int = 1
+    is_second: bool = False
+
+    @property
+    def product(self) -> str:
+        """`lstm`; `lstm/second` for a layer's other products."""
+        return f"{self.layer}/second" if self.is_second else self.layer
 
     @property
     def name(self) -> str:
-        return f"{self.layer} {self.direction}"
+        return f"{self.product} {self.direction}"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -216,12 +220,12 @@ def _recurrent(place: Place) -> Iterator[Work]:
     gradients of both weights are added up. cuDNN makes the products that wait for no state of all steps at once."""
     layer, (steps, width), gates = place.layer, place.before[0], place.layer.groups * place.layer.units
     state = msgspec.structs.replace(place, below=place.training)
-    for own, name, fan_in in ((place, layer.name, width), (state, layer.name + SECOND, layer.units)):
+    for own, fan_in in ((place, width), (state, layer.units)):
         both = (_products(own, rows, fan_in, gates) for rows in (place.batch, place.batch * steps))
         for one, whole in zip(*both, strict=True):
             waits = not layer.fused or (own is state and one.direction != "wgrad")
             made, times = (one, steps) if waits else (whole, 1)
-            yield msgspec.structs.replace(made, layer=name, times=times, flops=whole.flops)
+            yield msgspec.structs.replace(made, is_second=own is state, times=times, flops=whole.flops)
     cell, each = "cell" if layer.fused else "loop", 4 * place.batch * gates
     passes = [(cell, each), (f"{cell}_grad", each), ("gradient_sum", (width + layer.units) * gates)]
     for direction, elements in passes[: (2 if layer.fused else 3) if place.learns else 1]:
@@ -236,10 +240,18 @@ def _heads(place: Place) -> Iterator[Work]:
     depth, each = place.before[1][1] // heads, place.batch * heads
     n, k = (columns, depth) if scores else (depth, columns)
     why = "a product for each head and sample, priced as one of as many rows"
-    forth, back = [("", "fprop", m, n, k)], [("", "dgrad", m, k, n), (SECOND, "dgrad", k, n, m)]
-    for more, direction, rows, wide, deep in forth + (back if place.below else []):
+    forth, back = [(False, "fprop", m, n, k)], [(False, "dgrad", m, k, n), (True, "dgrad", k, n, m)]
+    for is_second, direction, rows, wide, deep in forth + (back if place.below else []):
         problem = Matmul(each * rows, wide, deep, place.dtype, place.math)
-        yield Work(place.layer.name + more, "dense", direction, problem.flops, problem, why)
+        yield Work(
+            layer=place.layer.name,
+            kind="dense",
+            direction=direction,
+            flops=problem.flops,
+            problem=problem,
+            why=why,
+            is_second=is_second,
+        )
     yield from _moves("transpose")(place)
 
 

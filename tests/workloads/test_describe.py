@@ -10,7 +10,7 @@ from fake_measurements import answer
 from kernels import networks
 from kernels.networks import layers
 from kernels.networks.layers import Layer, Network
-from kernels.networks.training_step import SECOND, step
+from kernels.networks.training_step import step
 from workloads import describe, options
 from workloads.harness import worker
 
@@ -85,8 +85,9 @@ def test_works_of_recurrent_layers_and_of_attention_by_hand():
     """7 time steps of 3 inputs for 5 units of 4 gates; 2 samples. Then 2 heads of 6 queries and 6 keys with 4 numbers each."""
     one = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180)
     both = (msgspec.structs.replace(one, fused=fused) for fused in (False, True))
-    loop, cudnn = ({(w.layer, w.direction): w for w in step(Network("own", "", (7, 3), 3, (r,)), 2)} for r in both)
-    state = f"r{SECOND}"
+    loop, cudnn = ({(w.product, w.direction): w for w in step(Network("own", "", (7, 3), 3, (r,)), 2)} for r in both)
+    state = "r/second"
+    assert loop[state, "fprop"].layer == "r"
     sizes = {key: (w.problem.m, w.problem.n, w.problem.k, w.times) for key, w in loop.items() if w.kind == "dense"}
     assert sizes == {
         ("r", "fprop"): (2, 20, 3, 7),
@@ -108,10 +109,10 @@ def test_works_of_recurrent_layers_and_of_attention_by_hand():
         Layer("s", "scores", groups=2, inputs=("q", "q")),
         Layer("w", "weighted", groups=2, inputs=("s", "q")),
     )
-    found = {(w.layer, w.direction): w for w in step(Network("own", "", (6, 9), 8, of), 2)}
+    found = {(w.product, w.direction): w for w in step(Network("own", "", (6, 9), 8, of), 2)}
     assert networks.outputs(Network("own", "", (6, 9), 8, of)) == ((6, 8), (2, 6, 6), (6, 8))
     for name in ("s", "w"):
-        parts = [found[key] for key in ((name, "fprop"), (name, "dgrad"), (name + SECOND, "dgrad"))]
+        parts = [found[key] for key in ((name, "fprop"), (name, "dgrad"), (f"{name}/second", "dgrad"))]
         assert [w.flops for w in parts] == [2 * 2 * 2 * 6 * 6 * 4] * 3
     assert (found["s", "fprop"].problem.m, found["s", "fprop"].problem.n) == (2 * 2 * 6, 6)
 
