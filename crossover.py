@@ -9,7 +9,6 @@ import shlex
 import sys
 import tempfile
 import tomllib
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -194,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         package = help_screen.starts(module)
         return importlib.import_module(package).main([*flags, *words[1:]])
 
-    def body(args: Namespace) -> int:
+    def run(plan: None) -> int:
         if words[:1] and words[0] in VERSION_WORDS:
             print(f"crossover {version()}")
             return options.OK
@@ -203,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(*overview(), sep="\n")
         return options.OK
 
-    return options.command(options.parser("crossover", LONG, "python -m crossover"), [], body)
+    return options.command(options.parser("crossover", LONG, "python -m crossover"), [], options.no_plan, run)
 
 
 if __name__ == "__main__":

@@ -151,11 +151,10 @@ class ExportPlan:
         return cls(runs=tuple(flags.runs), to=flags.to, output=flags.output or "")
 
 
-def _run(flags: argparse.Namespace) -> int:
+def _run(plan: ExportPlan) -> int:
     from analysis.compare import comparison
     from workloads import records
 
-    plan = ExportPlan.from_flags(flags)
     loaded = records.read(*plan.runs)
     machines = comparison.machine_keys(loaded.runs)
     if len(machines) > 1:
@@ -189,7 +188,7 @@ def _write(path: str, exported: str) -> None:
     print(path)
 
 
-main = options.entry(parser, _run, ExportPlan.from_flags)
+main = options.entry(parser, ExportPlan.from_flags, _run)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ walrus                   `:=` in a comprehension
 positional arguments     more than four in a call of our own; kernels, compiled functions and what they call are exempt
 tuple assignment         of three or more targets, unless the right side is one call
 args written             an attribute of `args` set outside the parser of the command line
+flags passed on          the parsed flags of a command as a parameter of a function that makes no plan of them
 string taken apart       `.replace`, `.sub`, `.startswith` on text that no other program or user wrote
 words searched           text of a field that holds words for people searched or taken apart: it carries no fact
 stored function          a field of a record that is a function
@@ -47,6 +48,10 @@ MOST_TARGETS = 2
 CONDITIONS = {"all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"}
 #: The parser of the command line.
 ARGUMENT_PARSERS = {"workloads/options.py"}
+#: Functions that make the plan of a command from its flags; helpers in their files may take these too.
+PLAN_MAKERS = {"from_flags", "plan_of", "_plan"}
+#: Files whose functions read the flags that many commands share.
+SHARED_FLAGS = {"workloads/shared_flags.py"}
 #: They read text that users and other programs write: command lines, /proc and /sys, names of libraries, files of other formats.
 TEXT_PARSERS = {
     "analysis/explain/__main__.py",
@@ -269,6 +274,19 @@ def args_written(file: File, whole: Code) -> Iterator[ast.AST]:
             yield node
 
 
+def flags_passed_on(file: File, whole: Code) -> Iterator[ast.AST]:
+    if file.path in ARGUMENT_PARSERS | SHARED_FLAGS:
+        return
+    functions = [node for node in file.nodes if isinstance(node, FUNCTIONS)]
+    makes_plans = any(function.name in PLAN_MAKERS - {"_plan"} for function in functions)
+    for function in functions:
+        is_reader = function.name in PLAN_MAKERS or (makes_plans and function.name.startswith("_"))
+        annotations = [node.annotation for node in function.args.args if node.annotation is not None]
+        takes_flags = "Namespace" in last_names(annotations)
+        if takes_flags and not is_reader:
+            yield function
+
+
 def string_taken_apart(file: File, whole: Code) -> Iterator[ast.AST]:
     if file.path in TEXT_PARSERS:
         return
@@ -398,6 +416,7 @@ BANS = {
     "positional arguments": positional_arguments,
     "tuple assignment": tuple_assignment,
     "args written": args_written,
+    "flags passed on": flags_passed_on,
     "string taken apart": string_taken_apart,
     "words searched": words_searched,
     "stored function": stored_function,
@@ -503,6 +522,12 @@ SNIPPETS = [
     ("tuple assignment", "a, b, c = row", "a, b = row"),
     ("args written", "args.device = 1", "device = args.device"),
     ("args written", "setattr(args, 'device', 1)", "setattr(plan, 'device', 1)"),
+    ("flags passed on", "def show(flags: Namespace): ...", "def from_flags(cls, flags: Namespace): ..."),
+    (
+        "flags passed on",
+        "def _plan(flags: argparse.Namespace): ...\ndef _run(flags: argparse.Namespace): ...",
+        "def from_flags(cls, flags: Namespace): ...\ndef _sizes(flags: Namespace): ...",
+    ),
     ("string taken apart", "x = text.replace('a', 'b')", "x = msgspec.structs.replace(row, batch=1)"),
     ("string taken apart", "x = re.sub('a', 'b', text)", "x = path.replace(target)"),
     ("string taken apart", "x = text.startswith('a')", "x = device.is_gpu"),
@@ -555,7 +580,7 @@ def test_the_file_name_counts_as_a_name_and_parsers_and_the_worker_are_exempt():
     assert faults(parser) == []
     kernel = code({"kernels/registry.py": ast.parse("class Kernel(Struct):\n bind: Callable")})
     assert faults(kernel) == []
-    listed = {*ARGUMENT_PARSERS, *TEXT_PARSERS, *(path for path, _ in RECORDS_OF_FUNCTIONS)}
+    listed = {*ARGUMENT_PARSERS, *SHARED_FLAGS, *TEXT_PARSERS, *(path for path, _ in RECORDS_OF_FUNCTIONS)}
     assert listed <= {file.path for file in PRODUCT.files}
 
 

@@ -1,7 +1,6 @@
 """Shows the commands, the backends that are ready on this machine, and what to type next."""
 
 import sys
-from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -48,7 +47,8 @@ def here() -> Iterator[str]:
         yield f"  {name:10}  {'  '.join(_state(name, software))}"
 
 
-def _body(args: Namespace) -> int:
+def _run(plan: None) -> int:
+    """Prints the commands and what is ready here."""
     print(*help_screen.overview("workloads"), sep="\n")
     start = f"{options.python()} -m"
     print(f"To see what a command takes: {start} COMMAND -h", f"To begin: {start} workloads.doctor", sep="\n")
@@ -58,7 +58,7 @@ def _body(args: Namespace) -> int:
     return options.OK
 
 
-main = options.entry(lambda: options.parser("workloads", LONG, EXAMPLE), _body)
+main = options.entry(lambda: options.parser("workloads", LONG, EXAMPLE), options.no_plan, _run)
 
 
 if __name__ == "__main__":

@@ -211,7 +211,7 @@ def _print_json(plan: DescribePlan) -> int:
     return options.OK
 
 
-main = options.entry(parser, lambda flags: carry_out(DescribePlan.from_flags(flags)), DescribePlan.from_flags)
+main = options.entry(parser, DescribePlan.from_flags, carry_out)
 
 
 if __name__ == "__main__":

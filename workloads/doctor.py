@@ -382,7 +382,7 @@ def carry_out(plan: DoctorPlan) -> int:
     return options.FAILED if any(finding.level == "problem" for finding in findings) else options.OK
 
 
-main = options.entry(parser, lambda flags: carry_out(DoctorPlan.from_flags(flags)))
+main = options.entry(parser, DoctorPlan.from_flags, carry_out)
 
 
 if __name__ == "__main__":

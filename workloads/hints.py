@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import PurePath
@@ -26,7 +25,7 @@ _OURS = re.compile(
 )
 _MOST = 6  # mistakes of a command that are corrected
 
-Check = Callable[[Namespace], object]  # raises the Stop that a command with these flags would end with, at once
+Check = Callable[[Sequence[str]], object]  # raises the Stop that a command of these words would end with, at once
 
 
 class TypedCommand(Protocol):
@@ -36,9 +35,6 @@ class TypedCommand(Protocol):
     module: str
     #: A command that works.
     example: str
-
-    def parse_args(self, words: Sequence[str], /) -> Namespace:
-        """Raises: Stop for words that it does not take."""
 
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words without the mistake of a Stop."""
@@ -156,7 +152,7 @@ class Hints:
         silent = io.StringIO()
         try:
             with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-                self.check(self.parser.parse_args(words))
+                self.check(words)
         except Stop as stop:
             return stop
         return None

@@ -10,7 +10,7 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from workloads import ROOT, corrections, help_screen, hints, terminal
 from workloads.corrections import PLACE, argparse_errors, runs  # noqa: F401  # other modules take them from here
@@ -19,7 +19,6 @@ from workloads.corrections.runs import stored_run  # noqa: F401  # other modules
 from workloads.corrections.sizes import meant_number, meant_range
 from workloads.hints import (  # noqa: F401  # other modules take them from here
     SCRIPT,
-    Check,
     Hints,
     Proposal,
     by_script,
@@ -51,6 +50,8 @@ MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
+#: What a command's flags become: its frozen plan, None where it takes no flags.
+PlanType = TypeVar("PlanType")
 _FEW = 8  # up to so many known words are listed even if one is similar
 # What every command needs, pyproject.toml's dependencies: package -> the name by which it is imported.
 PACKAGES = {
@@ -479,19 +480,34 @@ def refuse(flags: object, names: Iterable[str], why: str) -> None:
         raise Usage(f"{why}; leave {refused} out", wrong=refused)
 
 
+def no_plan(flags: Namespace) -> None:
+    """The plan of a command that takes no flags."""
+
+
 def command(
-    made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int], check: Check = lambda args: None
+    made: Parser,
+    argv: Sequence[str] | None,
+    plan: Callable[[Namespace], PlanType],
+    run: Callable[[PlanType], int],
+    *,
+    check: Callable[[PlanType], object] = lambda plan: None,
 ) -> int:
-    """Parses, runs `body`, and turns a Stop into its one error line and exit code. The arguments have the `command` as it was
-    typed; lines for people wrap at the terminal's width. check: what a hint must pass before it is printed."""
-    command_hints = Hints(made, sys.argv[1:] if argv is None else list(argv), check)
+    """Parses, makes the plan of the flags and runs it; turns a Stop into its one error line and exit code. The flags have the
+    `command` as it was typed; lines for people wrap at the terminal's width. check: raises the Stop with which a plan would
+    end at once; a command that is proposed must pass it."""
+
+    def check_words(words: Sequence[str]) -> None:
+        check(plan(made.parse_args(words)))
+
+    command_hints = Hints(made, sys.argv[1:] if argv is None else list(argv), check_words)
     if hints.are_wanted(command_hints):
         return OK
     with terminal.wrapping() as out:
         try:
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
                 signal.signal(signal.SIGTERM, _terminated)
-            return _carry_out(made, argv, body, out)
+            with _flushing(out):
+                return run(plan(_flags(made, argv, out)))
         except Stop as stop:
             reason = lacking_packages(["-m", made.module, *command_hints.words]) or stop
             _say(reason, command_hints)
@@ -510,19 +526,26 @@ def command(
             return USAGE
 
 
-def _carry_out(
-    command_parser: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int], out: terminal.Wrapping
-) -> int:
-    """Parses, runs `body`, and writes all of its output; the exit code."""
+@contextlib.contextmanager
+def _flushing(out: terminal.Wrapping) -> Iterator[None]:
+    """Writes all of the output at the end of its block: a full disk is known only then."""
     try:
-        args = command_parser.parse_args(argv)
-        if not getattr(args, "quiet", False):
-            terminal.show_waiting(command_parser.question)
-        out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
-        require_packages()
-        return body(args)
+        yield
     finally:
-        out.flush()  # a full disk is known only now
+        out.flush()
+
+
+def _flags(command_parser: Parser, argv: Sequence[str] | None, out: terminal.Wrapping) -> Namespace:
+    """The flags of a command, whose status line begins and whose lines wrap where they are for people.
+
+    Raises: Usage; Missing for packages that are not installed.
+    """
+    flags = command_parser.parse_args(argv)
+    if not getattr(flags, "quiet", False):
+        terminal.show_waiting(command_parser.question)
+    out.wraps = {getattr(flags, "format", None), getattr(flags, "to", None)} <= {"table", None}
+    require_packages()
+    return flags
 
 
 def _refused_by_system(error: OSError, command: str) -> Usage:
@@ -534,10 +557,14 @@ def _refused_by_system(error: OSError, command: str) -> Usage:
 
 
 def entry(
-    parser: Callable[[], Parser], body: Callable[[argparse.Namespace], int], check: Check = lambda args: None
+    parser: Callable[[], Parser],
+    plan: Callable[[Namespace], PlanType],
+    run: Callable[[PlanType], int],
+    *,
+    check: Callable[[PlanType], object] = lambda plan: None,
 ) -> Callable[..., int]:
-    """A command's main(argv=None): the exit code."""
-    return lambda argv=None: command(parser(), argv, body, check)
+    """A command's main(argv=None), which is `command` with these: the exit code."""
+    return lambda argv=None: command(parser(), argv, plan, run, check=check)
 
 
 def _terminated(number, frame) -> None:

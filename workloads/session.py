@@ -152,8 +152,9 @@ class MeasuringPlan(abc.ABC):
         return options.command(
             cls.command_line.parser(),
             argv,
-            lambda flags: carry_out(cls.from_flags(flags)),
-            lambda flags: check(cls.from_flags(flags)),
+            cls.from_flags,
+            carry_out,
+            check=check,
         )
 
     @classmethod

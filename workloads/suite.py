@@ -559,10 +559,10 @@ def _report(suite: SuitePlan, folder: Path) -> None:
     print(f"Page  {options.near(path)}", file=out)
 
 
-def _check(flags: Namespace) -> None:
+def _check(suite: SuitePlan) -> None:
+    """Raises: Stop where its steps cannot be planned."""
     from workloads.machine import facts
 
-    suite = SuitePlan.from_flags(flags)
     if not suite.ray:
         planned_steps(suite, facts.describe(), suite.every_gpu)
 
@@ -572,7 +572,7 @@ parse = SuitePlan.parse
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda flags: carry_out(SuitePlan.from_flags(flags)), _check)
+    return options.command(parser(), argv, SuitePlan.from_flags, carry_out, check=_check)
 
 
 if __name__ == "__main__":

@@ -187,19 +187,16 @@ def _require_runs(plan: "ComparePlan") -> None:
             raise
 
 
-def _check(flags: argparse.Namespace) -> None:
+def _plan(flags: argparse.Namespace) -> "ComparePlan":
     from analysis.compare.plan import ComparePlan
 
-    _compared(ComparePlan.from_flags(flags))
+    return ComparePlan.from_flags(flags)
 
 
-def _run(flags: argparse.Namespace) -> int:
-    from analysis.compare.plan import ComparePlan
-
-    plan = ComparePlan.from_flags(flags)
+def _run(plan: "ComparePlan") -> int:
     compared = _compared(plan)
     show(compared, plan.format, plan.verbose, plan.fail_on)
     return verdict(compared, plan.fail_on, plan.strict)
 
 
-main = options.entry(parser, _run, _check)
+main = options.entry(parser, _plan, _run, check=_compared)

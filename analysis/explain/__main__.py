@@ -3,9 +3,13 @@
 import argparse
 import re
 import sys
+from typing import TYPE_CHECKING
 
 from workloads import corrections, options
 from workloads.corrections import runs
+
+if TYPE_CHECKING:
+    from analysis.explain.plan import ExplainPlan
 
 QUESTION = "Is a GPU worth it for my model, and why?"
 EXAMPLES = (
@@ -109,20 +113,19 @@ def parser() -> options.Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda flags: _run(flags, argv), _check)
+    return options.command(parser(), argv, lambda flags: _plan(flags, argv), _run)
 
 
-def _run(flags: argparse.Namespace, argv: list[str] | None) -> int:
+def _plan(flags: argparse.Namespace, argv: list[str] | None) -> "ExplainPlan":
+    from analysis.explain.plan import ExplainPlan
+
+    return ExplainPlan.from_flags(flags, _typed_command(argv))
+
+
+def _run(plan: "ExplainPlan") -> int:
     from analysis.explain.command import run
-    from analysis.explain.plan import ExplainPlan
 
-    return run(ExplainPlan.from_flags(flags, _typed_command(argv)))
-
-
-def _check(flags: argparse.Namespace) -> None:
-    from analysis.explain.plan import ExplainPlan
-
-    ExplainPlan.from_flags(flags)
+    return run(plan)
 
 
 def _typed_command(argv: list[str] | None) -> str:

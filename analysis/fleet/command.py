@@ -127,10 +127,13 @@ def _save(plan: "FleetPlan", judged: "Judged") -> None:
     print(f"saved as the baseline {plan.save!r}: {folder}", file=sys.stderr)
 
 
-def _run(flags: argparse.Namespace) -> int:
+def _plan(flags: argparse.Namespace) -> "FleetPlan":
     from analysis.fleet.plan import FleetPlan
 
-    plan = FleetPlan.from_flags(flags)
+    return FleetPlan.from_flags(flags)
+
+
+def _run(plan: "FleetPlan") -> int:
     judged = judge(plan)
     _show(plan, judged)
     code = _verdict(plan, judged)
@@ -139,11 +142,8 @@ def _run(flags: argparse.Namespace) -> int:
     return code
 
 
-def _check(flags: argparse.Namespace) -> None:
-    from analysis.fleet.plan import FleetPlan
-
-    plan = FleetPlan.from_flags(flags)
+def _check(plan: "FleetPlan") -> None:
     _require_judged(plan, judge(plan))
 
 
-main = options.entry(parser, _run, _check)
+main = options.entry(parser, _plan, _run, check=_check)

@@ -1,8 +1,12 @@
 """`python -m analysis.predict`: everything heavy is imported after parsing."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from workloads import options
+
+if TYPE_CHECKING:
+    from analysis.predict.plan import Plan
 
 QUESTION = "How long will a training take, and how sure is that?"
 EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile nvidia-h200"
@@ -48,20 +52,19 @@ def parser() -> options.Parser:
     return made
 
 
-def _run(flags: argparse.Namespace) -> int:
+def _plan(flags: argparse.Namespace) -> "Plan":
+    from analysis.predict.plan import plan_of
+
+    return plan_of(flags)
+
+
+def _run(plan: "Plan") -> int:
     from analysis.predict.command import run
-    from analysis.predict.plan import plan_of
 
-    return run(plan_of(flags))
-
-
-def _check(flags: argparse.Namespace) -> None:
-    from analysis.predict.plan import plan_of
-
-    plan_of(flags)
+    return run(plan)
 
 
-main = options.entry(parser, _run, _check)
+main = options.entry(parser, _plan, _run)
 
 
 if __name__ == "__main__":

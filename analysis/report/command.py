@@ -45,20 +45,18 @@ def main(argv: list[str] | None = None) -> int:
     report_parser.add_argument("--open", action="store_true", help="open the page in a browser")
     readme = "also put the answer, or a short page, between FILE's markers that name RUN"
     report_parser.add_argument("--readme", metavar="FILE", help=readme)
-    return options.command(report_parser, argv, _run, _check)
+    return options.command(report_parser, argv, _plan, _run)
 
 
-def _check(flags: argparse.Namespace) -> None:
+def _plan(flags: argparse.Namespace) -> "ReportPlan":
     from analysis.report.plan import ReportPlan
 
-    ReportPlan.from_flags(flags)
+    return ReportPlan.from_flags(flags)
 
 
-def _run(flags: argparse.Namespace) -> int:
-    from analysis.report.plan import ReportPlan
-
-    with refusals("analysis.report", flags.runs):
-        return _report(ReportPlan.from_flags(flags))
+def _run(plan: "ReportPlan") -> int:
+    with refusals("analysis.report", plan.runs):
+        return _report(plan)
 
 
 @contextlib.contextmanager

@@ -21,20 +21,18 @@ def main(argv: list[str] | None = None) -> int:
         "roofline.svg",
         QUESTION,
     )
-    return options.command(roofline_parser, argv, _run, _check)
+    return options.command(roofline_parser, argv, _plan, _run)
 
 
-def _check(flags: argparse.Namespace) -> None:
+def _plan(flags: argparse.Namespace) -> "RooflinePlan":
     from analysis.report.plan import RooflinePlan
 
-    RooflinePlan.from_flags(flags)
+    return RooflinePlan.from_flags(flags)
 
 
-def _run(flags: argparse.Namespace) -> int:
-    from analysis.report.plan import RooflinePlan
-
-    with command.refusals("analysis.roofline", flags.runs):
-        return _roofline(RooflinePlan.from_flags(flags))
+def _run(plan: "RooflinePlan") -> int:
+    with command.refusals("analysis.roofline", plan.runs):
+        return _roofline(plan)
 
 
 def _roofline(plan: "RooflinePlan") -> int:

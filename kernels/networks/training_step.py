@@ -18,6 +18,7 @@ from kernels.networks.layers import INPUT, Layer, Network, Shape
 from kernels.problems import Matmul, Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
 
+
 class Work(msgspec.Struct, frozen=True):
     """One operation: whose it is, of what kind (dense, conv, pass, loss, optimizer), and its FLOPs.
 

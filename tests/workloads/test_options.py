@@ -150,7 +150,7 @@ WRONG = {
 def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wrong(words, tip, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
     shared_flags.add_measuring(made)
-    assert options.command(made, f"--{words}".split(), lambda args: 0) == 2
+    assert options.command(made, f"--{words}".split(), options.no_plan, lambda plan: 0) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ")
     label, _, line = error[1].partition(": ")
@@ -187,15 +187,15 @@ def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
     with pytest.raises(options.Usage, match="unknown value 'c'; known: a, b"):
         made.parse_args(["--kind", "c"])
 
-    def body(args):
+    def run(plan):
         raise KeyboardInterrupt
 
-    assert options.command(options.parser("workloads.x", "", "x"), [], body) == 130
+    assert options.command(options.parser("workloads.x", "", "x"), [], options.no_plan, run) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def refused(made, words, capsys, body=lambda args: 0):
-    assert options.command(made, words.split(), body) == 2
+def refused(made, words, capsys, run=lambda plan: 0):
+    assert options.command(made, words.split(), options.no_plan, run) == 2
     return capsys.readouterr().err.splitlines()
 
 
@@ -350,11 +350,12 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
     made = options.parser("workloads.x", "", "python -m workloads.x")
     options.add(made, "--format {table,json} =table  what")
 
-    def body(args):
+    def run(plan):
         print("one two three four five six seven")
         return 0
 
-    assert options.command(made, [], body) == 0 and options.command(made, ["--format", "json"], body) == 0
+    for words in ([], ["--format", "json"]):
+        assert options.command(made, words, options.no_plan, run) == 0
     wrapped = "one two three four five six\nseven\n"
     assert capsys.readouterr().out == f"{wrapped}one two three four five six seven\n"
     monkeypatch.delenv("COLUMNS")
