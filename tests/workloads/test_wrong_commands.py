@@ -290,9 +290,9 @@ def test_a_hint_names_the_newest_runs_of_this_machine_that_measured_the_same(fol
     assert hint(capsys.readouterr().err)[-1] == "local/here/other"
 
 
-def only_checked(parser, argv, body, check=lambda args: None) -> int:
-    """A command up to where its body would begin: what it names is there."""
-    check(parser.parse_args(argv))
+def only_checked(parser, argv, plan, run, *, check=lambda plan: None) -> int:
+    """A command up to where its plan would run: what it names is there."""
+    check(plan(parser.parse_args(argv)))
     return options.OK
 
 
