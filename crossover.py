@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads import ROOT, help_screen, options
+from workloads import ROOT, help_screen, keywords, options
 
 if TYPE_CHECKING:
     from analysis.explain.training_answer import TrainingAnswer
@@ -136,10 +136,10 @@ def explain(
         raise TypeError("measure=True takes a name, 'file.py:function' or 'file.keras': workers build the model anew")
     values = {"batch": batch, "samples": samples, "epochs": epochs, **flags}
     if isinstance(model, str):
-        named = options.namespace(__main__.parser(), model=model, measure=measure, **values)
+        named = keywords.namespace(__main__.parser(), model=model, measure=measure, **values)
         return command.answered(ExplainPlan.from_flags(named, _command(model, values)))
     network = described(model, batch or USUAL_BATCH, flags.get("time_limit", __main__.DESCRIBING_S))
-    described_flags = options.namespace(__main__.parser(), model=network.name, **values)
+    described_flags = keywords.namespace(__main__.parser(), model=network.name, **values)
     return command.answered(ExplainPlan.from_flags(described_flags, network=network))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from analysis import units
 from workloads import options, printing, terminal
+from workloads.keywords import words_of
 from workloads.shared_flags import CommandLine, Measuring
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class MeasuringPlan(abc.ABC):
             raise TypeError(
                 f"{min(at_the_end)!r} is a flag of the command; save with output=DIR and use analysis.compare"
             )
-        words = options.words_of(cls.command_line.parser(), **{"quiet": True, **keywords})
+        words = words_of(cls.command_line.parser(), **{"quiet": True, **keywords})
         plan = cls.parse(words)
         header = begin(plan)
         rows = plan.rows(header.machine)

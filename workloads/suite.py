@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workloads import options, shared_flags, terminal
+from workloads import keywords, options, shared_flags, terminal
 from workloads.shared_flags import CommandLine, Measuring
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def planned_steps(suite: SuitePlan, here: "Machine", every_gpu: bool) -> list[St
 def plan_of(suite: SuitePlan, name: str, flags: dict[str, Any]) -> "MeasuringPlan":
     """The plan of a workload with these flags within a suite."""
     command = importlib.import_module(f"workloads.{name}")
-    return command.parse(options.words_of(command.parser(), **{**suite.shared, **flags}))
+    return command.parse(keywords.words_of(command.parser(), **{**suite.shared, **flags}))
 
 
 def carry_out(suite: SuitePlan) -> int:

@@ -10,7 +10,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, doctor, hints, options, shared_flags, terminal
+from workloads import ROOT, doctor, hints, keywords, options, shared_flags, terminal
 from workloads.corrections import runs
 from workloads.harness import plan
 from workloads.records.files import NoRun
@@ -104,16 +104,16 @@ def test_limits_and_keywords_of_a_call():
     given = made.parse_args(["--max-time", "2min", "--min-time", "50ms", "--max-noise", "5%", "--stop-after", "1.5"])
     assert (given.max_time, given.min_time, given.max_noise, given.stop_after) == (120, 0.05, 0.05, 1.5)
     empty = {"backends": None, "device": [], "quiet": False}
-    words = options.words_of(made, threads=[1, 2], fast=True, seed=0, output="x y", **empty)
+    words = keywords.words_of(made, threads=[1, 2], fast=True, seed=0, output="x y", **empty)
     assert words == ["--threads", "1", "2", "--fast", "--seed=0", "--output=x y"]
-    args = options.namespace(made, threads=[1, 2], fast=True)
+    args = keywords.namespace(made, threads=[1, 2], fast=True)
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
-    assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
-    assert options.namespace(made, backends="numpy").backends == ["numpy"]
+    assert keywords.namespace(made, threads=1, backends="numpy").threads == ["1"]
+    assert keywords.namespace(made, backends="numpy").backends == ["numpy"]
     with pytest.raises(TypeError, match="unknown option 'threds'; did you mean 'threads'"):
-        options.namespace(made, threds=[1])
+        keywords.namespace(made, threds=[1])
     with pytest.raises(TypeError, match=r"seed takes one value, not \[1, 2\]"):
-        options.namespace(made, seed=[1, 2])
+        keywords.namespace(made, seed=[1, 2])
     assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
 

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from workloads import options, shared_flags, stream
+from workloads import keywords, options, shared_flags, stream
 from workloads.shared_flags import FINE, Limits, Measuring
 
 TYPED = "--device cpu,gpu:1 --threads 4,1 --fast --max-time 2 --seed 7 --stop-after 2min -o runs --against before -q"
@@ -34,7 +34,7 @@ def test_what_is_typed_is_read_once_into_a_record():
 
 
 def test_keywords_ask_for_what_their_words_ask_for():
-    words = options.words_of(stream.parser(), sizes=["8KiB", "1MiB"], min_time=1e-05, device="cpu", fast=True)
+    words = keywords.words_of(stream.parser(), sizes=["8KiB", "1MiB"], min_time=1e-05, device="cpu", fast=True)
     typed = shlex.split("--sizes 8KiB 1MiB --min-time 0.00001 --device cpu --fast")
     by_keywords, by_words = stream.parse(words), stream.parse(typed)
     assert by_keywords.problems == by_words.problems

@@ -15,6 +15,7 @@ from kernels.simd import vectors
 from kernels.stream import numba as stream_numba
 from workloads import options, peak, printing, stream
 from workloads.harness import plan
+from workloads.keywords import words_of
 
 LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))
 OURS = [LOOP, NONTEMPORAL]
@@ -119,7 +120,7 @@ def test_what_it_cannot_do_is_refused(kernel, problem, reason):
 
 def planned(module, **keywords):
     """The rows of a command with these flags on a machine without a GPU."""
-    words = options.words_of(module.parser(), **{"device": ["cpu"], "threads": ["1"], "quiet": True, **keywords})
+    words = words_of(module.parser(), **{"device": ["cpu"], "threads": ["1"], "quiet": True, **keywords})
     return module.parse(words).rows(fake.CPU_MACHINE)
 
 
