@@ -71,6 +71,7 @@ TEXT_PARSERS = {
     "workloads/harness/plan.py",
     "workloads/help_screen.py",
     "workloads/hints.py",
+    "workloads/keywords.py",
     "workloads/machine/cpu.py",
     "workloads/machine/facts.py",
     "workloads/machine/gpu.py",
