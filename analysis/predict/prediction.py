@@ -21,7 +21,7 @@ from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options, terminal
-from workloads.records import Settings, regular_files
+from workloads.records import Settings, regular_files, switches
 
 _WORTH_A_NAME = 0.01  # of a step: a smaller part is not named
 LONGEST_S = 1e9  # of a time in a result file too
@@ -111,7 +111,10 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
 
 def impossible(prediction: Prediction) -> str:
-    """The first time in a prediction that no training takes, in words; "" without one."""
+    """The first switch of a prediction that no training has, or the first time that none takes, in words; "" without one."""
+    wrong_switch = switches.fault(prediction.settings.switches)
+    if wrong_switch:
+        return wrong_switch
     named = [(name, getattr(prediction, name)) for name in prediction.__struct_fields__]
     times = [(name, value) for name, value in named if isinstance(value, Estimate)]
     for name, time in [*times, *prediction.parts.items()]:

@@ -55,6 +55,31 @@ def test_a_kernel_s_name_with_control_characters_is_none(tmp_path, name):
     assert (loaded.measurements, loaded.bad_lines) == ((row(1),), 1)
 
 
+@pytest.mark.parametrize(
+    ("switches", "is_read"),
+    [
+        ({"data": "synthetic", "jit_compile": "on", "in_flight": "4", "beside": "fits"}, True),
+        ({"load": "held"}, True),
+        ({"trace": "on"}, True),
+        ({"match": "mlperf"}, True),
+        ({"TF_NUM_INTEROP_THREADS": "one"}, True),
+        ({"jit_compile": "maybe"}, False),
+        ({"load": "half"}, False),
+        ({"nonsense": "on"}, False),
+        ({"in_flight": "many"}, False),
+        ({"steps_per_execution": "0"}, False),
+        ({"replicas": "²"}, False),
+        ({"replicas": "9" * 5000}, False),
+    ],
+)
+def test_a_row_with_a_switch_that_is_not_known_cannot_be_read(tmp_path, switches, is_read):
+    path = tmp_path / "training.jsonl"
+    settings = Settings(switches=switches)
+    write(path, row(1), msgspec.structs.replace(row(2), settings=settings))
+    loaded = records.read(path)
+    assert (len(loaded.measurements), loaded.bad_lines) == ((2, 0) if is_read else (1, 1))
+
+
 def _remove(path):
     path.unlink()
 

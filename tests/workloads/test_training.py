@@ -98,7 +98,7 @@ def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(tra
     [
         ({"model": "vgg"}, "unknown model 'vgg'"),
         ({"residence": "device"}, "residence can be numpy, tf.data, prefetch, generator, fed, resident, not 'device'"),
-        ({"colour": "red"}, "unknown switches: colour"),
+        ({"colour": "red"}, "unknown switch: colour"),
         ({"targets": "float64"}, "only the targets of a regression can be float64"),
         ({"gpu": "visible"}, "beside a GPU that TensorFlow sees; it sees none"),
         ({"gpu": "visible", "keras_backend": "jax"}, "TensorFlow's way of choosing the CPU; Keras runs on jax here"),

@@ -14,7 +14,7 @@ import kernels.networks  # noqa: F401  without it a problem of a whole model doe
 from analysis.metrics import PHASES, VALUES
 from kernels.problems import Problem
 from workloads import SCHEMA  # noqa: F401  # other modules take it from here
-from workloads.records.switches import VARIABLES, Experiment, Keras, typed
+from workloads.records.switches import VARIABLES, Experiment, Keras, fault, typed
 
 LAST_READER = {1: "0.1.0"}  # schema of an older file -> the last version of Crossover that reads it
 # Note of a training: the version of its made-up samples (frameworks.data.VERSION), or `as of sources HASH`. Losses of two rows
@@ -377,13 +377,14 @@ def _nine_digits(number: float) -> float:
 
 
 def sound(line) -> bool:
-    """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters, counts
-    in range, each clock once, samples and a block for each, no negative seconds."""
+    """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters,
+    switches that are known, counts in range, each clock once, samples and a block for each, no negative seconds."""
     if isinstance(line, Run):
         return True
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
     return (
         line.kernel.isprintable()
+        and not fault(line.settings.switches)
         and max(counts, default=0) < _MOST
         and len({s.clock for s in line.samples}) == len(line.samples)
         and all(len(s.seconds) == sum(s.block_sizes) > 0 for s in line.samples)

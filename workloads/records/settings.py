@@ -6,7 +6,7 @@ Only `data` is always written out, so that every row says what it was trained on
 from kernels import networks
 from workloads.corrections.likeness import closest, sharing_a_word
 from workloads.options import Usage, unknown, usage_errors
-from workloads.records import Row, model_files
+from workloads.records import Row, model_files, switches
 from workloads.records.switches import KNOWN, VARIABLES, Keras
 
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
@@ -40,15 +40,10 @@ def of(row: Row) -> Keras:
 
     Raises: ValueError for a switch that nothing here obeys, since its row would claim what was not done.
     """
-    given = dict(row.settings.switches.items() - row.settings.variables.items())
-    if unknown := set(given) - set(KNOWN):
-        raise ValueError(f"unknown switches: {', '.join(sorted(unknown))}")
-    for name, text in given.items():
-        allowed = KNOWN[name]
-        if allowed and text not in allowed:
-            raise ValueError(f"{name} can be {', '.join(allowed)}, not {text!r}")
-        if not allowed and not (text.isdigit() and int(text)):
-            raise ValueError(f"{name} takes a whole number of at least 1, not {text!r}")
+    marks = switches.MARKS.keys() & row.settings.switches.keys()
+    fault = f"nothing here obeys {', '.join(sorted(marks))}" if marks else switches.fault(row.settings.switches)
+    if fault:
+        raise ValueError(fault)
     return row.keras
 
 

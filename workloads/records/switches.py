@@ -1,5 +1,7 @@
 """`Settings.switches` as typed records; an absent switch has its default, the first of its values."""
 
+import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -47,7 +49,28 @@ KNOWN: dict[str, tuple[str, ...]] = {
     for record in (Keras, Experiment)
     for field in msgspec.structs.fields(record)
 }
+# Switches that no option sets: of rows that a load or a validation made. name -> the texts it may have; (): any.
+MARKS: dict[str, tuple[str, ...]] = {"load": ("held",), "trace": ("on",), "match": ()}
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
+
+
+def fault(switches: Mapping[str, str]) -> str:
+    """Why a row cannot have these switches: a name that is not known, or a text that the name cannot have; "" where it can."""
+    for name, text in switches.items():
+        if name.startswith(VARIABLES):
+            continue
+        if name in MARKS:
+            allowed, counts = MARKS[name], False
+        elif name in KNOWN:
+            allowed, counts = KNOWN[name], not KNOWN[name]
+        else:
+            return f"unknown switch: {name}"
+        if allowed and text not in allowed:
+            return f"{name} can be {', '.join(allowed)}, not {text!r}"
+        if counts and not _COUNT.fullmatch(text):
+            return f"{name} takes a whole number of at least 1, not {text!r}"
+    return ""
 
 
 def typed(record: Any, given: dict[str, str]) -> Any:
