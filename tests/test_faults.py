@@ -335,6 +335,25 @@ def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatc
     assert err[0].startswith("error: cannot write") and os.strerror(number) in err[0] and len(err) == 2
 
 
+@pytest.mark.parametrize(("limit", "code"), [(8, options.USAGE), (63, options.USAGE), (64, options.OK)])
+def test_a_limit_on_open_files_is_named_before_anything_is_done(monkeypatch, capsys, limit, code):
+    monkeypatch.setattr("workloads.stops.resource.getrlimit", lambda kind: (limit, limit))
+    parser = options.parser("workloads.matmul", "", "python -m workloads.matmul")
+    assert options.command(parser, [], options.no_plan, lambda plan: options.OK) == code
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == (2 if code else 0) and all(f" {limit} open files" in line for line in err[:1])
+
+
+def test_a_file_beyond_the_limit_on_open_files_is_no_output_that_cannot_be_written(capsys):
+    def body(plan):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    parser = options.parser("workloads.matmul", "", "python -m workloads.matmul")
+    assert options.command(parser, [], options.no_plan, body) == options.USAGE
+    err = capsys.readouterr().err.splitlines()
+    assert "ulimit -n" in err[0] and "cannot write" not in err[0] and len(err) == 2
+
+
 def start(folder, *more: str) -> subprocess.Popen:
     flags = ["--sizes", "4KiB:1MiB:x1.1", *FAST, "--format", "csv", "-o", str(folder), *more]
     command = [sys.executable, "-m", "workloads.stream", *flags]

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import importlib.util
 import os
 import re
@@ -40,7 +41,9 @@ from workloads.stops import (  # noqa: F401  # other modules take them from here
     Missing,
     Stop,
     Terminated,
+    TooFewFiles,
     Usage,
+    require_open_files,
 )
 from workloads.terminal import near
 
@@ -494,12 +497,13 @@ def _flushing(out: terminal.Wrapping) -> Iterator[None]:
 def _flags(command_parser: Parser, argv: Sequence[str] | None, out: terminal.Wrapping) -> Namespace:
     """The flags of a command, whose status line begins and whose lines wrap where they are for people.
 
-    Raises: Usage; Missing for packages that are not installed.
+    Raises: Usage, also where too few files may be opened; Missing for packages that are not installed.
     """
     flags = command_parser.parse_args(argv)
     if not getattr(flags, "quiet", False):
         terminal.show_waiting(command_parser.question)
     out.wraps = {getattr(flags, "format", None), getattr(flags, "to", None)} <= {"table", None}
+    require_open_files()
     require_packages()
     return flags
 
@@ -507,6 +511,8 @@ def _flags(command_parser: Parser, argv: Sequence[str] | None, out: terminal.Wra
 def _refused_by_system(error: OSError, command: str) -> Usage:
     """The error for a file, or for our output, that the system refused."""
     why = error.strerror or str(error)
+    if error.errno == errno.EMFILE:
+        return TooFewFiles()
     if error.filename is None:
         return Usage(f"cannot write the output: {why}; send it to another place", command)
     return Usage(f"cannot use {error.filename}: {why}")

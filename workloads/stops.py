@@ -1,5 +1,8 @@
 """How a command ends: its exit codes, and the exceptions that end it with one error line. Standard library only."""
 
+import resource
+
+OPEN_FILES = 64  # that a process may open where a command runs; with a worker of NumPy's it opens 13
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -54,6 +57,24 @@ class Stop(Exception):
 
 class Usage(Stop):
     """The words of the command are off, or an output must not be touched."""
+
+
+class TooFewFiles(Usage):
+    """A process may open too few files."""
+
+    def __init__(self) -> None:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        super().__init__(
+            f"a process may have {limit} open files here (ulimit -n), which are too few for a command",
+            first="raise the limit with `ulimit -n 1024`",
+        )
+
+
+def require_open_files() -> None:
+    """Raises TooFewFiles where the system's limit is below OPEN_FILES."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit != resource.RLIM_INFINITY and limit < OPEN_FILES:
+        raise TooFewFiles
 
 
 class Terminated(KeyboardInterrupt):

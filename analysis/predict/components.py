@@ -17,7 +17,7 @@ from analysis.training import costs, feeding
 from analysis.training.costs import FIT
 from kernels import networks
 from kernels.networks.layers import Layer, Network
-from kernels.problems import Stream, Training
+from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
 from workloads.records.switches import Keras
@@ -128,7 +128,8 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
     always more than a tile."""
     if execution == OP_BY_OP:
         return sum(k.operations for k in kernels)  # a loop's are traced once
-    problems = dict.fromkeys(k.problem for k in kernels if k.problem and k.part in ("matmul", "conv"))
+    products = [k.problem for k in kernels if k.part in ("matmul", "conv") and isinstance(k.problem, Matmul | Conv)]
+    problems = dict.fromkeys(products)
     sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
     return sum(log2(max(2, size)) for size in sizes)
 

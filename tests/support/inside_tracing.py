@@ -16,6 +16,7 @@ from workloads.frameworks import models
 from workloads.frameworks.tracing import frames, step, step_inputs
 from workloads.frameworks.tracing.fit_data import fit_data
 from workloads.frameworks.tracing.refusal import Refusal
+from workloads.harness.dispatch import Broken
 
 BATCH = 8
 #: A dense layer's direction by the operand that its product has transposed.
@@ -348,6 +349,20 @@ def data_of_a_user():
         assert inputs.batch == (5 if isinstance(data, tf.data.Dataset) else BATCH)
         larger = inputs.resized(3)
         assert [tuple(spec.shape) for spec in larger.specs][:2] == [(3, 6), (3, 4)]
+
+
+@made
+def arrays_without_a_size():
+    """Made up from a model's inputs, and of a user's data, in any part of it."""
+    empty, full = keras.Input((0,)), keras.Input((4,))
+    joined = keras.Model([full, empty], layers.Dense(3)(layers.Concatenate()([full, empty])), name="joined")
+    for model in (keras.Sequential([empty, layers.Dense(3)], name="empty"), joined):
+        with pytest.raises(Broken, match=rf"^{model.name} takes an array of shape \(8, 0\): a size of 0 leaves nothing"):
+            traced(model)
+    plain = keras.Sequential([full, layers.Dense(3)])
+    plain.compile("adam", "mse")
+    with pytest.raises(Broken, match="a size of 0 leaves nothing"):
+        traced_with(plain, tf.TensorSpec((BATCH, 4)), tf.TensorSpec((BATCH, 0)))
 
 
 @made

@@ -18,6 +18,7 @@ LIGHT = [
     "what_does_not_grow_evenly",
     "a_batch_that_cannot_change",
     "data_of_a_user",
+    "arrays_without_a_size",
     "samples_of_a_pipeline",
     "layers_of_cudnn",
     "two_inputs_as_a_network",

@@ -184,6 +184,7 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
     first_error: Exception | None = None
     advice = ""
     for inputs in candidates:
+        inputs.require_sizes(name)
         try:
             _build(model, inputs)
             return _graph(model, inputs, scopes), inputs

@@ -31,6 +31,14 @@ class StepInputs(msgspec.Struct, frozen=True, kw_only=True):
         specs = keras.tree.map_structure(lambda spec: _resized(spec, self.batch, batch), self.specs)
         return StepInputs(specs=specs, batch=batch, assumed=self.assumed)
 
+    def require_sizes(self, name: str) -> None:
+        """Raises Broken where a tensor has a side of 0. name: the model's."""
+        import keras
+
+        for spec in keras.tree.flatten(self.specs):
+            if spec is not None and spec.shape.rank and 0 in spec.shape.as_list():
+                raise Broken(f"{name} takes an array of shape {spec.shape}: a size of 0 leaves nothing to compute")
+
 
 def _resized(spec, old: int, new: int):
     import tensorflow
