@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
-from workloads import options
+from workloads import REPORTS, options
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
@@ -79,15 +79,19 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
     """
     from analysis.compare import comparison
 
-    a, b = comparison.machine_keys(old.runs), comparison.machine_keys(new.runs)
-    if a != b and not any_machine:
-        raise options.Usage(
-            f"OLD was measured on {', '.join(a) or 'what no line names'}, NEW on {', '.join(b) or 'the same'}: "
-            "that compares the machines, not the code; add --any-machine if it is what you want",
-            asked,
-            right="--any-machine",
-        )
+    before, after = comparison.machine_keys(old.runs), comparison.machine_keys(new.runs)
+    if before != after and not any_machine:
+        why = "that compares the machines, not the code; add --any-machine if it is what you want"
+        if not before or not after:
+            why = "add --any-machine to compare them all the same"
+        message = f"OLD {_measured_on(before)}, NEW {_measured_on(after)}: {why}"
+        raise options.Usage(message, asked, right="--any-machine")
     return comparison.comparison(old, new, clock)
+
+
+def _measured_on(machines: tuple[str, ...]) -> str:
+    """Where the rows of a run were measured, as what a sentence says of the run. machines: their keys."""
+    return f"was measured on {', '.join(machines)}" if machines else "has no line that names its machine"
 
 
 def show(made: "Comparison", format_: str, verbose: bool = False, share: float | None = None) -> None:
@@ -168,23 +172,57 @@ def _compared(plan: "ComparePlan") -> "Comparison":
 
 
 def _require_runs(plan: "ComparePlan") -> None:
-    """Raises NoRun where OLD or NEW is not there; without a similar one, or where that is its partner, with another run as the
-    example."""
+    """Raises NoRun where OLD or NEW is not there and NoRows where one has none, with a run to compare its partner with, where no
+    similar one is there, or that is the partner."""
     from workloads import records
-    from workloads.records.files import NoRun
+    from workloads.records.files import NoRows, NoRun
 
     for names, run, partner in ((("OLD", "NEW"), plan.old, plan.new), (("NEW", "OLD"), plan.new, plan.old)):
         try:
             records.read(run)
-        except NoRun as error:
-            examples = [options.near(runs.run_named(name)) for name in names]
-            others = [one for one in examples if os.path.realpath(one) != os.path.realpath(partner)]
-            itself = error.similar and os.path.realpath(error.right) == os.path.realpath(partner)
-            if (itself or not error.similar) and others:
-                error.right = others[0]
-                error.similar = ""
-                error.is_example = True
+        except (NoRun, NoRows) as error:
+            if not error.similar or os.path.realpath(error.right) == os.path.realpath(partner):
+                _correct_by_example(error, names, plan, partner)
             raise
+
+
+def _correct_by_example(error: options.Usage, names: tuple[str, str], plan: "ComparePlan", partner: str) -> None:
+    """Gives the error of a run a run in its place that can be compared with its partner, else two runs in place of both."""
+    error.similar = ""
+    error.is_example = True
+    named = [options.near(runs.run_named(name)) for name in names]
+    others = [run for run in named if os.path.realpath(run) != os.path.realpath(partner)]
+    example = ""
+    if plan.old != plan.new:
+        try:
+            beside = read_timed(partner)
+        except options.Usage:  # an error of its own, which comes next
+            error.right = others[0]
+            return
+        candidates = [*others, *_folders_of_machine(beside, partner)]
+        example = next((run for run in candidates if _is_comparable(run, beside, plan)), "")
+    if example:
+        error.right = example
+        return
+    stored = [options.near(options.stored_run(position)) for position in (0, 1)]
+    error.instead = shlex.join(["python", "-m", "analysis.compare", *stored])
+
+
+def _folders_of_machine(loaded: "Loaded", run: str) -> list[str]:
+    """The stored folders of the machine of a run, the one with all of its runs first, without that of the run itself."""
+    if loaded.machine is None:
+        return []
+    folder = REPORTS / loaded.machine.key
+    folders = [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
+    return [options.near(path) for path in folders if os.path.realpath(path) != os.path.realpath(run)]
+
+
+def _is_comparable(run: str, other: "Loaded", plan: "ComparePlan") -> bool:
+    """Whether a run has rows with a time that the other has too, on the same machine."""
+    try:
+        return bool(compare(read_timed(run), other, "", any_machine=plan.any_machine, clock=plan.clock).rows)
+    except (options.Usage, OSError):
+        return False
 
 
 def _plan(flags: argparse.Namespace) -> "ComparePlan":

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import fake_measurements as fake
@@ -340,6 +341,18 @@ def test_the_exit_code(runs, rule, code, capsys):
     assert ("regression: 1 row" in err) == (code == 4) and head.split()[:4] == ["row", "old", "new", "change"]
     assert rows[0].startswith("matmul/numpy/blas n=64 ") and "+7.0 % slower" in rows[0]
     assert " -10.0 % faster" in rows[1] and rows[2] == ""
+
+
+@pytest.mark.parametrize("nameless", ["old", "new"])
+def test_a_run_without_a_line_of_its_machine_is_not_of_the_same(runs, nameless, capsys):
+    file = Path(runs[nameless == "new"], "matmul.jsonl")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[1:]))
+    assert command.main([*runs]) == 2
+    error, tried = capsys.readouterr().err.splitlines()
+    assert f"{nameless.upper()} has no line that names its machine" in error and error.count("intel-avx512-2c") == 1
+    assert "same:" not in error and tried.endswith(" --any-machine")
+    assert command.main([*runs, "--any-machine"]) == 0
 
 
 def test_two_machines_are_refused_unless_asked_for(runs, tmp_path, capsys):

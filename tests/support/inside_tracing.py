@@ -357,7 +357,9 @@ def arrays_without_a_size():
     empty, full = keras.Input((0,)), keras.Input((4,))
     joined = keras.Model([full, empty], layers.Dense(3)(layers.Concatenate()([full, empty])), name="joined")
     for model in (keras.Sequential([empty, layers.Dense(3)], name="empty"), joined):
-        with pytest.raises(Broken, match=rf"^{model.name} takes an array of shape \(8, 0\): a size of 0 leaves nothing"):
+        with pytest.raises(
+            Broken, match=rf"^{model.name} takes an array of shape \(8, 0\): a size of 0 leaves nothing"
+        ):
             traced(model)
     plain = keras.Sequential([full, layers.Dense(3)])
     plain.compile("adam", "mse")

@@ -15,6 +15,8 @@ from workloads.records import baselines
 
 SUITE = "reports/nvidia-h200/suite"
 LADDER = "reports/nvidia-h200/ladder"
+AMD = "reports/amd-avx512-2c"
+AMD_STUDY = "reports/amd-avx512-2c/feeding"  # the first of this machine by name
 PREDICTED = "reports/nvidia-h200/predictions-2026-11-21.ndjson"
 COUNTS = {
     "1..64": "1:64:x2",
@@ -208,6 +210,12 @@ PROPOSALS = {
     "analysis.compare none nothing -v": (f"analysis.compare {SUITE} {LADDER} -v", 2, True),
     f"analysis.compare {SUITE} nothing": (f"analysis.compare {SUITE} {LADDER}", 1, True),
     f"analysis.compare nothing {SUITE}": (f"analysis.compare {LADDER} {SUITE}", 1, True),
+    f"analysis.compare '' {SUITE}": (f"analysis.compare {LADDER} {SUITE}", 1, True),
+    f"analysis.compare '' {AMD}": (f"analysis.compare {AMD_STUDY} {AMD}", 1, True),
+    f"analysis.compare {AMD} nothing": (f"analysis.compare {AMD} {AMD_STUDY}", 1, True),
+    f"analysis.compare photos {AMD}": (f"analysis.compare {AMD_STUDY} {AMD}", 1, True),
+    f"analysis.compare my_model.py {AMD}": (f"analysis.compare {AMD_STUDY} {AMD}", 1, True),
+    "analysis.compare '' ''": (f"analysis.compare {SUITE} {LADDER}", 1, True),
     f"analysis.export csv {SUITE}": (f"analysis.export --to csv {SUITE}", 1, False),
     f"analysis.export {SUITE} --format csv": (f"analysis.export {SUITE} --to csv", 1, False),
     f"analysis.fleet {SUITE} --against lastweek": (f"analysis.fleet {SUITE}", 1, False),
@@ -219,10 +227,13 @@ PROPOSALS = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a model file and the stored runs, on a machine without runs of its own."""
+    """A folder with a model file, lines of another program and the stored runs, on a machine without runs of its own."""
     (tmp_path / "my_model.py").write_text("x = 3\n")
     (tmp_path / "reports").mkdir()
-    (tmp_path / "reports/nvidia-h200").symlink_to(ROOT / "reports/nvidia-h200")
+    for machine in ("nvidia-h200", "amd-avx512-2c"):
+        (tmp_path / "reports" / machine).symlink_to(ROOT / "reports" / machine)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/train.jsonl").write_text('{"text": "cat"}\n')
     monkeypatch.setattr(runs, "LOCAL", tmp_path / "none")
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "none" / "saved")
     monkeypatch.chdir(tmp_path)
@@ -232,7 +243,7 @@ def folder(tmp_path, monkeypatch):
 def relative(line: str) -> str:
     """A command without `python -m`, with the stored runs as paths from here."""
     words = shlex.split(line)[2:]
-    stored = {os.path.realpath(run): run for run in (SUITE, LADDER)}
+    stored = {os.path.realpath(run): run for run in (SUITE, LADDER, AMD_STUDY)}
     return shlex.join([stored.get(os.path.realpath(word), word) for word in words])
 
 
