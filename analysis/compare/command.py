@@ -195,12 +195,12 @@ def _correct_by_example(error: options.Usage, names: tuple[str, str], plan: "Com
     example = ""
     if plan.old != plan.new:
         try:
-            beside = read_timed(partner)
+            other_rows = read_timed(partner)
         except options.Usage:  # an error of its own, which comes next
             error.right = others[0]
             return
-        candidates = [*others, *_folders_of_machine(beside, partner)]
-        example = next((run for run in candidates if _is_comparable(run, beside, plan)), "")
+        candidates = [*others, *_folders_of_machine(other_rows, partner)]
+        example = next((run for run in candidates if _is_comparable(run, other_rows, plan)), "")
     if example:
         error.right = example
         return

@@ -128,9 +128,12 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
     always more than a tile."""
     if execution == OP_BY_OP:
         return sum(k.operations for k in kernels)  # a loop's are traced once
-    products = [k.problem for k in kernels if k.part in ("matmul", "conv") and isinstance(k.problem, Matmul | Conv)]
-    problems = dict.fromkeys(products)
-    sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
+    sizes = []
+    for problem in dict.fromkeys(k.problem for k in kernels if k.part in ("matmul", "conv")):
+        if isinstance(problem, Matmul):
+            sizes.append(problem.m * problem.n * problem.k)
+        elif isinstance(problem, Conv):
+            sizes.append(problem.c_in // problem.groups * problem.c_out * problem.r * problem.s)
     return sum(log2(max(2, size)) for size in sizes)
 
 

@@ -125,12 +125,17 @@ def impossible(prediction: Prediction) -> str:
     return ""
 
 
+def _decoded(line: bytes) -> Prediction:
+    """Raises: msgspec.DecodeError, ValueError and RecursionError for a line of something else."""
+    return msgspec.json.decode(regular_files.without_mark(line), type=Prediction)
+
+
 def is_cut(line: bytes) -> bool:
     """Whether the last line of a file is the beginning of a prediction."""
     if line.endswith(b"\n"):
         return False
     try:
-        msgspec.json.decode(line, type=Prediction)
+        _decoded(line)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return True
     return False
@@ -160,7 +165,7 @@ def load(path: str) -> list[Prediction]:
         if len(lines) > 1 and is_cut(lines[-1]):
             terminal.note(f"warning: the last line of {path} is cut off; {count(len(lines) - 1, 'prediction')} read")
             lines = lines[:-1]
-        found = [msgspec.json.decode(line, type=Prediction) for line in lines]
+        found = [_decoded(line) for line in lines]
     except (options.Usage, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
     if not found:

@@ -80,6 +80,20 @@ def test_a_row_with_a_switch_that_is_not_known_cannot_be_read(tmp_path, switches
     assert (len(loaded.measurements), loaded.bad_lines) == ((2, 0) if is_read else (1, 1))
 
 
+def test_a_byte_order_mark_before_the_first_line_is_no_part_of_it(tmp_path):
+    path = tmp_path / "matmul.jsonl"
+    write(path, row(1))
+    marked = b"\xef\xbb\xbf" + path.read_bytes()
+    path.write_bytes(marked)
+    assert records.read(path) == records.Loaded((run(),), (row(1),), 0, (str(path),))
+    assert write(path, row(2), resume=True) == [row(1)]
+    assert path.read_bytes().startswith(marked)
+    assert records.read(path).measurements == (row(1), row(2))
+    path.write_bytes(marked.replace(b'"schema":%d' % records.SCHEMA, b'"schema":1'))
+    with pytest.raises(records.Refused, match="has schema 1, older"):
+        records.read(path)
+
+
 def _remove(path):
     path.unlink()
 

@@ -270,7 +270,7 @@ def other_schema(lines: Iterable[bytes]) -> str:
     """`has schema 1, older than ...` for lines with a run of another schema than this program reads; "" for others."""
     for line in lines:
         try:
-            schema = _header_decoder.decode(line).schema
+            schema = _header_decoder.decode(regular_files.without_mark(line)).schema
         except (ValueError, RecursionError):  # no line of a run
             continue
         if type(schema) is not int:
@@ -298,7 +298,7 @@ def end_last_line(path: Path, lines: list[bytes]) -> None:
 def _decoded(text: bytes) -> Line | None:
     """The Run or Measurement of a line; None of a line that is neither, or that nobody can have measured."""
     try:
-        line = _decoder.decode(text)
+        line = _decoder.decode(regular_files.without_mark(text))
     except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
         return None
     return line if sound(line) else None

@@ -1,5 +1,6 @@
 """Reads the lines of regular files only: a pipe or a device would never end, and neither would a line without a limit."""
 
+import codecs
 import contextlib
 import errno
 import gzip
@@ -61,6 +62,12 @@ def one_by_one(path: str | os.PathLike) -> Iterator[bytes]:
         raise Unreadable(f"cannot read {path}: {reason(path, error)}") from error
     except (EOFError, zlib.error) as error:
         raise Unreadable(f"cannot read {path}: {error}") from error
+
+
+def without_mark(line: bytes) -> bytes:
+    """A line without the byte order mark that some editors put before the first line of a file in UTF-8."""
+    mark = codecs.BOM_UTF8
+    return line[len(mark) :] if line[: len(mark)] == mark else line
 
 
 def reason(path: str | os.PathLike, error: OSError) -> str:
