@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from workloads import options
-from workloads.records import regular_files
+from workloads.records import command_lines, regular_files
 
 PICTURE_CREATOR = "Crossover, https://matplotlib.org/"
 # By suffix: text that every file of ours contains.
@@ -56,5 +56,5 @@ def _require_ours(path: pathlib.Path) -> None:
         raise options.Usage(
             f"{path} was not written by Crossover; move it away, or choose another folder with -o",
             wrong="--output",
-            right=f"-o {options.PLACE}",
+            right=f"-o {command_lines.unused(options.PLACE)}",
         )

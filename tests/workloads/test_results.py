@@ -94,6 +94,45 @@ def test_a_byte_order_mark_before_the_first_line_is_no_part_of_it(tmp_path):
         records.read(path)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"notes", "is no result file"),
+        (b'{"text": "cat"}\n', "is no result file"),
+        (b'{"type":"run","schema":null}\n', "has schema null, not the"),
+        (b'{"type":"run","schema":"\xc3\xa4"}\n', 'has schema "ä", not the'),
+        (b'{"type":"run","schema":1}\n', "has schema 1, older"),
+    ],
+)
+def test_a_file_that_no_run_can_go_on_with_is_refused_with_a_folder_that_is_free(tmp_path, text, why, resume):
+    folder = tmp_path / "my run"
+    folder.mkdir()
+    (folder / "matmul.jsonl").write_bytes(text)
+    (tmp_path / "my run-new").mkdir()
+    with pytest.raises(records.Refused, match=why) as refused:
+        write(folder / "matmul.jsonl", row(1), resume=resume)
+    assert (refused.value.wrong, refused.value.right) == ("-o --resume", f"-o '{tmp_path}/my run-new-2'")
+    assert (folder / "matmul.jsonl").read_bytes() == text
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_second_writer_is_refused_with_another_folder_for_its_own_command(tmp_path, resume):
+    path = tmp_path / "matmul.jsonl"
+    with records.Writer(path, run()), pytest.raises(records.Refused, match="is being written by another") as refused:
+        records.Writer(path, run(), resume)
+    assert (refused.value.wrong, refused.value.right) == ("-o --resume", f"-o {tmp_path}-new")
+
+
+def test_files_of_other_programs_alone_are_named(tmp_path):
+    for number in (1, 2):
+        (tmp_path / f"train{number}.jsonl").write_text('{"text": "cat"}\n')
+        files = "train1.jsonl" if number == 1 else "each of its 2 files"
+        with pytest.raises(records.NoRows) as refused:
+            records.read(tmp_path)
+        assert str(refused.value) == f"no rows in {tmp_path}: {files} has no line that Crossover wrote"
+
+
 def _remove(path):
     path.unlink()
 

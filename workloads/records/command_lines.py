@@ -41,10 +41,31 @@ def anew(command: str) -> str:
     changed: list[str] = []
     before = ""
     for word in _words(without(command, {"--resume": 0})):
-        names_output = before in _OUTPUT or (_flag(word) in _OUTPUT and word not in _OUTPUT)
-        changed.append(f"{word}-new" if names_output else word)
+        flag, equals, folder = word.partition("=")
+        if before in _OUTPUT:
+            changed.append(new_folder(word))
+        elif flag in _OUTPUT and equals:
+            changed.append(f"{flag}={new_folder(folder)}")
+        else:
+            changed.append(word)
         before = word
     return shlex.join(changed)
+
+
+def new_folder(folder: str) -> str:
+    """A name like that of a folder under which nothing is: DIR-new, DIR-new-2 and so on."""
+    name = f"{folder.rstrip('/')}-new"
+    number = 1
+    numbered = name
+    while os.path.lexists(numbered):
+        number += 1
+        numbered = f"{name}-{number}"
+    return numbered
+
+
+def unused(folder: str) -> str:
+    """The folder if nothing is there, else a new one with a name like it."""
+    return new_folder(folder) if os.path.lexists(folder) else folder
 
 
 def portable(command: str) -> str:

@@ -12,6 +12,7 @@ import hashlib
 import operator
 import os
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ MEASURE = "python -m workloads.matmul --sizes 64:1024:x2"
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
 DATE = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"  # folders of the runs of a study: reports/MACHINE/STUDY/DATE
 OTHERS_WORK = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
+_SHOWN_OF_SCHEMA = 40  # characters of one that is no number
 _decoder = msgspec.json.Decoder(Line)
 _BEGINNINGS = (b'{"type":"run",', b'{"type":"measurement",')  # of the lines that a Writer writes
 
@@ -143,12 +145,9 @@ class Writer(contextlib.AbstractContextManager):
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if os.path.lexists(path):
+            is_there = os.path.lexists(path)
+            if is_there:
                 regular_files.require_regular(path)
-                if not resume:
-                    require_same_machine(path, first_runs(path), run)
-                    again = f"{run.command} --resume"
-                    raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
             # Unbuffered: a write refused by a full disk would be tried again, and fail again, when the file is closed.
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -156,31 +155,42 @@ class Writer(contextlib.AbstractContextManager):
             reason = f"{path.parent} is no folder" if no_folder else error.strerror
             raise Refused(
                 f"cannot write {path}: {reason}; choose a folder you may write with -o",
-                wrong="-o",
-                right=f"-o {options.PLACE}",
+                wrong="-o --resume",
+                right=f"-o {command_lines.unused(options.PLACE)}",
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise Refused(f"{path} is being written by another run; choose another folder with -o") from error
+            raise _refused(path, "is being written by another run") from error
         self.rows_before: dict[str, RowLines] = {}
-        if resume:
-            self._take_up(run)
+        if is_there:
+            try:
+                self._take_up(run, resume)
+            except Usage:
+                self.close()
+                raise
         self._size = os.fstat(self._file.fileno()).st_size  # bytes that the file has at least
         self.append(run)
 
-    def _take_up(self, run: Run) -> None:
+    def _take_up(self, run: Run, resume: bool) -> None:
         """Reads what is there and ends its last line."""
         lines = regular_files.lines(self.path)
         runs, self.rows_before, _ = by_row(lines)
         require_ours(self.path, lines, runs, self.rows_before)
         require_same_machine(self.path, runs, run)
-        if self.rows_before and runs and runs[-1].sources != run.sources:
+        other_sources = bool(self.rows_before and runs and runs[-1].sources != run.sources)
+        has_visits = any(row.lines[-1].visit for row in self.rows_before.values())
+        if not resume and other_sources and has_visits:
+            raise _refused(self.path, "exists, with visits of other sources")
+        if not resume:
+            message = f"{self.path} exists; add --resume to finish it, or choose another folder with -o"
+            raise Refused(message, f"{run.command} --resume")
+        if other_sources:
             sources = (
                 f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
             )
-            if any(row.lines[-1].visit for row in self.rows_before.values()):
+            if has_visits:
                 raise Refused(sources + "visits of two programs are not one row", command_lines.anew(run.command))
             terminal.note(f"{sources}its rows stay as they are")
         end_last_line(self.path, lines)
@@ -225,38 +235,27 @@ class Writer(contextlib.AbstractContextManager):
             self.close()
 
 
+def _refused(path: Path, why: str) -> Refused:
+    """The error for a result file that a run cannot go on with, whose folder a new one replaces in the command."""
+    folder = shlex.quote(command_lines.new_folder(str(path.parent)))
+    message = f"{path} {why}; choose another folder with -o"
+    return Refused(message, wrong="-o --resume", right=f"-o {folder}")
+
+
 def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str, RowLines]) -> None:
     """Raises Refused for a file without one line of ours, and for one of another schema."""
-    if lines and not runs and not rows:
-        raise Refused(
-            f"{path} is no result file: none of its lines is a run or a measurement; choose another folder with -o",
-            wrong="-o",
-            right="-o DIR",
-        )
     why = other_schema(lines)
     if why:
-        raise Refused(
-            f"{path} {why}; choose another folder with -o", wrong="-o --resume", right=f"-o {path.parent}-new"
-        )
-
-
-def first_runs(path: Path) -> list[Run]:
-    """The run in the first line of a file; none where that line is no run."""
-    for text in regular_files.one_by_one(path):
-        line = _decoded(text)
-        return [line] if isinstance(line, Run) else []
-    return []
+        raise _refused(path, why)
+    if lines and not runs and not rows:
+        raise _refused(path, "is no result file: none of its lines is a run or a measurement")
 
 
 def require_same_machine(path: Path, runs: Iterable[Run], now: Run) -> None:
     """Raises Refused, with another folder, for a file that has a run of another machine than this one's."""
     for old in runs:
         if old.machine.key != now.machine.key:
-            raise Refused(
-                f"{path} was measured on {old.machine.key}, this is {now.machine.key}; choose another folder with -o",
-                wrong="-o --resume",
-                right=f"-o {path.parent}-new",
-            )
+            raise _refused(path, f"was measured on {old.machine.key}, this is {now.machine.key}")
 
 
 def require_schema(path: str | os.PathLike, lines: Iterable[bytes]) -> None:
@@ -274,7 +273,8 @@ def other_schema(lines: Iterable[bytes]) -> str:
         except (ValueError, RecursionError):  # no line of a run
             continue
         if type(schema) is not int:
-            return f"has schema {schema!r}, not the {SCHEMA} that this program reads"
+            shown = terminal.shorten(msgspec.json.encode(schema).decode(), _SHOWN_OF_SCHEMA)
+            return f"has schema {shown}, not the {SCHEMA} that this program reads"
         if schema != SCHEMA:
             age = "newer" if schema > SCHEMA else "older"
             reader = f"; Crossover {LAST_READER[schema]} is the last that reads it" if schema in LAST_READER else ""
@@ -364,9 +364,13 @@ class Loaded(msgspec.Struct, frozen=True):
 class NoRows(Usage):
     """A RUN has result files, but not one row."""
 
-    def __init__(self, run: str | os.PathLike, bad_lines: int = 0):
+    def __init__(self, run: str | os.PathLike, bad_lines: int = 0, foreign: Sequence[Path] = ()):
+        """bad_lines: of its files. foreign: its files, where none has a line of ours."""
         unread = ""
-        if bad_lines:
+        if foreign:
+            files = foreign[0].name if len(foreign) == 1 else f"each of its {len(foreign)} files"
+            unread = f": {files} has no line that Crossover wrote"
+        elif bad_lines:
             unread = f": {bad_lines} {'line' if bad_lines == 1 else 'lines'} of its files cannot be read"
         super().__init__(f"no rows in {run}{unread}", MEASURE, wrong=str(run), right=_nearest(str(run)))
 
@@ -431,7 +435,7 @@ def files_of(run: str | os.PathLike) -> list[Path]:
     if not named:
         raise NoRun(str(run), baselines.names())
     if not files:
-        raise NoRows(run)
+        raise NoRows(run, foreign=named)
     return files
 
 
