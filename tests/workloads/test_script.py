@@ -1,6 +1,7 @@
 """A user's training script runs as it is up to its first fit: what the call says, that nothing after it runs, and how a script
 without such a call ends. The scripts are those of tests/support/scripts, whose docstrings say their numbers."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -77,6 +78,54 @@ def test_a_notebook(run):
     described = run("notebook.ipynb")
     assert numbers(described) == (640, 64, 2, 0)
     assert described.fit.place == "cell 3, line 4"
+
+
+def code(source) -> dict:
+    return {"cells": [{"cell_type": "markdown"}, {"cell_type": "code", "source": source}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (b"hello", "it is not JSON in UTF-8"),
+        (b"", "it is not JSON in UTF-8"),
+        (b"\xff\xfe{}", "it is not JSON in UTF-8"),
+        (b"[" * 100_000, "it is not JSON in UTF-8"),
+        ([], "its JSON is not an object"),
+        ({"nbformat": 4}, "it has no list of cells"),
+        ({"cells": {}}, "it has no list of cells"),
+        ({"worksheets": {}}, "its worksheets are not a list"),
+        ({"worksheets": [3]}, "it has no list of cells"),
+        ({"cells": [3]}, "one of its cells is not an object"),
+        (code(3), "the source of code cell 1 is not text"),
+        (code([1, 2]), "the source of code cell 1 is not text"),
+        ({"cells": [{"cell_type": "code"}]}, "the source of code cell 1 is not text"),
+        (code("a\0b"), "characters that Python does not take"),
+        (code("x = '\ud800'"), "characters that Python does not take"),
+        ({"metadata": {"kernelspec": {"language": "R"}}, "cells": []}, "its language is R"),
+    ],
+)
+def test_a_file_that_is_no_notebook_says_why(document, why):
+    content = document if isinstance(document, bytes) else json.dumps(document).encode()
+    with pytest.raises(notebook.NoNotebook, match=why):
+        notebook.code_cells(content)
+
+
+def test_cells_of_both_formats_of_notebooks_are_read():
+    third = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1\n", "y = 2"]}]}, {"cells": []}]}
+    for document, text in ((code(["x = 1\n", "y"]), "x = 1\ny"), (code("x"), "x"), (third, "x = 1\ny = 2")):
+        content = json.dumps(document).encode()
+        assert notebook.code_cells(content) == notebook.code_cells(b"\xef\xbb\xbf" + content) == [text]
+    assert notebook.code_cells(b'{"cells": [{"source": 3}], "metadata": []}') == []
+
+
+def test_a_broken_notebook_is_not_blamed_on_a_line_of_it(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.ipynb").write_text("[]")
+    with pytest.raises(options.Usage) as stop:
+        script.described("train.ipynb", (), LIMIT_S)
+    assert str(stop.value) == "train.ipynb is no notebook that can be read: its JSON is not an object with cells"
+    assert stop.value.first == "mend train.ipynb"
 
 
 def test_a_script_that_raises_or_has_no_fit_ends_in_one_line(run):

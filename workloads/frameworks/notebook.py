@@ -10,18 +10,84 @@ from pathlib import Path
 MAGICS_OF_PYTHON = ("%%time", "%%capture")
 
 
+class NoNotebook(ValueError):
+    """A file is no notebook that can be read; the message says why."""
+
+
 def run(path: Path) -> None:
-    """Runs the code cells in one module, `__main__`. The cells are the files `cell 1`, `cell 2` and so on."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    """Runs the code cells in one module, `__main__`. The cells are the files `cell 1`, `cell 2` and so on.
+
+    Raises: NoNotebook; what a cell raises.
+    """
+    sources = code_cells(path.read_bytes())
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
-    number = 0
-    for cell in cells:
-        if cell["cell_type"] != "code":
-            continue
-        number += 1
-        source = python_of_cell("".join(cell["source"]))
-        exec(compile(source, f"cell {number}", "exec"), module.__dict__)
+    for number, source in enumerate(sources, 1):
+        exec(compile(python_of_cell(source), f"cell {number}", "exec"), module.__dict__)
+
+
+def code_cells(content: bytes) -> list[str]:
+    """The texts of the code cells of a notebook, of nbformat 3 or 4.
+
+    Raises: NoNotebook.
+    """
+    try:
+        document = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise NoNotebook(f"it is not JSON in UTF-8: {error}") from error
+    if not isinstance(document, dict):
+        raise NoNotebook("its JSON is not an object with cells")
+    language = _language(document)
+    if language and language.lower() != "python":
+        raise NoNotebook(f"its language is {language}, not Python")
+    sources = []
+    for cell in _cells(document):
+        if not isinstance(cell, dict):
+            raise NoNotebook("one of its cells is not an object")
+        if cell.get("cell_type") == "code":
+            sources.append(_text(cell, number=len(sources) + 1))
+    return sources
+
+
+def _language(document: dict) -> str:
+    """The language that a notebook says it is in; "" where it says none."""
+    part: object = document
+    for name in ("metadata", "kernelspec", "language"):
+        part = part.get(name) if isinstance(part, dict) else None
+    return part if isinstance(part, str) else ""
+
+
+def _cells(document: dict) -> list:
+    """The cells of a notebook; of nbformat 3, those of its worksheets."""
+    if "worksheets" not in document:
+        return _list_of_cells(document)
+    worksheets = document["worksheets"]
+    if not isinstance(worksheets, list):
+        raise NoNotebook("its worksheets are not a list")
+    cells = []
+    for worksheet in worksheets:
+        cells += _list_of_cells(worksheet)
+    return cells
+
+
+def _list_of_cells(part: object) -> list:
+    """The cells of a notebook of nbformat 4, or of a worksheet."""
+    cells = part.get("cells") if isinstance(part, dict) else None
+    if not isinstance(cells, list):
+        raise NoNotebook("it has no list of cells")
+    return cells
+
+
+def _text(cell: dict, number: int) -> str:
+    """The text of a code cell, which nbformat 3 calls its input. number: of the cell among those of code."""
+    source = cell.get("source", cell.get("input"))
+    lines = source if isinstance(source, list) else [source]
+    if not all(isinstance(line, str) for line in lines):
+        raise NoNotebook(f"the source of code cell {number} is not text")
+    text = "".join(lines)
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise NoNotebook(f"the source of code cell {number} has characters that Python does not take")
+    return text
 
 
 def is_cell(file: str) -> bool:

@@ -56,6 +56,9 @@ class ScriptRun:
                 notebook.run(self.path)
             else:
                 runpy.run_path(str(self.path), run_name="__main__")
+        except notebook.NoNotebook as error:
+            message = f"{self.name} is no notebook that can be read: {error}"
+            self.end(Failed(error=failure(options.Usage(message, first=f"mend {self.name}"))))
         except Exception as error:
             self.end(Failed(error=failure(self.script_error(error))))
 
@@ -106,7 +109,7 @@ class ScriptRun:
     def script_error(self, error: Exception) -> options.Usage:
         """The error for a script that raises before `fit`."""
         if isinstance(error, SyntaxError):
-            place = f"line {error.lineno}"
+            place = f"line {error.lineno}" if error.lineno else "an unknown line"
             if notebook.is_cell(error.filename or ""):
                 place = f"{error.filename}, {place}"
         else:
