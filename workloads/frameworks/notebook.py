@@ -40,7 +40,7 @@ def code_cells(content: bytes) -> list[str]:
     language = _language(document)
     if language and language.lower() != "python":
         raise NoNotebook(f"its language is {language}, not Python")
-    sources = []
+    sources: list[str] = []
     for cell in _cells(document):
         if not isinstance(cell, dict):
             raise NoNotebook("one of its cells is not an object")
@@ -64,7 +64,7 @@ def _cells(document: dict) -> list:
     worksheets = document["worksheets"]
     if not isinstance(worksheets, list):
         raise NoNotebook("its worksheets are not a list")
-    cells = []
+    cells: list = []
     for worksheet in worksheets:
         cells += _list_of_cells(worksheet)
     return cells
@@ -81,10 +81,11 @@ def _list_of_cells(part: object) -> list:
 def _text(cell: dict, number: int) -> str:
     """The text of a code cell, which nbformat 3 calls its input. number: of the cell among those of code."""
     source = cell.get("source", cell.get("input"))
-    lines = source if isinstance(source, list) else [source]
-    if not all(isinstance(line, str) for line in lines):
-        raise NoNotebook(f"the source of code cell {number} is not text")
-    text = "".join(lines)
+    text = ""
+    for line in source if isinstance(source, list) else [source]:
+        if not isinstance(line, str):
+            raise NoNotebook(f"the source of code cell {number} is not text")
+        text += line
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise NoNotebook(f"the source of code cell {number} has characters that Python does not take")
     return text

@@ -14,7 +14,7 @@ import kernels.networks  # noqa: F401  without it a problem of a whole model doe
 from analysis.metrics import PHASES, VALUES
 from kernels.problems import Problem
 from workloads import SCHEMA  # noqa: F401  # other modules take it from here
-from workloads.records.switches import VARIABLES, Experiment, Keras, fault, typed
+from workloads.records.switches import Experiment, Keras, fault, is_variable, typed
 
 LAST_READER = {1: "0.1.0"}  # schema of an older file -> the last version of Crossover that reads it
 # Note of a training: the version of its made-up samples (frameworks.data.VERSION), or `as of sources HASH`. Losses of two rows
@@ -59,7 +59,7 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def variables(self) -> dict[str, str]:
         """The environment variables that are set before TensorFlow is imported."""
-        return {name: text for name, text in self.switches.items() if name.startswith(VARIABLES)}
+        return {name: text for name, text in self.switches.items() if is_variable(name)}
 
 
 class Samples(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from kernels import networks
 from workloads.corrections.likeness import closest, sharing_a_word
 from workloads.options import Usage, unknown, usage_errors
 from workloads.records import Row, model_files, switches
-from workloads.records.switches import KNOWN, VARIABLES, Keras
+from workloads.records.switches import KNOWN, Keras, is_variable
 
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
@@ -54,11 +54,7 @@ def fitted(dtype: str) -> str:
 
 def changed(given: dict[str, str]) -> dict[str, str]:
     """The switches to write into a row: `data`, and those that are not their default."""
-    return {
-        name: text
-        for name, text in given.items()
-        if name == "data" or name.startswith(VARIABLES) or text != default(name)
-    }
+    return {name: text for name, text in given.items() if name == "data" or is_variable(name) or text != default(name)}
 
 
 _LIKE_A_MODEL = 0.75  # a name less like one than that is another model: mobilenet is no lenet

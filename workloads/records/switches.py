@@ -55,10 +55,15 @@ _COUNT = re.compile(r"[1-9][0-9]{0,8}")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
 
 
+def is_variable(name: str) -> bool:
+    """Whether a switch is an environment variable."""
+    return name.startswith(VARIABLES)
+
+
 def fault(switches: Mapping[str, str]) -> str:
     """Why a row cannot have these switches: a name that is not known, or a text that the name cannot have; "" where it can."""
     for name, text in switches.items():
-        if name.startswith(VARIABLES):
+        if is_variable(name):
             continue
         if name in MARKS:
             allowed, counts = MARKS[name], False
