@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from analysis.analysis import Analysis
+from analysis.report.charts import feeding as charts
 from analysis.report.charts.feeding import feeding_chart
 from analysis.report.material import Material
 from analysis.report.sections.movement import feeding_section
@@ -115,6 +116,13 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     few = rows[: feeding.FEWEST - 1]
     assert feeding_chart(few) == [] == feeding_section(material(few))
     assert any(words.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))
+
+
+@pytest.mark.parametrize(("slower", "off"), [(1.25, "20.0 %"), (0.8, "25.0 %")])
+def test_a_law_is_off_by_a_share_of_the_measured_step(slower, off):
+    (law,) = feeding.laws(study(("numpy",)))
+    m = fed("numpy", 64, 784, slower=slower)
+    assert charts._row(law, m, feeding.step(m))[-1] == off
 
 
 def test_a_batch_feeds_no_more_samples_than_the_data_set():

@@ -126,6 +126,16 @@ def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
     assert not any("impossible" in s for s in summary.answer(Analysis.from_rows(rows, virtual)))
 
 
+def test_a_gpu_row_above_its_roof_is_an_error_on_a_virtual_machine_too():
+    """100 TFLOP/s under a peak of 50; the CPU's row, above its roof too, counts only where the machine is none."""
+    peak = row("peak/cupy/fma", Peak("float32", 10**9), {"device": 1e9 / 50e12, "host-latency": 1.0})
+    product = row("matmul/cupy/cublas", square(1000), {"device": 2e9 / 100e12, "host-latency": 1.0})
+    rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1), peak, product]
+    for virtual, count in ((True, "1 row"), (False, "2 rows")):
+        machine = msgspec.structs.replace(fake.GPU_MACHINE, virtual=virtual)
+        assert rates.trouble_sentence(rows, roofs(rows), machine).startswith(f"{count} above the roof, which is")
+
+
 def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others():
     loaded = fake.whole_run(spread=0.0, sizes=(64, 128, 256))
     ceilings = roofs(loaded.every, fake.GPU_MACHINE)

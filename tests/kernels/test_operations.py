@@ -99,3 +99,11 @@ def test_the_products_of_a_step_count_by_the_sample_and_of_an_answer_those_of_it
     forward, backward = operation(product=product), operation(product=product, phase="backward", runs=Amount(2))
     step = TracedStep(model="m", batch=2, operations=(forward, backward, operation()))
     assert (step.product_flops(), step.product_flops(forward=True)) == (210, 70)
+
+
+def test_the_fixed_share_of_a_step_is_that_of_the_bytes_that_all_runs_move():
+    """At a batch of 10 an operation that grows with it moves 140 + 280 + 200 bytes, one that does not 3 times 100 + 60."""
+    even = operation()
+    fixed = operation(scales=False, runs=Amount(3), bytes_read=Amount(100), bytes_written=Amount(60))
+    for operations, share in (((even, fixed), 480 / 1100), ((even,), 0), ((fixed,), 1), ((), 0)):
+        assert TracedStep(model="m", batch=10, operations=operations).fixed_share == pytest.approx(share)

@@ -18,7 +18,7 @@ from analysis.stats import Estimate, exact
 from analysis.table import Table
 from analysis.training.break_even import Pair, Trained, setup_of
 from analysis.training.costs import TrainingCost
-from kernels.problems import Conv, Matmul, Training
+from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.records import Samples
 
 
@@ -243,6 +243,20 @@ def test_copies_that_behave_alike_are_drawn_once():
     assert movement._where("gpu:0", [("gpu:0", None, "triad"), ("cpu", 1, "triad")]) == "GPU"
     both = [("gpu:0", None, "triad"), ("gpu:1", None, "triad")]
     assert [movement._where(device, both) for device in ("gpu:1", "cpu")] == ["GPU 1", "CPU"]
+
+
+def test_memory_is_drawn_by_the_triad_unless_another_operation_has_more_sizes():
+    """Of each device the fewest and the most threads; a curve of less than four sizes is none."""
+
+    def rows(operation: str, count: int, threads: int) -> list:
+        sizes = [2**20 * 2**i for i in range(count)]
+        return [row("stream/numba/loop", Stream(operation, n), n / 1e10, threads=threads) for n in sizes]
+
+    one = [*rows("copy", 5, 1), *rows("triad", 5, 1), *rows("read", 5, 1)]
+    two = rows("triad", 6, 2)
+    four = [*rows("triad", 4, 4), *rows("read", 5, 4), *rows("copy", 5, 4)]
+    eight = rows("triad", 3, 8)
+    assert list(movement._shown_curves([*one, *two, *four, *eight])) == [("cpu", 1, "triad"), ("cpu", 4, "copy")]
 
 
 def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():

@@ -123,6 +123,25 @@ def test_of_many_commits_the_newest_are_told_and_how_many_more():
     assert head.versions(runs[:-3]) == "commits 000000003, 000000002, 000000001 and 000000000"
 
 
+@pytest.mark.parametrize(
+    ("flags", "high", "is_bad"),
+    [
+        ((), 1.05e-3, False),  # [1, 1.05] ms is ±2.5 %
+        ((), 1.07e-3, True),
+        (("cpu-clock",), 1.05e-3, False),  # a clock that moved counts by the interval that it made
+        (("cpu-clock",), 1.07e-3, True),
+        (("other-load",), 1.05e-3, True),
+        (("cpu-clock", "thermal"), 1.05e-3, True),
+    ],
+)
+def test_a_noisy_row_has_a_flag_or_a_wide_interval(flags, high, is_bad):
+    seconds = (1e-3, 1e-3, 1e-3, 1e-3, high)  # of five visits: their range
+    taken = Samples("host-latency", seconds, 1, (1,) * 5, "5 visits")
+    m = msgspec.structs.replace(row("matmul/numpy/blas", square(8), 1.0, flags=flags), samples=(taken,))
+    device_alone = row("matmul/cupy/cublas", square(8), {"device": 1.0}, flags=("thermal",))
+    assert head.noisy([m, row("matmul/numpy/blas", square(9), 1.0), device_alone]) == (int(is_bad), 2)
+
+
 def test_what_options_change_is_told_as_the_speedup_over_keras_own_step(monkeypatch):
     """A step of 2 ms where Keras's own takes 6 ms, and one of 6 ms where it takes 2 ms."""
     pairs = [("jit on", exact(2e-3), exact(6e-3)), ("2 threads", exact(6e-3), exact(2e-3))]
