@@ -1,6 +1,7 @@
 SHELL := /bin/sh
 VENV = .venv
 CANDIDATES = python3.13 python3.12 python3.11 python3
+TARGETS = help run test test-all golden lint bench stress screenshots readme profile constraints clean
 BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
 STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(wildcard tests/stress/*.py)))
 comma := ,
@@ -22,7 +23,8 @@ help:
 	@echo 'make constraints       the newest versions into constraints.txt (CUDA 12) and constraints-cuda13.txt'
 	@echo
 	@echo 'ARGS="..."             more arguments               EXTRAS=bench,cuda13       more packages'
-	@echo 'PYTHON=python3.12      the interpreter              VENV=                     use it as it is, install nothing'
+	@echo 'VENV=FOLDER            where packages are installed (.venv)    PYTHON=python3.12         the Python that makes it'
+	@echo 'VENV=                  install nothing: PYTHON runs with the packages that it has'
 
 # A name on PATH proves nothing (version managers leave stubs): a candidate counts when it runs and answers.
 # The venv's own Python goes first: a finished set-up is then found without asking the others.
@@ -39,11 +41,23 @@ $(find_python); \
 if [ -n '$(VENV)' ]; then "$$python" -B install.py '$(VENV)' '$(NEEDS),$(EXTRAS)' || exit; python='$(VENV)/bin/python'; fi
 endef
 
-# $(call named,KIND,THOSE THERE ARE): NAME is one of them.
-define named
-if [ -z '$(filter $(2),$(NAME))' ]; then \
-	echo 'error: $(if $(NAME),no $(1) "$(NAME)",NAME is missing); $(if $(2),one that works: make $(1) NAME=$(firstword $(2)); all: $(2),there is none in tests/ yet)' >&2; exit 2; fi
-endef
+# What was typed and is not known here: goals (folders and files too), variables nearly named like ours, and a NAME that bench or
+# stress lacks. Each goal then ends with the error for it, and nothing else is done.
+NEARLY = ARG arg args Args Name name NAMES Venv venv Python python PY EXTRA extra extras Run run
+UNKNOWN = $(filter-out $(TARGETS),$(MAKECMDGOALS)) \
+	$(foreach name,$(NEARLY),$(if $(filter command,$(origin $(name))),$(name))) \
+	$(if $(filter bench,$(MAKECMDGOALS)),$(if $(filter $(BENCHES),$(NAME)),,bench)) \
+	$(if $(filter stress,$(MAKECMDGOALS)),$(if $(filter $(STRESSES),$(NAME)),,stress))
+
+ifneq ($(strip $(UNKNOWN)),)
+$(or $(MAKECMDGOALS),help): refused
+refused: export GOALS = $(MAKECMDGOALS)
+refused: export TARGETS := $(TARGETS)
+refused: export BENCHES := $(BENCHES)
+refused: export STRESSES := $(STRESSES)
+refused:
+	@$(find_python); "$$python" -B -m workloads.corrections.make_goals
+endif
 
 run: NEEDS = keras,report
 bench readme test golden lint stress: NEEDS = keras,report,dev
@@ -67,10 +81,10 @@ lint:
 	"$$python" -c 'import importlinter.cli as c; c.lint_imports_command()' --no-cache --no-logo
 
 bench:
-	@$(call named,bench,$(BENCHES)); $(ready); PYTHONSAFEPATH=1 PYTHONPATH='$(SEEN)' "$$python" 'tests/bench/$(NAME).py' $(ARGS)
+	@$(ready); PYTHONSAFEPATH=1 PYTHONPATH='$(SEEN)' "$$python" 'tests/bench/$(NAME).py' $(ARGS)
 
 stress:
-	@$(call named,stress,$(STRESSES)); $(ready); PYTHONSAFEPATH=1 PYTHONPATH='$(SEEN)' "$$python" 'tests/stress/$(NAME).py' $(ARGS)
+	@$(ready); PYTHONSAFEPATH=1 PYTHONPATH='$(SEEN)' "$$python" 'tests/stress/$(NAME).py' $(ARGS)
 
 screenshots:
 	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/support/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
@@ -98,4 +112,4 @@ clean:
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help run test test-all golden lint bench stress screenshots profile constraints clean
+.PHONY: $(TARGETS) $(MAKECMDGOALS) refused

@@ -66,7 +66,7 @@ def parser() -> options.Parser:
         f"""
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
---data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (command_parser up)
+--data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (made up)
 --length N       the length of your model's open sizes, such as words in a text
 --batch N        samples a step (32)
 --samples N      samples an epoch (the script's or the model's own; such as 50000)

@@ -362,3 +362,45 @@ def test_a_run_without_such_rows_ends_with_a_stored_run_that_has_them(words, exp
     errors = capsys.readouterr().err.splitlines()
     assert [line for line in errors if line.startswith("error: ")] == errors[:1]
     assert hint("\n".join(errors))[-1] == expected
+
+
+# What is typed after make => what the command in the hint has after it.
+MAKE = """
+    tests ARGS="-k stream" => make test ARGS='-k stream'
+    docs => make help
+    README.md => make readme
+    runn VENV= ARGS=--dry-run => make run VENV= ARGS=--dry-run
+    run quick VENV= => make run VENV=
+    run VENV => make run VENV=
+    install => make run
+    check PYTHON=python3 => make test PYTHON=python3
+    matmul => python -m crossover matmul -h
+    matmul ARGS="--sizes 64" => python -m crossover matmul --sizes 64
+    report => python -m crossover report -h
+    fuzz => make stress NAME=fuzz
+    bench => make bench NAME=aa
+    bench matmul_numba VENV= => make bench NAME=matmul_numba VENV=
+    stress fuzz ARGS="-n 3" => make stress NAME=fuzz ARGS='-n 3'
+    bench NAME=matmul-numba VENV= PYTHON=python3 => make bench NAME=matmul_numba VENV= PYTHON=python3
+    bench NAME conv_numba => make bench NAME=conv_numba
+    benches NAME=tiles => make stress NAME=tiles
+    benches NAME=aa => make bench NAME=aa
+    bench name=aa => make bench NAME=aa
+    test ARG="-k stream" => make test ARGS='-k stream'
+    test stream => make test ARGS='-k stream'
+    test tests/workloads ARGS="-k 'a b'" => make test ARGS="-k 'a b' tests/workloads"
+"""
+
+
+@pytest.mark.parametrize(("typed", "right"), [line.split(" => ") for line in MAKE.strip().splitlines()])
+def test_a_wrong_goal_of_make_is_one_error_and_the_command_meant(typed, right):
+    words = shlex.split(typed)
+    ended = subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True)
+    error, tried, _ = ended.stderr.splitlines()
+    assert ended.returncode == options.USAGE and not ended.stdout and error.startswith("error: ")
+    shown = shlex.split(tried.partition(": ")[2])
+    expected = shlex.split(right)
+    assert shown[1] == expected[1] and sorted(shown[2:]) == sorted(expected[2:])
+    if shown[0] == "make":
+        planned = subprocess.run(["make", "-n", *shown[1:]], cwd=ROOT, capture_output=True, text=True)
+        assert planned.returncode == options.OK and "make_goals" not in planned.stdout

@@ -1,0 +1,184 @@
+"""The error for goals and variables of `make` that the Makefile does not have, with the command that was meant.
+
+The Makefile starts it, with its names in the environment. Standard library only.
+"""
+
+import dataclasses
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+
+from workloads import ROOT, help_screen, hints
+from workloads.corrections.likeness import closest
+
+VARIABLES = ("ARGS", "NAME", "VENV", "PYTHON", "EXTRAS", "RUN", "CANDIDATES")
+_LIKENESS = 0.6
+# What other Makefiles call a target -> the one here that does it, or does it first.
+_USUAL_NAMES = {"check": "test", "install": "run", "setup": "run", "all": "run", "format": "lint", "distclean": "clean"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why `make` cannot do what was typed, and the command that can."""
+
+    #: What is wrong, without `error:`.
+    message: str
+    #: A command that works, as a shell takes it.
+    command: str
+    #: Whether the command does something else than was typed, as nobody can know what was meant.
+    is_example: bool = False
+
+    def lines(self) -> list[str]:
+        """The two lines for stderr."""
+        label = "try, for example" if self.is_example else "try"
+        return [f"error: {self.message}", f"  {label}: {self.command}"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MakeLine:
+    """The words behind `make`, and the names that the Makefile knows."""
+
+    #: The goals, as they were typed.
+    goals: Sequence[str]
+    #: The variables that were typed, by name.
+    variables: Mapping[str, str]
+    #: The targets of the Makefile.
+    targets: Sequence[str]
+    #: The targets that want a NAME -> the names that there are.
+    names: Mapping[str, Sequence[str]]
+    #: The Python that runs this, as a shell takes it.
+    python: str
+
+    def refusal(self) -> Refusal:
+        """What is wrong with the first goal or variable that is not known."""
+        for name in self.variables:
+            known = _variable(name)
+            if known != name:
+                variables = {known or name: self.variables[name], **self._variables_without(name)}
+                return Refusal(
+                    message=f"no variable {name!r}: it is {known}", command=self._make(self.goals, variables)
+                )
+        targets = [goal for goal in self.goals if goal in self.targets]
+        others = [goal for goal in self.goals if goal not in (*self.targets, *VARIABLES)]
+        named = [target for target in targets if target in self.names]
+        if named:
+            return self._wrong_name(named[0], others)
+        if not others:
+            return self._variable_without_value(targets)
+        if targets:
+            return self._beside_target(targets, others[0])
+        return self._unknown(others[0])
+
+    def _make(self, goals: Sequence[str], variables: Mapping[str, str]) -> str:
+        """A command of `make` with these goals and variables."""
+        definitions = [f"{name}={shlex.quote(value) if value else ''}" for name, value in variables.items()]
+        return " ".join(["make", *map(shlex.quote, goals), *definitions])
+
+    def _variables_without(self, *names: str) -> dict[str, str]:
+        return {name: value for name, value in self.variables.items() if name not in names}
+
+    def _variable_without_value(self, targets: Sequence[str]) -> Refusal:
+        """The error for `make run VENV`, a variable without `=`; only VENV means something without a value."""
+        name = next(goal for goal in self.goals if goal in VARIABLES)
+        message = f"{name!r} is a variable, which is typed {name}=..."
+        definitions = {"VENV": ""} if name == "VENV" else {}
+        command = self._make(targets or ["run"], {**definitions, **self.variables})
+        return Refusal(message=message, command=command, is_example=not definitions)
+
+    def _wrong_name(self, target: str, others: Sequence[str]) -> Refusal:
+        """The error for `make bench` without a NAME, or with one that is not known; `others`: goals that may be meant for it."""
+        known = self.names[target]
+        typed_name = self.variables.get("NAME", "") or " ".join(others[:1])
+        message = f"make {target} takes NAME=..., one of: {' '.join(known)}"
+        for other, other_names in self.names.items():
+            if typed_name in other_names and typed_name not in known:
+                variables = {"NAME": typed_name, **self._variables_without("NAME")}
+                return Refusal(message=f"{typed_name!r} is a {other}", command=self._make([other], variables))
+        if typed_name and typed_name not in known:
+            message = f"no {target} {typed_name!r}; known: {' '.join(known)}"
+        similar = closest(typed_name, known, _LIKENESS) if typed_name else ""
+        variables = {"NAME": similar or known[0], **self._variables_without("NAME")}
+        return Refusal(message=message, command=self._make([target], variables), is_example=not similar)
+
+    def _beside_target(self, targets: Sequence[str], word: str) -> Refusal:
+        """The error for an unknown word beside a known target: tests to select, a misspelled target, or nothing."""
+        message = f"no target {word!r}"
+        arguments = self.variables.get("ARGS", "")
+        if targets[0] in ("test", "test-all", "lint") and not self._similar(word):
+            selected = word if (ROOT / word).exists() else f"-k {shlex.quote(word)}"
+            variables = {"ARGS": f"{arguments} {selected}".strip(), **self._variables_without("ARGS")}
+            message = f"{message}; what make {targets[0]} takes is typed ARGS=..."
+            return Refusal(message=message, command=self._make(targets, variables))
+        corrected = [goal if goal in self.targets else self._similar(goal) for goal in self.goals]
+        goals = [goal for goal in dict.fromkeys(corrected) if goal]
+        return Refusal(message=message, command=self._make(goals, self.variables))
+
+    def _unknown(self, word: str) -> Refusal:
+        """The error for a goal that is no target: a bench without `bench`, a command of ours, or a misspelled target."""
+        message = f"no target {word!r}"
+        command = help_screen.similar_command(word, "analysis")
+        if command.rpartition(".")[2] == word:
+            return self._command(word)
+        for target, known in self.names.items():
+            if word in known:
+                variables = {"NAME": word, **self._variables_without("NAME")}
+                return Refusal(message=f"{message}; it is a {target}", command=self._make([target], variables))
+        similar = self._similar(word)
+        if similar in self.names and self.variables.get("NAME") not in self.names[similar]:
+            return self._wrong_name(similar, self.goals[1:])
+        if similar:
+            goals = [self._similar(goal) or goal for goal in self.goals]
+            known_goals = [goal for goal in dict.fromkeys(goals) if goal in self.targets]
+            installs = _USUAL_NAMES.get(word) == "run"
+            message += "; make run first installs what it needs" if installs else ""
+            return Refusal(message=message, command=self._make(known_goals, self.variables), is_example=installs)
+        if command:
+            return self._command(word, command.rpartition(".")[2])
+        return Refusal(message=f"{message}; known: {' '.join(self.targets)}", command="make help", is_example=True)
+
+    def _command(self, word: str, name: str = "") -> Refusal:
+        """The error for a command of ours as a goal, and for a word that is most like its name."""
+        words = shlex.split(self.variables.get("ARGS", "")) or ["-h"]
+        line = f"{self.python} -m crossover {shlex.join([name or word, *words])}"
+        return Refusal(message=f"no target {word!r}; {name or word} is a command without make", command=line)
+
+    def _similar(self, word: str) -> str:
+        """The target that is most like a word, or has another name in other Makefiles; "" for none."""
+        if word in self.targets:
+            return word
+        return _USUAL_NAMES.get(word) or closest(word, self.targets, 0.75)
+
+
+def _variable(name: str) -> str:
+    """The variable of the Makefile that a name is, or is most like; the name itself where it is like none."""
+    return closest(name, VARIABLES, 0.7) or name
+
+
+def typed_variables(flags: str) -> dict[str, str]:
+    """The variables in what make puts into MAKEFLAGS: `n -- ARGS=-k\\ stream VENV=`. The last of each counts."""
+    _, _, definitions = f" {flags}".partition(" -- ")
+    variables = {}
+    for word in re.findall(r"(?:\\.|[^\\\s])+", definitions):
+        name, _, value = re.sub(r"\\(.)", r"\1", word).partition("=")
+        variables[name.rstrip(":+?")] = "$".join(value.split("$$"))
+    return variables
+
+
+def main() -> int:
+    """Prints the error for what the environment says was typed; exit code 2."""
+    environment = os.environ
+    line = MakeLine(
+        goals=environment["GOALS"].split(),
+        variables=typed_variables(environment.get("MAKEFLAGS", "")),
+        targets=environment["TARGETS"].split(),
+        names={"bench": environment["BENCHES"].split(), "stress": environment["STRESSES"].split()},
+        python=hints.python(),
+    )
+    print(*line.refusal().lines(), sep="\n", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
