@@ -63,6 +63,7 @@ TEXT_PARSERS = {
     "workloads/corrections/__init__.py",
     "workloads/corrections/argparse_errors.py",
     "workloads/corrections/likeness.py",
+    "workloads/corrections/make_goals.py",
     "workloads/corrections/runs.py",
     "workloads/corrections/sizes.py",
     "workloads/fleet/cluster.py",

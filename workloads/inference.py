@@ -147,8 +147,9 @@ class InferencePlan(MeasuringPlan):
         return sorted(distinct(wanted, done), key=lambda row: (row.problem.model, row.problem.batch, row.device))
 
     def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
-        """Builds the user's own models, as one that cannot be built is to end the command before it measures; each process says
-        itself whether it has room."""
+        """Nothing: each process says itself whether it has room."""
+
+    def require_models(self, rows: "list[Row]") -> None:
         from workloads.frameworks import forecast
 
         forecast.build_models(rows)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import re
+import shlex
 import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
@@ -176,6 +178,7 @@ def _products(flags: Namespace) -> "list[Matmul]":
     from kernels.problems import Matmul
     from workloads.harness import plan
 
+    _refuse_shapes_as_sizes(flags)
     squares = flags.sizes or ([] if flags.shapes else ["64:2048:x2"])
     shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
     for text in plan.shapes(flags.shapes):
@@ -192,6 +195,28 @@ def _products(flags: Namespace) -> "list[Matmul]":
             product = Matmul(m, n, k, dtype, math, layout=layout, batch=count, epilogue="".join(epilogue))
             products.append(_as_float8(product))
     return products
+
+
+def _refuse_shapes_as_sizes(flags: Namespace) -> None:
+    """Raises Usage for --sizes that are shapes, such as 1000x500x200; a square one, 256x256, is the size 256."""
+    words = re.split("[ ,]+", " ".join(flags.sizes or ()).lower())
+    shapes = [word for word in words if re.fullmatch(r"\d+[km]?(?:x\d+[km]?){1,2}", word)]
+    oblong = [word for word in shapes if len(set(word.split("x"))) > 1]
+    if not oblong:
+        return
+    sizes = [word for word in words if word not in oblong]
+    right = ["--shapes", *[_with_three_numbers(word) for word in oblong], *(flags.shapes or ())]
+    if sizes:
+        right += ["--sizes", *sizes]
+    message = f"{oblong[0]} is no size of a square product; --shapes takes MxNxK"
+    error = options.Usage(message, wrong="--sizes --shapes", right=shlex.join(right))
+    error.is_example = any(word.count("x") == 1 for word in oblong)
+    raise error
+
+
+def _with_three_numbers(shape: str) -> str:
+    """MxNxK; the last number again where only two are there."""
+    return shape if shape.count("x") == 2 else f"{shape}x{shape.rpartition('x')[2]}"
 
 
 def _as_float8(problem: "Matmul") -> "Matmul":

@@ -391,7 +391,11 @@ def regression(text: str) -> float:
     """The share by which a row must be slower to count, of a rule like `slower>5%` or `5%`: 0.05; of `slower` 0."""
     match = re.fullmatch(r"(?:slower>)?(\d{1,4}(?:\.\d{1,6})?)%?|slower", text.replace(" ", ""))
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rule; rules are like 'slower>5%' or 'slower'")
+        message = f"{text!r} is no rule; rules are like 'slower>5%', 5% or slower"
+        number_in_rule = re.search(r"\d{1,4}(?:\.\d{1,6})?", text.replace(",", "."))
+        if number_in_rule:
+            raise Usage(message, wrong=text, right=f"slower>{number_in_rule[0]}%")
+        raise argparse.ArgumentTypeError(message)
     if text == "slower" and terminal.output_file().endswith("%"):  # as after `slower>5%` without quotes
         raise Usage("the shell took >5% as a file for the output; quote 'slower>5%'", wrong=text, right="slower>5%")
     return float(match[1] or 0) / 100

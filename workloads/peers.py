@@ -33,7 +33,7 @@ VARIANTS = {
 PARTS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}  # -> the operation of its rows
 FLAGS = f"""
 --only PART ...     only these: {" ".join(PARTS)}
---sizes BYTES ...   bytes of each GPU's array in an all-reduce, like 64k, 64kb or 64KiB ({SIZES})
+--sizes BYTES ...   bytes of each GPU's array in an all-reduce, like 64KiB, which 64KB and 64k are too ({SIZES})
 --copied BYTES ...  bytes of a copy between GPUs ({" ".join(COPIED)})
 --dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)"""
 

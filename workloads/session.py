@@ -90,6 +90,10 @@ class MeasuringPlan(abc.ABC):
 
         plan.require_room_for_any(self.command_line.name, rows, machine, self.command_line.examples[0])
 
+    def require_models(self, rows: "list[Row]") -> None:
+        """Builds the user's own models, as one that cannot be built is to end the command before it measures."""
+        return
+
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
         """Prints the rows, and how long they take."""
         from workloads.harness import plan
@@ -202,7 +206,10 @@ def check(plan: MeasuringPlan) -> None:
     if plan.measuring.dry_run:
         require_plan_format(plan.measuring.format)
     check_files(plan.measuring)
-    plan.rows(facts.describe())
+    machine = facts.describe()
+    rows = plan.rows(machine)
+    if not plan.measuring.dry_run and not plan.measuring.resume:
+        plan.require_room(rows, machine)
 
 
 def carry_out(plan: MeasuringPlan) -> int:
@@ -219,6 +226,7 @@ def carry_out(plan: MeasuringPlan) -> int:
         return options.OK
     if not measuring.resume:
         plan.require_room(rows, machine)
+        plan.require_models(rows)
     run = begin(plan)
     plan = ready(plan, run, rows)
     outcome = print_measured(plan, run, rows)

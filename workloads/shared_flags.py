@@ -5,6 +5,7 @@ import argparse
 import dataclasses
 import re
 from argparse import Namespace
+from pathlib import Path
 
 from workloads import options
 from workloads.corrections import runs
@@ -80,6 +81,11 @@ class Measuring:
         return module.rpartition(".")[2]
 
 
+# What the names of files end in that people type where a folder is written.
+_FILE_ENDINGS = (
+    *(".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".xml", ".xlsx", ".parquet"),
+    *(".md", ".txt", ".log", ".html", ".htm", ".pdf", ".svg", ".png", ".jpg"),
+)
 FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10
 _MEASURING = f"""
@@ -107,7 +113,7 @@ _MEASURING = f"""
 -o --output DIR   folder of the result file ({runs.local_folder()}/MACHINE/TIME)
 --save NAME       keep the rows as the baseline NAME
 --against RUN     then say what is faster or slower than a baseline or another run
---fail-on RULE    with --against: exit 4 when a row is past this, such as 'slower>5%%'
+--fail-on RULE    with --against: exit 4 when a row is past this: 'slower>5%%', 5%% (the same), or slower (by anything)
 -q --quiet        no progress on stderr
 -v --verbose      a line on stderr for every row"""
 
@@ -115,7 +121,7 @@ _MEASURING = f"""
 def add_measuring(made: options.Parser) -> None:
     """Adds the flags that every workload shares; -h shows those that people need."""
     made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
-    options.add(made, _MEASURING, N=_seed, F=_noise)
+    options.add(made, _MEASURING, N=_seed, F=_noise, DIR=folder)
 
 
 def measuring(flags: Namespace) -> Measuring:
@@ -146,6 +152,20 @@ def measuring(flags: Namespace) -> Measuring:
         quiet=flags.quiet,
         verbose=flags.verbose,
     )
+
+
+def folder(text: str) -> str:
+    """The folder that a flag names, which may not be there yet.
+
+    Raises: Usage for a file, and for a name that ends like a file's.
+    """
+    path = Path(text)
+    if path.is_file():
+        raise options.Usage(f"{text!r} is a file; it names a folder", wrong=text, right=options.PLACE)
+    if path.suffix.lower() in _FILE_ENDINGS and not path.is_dir():
+        message = f"{text!r} looks like a file; it names a folder"
+        raise options.Usage(message, wrong=text, right=str(path.with_suffix("")))
+    return text
 
 
 def _limits(flags: Namespace) -> Limits:

@@ -26,7 +26,7 @@ OPERATIONS = "copy scale add triad read relu relu_grad dropout maxpool maxpool_g
 LONG = """Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training
 step on TensorFlow (--backends tensorflow)."""
 FLAGS = f"""
---sizes BYTES ... =256MiB   bytes of all arrays together, like 64k, 64kb or 64KiB (256MiB)
+--sizes BYTES ... =256MiB   bytes of all arrays together, like 64KiB, which 64KB and 64k are too (256MiB)
 --operations OP ... =triad  {OPERATIONS} (default triad)
 --dtypes TYPE ... =float64  float32 float64 (default float64)"""
 

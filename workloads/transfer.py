@@ -34,7 +34,7 @@ STUDY = {"array": ("pageable", "pinned"), **dict.fromkeys(("asarray", "staged", 
 _STUDY_HAS = ("sizes", "directions", "host_memory", "overlap")  # flags that a study has its own of
 FEEDING = "feeding"
 FLAGS = f"""
---sizes BYTES ...       bytes of a copy, each way, like 64k, 64kb or 64KiB ({SIZES})
+--sizes BYTES ...       bytes of a copy, each way, like 64KiB, which 64KB and 64k are too ({SIZES})
 --directions WAY ...    h2d d2h d2d both (all four)
 --host-memory KIND ...  {" ".join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)
 --overlap [BYTES] =256MiB  also a copy beside a kernel of its length, alone and overlapped (256MiB)

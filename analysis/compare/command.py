@@ -36,7 +36,7 @@ def parser() -> options.Parser:
     options.add(
         made,
         f"""
---fail-on RULE   exit 4 when a row is called slower by more than this, or fails or cannot be read now: 'slower>5%%'
+--fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%', 5%% (the same), slower
 --strict         exit 5 when a row is too noisy to show a slowdown that --fail-on asks for
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)

@@ -7,7 +7,7 @@ import webbrowser
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workloads import options, terminal
+from workloads import options, shared_flags, terminal
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
@@ -28,6 +28,7 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         "--output",
         dest="out",
         metavar="DIR",
+        type=shared_flags.folder,
         help=f"folder of {makes} (default: RUN's folder; of several folders one of its own in reports/local/beside)",
     )
     return made

@@ -37,6 +37,9 @@ WRONG = {
         sizes=256 => --sizes=256
         1024 => --sizes 1024
         --sizes 256x256 => --sizes 256
+        --sizes 1000x500x200 --fast => --shapes 1000x500x200 --fast
+        --sizes 64 1000x500,256x256 => --shapes 1000x500x500 --sizes 64 256
+        --sizes 64 -o times.csv => --sizes 64 -o times
         --sizes 64-4096 => --sizes 64:4096:x2
         --sizes 4KB --fast => --sizes 4 --fast
         --sizes big => --sizes 64:2048:x2
@@ -106,6 +109,7 @@ WRONG = {
     "workloads.launch": "--calls stepp => --calls step",
     "workloads.peak": "--dtypes float8 => --dtypes float8_e4m3",
     "workloads.stream": """
+        --sizes 4TB --operations traid --fast => --operations triad --fast
         --operations triadd => --operations triad
         --sizes 1e6kb => --sizes
         --backends numpy --threads 1000000 => --backends numpy --threads""",
@@ -182,15 +186,21 @@ WRONG = {
         . => suite
         => suite
         SUITE --readme nofile.md -o photos => suite -o photos
+        SUITE -o page.html => SUITE -o page
+        SUITE -o notes.txt => SUITE -o crossover-results
         SUITE --readme notes.txt => suite""",
-    "analysis.roofline": "photos => suite",
+    "analysis.roofline": """
+        photos => suite
+        SUITE --output roof.svg => SUITE --output roof""",
+    "analysis.fleet": "SUITE --fail-on 'slower>3percent' => SUITE --save before",
     "analysis.compare": """
         => SUITE LADDER
         OLD NEW => SUITE LADDER
         SUITE NEW => ladder
         a b => suite
         SUITE reports/amd-avx512-2c => --any-machine
-        SUITE SUITE --fail-on 10%% => suite""",
+        SUITE SUITE --fail-on 10%% => --fail-on 'slower>10%'
+        SUITE SUITE --fail-on '3,5 percent' => --fail-on 'slower>3.5%'""",
     "analysis.export": """
         SUITE --to excel => -h
         SUITE => --to google-benchmark

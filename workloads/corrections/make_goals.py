@@ -1,7 +1,5 @@
-"""The error for goals and variables of `make` that the Makefile does not have, with the command that was meant.
-
-The Makefile starts it, with its names in the environment. Standard library only.
-"""
+"""The error for goals and variables of `make` that the Makefile does not have, with the command that was meant. The Makefile
+starts it, with its names in the environment."""
 
 import dataclasses
 import os
@@ -20,7 +18,7 @@ _USUAL_NAMES = {"check": "test", "install": "run", "setup": "run", "all": "run",
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Refusal:
+class WrongLine:
     """Why `make` cannot do what was typed, and the command that can."""
 
     #: What is wrong, without `error:`.
@@ -51,13 +49,13 @@ class MakeLine:
     #: The Python that runs this, as a shell takes it.
     python: str
 
-    def refusal(self) -> Refusal:
+    def wrong_line(self) -> WrongLine:
         """What is wrong with the first goal or variable that is not known."""
         for name in self.variables:
             known = _variable(name)
             if known != name:
                 variables = {known or name: self.variables[name], **self._variables_without(name)}
-                return Refusal(
+                return WrongLine(
                     message=f"no variable {name!r}: it is {known}", command=self._make(self.goals, variables)
                 )
         targets = [goal for goal in self.goals if goal in self.targets]
@@ -68,7 +66,7 @@ class MakeLine:
         if not others:
             return self._variable_without_value(targets)
         if targets:
-            return self._beside_target(targets, others[0])
+            return self._with_known_target(targets, others[0])
         return self._unknown(others[0])
 
     def _make(self, goals: Sequence[str], variables: Mapping[str, str]) -> str:
@@ -79,15 +77,15 @@ class MakeLine:
     def _variables_without(self, *names: str) -> dict[str, str]:
         return {name: value for name, value in self.variables.items() if name not in names}
 
-    def _variable_without_value(self, targets: Sequence[str]) -> Refusal:
+    def _variable_without_value(self, targets: Sequence[str]) -> WrongLine:
         """The error for `make run VENV`, a variable without `=`; only VENV means something without a value."""
         name = next(goal for goal in self.goals if goal in VARIABLES)
         message = f"{name!r} is a variable, which is typed {name}=..."
         definitions = {"VENV": ""} if name == "VENV" else {}
         command = self._make(targets or ["run"], {**definitions, **self.variables})
-        return Refusal(message=message, command=command, is_example=not definitions)
+        return WrongLine(message=message, command=command, is_example=not definitions)
 
-    def _wrong_name(self, target: str, others: Sequence[str]) -> Refusal:
+    def _wrong_name(self, target: str, others: Sequence[str]) -> WrongLine:
         """The error for `make bench` without a NAME, or with one that is not known; `others`: goals that may be meant for it."""
         known = self.names[target]
         typed_name = self.variables.get("NAME", "") or " ".join(others[:1])
@@ -95,14 +93,14 @@ class MakeLine:
         for other, other_names in self.names.items():
             if typed_name in other_names and typed_name not in known:
                 variables = {"NAME": typed_name, **self._variables_without("NAME")}
-                return Refusal(message=f"{typed_name!r} is a {other}", command=self._make([other], variables))
+                return WrongLine(message=f"{typed_name!r} is a {other}", command=self._make([other], variables))
         if typed_name and typed_name not in known:
             message = f"no {target} {typed_name!r}; known: {' '.join(known)}"
         similar = closest(typed_name, known, _LIKENESS) if typed_name else ""
         variables = {"NAME": similar or known[0], **self._variables_without("NAME")}
-        return Refusal(message=message, command=self._make([target], variables), is_example=not similar)
+        return WrongLine(message=message, command=self._make([target], variables), is_example=not similar)
 
-    def _beside_target(self, targets: Sequence[str], word: str) -> Refusal:
+    def _with_known_target(self, targets: Sequence[str], word: str) -> WrongLine:
         """The error for an unknown word beside a known target: tests to select, a misspelled target, or nothing."""
         message = f"no target {word!r}"
         arguments = self.variables.get("ARGS", "")
@@ -110,12 +108,12 @@ class MakeLine:
             selected = word if (ROOT / word).exists() else f"-k {shlex.quote(word)}"
             variables = {"ARGS": f"{arguments} {selected}".strip(), **self._variables_without("ARGS")}
             message = f"{message}; what make {targets[0]} takes is typed ARGS=..."
-            return Refusal(message=message, command=self._make(targets, variables))
+            return WrongLine(message=message, command=self._make(targets, variables))
         corrected = [goal if goal in self.targets else self._similar(goal) for goal in self.goals]
         goals = [goal for goal in dict.fromkeys(corrected) if goal]
-        return Refusal(message=message, command=self._make(goals, self.variables))
+        return WrongLine(message=message, command=self._make(goals, self.variables))
 
-    def _unknown(self, word: str) -> Refusal:
+    def _unknown(self, word: str) -> WrongLine:
         """The error for a goal that is no target: a bench without `bench`, a command of ours, or a misspelled target."""
         message = f"no target {word!r}"
         command = help_screen.similar_command(word, "analysis")
@@ -124,7 +122,7 @@ class MakeLine:
         for target, known in self.names.items():
             if word in known:
                 variables = {"NAME": word, **self._variables_without("NAME")}
-                return Refusal(message=f"{message}; it is a {target}", command=self._make([target], variables))
+                return WrongLine(message=f"{message}; it is a {target}", command=self._make([target], variables))
         similar = self._similar(word)
         if similar in self.names and self.variables.get("NAME") not in self.names[similar]:
             return self._wrong_name(similar, self.goals[1:])
@@ -133,16 +131,16 @@ class MakeLine:
             known_goals = [goal for goal in dict.fromkeys(goals) if goal in self.targets]
             installs = _USUAL_NAMES.get(word) == "run"
             message += "; make run first installs what it needs" if installs else ""
-            return Refusal(message=message, command=self._make(known_goals, self.variables), is_example=installs)
+            return WrongLine(message=message, command=self._make(known_goals, self.variables), is_example=installs)
         if command:
             return self._command(word, command.rpartition(".")[2])
-        return Refusal(message=f"{message}; known: {' '.join(self.targets)}", command="make help", is_example=True)
+        return WrongLine(message=f"{message}; known: {' '.join(self.targets)}", command="make help", is_example=True)
 
-    def _command(self, word: str, name: str = "") -> Refusal:
+    def _command(self, word: str, name: str = "") -> WrongLine:
         """The error for a command of ours as a goal, and for a word that is most like its name."""
         words = shlex.split(self.variables.get("ARGS", "")) or ["-h"]
         line = f"{self.python} -m crossover {shlex.join([name or word, *words])}"
-        return Refusal(message=f"no target {word!r}; {name or word} is a command without make", command=line)
+        return WrongLine(message=f"no target {word!r}; {name or word} is a command without make", command=line)
 
     def _similar(self, word: str) -> str:
         """The target that is most like a word, or has another name in other Makefiles; "" for none."""
@@ -176,7 +174,7 @@ def main() -> int:
         names={"bench": environment["BENCHES"].split(), "stress": environment["STRESSES"].split()},
         python=hints.python(),
     )
-    print(*line.refusal().lines(), sep="\n", file=sys.stderr)
+    print(*line.wrong_line().lines(), sep="\n", file=sys.stderr)
     return 2
 
 

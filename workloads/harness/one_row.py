@@ -157,10 +157,10 @@ class DoesNotFit(CannotDo):
     cause = "does-not-fit"
 
 
-def require_bytes(need: int, name: str, have: int) -> None:
-    """Raises DoesNotFit when more memory of that name is needed than is free."""
+def require_bytes(need: int, name: str, have: int, why: str = "") -> None:
+    """Raises DoesNotFit when more memory of that name is needed than is free. why: what needs so much, in brackets."""
     if need > have:
-        raise DoesNotFit(f"needs {units.size(need)} of {name} memory, {units.size(have)} are free")
+        raise DoesNotFit(f"needs {units.size(need)} of {name} memory, {units.size(have)} are free{why}")
 
 
 def require_memory(problem: Problem, device: str, free=facts.memory_available) -> None:
@@ -174,7 +174,9 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
             f"needs {units.size(locked)} of {problem.host_memory} host memory; at most half of what is free, "
             f"{units.size(most)}, is ever locked"
         )
-    require_bytes(problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES), "host", free("cpu"))
+    copies = _HOST_COPIES_OF.get(problem.op, _HOST_COPIES)
+    why = f" ({copies} times the {units.size(problem.footprint_bytes)} of its arrays, to check the result)"
+    require_bytes(copies * problem.footprint_bytes, "host", free("cpu"), why)
     if device != "cpu":
         require_bytes(problem.footprint_bytes * 2, "GPU", free("gpu:0"))
 

@@ -293,7 +293,9 @@ def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: s
             continue
         return
     if reason:
-        raise options.Missing(f"nothing can be measured: a row {reason}", example)
+        too_large = options.Missing(f"nothing can be measured: a row {reason}", example, wrong="--sizes")
+        too_large.leaves_out = True
+        raise too_large
 
 
 def _refused_peaks(rows: Iterable[Row]) -> dict[str, str]:
