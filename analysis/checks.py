@@ -56,7 +56,7 @@ def _above(m: Measurement, context: Context) -> str:
     judged = bounds.quick_judge(m, context.roofs)
     if not (judged.flag and judged.fraction and judged.roof):
         return ""
-    return f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
+    return f"{units.digits(judged.fraction.value)} times its roof, {judged.roof.name} {judged.roof.kind}"
 
 
 def _lent(m: Measurement, context: Context) -> bool:
@@ -77,8 +77,8 @@ def _not_cold(m: Measurement, context: Context) -> str:
     warm = next((s for o in twins if (s := stats.quick_seconds(o))), None)
     if warm is None or cold > 1.02 * warm:
         return ""
-    fits = f"{p.footprint_bytes / 2**20:.3g} MiB fit the last cache"
-    return f"cold it takes {cold:.3g} s, warm {warm:.3g} s, though {fits}"
+    fits = f"{units.size(p.footprint_bytes)} fit the last cache"
+    return f"cold it takes {units.seconds(cold)}, warm {units.seconds(warm)}, though {fits}"
 
 
 # Flag, what was seen (of those in _SEEN their function says it), why it matters and what to type next, where {command} is the

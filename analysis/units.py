@@ -110,6 +110,11 @@ def percent(fraction: float) -> str:
     return "<0.01 %" if 0 < fraction < 1e-4 else f"{digits(100 * fraction)} %"
 
 
+def change(fraction: float, places: int = 1) -> str:
+    """A number beside another, as a share of it with its sign: `+7.0 %`."""
+    return f"{100 * fraction:+.{places}f} %"
+
+
 def _bytes_unit(count: float) -> tuple[float, str]:
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**power:

@@ -8,7 +8,7 @@ from analysis.compare.comparison import CHANGED, WORDS, Compared, Comparison, di
 from analysis.noise import MODELS, OWN, side
 from analysis.stats import MARGIN, group_by, middle
 from analysis.table import Faster, Slower, Table
-from analysis.units import count, digits, percent, seconds
+from analysis.units import change, count, digits, percent, seconds
 from workloads import options
 
 _STYLES: dict[str, type[str]] = {"slower": Slower, "faster": Faster}
@@ -36,7 +36,7 @@ def _cells(r: Compared) -> tuple[str, ...]:
 
 def _change(ratio: float) -> str:
     """A ratio of seconds as a change: `+7.0 %`; from 2 on as `2.3x`."""
-    return f"{100 * (ratio - 1):+.1f} %" if ratio < 2 else f"{digits(ratio)}x"
+    return change(ratio - 1) if ratio < 2 else f"{digits(ratio)}x"
 
 
 def summary(made: Comparison) -> str:

@@ -17,7 +17,7 @@ from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import Table
 from analysis.text.sentences import CANT_TELL, NAMES, say
-from analysis.units import count, percent
+from analysis.units import change, count, percent
 
 SAID = {
     "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
@@ -100,7 +100,7 @@ def _cases(cases: Iterable[Case]) -> Table:
 
 def _numbers(predicted: Estimate, seen: Seen) -> tuple[str, str, str]:
     """Predicted, measured, and the signed error."""
-    return _ms(predicted), _ms(seen.step), f"{100 * (predicted.value / seen.step.value - 1):+.0f} %"
+    return _ms(predicted), _ms(seen.step), change(predicted.value / seen.step.value - 1, places=0)
 
 
 def _ms(e: Estimate) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis import stats
+from analysis import numbers, stats
 from analysis.stats import NOTHING, Estimate
 from analysis.training import costs
 from kernels import networks
@@ -182,7 +182,7 @@ def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
     apart = loss_difference(found) if found else None
     if apart is None or apart <= SAME_LOSS:
         return ""
-    return f"a loss of its first {FIRST} steps differs by {100 * apart:.2g} % from the one of one GPU with the same batches"
+    return f"a loss of its first {FIRST} steps differs by {numbers.share(apart)} from the one of one GPU with the same batches"
 
 
 def memory(m: "Measurement") -> tuple[float, float] | None:

@@ -322,7 +322,7 @@ def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(concurrent, "inside", lambda windows: {party: [] for party in windows})
     outcome = side_by_side.measure("together", told(tmp_path), run(GPU_MACHINE))
     assert {m.status for m in outcome.measurements} == {"failed"}
-    assert "no step ended within a window of 2 s" in outcome.measurements[0].reason
+    assert "no step ended within a window of 2.00 s" in outcome.measurements[0].reason
 
 
 def test_finished_rows_are_kept_and_not_measured_again(workers, tmp_path):

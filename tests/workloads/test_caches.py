@@ -70,7 +70,7 @@ def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path, monkeypatch):
 
 def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):
     monkeypatch.setattr(cache_state.facts, "memory_available", lambda: 1 << 19)
-    room = r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"
+    room = r"takes 512 KiB to read, and at most a quarter of what is free, 512 KiB"
     with pytest.raises(ValueError, match=room):
         cache_state._cpu(frozenset({0, 1}))
     monkeypatch.setattr(cache_state.host, "caches", lambda cpus: {})

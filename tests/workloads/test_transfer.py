@@ -180,7 +180,10 @@ class CUDARuntimeError(RuntimeError):
 
 @pytest.mark.parametrize(
     ("limit", "said"),
-    [(64 << 20, "`ulimit -l` allows 64 MiB: raise it with `ulimit -l unlimited`"), (None, "`ulimit -l` sets no limit")],
+    [
+        (64 << 20, "`ulimit -l` allows 64.0 MiB: raise it with `ulimit -l unlimited`"),
+        (None, "`ulimit -l` sets no limit"),
+    ],
 )
 def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypatch, limit, said):
     monkeypatch.setattr(one_row, "lock_limit", lambda: limit)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from analysis import units
 from kernels import registry
 from kernels.problems import Stream
 from kernels.registry import Kernel
@@ -48,8 +49,8 @@ def _cpu(cpus: frozenset[int]) -> Callable:
     nbytes, free = TIMES * last * last_caches(cpus), facts.memory_available()
     if nbytes > free // 4:
         raise ValueError(
-            f"emptying the caches takes {nbytes / 2**30:.3g} GiB to read, and at most a quarter of what is free, "
-            f"{free / 2**30:.3g} GiB, is taken for that"
+            f"emptying the caches takes {units.size(nbytes)} to read, and at most a quarter of what is free, "
+            f"{units.size(free)}, is taken for that"
         )
     parts = np.array_split(np.ones(nbytes // 8), len(cpus))
     places, together = sorted(cpus), threading.Barrier(len(cpus))

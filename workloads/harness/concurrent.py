@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from analysis import units
 from kernels.problems import AtOnce, Problem
 from workloads import records, terminal
 from workloads.harness import plan, sweep
@@ -113,7 +114,7 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
                 return took
             taken = took.rounds[-1][members] = inside(windows)
             if not all(taken.values()):
-                short = f"no step ended within a window of {turns.window_s:.3g} s while all were at work"
+                short = f"no step ended within a window of {units.seconds(turns.window_s)} while all were at work"
                 took.ended_by = parties[members[0]].result("failed", f"{short}: take a smaller batch or model")
                 return took
     return took

@@ -113,8 +113,8 @@ def not_locked(problem: Problem, error: str) -> str:
         return ""
     allowed = "`ulimit -l` sets no limit"
     if (limit := lock_limit()) is not None:
-        allowed = f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`"
-    what = f"{locked / 2**20:.3g} MiB of {problem.host_memory} host memory"
+        allowed = f"`ulimit -l` allows {units.size(limit)}: raise it with `ulimit -l unlimited`"
+    what = f"{units.size(locked)} of {problem.host_memory} host memory"
     return f"the driver gave no {what} ({one_line(error, 80)}); {allowed}"
 
 

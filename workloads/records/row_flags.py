@@ -4,7 +4,7 @@ import statistics
 
 from msgspec.structs import replace
 
-from analysis import stats
+from analysis import stats, units
 from workloads.records import Measurement
 
 # Cooling or heating between two clocks moves them apart by some percent; a missing wait moves them by far more.
@@ -23,7 +23,7 @@ def no_wait(m: Measurement) -> str:
     host, device = stats.of(waited), stats.of(worked)
     if host.high >= device.low * _APART:
         return ""
-    return f"a call that is waited for takes {host.value:.3g} s, its work on the device {device.value:.3g} s"
+    return f"a call that is waited for takes {units.seconds(host.value)}, its work on the device {units.seconds(device.value)}"
 
 
 def first_call(m: Measurement) -> str:
@@ -40,7 +40,7 @@ def first_call(m: Measurement) -> str:
         longest, middle = samples.seconds[0], stats.middle(samples)
         extra, cold = (longest - middle) * samples.calls, first - middle
         if longest > _FIRST * middle and longest == max(samples.seconds) and 0.5 * cold <= extra <= 2 * cold:
-            return f"the first sample is {longest / middle:.3g} times the others, as the first call was"
+            return f"the first sample is {units.digits(longest / middle)} times the others, as the first call was"
     return ""
 
 

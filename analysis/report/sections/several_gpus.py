@@ -11,7 +11,7 @@ from analysis.table import Table, listed, titled
 from analysis.text import several_gpus as words
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
-from analysis.units import bytes_rate, digits, percent, seconds, size
+from analysis.units import bytes_rate, change, digits, percent, seconds, size
 from kernels import networks
 from kernels.problems import AllReduce, PeerCopy
 from workloads.records import Measurements
@@ -117,7 +117,7 @@ def _row(case: Case) -> tuple[str, ...]:
         _told(words.between, case.gain),
         _told(words.between, case.by_epoch),
         _told(lambda e: digits(e.value), case.predicted_gain),
-        _told(lambda off: f"{100 * off:+.1f} %", case.off),
+        _told(change, case.off),
         _told(lambda e: f"{digits(e.value)}x", case.scaled),
         labels.time(data_parallel.all_reduce(case)),
         _told(bytes_rate, data_parallel.bus_bytes_per_s(case)),
