@@ -33,8 +33,13 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def _trainings(of: Material) -> list[str]:
-    budgets = step_budgets.section(of.analysis.budgets, of.rows, of.said)
+    not_on_steps = of.summary.left("side by side") + of.summary.left("starts")
+    budgets = step_budgets.section(of.analysis.budgets, of.rows, not_on_steps)
     return budgets + training.section(of)
+
+
+def _inference(run: Material) -> list[str]:
+    return inference.section(run.rows, run.summary.left("inference"))
 
 
 def _crossings(of: Material) -> list[str]:
@@ -72,9 +77,7 @@ SECTIONS = (
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),
     Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
-    Section(
-        "inference", "Inference: a model's answers, batch by batch", lambda of: inference.section(of.rows, of.said)
-    ),
+    Section("inference", "Inference: a model's answers, batch by batch", _inference),
 )
 
 

@@ -11,6 +11,7 @@ from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
 from analysis.table import Table
 from analysis.text import summary, training
+from analysis.text.summary import RunSentences
 from workloads.records import Loaded, Measurement, by_machine, read_files
 
 
@@ -30,10 +31,19 @@ class Material:
         return self.analysis.rows
 
     @functools.cached_property
+    def about_stored_gpu(self) -> list[str]:
+        """Sentences on the stored GPU beside which the rows of a machine without one are set; [] where none is."""
+        return stored_gpu.sentences(self.analysis.rows, self.analysis.machine)
+
+    @functools.cached_property
+    def summary(self) -> RunSentences:
+        """The sentences of the answer, and those that are left for the sections."""
+        return summary.summary(self.analysis, why_no_crossover=not self.about_stored_gpu)
+
+    @property
     def said(self) -> list[str]:
-        measured, machine = self.analysis.rows, self.analysis.machine
-        stored = stored_gpu.sentences(measured, machine)
-        return stored + summary.answer(self.analysis, why_no_crossover=not stored)
+        """The sentences of the page's answer."""
+        return self.about_stored_gpu + self.summary.lines
 
     @functools.cached_property
     def ordered(self) -> "list[Measurement]":

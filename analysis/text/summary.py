@@ -1,7 +1,9 @@
 """The verdict on a run in at most five sentences, and a machine's findings for README."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from analysis.analysis import Analysis
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
@@ -21,6 +23,13 @@ from kernels.problems import Training
 from workloads.records import Measurements
 
 MOST, TRAININGS = 5, 2
+#: Topic -> its sentences, of the topics that have a section of the page.
+SECTIONS: dict[str, Callable[[Measurements], list[str]]] = {
+    "side by side": training.side_by_side,
+    "starts": training.start_sentences,
+    "inference": inference.lines,
+    "feeding": feeding.sentences,
+}
 _FIRST = "cifar10-cnn"
 FOUND = """
 **Small data sets.** {small}
@@ -34,31 +43,94 @@ A straight line: {saved_gpu.line_median:share}, {saved_cpu.line_median:share}. \
 Intervals held {saved_gpu.covered:share}, {saved_cpu.covered:share}. Brackets: where it can't be told."""
 
 
-def answer(analysis: Analysis, *, why_no_crossover: bool = True) -> list[str]:
-    """At most five sentences: who wins a training, from which size and why, the effect of copies, how near the hardware's
-    limits.
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence on a run, for its answer or for a section of its page."""
+
+    #: What it is about. The topics of SECTIONS have a section of their own.
+    topic: str
+    #: The sentence.
+    text: str
+
+
+class RunSentences(msgspec.Struct, frozen=True, kw_only=True):
+    """The sentences on a run: those of its answer, and those that are left for the sections of its page."""
+
+    answer: tuple[Sentence, ...]
+    others: tuple[Sentence, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """The sentences of the answer."""
+        return [sentence.text for sentence in self.answer]
+
+    def left(self, topic: str) -> list[str]:
+        """The sentences of a topic that the answer does not have."""
+        return [sentence.text for sentence in self.others if sentence.topic == topic]
+
+
+def answer(analysis: Analysis) -> list[str]:
+    """The sentences of a run's answer."""
+    return summary(analysis).lines
+
+
+def summary(analysis: Analysis, *, why_no_crossover: bool = True) -> RunSentences:
+    """The answer in at most five sentences: who wins a training, from which size and why, the effect of copies, how near the
+    hardware's limits.
 
     Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. why_no_crossover: whether a
     sentence says so where a device has no times.
     """
+    rows, ceilings = analysis.rows, analysis.roofs
+    sections = {topic: _about(topic, sentences_of(rows)) for topic, sentences_of in SECTIONS.items()}
+    trainings = _about("trainings", several_gpus.training_lines(rows) or training.training_sentences(rows))
+    candidates = trainings[:TRAININGS]
+    has_gpu = any(a.kind != "no-gpu" for a in analysis.crossovers)
+    if not has_gpu:
+        candidates += sections.pop("side by side") + sections.pop("starts")
+        candidates += _about("several GPUs", several_gpus.lines(rows))
+        candidates += sections.pop("inference")
+    candidates += _kernels(analysis, why_no_crossover)
+    candidates += trainings[TRAININGS:]
+    candidates += _about("options", training.change_sentences(rows))
+    candidates += _about("roofs", rates.roof_sentences(ceilings))
+    if len(candidates) < MOST:
+        candidates += sections.pop("feeding")
+    trouble = rates.trouble_sentence(rows, ceilings, analysis.machine)
+    last = _about("trouble", [trouble] if trouble else [])
+    by_text: dict[str, Sentence] = {}
+    for sentence in candidates:
+        by_text.setdefault(sentence.text, sentence)
+    ranked = list(by_text.values())
+    room = MOST - len(last)
+    not_candidates = itertools.chain.from_iterable(sections.values())
+    return RunSentences(answer=(*ranked[:room], *last), others=(*ranked[room:], *not_candidates))
+
+
+def _about(topic: str, texts: Iterable[str]) -> list[Sentence]:
+    """Sentences on a topic."""
+    return [Sentence(topic=topic, text=text) for text in texts]
+
+
+def _kernels(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
+    """Sentences on square products and on layers, then how fast each device is."""
     rows, machine = analysis.rows, analysis.machine
-    answers, ceilings = analysis.crossovers, analysis.roofs
-    has_gpu = any(a.kind != "no-gpu" for a in answers)
-    trained = several_gpus.training_lines(rows) or training.training_sentences(rows)
-    others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
-    if answers:
-        told, many = products(analysis, why_no_crossover), [m for m in rows if getattr(m.problem, "count", 1) > 1]
-        beside = [layers.story(own, op, ceilings, machine)[:1] for own, op in ((rows, "conv"), (many, "matmul"))]
-        told = [*told[:2], *itertools.chain(*beside), *told[2:]]
+    ceilings = analysis.roofs
+    if analysis.crossovers:
+        squares = products(analysis, why_no_crossover)
+        batched = [m for m in rows if getattr(m.problem, "count", 1) > 1]
+        texts = squares[:2]
+        texts += layers.story(rows, "conv", ceilings, machine)[:1]
+        texts += layers.story(batched, "matmul", ceilings, machine)[:1]
+        texts += squares[2:]
     else:
-        told = [said for op in ("conv", "matmul") for said in layers.steps(rows, op, machine)[:1]]
-        told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]
-    told += rates.rate_sentences(rows, ceilings) if told else []
-    told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told, *trained[TRAININGS:]]
-    told += training.change_sentences(rows) + rates.roof_sentences(ceilings)
-    told += feeding.sentences(rows) if len(told) < MOST else []
-    trouble = [*filter(None, [rates.trouble_sentence(rows, ceilings, machine)])]
-    return [*dict.fromkeys(told)][: MOST - len(trouble)] + trouble
+        texts = []
+        for op in ("conv", "matmul"):
+            texts += layers.steps(rows, op, machine)[:1]
+        for op in ("conv", "matmul"):
+            texts += layers.story(rows, op, ceilings, machine)
+    if texts:
+        texts += rates.rate_sentences(rows, ceilings)
+    return _about("kernels", texts)
 
 
 def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:

@@ -6,7 +6,6 @@ from analysis.labels import time, width
 from analysis.metrics import VALUES
 from analysis.stats import faster
 from analysis.table import Table, listed
-from analysis.text import inference as inference_words
 from analysis.text.sentences import CANT_TELL
 from analysis.training import inference
 from analysis.units import digits
@@ -17,8 +16,8 @@ _ENERGY = VALUES["joules_per_sample"]
 JOULES = f"{_ENERGY.name}, CPU | {_ENERGY.name}, GPU"
 
 
-def section(measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
-    """The sentences that the page has not `said` already, then a line a model, batch and way; nothing without inference rows."""
+def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[str]:
+    """The sentences, then a line a model, batch and way; nothing without inference rows."""
     found = inference.cases(measurements)
     if not found:
         return []
@@ -29,8 +28,7 @@ def section(measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
         for way in inference.WAYS
         if (line := _line(case, own, way, batch))
     ]
-    told = listed(line for line in inference_words.lines(measurements) if line not in set(said))
-    return [*told, *Table(f"{HEADS} | {JOULES}", rows, 3, JOULES).md()]
+    return [*listed(sentences), *Table(f"{HEADS} | {JOULES}", rows, 3, JOULES).md()]
 
 
 def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: int) -> tuple[str, ...] | None:

@@ -39,8 +39,7 @@ def copies_section(of: Material) -> list[str]:
 def feeding_section(of: Material) -> list[str]:
     """The input pipeline: sentences that the page's answer does not have, then the fitted laws; [] without rows of the
     study."""
-    told = listed(said for said in feeding.sentences(of.rows) if said not in of.said)
-    return [*told, *feeding.laws(of.rows).md()]
+    return [*listed(of.summary.left("feeding")), *feeding.laws(of.rows).md()]
 
 
 def launches_section(of: Material) -> list[str]:

@@ -5,20 +5,19 @@ from collections.abc import Iterable
 from analysis.predict.budget import Budget
 from analysis.report.charts import training as charts
 from analysis.table import listed, text, titled
-from analysis.text import budget, training
+from analysis.text import budget
 from analysis.units import count, join
 from workloads.records import Measurements
 
 
-def section(made: list[Budget], measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
-    """Sentences that are not in `said` already, commands for missing parts, and the sources of the parts' times. If no part of
-    any step is known there is no chart, so a table of the steps is here."""
+def section(made: list[Budget], measurements: Measurements, not_on_steps: Iterable[str] = ()) -> list[str]:
+    """Sentences, commands for missing parts, and the sources of the parts' times. If no part of any step is known there is no
+    chart, so a table of the steps is here. not_on_steps: sentences on trainings that do not concern the time of a step."""
     rows = [m for m in measurements if m.problem.op == "training"]
     if not rows:
         return []
     lines = listed(budget.lost(m) for m in rows if not m.ok)
-    told = training.side_by_side(measurements) + training.start_sentences(rows)  # not on the time of a step
-    lines += listed(line for line in told if line not in set(said))
+    lines += listed(not_on_steps)
     if made and not charts.groups(made):
         lines += charts.numbers(made).md()
     return lines + missing(made) + _sources(made)
