@@ -136,14 +136,15 @@ class JsonOutput(msgspec.Struct, frozen=True, kw_only=True):
 
     def show(self, result: CommandAnswer) -> None:
         """Prints the answers, and the code of a change."""
+        code = result.code
         training = result.explained.explanation if result.explained else None
         record = msgspec.structs.asdict(training_answer(training, result.verdict) if training else TrainingAnswer())
         if result.reply:
             record |= {"case": result.reply.name, "answer": result.reply}
         if training:
             record |= {"framework": sentence(framework(training.sources)), "explanation": training.record()}
-        if result.code:
-            record["code"] = result.code
+        if code:
+            record["code"] = code
         self._print(record)
 
     def show_cases(self, replies: dict[str, Reply], rows: RowNames) -> None:

@@ -118,12 +118,13 @@ def _values(list_name: str, numbers: dict[str, Any]) -> list[dict[str, Any]]:
 def lines(reply: Reply, again: str = "", markdown: bool = False) -> list[str]:
     """The reply for a terminal or as Markdown: at most 18 lines of 80 columns. again: the command that explains its training."""
     title = f"{reply.name}: {reply.title}"
+    source = _source(reply.url, markdown)
     shown = [f"## {title}", ""] if markdown else [title]
     shown.append(reply.answer)
     table = Table(f"what | published | {reply.machine}", reply.rows)
     if reply.rows:
         shown += ["", *table.md()] if markdown else table.text()
-    shown += [*reply.more, *_source(reply.url, markdown)]
+    shown += [*reply.more, *source]
     if reply.command:
         shown.append(say(_TEMPLATES["run"], command=options.typed(reply.command)))
     elif again:
