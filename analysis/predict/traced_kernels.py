@@ -131,7 +131,8 @@ def op_by_op(step: TracedStep, batch: int, arithmetic: StepPrecision, device: st
     runs = _runs(step, batch)
     if device == "cpu":
         inside_others = _inside_products(runs)
-        return [_kernel([run], batch, arithmetic) for run in runs if run.index not in inside_others]
+        kernels = [_kernel([run], batch, arithmetic) for run in runs if run.index not in inside_others]
+        return _updates_behind_gradients(kernels, runs, batch)
     loops: dict[tuple[str, str], list[_Run]] = {}
     kernels = []
     for run in runs:
@@ -145,6 +146,30 @@ def op_by_op(step: TracedStep, batch: int, arithmetic: StepPrecision, device: st
     for loop in loops.values():
         kernels += _cudnn_kernels(loop, batch, arithmetic)
     return kernels
+
+
+def _updates_behind_gradients(kernels: list[Kernel], runs: list[_Run], batch: int) -> list[Kernel]:
+    """The kernels, with each update of a variable in the layer whose gradient it waits for: the one of as many elements, the last
+    one first, as gradients come from the last layer."""
+    elements_of = {run.variable: run.elements for run in runs if run.variable and run.elements > 1}
+    gradients: dict[int, list[Kernel]] = {}
+    by_name = {run.name: run for run in runs}
+    for kernel in kernels:
+        if kernel.direction in ("wgrad", "bias_grad"):
+            (array, *_) = by_name[kernel.name].operation.outputs
+            gradients.setdefault(math.prod(sizes(array.shape, batch)), []).append(kernel)
+    sources: dict[str, Kernel] = {}
+    for variable, elements in elements_of.items():
+        if gradients.get(elements):
+            sources[f"update {variable}"] = gradients[elements].pop()
+    behind = []
+    for kernel in kernels:
+        source = sources.get(kernel.direction)
+        if source is not None:
+            weights = "kernel" if source.direction == "wgrad" else "bias"
+            kernel = msgspec.structs.replace(kernel, layer=source.layer, direction=f"update {weights}")
+        behind.append(kernel)
+    return behind
 
 
 def _launches_nothing(operation: Operation) -> bool:

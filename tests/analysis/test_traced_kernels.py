@@ -312,6 +312,30 @@ def test_the_updates_of_one_variable_wait_for_each_other():
     assert [kernel.direction for kernel, _ in line] == ["update 1"] * 7
 
 
+def test_an_update_waits_for_the_gradient_of_its_variable():
+    """The gradients come from the last layer; of two weights as large, the first is the one of the layer that is first."""
+    back = {"phase": "gradient"}
+    kernels = traced_kernels.op_by_op(
+        step(
+            product(Amount(0, 1), 5, 3, layer="one"),
+            product(3, 5, Amount(0, 1), "tn", layer="two", **back),
+            operation("BiasAddGrad", "reduction", [samples(5)], [array(5)], layer="one", **back),
+            product(3, 5, Amount(0, 1), "tn", layer="one", **back),
+            *adam(3, 5),
+            *adam(5),
+            *adam(7),
+        ),
+        BATCH,
+        PLAIN,
+        "cpu",
+    )
+    updates = [(kernel.layer, kernel.direction) for kernel in kernels[4:]]
+    assert updates == [("one", "update kernel")] * 7 + [("one", "update bias")] * 7 + [("", "update 3")] * 7
+    timed = [(kernel, 2e-6 if kernel.direction == "wgrad" else 1e-6) for kernel in kernels]
+    line = step_work.longest(timed, 0.0)
+    assert [kernel.direction for kernel, _ in line] == ["fprop", "wgrad", *["update kernel"] * 7]
+
+
 def volumes(**changes):
     fields = {
         "direction": "fprop",
