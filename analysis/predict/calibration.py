@@ -1,14 +1,15 @@
 """Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
 
 import collections
+import math
 from collections.abc import Set
 
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import Calibration, Lanes, lanes, step_seconds
+from analysis.predict.combine import OVERHEAD, WORK, Calibration, Lanes, bound_of, combined, lanes, step_seconds
 from analysis.predict.components import FIT, Components, components, execution_of
-from analysis.predict.profile import Profile, once
+from analysis.predict.profile import COMPILED, OP_BY_OP, Profile, once
 from analysis.stats import Estimate, best_by, group_by, median
 from analysis.training import costs
 from analysis.units import join
@@ -21,7 +22,20 @@ NOISY = 0.25  # steps noisier than this are excluded from the fit
 # Prior standard deviations of the logarithms of dispatch, launches and work; _ERROR is the relative error assumed of one
 # training: about what a prediction without any fit is wrong by.
 _NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
-_QUANTILE = 0.95
+#: Share of new models whose step is to lie in its interval.
+NOMINAL = 0.9
+#: Models with steps of one bound whose errors alone tell the interval of such a step; of fewer those of all steps do.
+FEWEST_ALIKE = 20
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a training's step is off that is predicted by trainings of the other models."""
+
+    model: str
+    #: OVERHEAD or WORK: what most of the predicted step is.
+    bound: str
+    #: |log(measured / predicted)|.
+    error: float
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -105,15 +119,66 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str
     others = [s for s in seen if s.told]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     if len(models) < FEWEST:
-        return once
-    numbers, off = _solved(others, models)
-    made = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
-    return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(off, _QUANTILE))), **made)
+        other = OP_BY_OP if execution == COMPILED else COMPILED
+        return msgspec.structs.replace(once, spreads=_spreads(_left_out(of_, device, other, leaving_out)))
+    spreads = _spreads(_left_out(of_, device, execution, leaving_out))
+    return msgspec.structs.replace(once, models=models, spreads=spreads, **_factors(others))
 
 
-def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(_NUMBERS, absolute errors of the logarithms after the fit): least squares of log(predicted / measured step), with the
-    same weight for each model."""
+def _factors(trainings: list[Seen]) -> dict[str, float]:
+    """The fitted factors; none of trainings of fewer than FEWEST models."""
+    if len({s.row.problem.model for s in trainings}) < FEWEST:
+        return {}
+    return dict(zip(_NUMBERS, _solved(trainings).tolist(), strict=True))
+
+
+@once
+def _left_out(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> list[LeftOut]:
+    """The errors of an execution's trainings, each predicted with its model left out of the fit."""
+    trainings = [s for s in steps_seen(of_) if s.told and s.way == (device, execution)]
+    by_model = group_by((s for s in trainings if s.row.problem.model not in leaving_out), lambda s: s.row.problem.model)
+    errors = []
+    for model, left_out_trainings in by_model.items():
+        others = [s for name, group in by_model.items() if name != model for s in group]
+        fitted = Calibration(**_factors(others))
+        for s in left_out_trainings:
+            parts = combined(s.made, fitted)
+            predicted_s = sum(part.value for part in parts.values())
+            error = abs(math.log(s.step.value / predicted_s))
+            errors.append(LeftOut(model=model, bound=bound_of(parts), error=error))
+    return errors
+
+
+def _spreads(errors: list[LeftOut]) -> dict[str, float]:
+    """OVERHEAD or WORK -> the relative error that NOMINAL of such steps of other models keep; empty without errors."""
+    if not errors:
+        return {}
+    spreads = {}
+    for bound in (OVERHEAD, WORK):
+        alike = [error for error in errors if error.bound == bound]
+        enough = len({error.model for error in alike}) >= FEWEST_ALIKE
+        spreads[bound] = math.expm1(_quantile(alike if enough else errors))
+    return spreads
+
+
+def _quantile(errors: list[LeftOut]) -> float:
+    """The error that NOMINAL of the models keep, the trainings of each weighing as one: at the place of NOMINAL (n + 1) among n
+    models, as the new one is as likely as they to be the worst; the largest where there are too few.
+
+    Source: R. Barber, E. Candes, A. Ramdas, R. Tibshirani, Predictive inference with the jackknife+.
+    """
+    trainings = collections.Counter(error.model for error in errors)
+    place = NOMINAL * (len(trainings) + 1)
+    weight = 0.0
+    for error in sorted(errors, key=lambda error: error.error):
+        weight += 1 / trainings[error.model]
+        if weight >= place:
+            return error.error
+    return max(error.error for error in errors)
+
+
+def _solved(others: list[Seen]) -> np.ndarray:
+    """_NUMBERS by least squares of log(predicted / measured step), with the same weight for each model."""
     from scipy.optimize import least_squares
 
     own = Lanes(*np.array([lanes(s.made) for s in others], float).T)
@@ -128,7 +193,7 @@ def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[np.ndarray, np
         return np.concatenate([weight * off(np.exp(x)), x / np.array(_HELD)])
 
     found = least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1")
-    return np.exp(found.x), np.abs(off(np.exp(found.x)))
+    return np.exp(found.x)
 
 
 def _compilations(others: list[Seen]) -> float | None:

@@ -25,23 +25,36 @@ UNFITTED = 0.3  # relative error of predictions without a fit
 UNTRIED = 1.0  # relative error for layer kinds in no network of the tables, on which no rule was checked
 
 
+OVERHEAD, WORK = "overhead-bound", "work-bound"  # what most of a step is
+
+
 class Calibration(msgspec.Struct, frozen=True):
     """Numbers fitted to trainings of `models` (empty: nothing is fitted). Factors on the profile's seconds: dispatch on those
-    of a Keras step with almost no work, launches on issuing further operations or kernels, work on the device's work. spread:
-    the relative error that holds for 95 of 100 of those trainings. compile_s: seconds of a compilation for each unit of
-    Components.traced. build_s: seconds to build a model."""
+    of a Keras step with almost no work, launches on issuing further operations or kernels, work on the device's work. spreads:
+    OVERHEAD or WORK -> the relative error of such steps of a model that was left out of the fit, which nine of ten keep.
+    compile_s: seconds of a compilation for each unit of Components.traced. build_s: seconds to build a model."""
 
     dispatch: float = 1.0
     launches: float = 1.0
     work: float = 1.0
-    spread: float = UNFITTED
+    spreads: dict[str, float] = {}
     compile_s: float | None = None
     build_s: float = 0.0
     models: tuple[str, ...] = ()
 
+    def spread(self, parts: dict[str, Estimate]) -> float:
+        """The relative error of a step of these parts."""
+        return self.spreads.get(bound_of(parts), UNFITTED)
+
 
 def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
     return total(parts.get(name) for name in names)
+
+
+def bound_of(parts: dict[str, Estimate]) -> str:
+    """What most of a step of these parts is: OVERHEAD or WORK."""
+    step_s = sum(part.value for part in parts.values())
+    return OVERHEAD if total_of(parts, ISSUING).value > step_s / 2 else WORK
 
 
 Seconds = float | np.ndarray
@@ -115,7 +128,7 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
 
 
 def within(total: Estimate, spread: float) -> Estimate:
-    """The sum, its interval widened to at least the calibration's error on its own trainings; no end is below 0 s."""
+    """The sum, its interval widened to at least that relative error; no end is below 0 s."""
     low = max(0.0, min(total.low, total.value / (1 + spread)))
     return Estimate(total.value, low, max(total.high, total.value * (1 + spread)))
 

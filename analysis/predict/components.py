@@ -12,7 +12,7 @@ from analysis.predict.curves import Curve, curve, of_bytes
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import Path, RoughWork, kernels_of, step_kernels, work_parts
-from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total
+from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total, within_factor
 from analysis.training import costs, feeding
 from analysis.training.costs import FIT
 from kernels import networks
@@ -165,15 +165,15 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     launches nothing costs what one does on the CPU."""
     small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
     launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
+    on_host = (operations.operating(of, "cpu") or NOTHING).value
     unlaunched = 0
-    on_host = operations.operating(of, "cpu") or NOTHING
     if execution == OP_BY_OP:
-        each = operations.operating(of, device) or on_host
-        unlaunched = sum(kernel.operations * kernel.times for kernel in kernels if kernel.count == 0)
+        each = _launching(of, device) if device != "cpu" else exact(on_host)
+        unlaunched = fusion.operations(kernel for kernel in kernels if kernel.count == 0)
         beyond = fusion.operations(kernels) - unlaunched - fusion.operations(small)
     else:
-        each, beyond = launch or NOTHING, fusion.count(kernels) - fusion.count(small)
-    seconds = max(0.0, beyond * each.value + unlaunched * on_host.value)
+        each, beyond = exact((launch or NOTHING).value), fusion.count(kernels) - fusion.count(small)
+    seconds = (each * beyond).at_least(0.0) + unlaunched * on_host
     for op in ("matmul", "conv") if device != "cpu" else ():
         issued = sum(k.part == op and k.times == 1 for k in kernels) - sum(k.part == op for k in small)
         seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)
@@ -181,6 +181,19 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     one = launch or of.constant("tf-op-in-function", device)
     handed = (one if one and one.value > 0 else each).at_least(0.0) * loops  # rows of one may be too noisy to tell
     return beyond + loops, handed + seconds
+
+
+def _launching(of: Profile, device: str) -> Estimate:
+    """Seconds of one more operation on a GPU in a graph that is not compiled: by formulas of more operations, within the factor
+    by which a chain of one more addition differs from it."""
+    by_formulas = operations.operating(of, device)
+    in_a_chain = of.constant("tf-op-in-function", device, clock=profile.clock(device))
+    if by_formulas is None or by_formulas.value <= 0:
+        return in_a_chain or exact((operations.operating(of, "cpu") or NOTHING).value)
+    if in_a_chain is None or in_a_chain.value <= 0:
+        return by_formulas
+    ratio = by_formulas.value / in_a_chain.value
+    return within_factor(by_formulas.value, max(ratio, 1 / ratio))
 
 
 def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[str, Estimate]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from analysis.predict import calibration
 from analysis.predict.calibration import Seen
-from analysis.predict.combine import ISSUING, total_of
+from analysis.predict.combine import ISSUING, OVERHEAD, WORK, total_of
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
@@ -21,7 +21,6 @@ from kernels import networks
 from kernels.problems import Conv, Matmul
 from workloads.records import FIRST_MEASURED
 
-OVERHEAD, WORK = "overhead-bound", "work-bound"
 CONSTANT, LINE, BYTES = BASELINES = ("constant", "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes")
 
 

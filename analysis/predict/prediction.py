@@ -220,7 +220,7 @@ def predict(
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted)
-    step = within(independent_sum(parts.values()), max(fitted.spread, _untried(network)))
+    step = within(independent_sum(parts.values()), max(fitted.spread(parts), _untried(network)))
     start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
     return Prediction(
         training,

@@ -284,6 +284,20 @@ def test_a_calibration_finds_what_other_models_trainings_hold(monkeypatch):
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
 
+def test_an_interval_reaches_as_far_as_the_worst_of_few_models_lies_off_the_others():
+    """Steps of one model take 1.3 times what the profile's rows say, those of two others what they say. Predicted by these two,
+    it is 1.3 times as long."""
+    of = profile.Profile(made_profile.everything(), GPU_MACHINE)
+    trained = [("mlp-784-100x2-10", 1.0), ("fashion-mlp", 1.0), ("cifar10-cnn", 1.3)]
+    predicted = [prediction.predict(Training(m, 32, 2048), CPU, of, fitted=PLAIN).step_s.value for m, _ in trained]
+    rows = [training(m, 32, factor * s) for (m, factor), s in zip(trained, predicted, strict=True)]
+    full = profile.Profile([*of.measurements, *rows], GPU_MACHINE)
+    fitted = calibration.calibration(full, CPU)
+    assert list(fitted.spreads.values()) == pytest.approx([0.3, 0.3], rel=0.02)
+    made = prediction.predict(Training("lenet", 32, 2048), CPU, full).step_s
+    assert made.high / made.value == pytest.approx(made.value / made.low) == pytest.approx(1.3, rel=0.02)
+
+
 def test_compiling_is_told_by_other_models_trainings():
     """4 s a compilation of fashion-mlp; the model itself has no voice."""
     base = made_profile.everything()
