@@ -16,6 +16,7 @@ RESAMPLES = 1000
 _TAILS = [math.floor(0.025 * (RESAMPLES - 1)), math.ceil(0.975 * (RESAMPLES - 1))]
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
 LIKELY = 1.1  # speedup of predicted times, from which on one device is named though their intervals overlap
+MOST_UNSURE = 4  # high over low of a predicted time, beyond which overlapping intervals name no device
 MIN_EFFECT, MARGIN = 0.02, 0.05  # no smaller difference of two times is claimed; within the margin they are the same
 # Visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87.
 RANGE = (5, 6)
@@ -259,12 +260,12 @@ def faster(cpu: Estimate, gpu: Estimate) -> str:
 
 def likely(cpu: Estimate, gpu: Estimate, *, predicted: bool = False) -> str:
     """gpu, cpu, or neither: the faster device, also where the intervals of predictions overlap but their values are LIKELY
-    apart."""
+    apart, unless one of them is MOST_UNSURE wide."""
     surely = faster(cpu, gpu)
     if surely != "neither" or not predicted:
         return surely
     quick, slow = sorted((cpu.value, gpu.value))
-    if slow < LIKELY * quick:
+    if slow < LIKELY * quick or any(side.high > MOST_UNSURE * side.low for side in (cpu, gpu)):
         return "neither"
     return "gpu" if gpu.value < cpu.value else "cpu"
 

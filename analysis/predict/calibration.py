@@ -140,7 +140,7 @@ def _left_out(of_: "Profile", device: str, execution: str, leaving_out: frozense
     errors = []
     for model, left_out_trainings in by_model.items():
         others = [s for name, group in by_model.items() if name != model for s in group]
-        fitted = Calibration(**_factors(others))
+        fitted = msgspec.structs.replace(Calibration(), **_factors(others))
         for s in left_out_trainings:
             parts = combined(s.made, fitted)
             predicted_s = sum(part.value for part in parts.values())

@@ -18,6 +18,7 @@ from analysis.predict.profile import Lacking, Profile
 from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by, least_squares
 from kernels import networks
+from kernels.networks import Network
 from kernels.problems import Conv, Matmul
 from workloads.records import FIRST_MEASURED
 
@@ -162,26 +163,35 @@ def training_of(p: Prediction) -> tuple:
 
 def baselines(seen: "Seen", others: "list[Seen]") -> dict[str, float]:
     """Name -> predicted seconds of a step by simpler models, fitted on the other models' trainings."""
+    return simpler_predictions(_features_of_training(seen), others)
+
+
+def simpler_predictions(features: "tuple[float, ...]", others: "list[Seen]") -> dict[str, float]:
+    """Name -> predicted seconds of a step with these features by simpler models, fitted on trainings of others."""
     found = {}
     if others:
         found[CONSTANT] = statistics.median(s.step.value for s in others)
     if len(others) >= 3:
-        found[LINE], found[BYTES] = _line(seen, others, 3), _line(seen, others, 4)
+        found[LINE], found[BYTES] = _line(features, others, 3), _line(features, others, 4)
     return found
 
 
-def _line(seen: "Seen", others: "list[Seen]", terms: int) -> float:
+def _line(features: "tuple[float, ...]", others: "list[Seen]", terms: int) -> float:
     """a + b FLOPs + c launches (+ d bytes of a batch), none negative, by the least squares of the relative errors."""
-    columns = np.array([_features(s)[:terms] for s in others])
+    columns = np.array([_features_of_training(s)[:terms] for s in others])
     found = least_squares(columns, np.array([s.step.value for s in others]))
-    return float(found @ np.array(_features(seen)[:terms]))
+    return float(found @ np.array(features[:terms]))
 
 
-def _features(seen: "Seen") -> tuple[float, float, float, float]:
-    network, problem = networks.find(seen.row.problem.model), seen.row.problem
-    batch = min(problem.batch, problem.samples)
+def _features_of_training(seen: "Seen") -> tuple[float, float, float, float]:
+    problem = seen.row.problem
+    return line_features(networks.find(problem.model), min(problem.batch, problem.samples), seen.made.kernels)
+
+
+def line_features(network: Network, batch: int, kernels: int) -> tuple[float, float, float, float]:
+    """1, and what the straight lines have terms for: FLOPs, launches and bytes of a step."""
     flops, nbytes = batch * networks.training_flops(network), batch * networks.sample_bytes(network)
-    return 1.0, float(flops), float(seen.made.kernels), float(nbytes)
+    return 1.0, float(flops), float(kernels), float(nbytes)
 
 
 def summaries(cases: Iterable[Case]) -> list[Summary]:

@@ -31,12 +31,15 @@ def test_a_prediction_names_the_device_whose_time_is_a_tenth_shorter():
     apart = Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.9, 2.1)
     assert likely(*apart) == "cpu"
     assert likely(*apart[::-1]) == "gpu"
-    overlapping = Estimate(1.0, 0.5, 3.0), Estimate(1.1, 0.5, 3.0)
+    overlapping = Estimate(1.0, 0.8, 3.0), Estimate(1.1, 0.8, 3.0)
     assert likely(*overlapping) == "neither"
     assert likely(*overlapping, predicted=True) == "cpu"
     assert likely(*overlapping[::-1], predicted=True) == "gpu"
-    closer = Estimate(1.0, 0.5, 3.0), Estimate(1.09, 0.5, 3.0)
+    closer = Estimate(1.0, 0.8, 3.0), Estimate(1.09, 0.8, 3.0)
     assert likely(*closer, predicted=True) == "neither"
+    unsure = Estimate(1.0, 0.7, 3.0)  # wider than a factor of 4
+    assert likely(unsure, Estimate(2.5, 2.4, 2.6), predicted=True) == "neither"
+    assert likely(unsure, Estimate(3.5, 3.4, 3.6), predicted=True) == "cpu"  # no overlap
 
 
 def test_json_begins_with_the_answer_in_the_order_of_its_page(capsys):
