@@ -19,9 +19,12 @@ from workloads.records import settings as switches
 
 FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # steps noisier than this are excluded from the fit
-# Prior standard deviations of the logarithms of dispatch, launches and work; _ERROR is the relative error assumed of one
-# training: about what a prediction without any fit is wrong by.
-_NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
+_NUMBERS = ("dispatch", "launches", "work")
+# Prior standard deviations of the logarithms of _NUMBERS. A CPU's operations were timed in TensorFlow; a GPU's launches are
+# CuPy's kernels, which stand for those of TensorFlow's executables.
+_HELD_ON_CPU, _HELD_ON_GPU = (0.1, 0.25, 0.1), (0.1, 1.0, 0.1)
+# Relative error assumed of one training: about what a prediction without any fit is wrong by.
+_ERROR = 0.25
 #: Share of new models whose step is to lie in its interval.
 NOMINAL = 0.9
 #: Models with steps of one bound whose errors alone tell the interval of such a step; of fewer those of all steps do.
@@ -108,7 +111,7 @@ def calibration(of_: "Profile", settings: "Settings", leaving_out: Set[str] = fr
 def fitted_numbers(of_: "Profile") -> int:
     """Total number of values fitted on a profile's trainings: the same count for each (device, execution) with a fit."""
     ways = group_by(steps_seen(of_), lambda s: s.way)
-    return sum(len(_HELD) for device, execution in ways if _fit(of_, device, execution, frozenset()).models)
+    return sum(len(_NUMBERS) for device, execution in ways if _fit(of_, device, execution, frozenset()).models)
 
 
 @once
@@ -186,13 +189,15 @@ def _solved(others: list[Seen]) -> np.ndarray:
     counts = collections.Counter(s.row.problem.model for s in others)
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
+    held = np.array(_HELD_ON_GPU if others[0].made.on_gpu else _HELD_ON_CPU)
+
     def off(numbers: np.ndarray) -> np.ndarray:
         return np.log(step_seconds(own, *numbers) / measured)
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([weight * off(np.exp(x)), x / np.array(_HELD)])
+        return np.concatenate([weight * off(np.exp(x)), x / held])
 
-    found = least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1")
+    found = least_squares(residuals, np.zeros(len(_NUMBERS)), bounds=(-4.0, 4.0), loss="soft_l1")
     return np.exp(found.x)
 
 

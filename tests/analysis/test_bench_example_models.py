@@ -1,10 +1,11 @@
 """Figures of the bench of examples' models, from rows worked out by hand."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from tests.bench import example_models
-from tests.bench.example_models import Predicted, Row
+from tests.bench.example_models import Again, Predicted, Row
 
 
 def row(value: float, steps: tuple[float, ...], device: str = "gpu") -> Row:
@@ -25,6 +26,24 @@ def test_errors_and_coverage_leave_out_models_that_did_not_train():
     assert (median.figure.value, mean.figure.value) == pytest.approx((10, 20))
     assert covered.figure.value == pytest.approx(200 / 3) and width.figure.value == pytest.approx(1.5)
     assert len(lines) == 3
+
+
+def test_todays_predictions_stand_beside_a_line_and_models_that_led_to_a_rule_count_apart():
+    led = next(iter(example_models.LED_TO_RULES))
+    saved = [named(row(1.1e-3, (1e-3,)), "new"), named(row(1.1e-3, (1e-3,)), led)]
+    now = [named(row(1.2e-3, (1e-3,)), "new"), named(row(1e-3, (1e-3,)), led)]
+    again = [Again(row=now[0], line_s=1.1e-3), Again(row=now[1], line_s=1.5e-3)]
+    by_words = {figure.what: figure.figure.value for figure in example_models.figures(saved, again)}
+    assert by_words["mean error, gpu, as saved (2 models)"] == pytest.approx(10)
+    assert by_words["mean error, gpu, by today's rules (2 models)"] == pytest.approx(10)
+    assert by_words["mean error, gpu, by today's rules, models that led to none (1 models)"] == pytest.approx(20)
+    assert by_words["a + b FLOPs + c launches + d batch bytes, gpu: mean error"] == pytest.approx(30)
+    assert by_words["today's rules nearer than the line, gpu (of 2)"] == 1
+    assert by_words["new, batch 32, gpu; predicted 1.1 ms, now 1.2 ms"] == pytest.approx(1)
+
+
+def named(one: Row, model: str) -> Row:
+    return msgspec.structs.replace(one, predicted=msgspec.structs.replace(one.predicted, model=model))
 
 
 def test_a_batch_is_cut_or_repeated_to_its_samples():

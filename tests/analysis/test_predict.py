@@ -284,6 +284,20 @@ def test_a_calibration_finds_what_other_models_trainings_hold(monkeypatch):
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
 
+def test_a_gpus_launches_are_told_by_its_trainings():
+    """Launches of twice the time: a GPU's are found, whose rows are of other kernels; a CPU's stay nearer to its own rows."""
+    of = profile.Profile(made_profile.everything(), GPU_MACHINE)
+    truth = Calibration(launches=2.0)
+    rows = []
+    for settings in (CPU, GPU):
+        for model in ("fashion-mlp-30", "fashion-mlp-60", "cifar10-cnn"):
+            step = prediction.predict(Training(model, 32, 2048), settings, of, fitted=truth).step_s.value
+            rows.append(training(model, 32, step, settings.device))
+    full = profile.Profile([*of.measurements, *rows], GPU_MACHINE)
+    found = {settings.device: calibration.calibration(full, settings).launches for settings in (CPU, GPU)}
+    assert 1.8 < found["gpu:0"] < 2.1 and found["cpu"] < found["gpu:0"]
+
+
 def test_an_interval_reaches_as_far_as_the_worst_of_few_models_lies_off_the_others():
     """Steps of one model take 1.3 times what the profile's rows say, those of two others what they say. Predicted by these two,
     it is 1.3 times as long."""
