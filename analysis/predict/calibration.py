@@ -22,7 +22,8 @@ NOISY = 0.25  # steps noisier than this are excluded from the fit
 _NUMBERS = ("dispatch", "launches", "work")
 # Prior standard deviations of the logarithms of _NUMBERS. A CPU's operations were timed in TensorFlow; a GPU's launches are
 # CuPy's kernels, which stand for those of TensorFlow's executables.
-_HELD_ON_CPU, _HELD_ON_GPU = (0.1, 0.25, 0.1), (0.1, 1.0, 0.1)
+_DEVIATIONS_ON_CPU = (0.1, 0.25, 0.1)
+_DEVIATIONS_ON_GPU = (0.1, 1.0, 0.1)
 # Relative error assumed of one training: about what a prediction without any fit is wrong by.
 _ERROR = 0.25
 #: Share of new models whose step is to lie in its interval.
@@ -136,18 +137,21 @@ def _factors(trainings: list[Seen]) -> dict[str, float]:
 
 
 @once
-def _left_out(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> list[LeftOut]:
+def _left_out(profile: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> list[LeftOut]:
     """The errors of an execution's trainings, each predicted with its model left out of the fit."""
-    trainings = [s for s in steps_seen(of_) if s.told and s.way == (device, execution)]
-    by_model = group_by((s for s in trainings if s.row.problem.model not in leaving_out), lambda s: s.row.problem.model)
+    trainings = [
+        training
+        for training in steps_seen(profile)
+        if training.told and training.way == (device, execution) and training.row.problem.model not in leaving_out
+    ]
     errors = []
-    for model, left_out_trainings in by_model.items():
-        others = [s for name, group in by_model.items() if name != model for s in group]
+    for model, same_model in group_by(trainings, lambda training: training.row.problem.model).items():
+        others = [training for training in trainings if training.row.problem.model != model]
         fitted = msgspec.structs.replace(Calibration(), **_factors(others))
-        for s in left_out_trainings:
-            parts = combined(s.made, fitted)
+        for training in same_model:
+            parts = combined(training.made, fitted)
             predicted_s = sum(part.value for part in parts.values())
-            error = abs(math.log(s.step.value / predicted_s))
+            error = abs(math.log(training.step.value / predicted_s))
             errors.append(LeftOut(model=model, bound=bound_of(parts), error=error))
     return errors
 
@@ -189,13 +193,13 @@ def _solved(others: list[Seen]) -> np.ndarray:
     counts = collections.Counter(s.row.problem.model for s in others)
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
-    held = np.array(_HELD_ON_GPU if others[0].made.on_gpu else _HELD_ON_CPU)
+    deviations = np.array(_DEVIATIONS_ON_GPU if others[0].made.on_gpu else _DEVIATIONS_ON_CPU)
 
     def off(numbers: np.ndarray) -> np.ndarray:
         return np.log(step_seconds(own, *numbers) / measured)
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([weight * off(np.exp(x)), x / held])
+        return np.concatenate([weight * off(np.exp(x)), x / deviations])
 
     found = least_squares(residuals, np.zeros(len(_NUMBERS)), bounds=(-4.0, 4.0), loss="soft_l1")
     return np.exp(found.x)

@@ -183,13 +183,13 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     return beyond + loops, handed + seconds
 
 
-def _launching(of: Profile, device: str) -> Estimate:
+def _launching(source: Profile, device: str) -> Estimate:
     """Seconds of one more operation on a GPU in a graph that is not compiled: by formulas of more operations, within the factor
     by which a chain of one more addition differs from it."""
-    by_formulas = operations.operating(of, device)
-    in_a_chain = of.constant("tf-op-in-function", device, clock=profile.clock(device))
+    by_formulas = operations.operating(source, device)
+    in_a_chain = source.constant("tf-op-in-function", device, clock=profile.clock(device))
     if by_formulas is None or by_formulas.value <= 0:
-        return in_a_chain or exact((operations.operating(of, "cpu") or NOTHING).value)
+        return in_a_chain or exact((operations.operating(source, "cpu") or NOTHING).value)
     if in_a_chain is None or in_a_chain.value <= 0:
         return by_formulas
     ratio = by_formulas.value / in_a_chain.value
