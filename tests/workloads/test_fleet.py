@@ -26,6 +26,7 @@ from workloads.harness import sweep
 from workloads.machine import processes
 from workloads.records import Measurement, Row, Settings
 from workloads.records.messages import ChildFailure, Doing, Done
+from workloads.suite_parts import suite_steps
 
 LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}
 LISTED |= {"NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1"}
@@ -337,7 +338,7 @@ def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_f
     def files(count: int, *argv: str) -> dict[str, int]:
         here = fake.with_gpus(*(f"GPU-{i}" for i in range(count)))
         found = {}
-        for part in suite.planned_steps(suite.parse(["--ray", "auto", *argv]), here, True):
+        for part in suite_steps.planned_steps(suite.parse(["--ray", "auto", *argv]), here, True):
             if part.name == "peers":
                 found |= part.plan.rows_by_file(here)
         return {file: len(rows) for file, rows in found.items()}

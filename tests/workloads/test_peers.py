@@ -18,6 +18,7 @@ from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
+from workloads.suite_parts import suite_steps
 
 MIB = 1 << 20
 
@@ -145,16 +146,18 @@ def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_p
 
 
 def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, tmp_path):
-    assert "peers" not in dict(suite.plan(False, ["gpu:0"])) and "peers" in dict(suite.plan(True, ["gpu:0"], True))
+    assert "peers" not in dict(suite_steps.parts(False, ["gpu:0"])) and "peers" in dict(
+        suite_steps.parts(True, ["gpu:0"], True)
+    )
     with pytest.raises(options.Usage, match="peers takes several GPUs, and --device all"):
-        suite.chosen(suite.parse(["--only", "peers"]), ["gpu:0"])
+        suite_steps.chosen_parts(suite.parse(["--only", "peers"]), ["gpu:0"])
     on_all = suite.parse(["--device", "all"])
-    parts = suite.planned_steps(on_all, host(3), True)
+    parts = suite_steps.planned_steps(on_all, host(3), True)
     expected = {("all",), ("cpu",), ("gpu:0", "gpu:1", "gpu:2")}
     assert {part.plan.measuring.devices for part in parts} == expected
     names = [part.name for part in parts]
     assert names.index("matmul") < names.index("peers") < names.index("training")
-    assert suite.plan_of(on_all, "peers", {"fast": True}).gpus(host(2)) == [0, 1]
+    assert suite_steps.step_plan(on_all, "peers", {"fast": True}).gpus(host(2)) == [0, 1]
     seen = []
     monkeypatch.setattr(facts, "describe", lambda: host(1))
     monkeypatch.setattr(suite, "_print_measured", lambda name, *_: seen.append(name) or 0)

@@ -18,6 +18,7 @@ from kernels import registry
 from workloads import conv, matmul, options, records, session, shared_flags, suite, training
 from workloads.harness import plan, worker
 from workloads.machine import facts
+from workloads.suite_parts import suite_steps
 
 GPU = ["gpu:0"]
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
@@ -28,26 +29,31 @@ def parsed(*argv):
 
 
 def test_plans_of_parts_and_flags():
-    for name, flags in [part for quick in (True, False) for gpu in (GPU, []) for part in suite.plan(quick, gpu)]:
-        part = suite.Step(name=name, words="", plan=suite.plan_of(parsed("--seed", "7", "--threads", "2"), name, flags))
+    for name, flags in [part for quick in (True, False) for gpu in (GPU, []) for part in suite_steps.parts(quick, gpu)]:
+        plan = suite_steps.step_plan(parsed("--seed", "7", "--threads", "2"), name, flags)
+        part = suite_steps.SuiteStep(name=name, words="", plan=plan)
         measuring = part.into(pathlib.Path("x"), 5.0, resume=False).measuring
         assert (measuring.seed, measuring.output, measuring.stop_after_s) == (7, "x", 5.0)
         assert measuring.devices == tuple(flags.get("device", ()))
         assert measuring.threads == (() if "threads" in flags else (2,))
         assert measuring.fast == flags.get("fast", False) == (measuring.limits == shared_flags.FAST)
-    assert {name for name, _ in suite.plan(False, GPU)} > {name for name, _ in suite.plan(True, GPU)}
-    sizes = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (GPU, []))
+    assert {name for name, _ in suite_steps.parts(False, GPU)} > {name for name, _ in suite_steps.parts(True, GPU)}
+    sizes = ([flags for name, flags in suite_steps.parts(False, gpu) if name == "matmul"] for gpu in (GPU, []))
     with_gpu, without = ([flags for flags in own if "sizes" in flags] for own in sizes)
     assert len(with_gpu) == 2 and "bfloat16" in with_gpu[0]["dtypes"] and with_gpu[1]["device"] == GPU
     assert [flags["dtypes"] for flags in without] == [["float32", "float64"]]
-    assert [name for name, _ in suite.chosen(parsed("--only", "peak,stream"), [])] == ["peak", "stream", "stream"]
+    assert [name for name, _ in suite_steps.chosen_parts(parsed("--only", "peak,stream"), [])] == [
+        "peak",
+        "stream",
+        "stream",
+    ]
     with pytest.raises(options.Usage, match="unknown workload 'nope'"):
-        suite.chosen(parsed("--only", "nope"), [])
+        suite_steps.chosen_parts(parsed("--only", "nope"), [])
 
 
 def test_a_gpu_is_asked_in_the_arithmetic_that_it_has():
     def asked(quick, *lacking):
-        there = suite.plan(quick, GPU, lacks=lambda math: f"no {math}" * (math in lacking))
+        there = suite_steps.parts(quick, GPU, lacks=lambda math: f"no {math}" * (math in lacking))
         own = [flags for name, flags in there if name != "transfer" and flags.get("device", GPU) == GPU]
         return [flags["dtypes"] for flags in own if "dtypes" in flags]
 
@@ -68,8 +74,10 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
             raise missing[name]
         return 0
 
-    steps = [suite.Step(name=name, words="", plan=matmul.parse([])) for name in ("conv", "matmul", "training")]
-    codes = suite._each(steps, parsed().measuring, None, folder=suite.Path("x"), measured_by=measured)
+    steps = [
+        suite_steps.SuiteStep(name=name, words="", plan=matmul.parse([])) for name in ("conv", "matmul", "training")
+    ]
+    codes = suite_steps.measure_steps(steps, parsed().measuring, None, folder=pathlib.Path("x"), measured_by=measured)
     assert codes == [3, 0, 3]
     said = ["conv left out: no cudnn", "training left out: no keras", "  to have it: pip install keras"]
     assert capsys.readouterr().err.splitlines() == said
@@ -95,9 +103,11 @@ def test_a_part_has_the_seconds_that_those_before_it_have_left(monkeypatch, flag
         now[0] += 250.0
         return options.OK
 
-    monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    steps = [suite.Step(name=name, words="", plan=matmul.parse([])) for name in ("peak", "stream", "matmul")]
-    codes = suite._each(steps, parsed(*flags).measuring, None, folder=suite.Path("x"), measured_by=measured)
+    monkeypatch.setattr(suite_steps, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    steps = [suite_steps.SuiteStep(name=name, words="", plan=matmul.parse([])) for name in ("peak", "stream", "matmul")]
+    codes = suite_steps.measure_steps(
+        steps, parsed(*flags).measuring, None, folder=pathlib.Path("x"), measured_by=measured
+    )
     assert codes == [options.OK] * len(left)
     assert seconds == left
 
@@ -113,8 +123,8 @@ def test_a_second_part_of_a_workload_goes_on_in_its_file(flags, resumes):
         return options.OK
 
     names = ("matmul", "conv", "matmul", "stream")
-    steps = [suite.Step(name=name, words="", plan=matmul.parse([])) for name in names]
-    suite._each(steps, parsed(*flags).measuring, None, folder=suite.Path("x"), measured_by=measured)
+    steps = [suite_steps.SuiteStep(name=name, words="", plan=matmul.parse([])) for name in names]
+    suite_steps.measure_steps(steps, parsed(*flags).measuring, None, folder=pathlib.Path("x"), measured_by=measured)
     assert seen == resumes
 
 
@@ -126,8 +136,8 @@ def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
     run = SimpleNamespace(machine=GPU_MACHINE)
     words = {"matmul": "matrix products", "training": "a training", "conv": "convolutions"}
     plans = {"matmul": matmul.parse([]), "training": training.parse([]), "conv": conv.parse([])}
-    steps = [suite.Step(name=name, words=words[name], plan=plan) for name, plan in plans.items()]
-    monkeypatch.setattr(suite, "_seconds", lambda plan, here: planned[plan.command_line.name])
+    steps = [suite_steps.SuiteStep(name=name, words=words[name], plan=plan) for name, plan in plans.items()]
+    monkeypatch.setattr(suite_steps, "longest_seconds", lambda plan, here: planned[plan.command_line.name])
     monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: next(now)))
     for kind in (matmul.MatmulPlan, training.TrainingPlan, conv.ConvPlan):
         monkeypatch.setattr(kind, "rows", lambda self, machine: [])
@@ -150,8 +160,8 @@ def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
 
 
 def test_every_step_is_planned_and_has_words():
-    names = {name for quick in (True, False) for name, _ in suite.plan(quick, GPU, several=True)}
-    assert names == suite.WORDS.keys()
+    names = {name for quick in (True, False) for name, _ in suite_steps.parts(quick, GPU, several=True)}
+    assert names == suite_steps.WORDS.keys()
 
 
 def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
@@ -167,7 +177,7 @@ def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
     monkeypatch.setattr(facts, "usable_cores", lambda: 16)
     monkeypatch.setattr(facts, "usable_threads", lambda: 16)
     monkeypatch.setattr(facts, "memory_available", lambda device: 1 << 36)
-    products = suite.plan_of(parsed(), *suite.plan(True, GPU)[0])
+    products = suite_steps.step_plan(parsed(), *suite_steps.parts(True, GPU)[0])
     rows = products.rows(GPU_MACHINE)
     assert len(rows) == 5 * (2 * 2 + 2 * 4) + 3 + 3
     assert not products.refines and products.measuring.limits.rounds * len(rows) == 198
