@@ -3,6 +3,7 @@
 Each target takes made-up input and must come to an answer or to one of our own errors; any other exception is a bug.
 """
 
+import codecs
 import contextlib
 import copy
 import csv
@@ -26,6 +27,7 @@ from analysis.analysis import Analysis
 from analysis.compare import command as compare
 from analysis.compare import comparison
 from analysis.fleet import command as fleet
+from analysis.predict import __main__ as predict
 from analysis.predict import prediction
 from analysis.report import html, html_page, material, replacing
 from analysis.report import page as report_page
@@ -55,6 +57,9 @@ ONE = (st.none(), st.booleans(), NUMBERS, st.text(max_size=12), st.sampled_from(
 ANY = st.one_of(*ONE, st.lists(NUMBERS, max_size=3), st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2))
 
 
+SWITCHES = {"data": "synthetic", "jit_compile": "on", "steps_per_execution": "4"}
+
+
 def _lines() -> list[bytes]:
     """A line of every kind that a file can hold, few enough for a report to take a hundredth of a second."""
     rows: dict[tuple, records.Measurement] = {}
@@ -62,6 +67,9 @@ def _lines() -> list[bytes]:
         for m in loaded.measurements:
             kind = m.kernel.rsplit("/", 1)[0], m.settings.device, m.settings.mode, m.status
             rows.setdefault((*kind, getattr(m.problem, "n", 0)), m)
+    for key, m in rows.items():
+        if m.problem.op == "training":
+            rows[key] = msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches=SWITCHES))
     runs = [gpu_run(sizes=(64,)).runs[0]]
     return [msgspec.json.encode(line) for line in (*runs, *rows.values())]
 
@@ -105,7 +113,23 @@ LIKELY = {
     int: st.sampled_from((0, 1, 2, 63, 64, 1000, 2**20, 2**40, 2**59)),
     float: st.sampled_from((0.0, 2e-12, 1e-9, 1e-3, 0.5, 1.0, 100.0, 9e8, 9e29, -1.0)),
     str: st.sampled_from(
-        (*HOSTILE, "", "cpu", "gpu:0", "gpu:7", "float16", "tf32", "skipped", "failed", "roundtrip", "cold", "fresh")
+        (
+            *HOSTILE,
+            "",
+            "on",
+            "maybe",
+            "2",
+            "cpu",
+            "gpu:0",
+            "gpu:7",
+            "float16",
+            "tf32",
+            "skipped",
+            "failed",
+            "roundtrip",
+            "cold",
+            "fresh",
+        )
     ),
 }
 
@@ -262,8 +286,15 @@ def _two_machines(path: pathlib.Path) -> None:
     path.write_bytes(b"\n".join([*LINES, msgspec.json.encode(other), LINES[-1]]))
 
 
+def _marked(path: pathlib.Path) -> None:
+    path.write_bytes(codecs.BOM_UTF8 + b"\n".join(LINES))
+
+
 SPECIAL = {
     "two machines": _two_machines,
+    "marked": _marked,
+    "foreign": lambda path: path.write_bytes(b'{"text": "cat"}\n'),
+    "null schema": lambda path: path.write_bytes(b'{"type":"run","schema":null}\n'),
     "folder": lambda path: path.mkdir(),
     "pipe": os.mkfifo,
     "socket": _socket,
@@ -299,8 +330,10 @@ def special(case: tuple[dict[str, str | list[bytes]], str]) -> None:
                     read(run)
                 except options.Usage as error:
                     _one_line(error)
-        if files.get(name) == "two machines":
+        if files.get(name) in ("two machines", "foreign", "null schema"):
             assert not _is_read(path)
+        if files.get(name) == "marked" and path.suffix != ".gz":
+            assert len(records.read(path).runs) == 1
         text = path.read_bytes() if isinstance(files.get(name), list) else None
         try:
             records.Writer(path, begun, resume=True).close()
@@ -393,6 +426,7 @@ PRINTING = (
     (export.main, ("--to", "pyperf")),
     (fleet.main, ()),
     (doctor.main, ()),
+    (predict.main, ("--leave-one-out",)),
 )
 
 
@@ -405,7 +439,7 @@ def printed(lines: list[bytes]) -> None:
             runs = [place, place] if main is compare.main else [place]
             stdout, stderr = _Terminal(), _Terminal()
             with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
-                main([*runs, *flags])
+                main([*flags, *runs])
             text = stdout.getvalue() + stderr.getvalue()
             assert not any(escape in text for escape in ESCAPES)
             if "csv" not in flags:  # a cell in quotes may have several lines
