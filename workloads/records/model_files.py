@@ -4,7 +4,6 @@ import ast
 import importlib.util
 import os
 import re
-import shlex
 import zipfile
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -45,7 +44,7 @@ def unusable(why: str, name: str) -> options.Usage:
     if right:
         return options.Usage(why, wrong=name, right=right, similar="model")
     first, named_then = _mending(name)
-    return options.Usage(why, wrong=name, right=shlex.quote(named_then), first=first)
+    return options.Usage(why, wrong=name, right=named_then, first=first)
 
 
 def _mending(name: str) -> tuple[str, str]:
@@ -59,18 +58,35 @@ def _mending(name: str) -> tuple[str, str]:
     if path.suffix.lower() in _OTHER_FORMATS or path.is_dir():
         return f"save the model with model.save({saved!r})", saved
     module, _, function = name.partition(":")
-    file = module if module.endswith(".py") else os.path.join(*module.split(".")) + ".py"
+    file = _file_to_write(module)
     if not os.path.lexists(file) and _is_nowhere(module):
         function = function or "build"
-        named = module if name.partition(":")[1] else file
+        is_module = bool(module) and os.sep not in module and ":" in name
+        named = module if is_module else file
         return f"write {file} with a function {function} that returns the model", f"{named}:{function}"
     return "mend the file", name
 
 
+def _file_to_write(module: str) -> str:
+    """The file that a module which is not there would have: of a path whose folder cannot have one, a file in this folder."""
+    if os.sep not in module:
+        return module if module.endswith(".py") else os.path.join(*module.split(".")) + ".py" if module else "model.py"
+    path = Path(module)
+    stem = path.stem or "model"
+    folder = path.parent
+    is_special = os.path.lexists(path) and not path.is_dir()  # a device, or a file with another ending
+    if is_special or not os.access(folder, os.W_OK) or not folder.is_dir():
+        folder = Path()
+    return str(folder / f"{stem}.py")
+
+
 def _is_nowhere(module: str) -> bool:
-    """Whether no module, installed ones included, has the first part of this name."""
+    """Whether no module, installed ones included, has the first part of this name. A folder without __init__.py is none."""
     first = module.partition(".")[0]
-    return module.endswith(".py") or not first.isidentifier() or importlib.util.find_spec(first) is None
+    if module.endswith(".py") or not first.isidentifier():
+        return True
+    spec = importlib.util.find_spec(first)
+    return spec is None or spec.origin is None
 
 
 def missing(name: str) -> str:
@@ -82,12 +98,13 @@ def missing(name: str) -> str:
         return unreadable
     module, _, function = name.partition(":")
     file = Path(module).expanduser()
-    if module.endswith(".py") and file.exists():
+    if file.exists() and not file.is_dir():
         try:
             regular_files.require_regular(file)
         except regular_files.Unreadable as error:
             return str(error)
-        return _missing_in_file(module, function)
+        if module.endswith(".py"):
+            return _missing_in_file(module, function)
     if not _FUNCTION.fullmatch(name):
         form = f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
         if Path(module).suffix and not os.path.exists(module):
@@ -164,6 +181,8 @@ def _missing_in_module(module: str, function: str) -> str:
             return ""
         if spec is None:
             return f"there is no module {name} (looked in {here} and the installed packages)"
+    if spec is not None and spec.origin is None:
+        return f"{module} is a folder without __init__.py, and no file.py:function"
     return "" if _may_bind(_tree(spec), function) else f"{module} has no function {function}"
 
 
