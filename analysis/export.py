@@ -2,12 +2,13 @@
 
 import argparse
 import dataclasses
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
-from workloads import options
+from workloads import options, terminal
 
 if TYPE_CHECKING:
     from workloads.records import Loaded, Measurement, Run, Samples
@@ -148,7 +149,20 @@ class ExportPlan:
             raise options.Usage(message, wrong="--output", right=f"-o {file}")
         for run in flags.runs:
             command.read(run)
+        if flags.output:
+            _require_new(flags.output)
         return cls(runs=tuple(flags.runs), to=flags.to, output=flags.output or "")
+
+
+def _require_new(path: str) -> None:
+    """Raises Usage for a file that is there, or cannot be made."""
+    from workloads.records import command_lines, regular_files
+
+    reason = os.strerror(errno.EEXIST) if os.path.lexists(path) else regular_files.unwritable(path)
+    if reason:
+        suffix = os.path.splitext(path)[1]
+        free = command_lines.unused(f"rows{suffix}")
+        raise options.Usage(f"cannot write {path}: {reason}", wrong="--output", right=f"-o {free}")
 
 
 def _run(plan: ExportPlan) -> int:
@@ -171,7 +185,7 @@ def _run(plan: ExportPlan) -> int:
 
 
 def _write(path: str, exported: str) -> None:
-    """Writes a new file and prints its path.
+    """Writes a new file and prints its path, on stderr where stdout cannot be written.
 
     Raises: options.Usage for one that is there, or cannot be written.
     """
@@ -185,7 +199,11 @@ def _write(path: str, exported: str) -> None:
     except OSError as error:
         os.unlink(path)  # ours, and not whole
         raise options.Usage(f"cannot write {path}: {error.strerror}", wrong="--output") from error
-    print(path)
+    try:
+        print(path, flush=True)
+    except OSError:  # the file is written all the same
+        terminal.discard(sys.stdout)
+        terminal.note(path)
 
 
 main = options.entry(parser, ExportPlan.from_flags, _run)

@@ -240,6 +240,7 @@ class Parser(argparse.ArgumentParser):
         self._refuse_range_in_words()
         self._refuse_placeholders()
         self._refuse_second_values()
+        self._refuse_empty_values()
         return super().parse_known_args(args, namespace)
 
     def _get_value(self, action, arg_string):
@@ -289,6 +290,15 @@ class Parser(argparse.ArgumentParser):
             numbers = f"{', '.join(values[:-1])} and {values[-1]}"
             message = f"{name} takes one number, not {numbers}; type the command once for each"
             raise Usage(message, instead=self._line(left))
+
+    def _refuse_empty_values(self) -> None:
+        """Raises Usage for a flag that takes one word and has an empty one, as of a variable of a shell that is not set."""
+        name = corrections.flag_without_word(self.words, self._option_string_actions)
+        if name:
+            error = Usage("'' names nothing; leave the flag out or name something", wrong="")
+            error.flag = name
+            error.is_example = True
+            raise error
 
     def _line(self, words: Iterable[str]) -> str:
         """The command with these words."""

@@ -11,7 +11,7 @@ from analysis.predict import described_model, prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
 from workloads.corrections.likeness import closest
-from workloads.records import Settings, settings
+from workloads.records import Settings, command_lines, regular_files, settings
 from workloads.records.files import NoRun
 
 
@@ -199,7 +199,8 @@ def _devices(flags: Namespace, machine: Profile) -> list[str]:
 
 
 def _require_predictions(path: str) -> None:
-    """Raises Usage for a file that is read as rows, or has anything else than predictions. An empty one is free."""
+    """Raises Usage for a file that is read as rows, has anything else than predictions or cannot be written. An empty one is
+    free."""
     file = pathlib.Path(path)
     if file.suffix == ".jsonl":
         raise options.Usage(
@@ -207,7 +208,11 @@ def _require_predictions(path: str) -> None:
             wrong=path,
             right=str(file.with_suffix(".ndjson")),
         )
-    if file.is_dir() or not file.exists() or (file.is_file() and not file.stat().st_size):
+    reason = regular_files.unwritable(file)
+    if reason:
+        free = command_lines.unused("predictions.ndjson")
+        raise options.Usage(f"cannot write {path}: {reason}", wrong="--save", right=f"--save {free}")
+    if not file.exists() or not file.stat().st_size:
         return
     try:
         prediction.load(path)

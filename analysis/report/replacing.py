@@ -21,7 +21,7 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
     Raises: Usage where a file of that name is not a report's, as a link never is; OSError.
     """
-    _require_ours(path)
+    require_ours(path)
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         new.write_bytes(content)
@@ -44,7 +44,7 @@ def _has_mark(path: pathlib.Path) -> bool:
     return False
 
 
-def _require_ours(path: pathlib.Path) -> None:
+def require_ours(path: pathlib.Path) -> None:
     """Raises Usage for a file that no report wrote, and for what is no file."""
     if not os.path.lexists(path):
         return

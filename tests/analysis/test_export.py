@@ -115,6 +115,16 @@ def test_a_file_that_cannot_be_written_whole_is_none(tmp_path):
     assert not full.exists()
 
 
+def test_a_file_is_written_where_its_name_cannot_be(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "run" / "matmul.jsonl", RUN, [ROW])
+    out = tmp_path / "out.json"
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert export.main([str(tmp_path / "run"), "--to", "bencher", "-o", str(out)]) == 0
+    assert list(json.loads(out.read_text())) == [NAME]
+    assert capsys.readouterr().err == f"{out}\n"
+
+
 def test_the_command(tmp_path, capsys):
     write(tmp_path / "run" / "matmul.jsonl", RUN, [ROW])
     out = tmp_path / "out.json"

@@ -220,6 +220,13 @@ PROPOSALS = {
     f"analysis.export {SUITE} --format csv": (f"analysis.export {SUITE} --to csv", 1, False),
     f"analysis.fleet {SUITE} --against lastweek": (f"analysis.fleet {SUITE}", 1, False),
     f"analysis.fleet {SUITE} --against lastweek --fail-on 3%": (f"analysis.fleet {SUITE} --save before", 2, False),
+    f"analysis.report {SUITE} -o ''": (f"analysis.report {SUITE} -o crossover-results", 1, True),
+    f"analysis.report {SUITE} --output=": (f"analysis.report {SUITE} --output=crossover-results", 1, True),
+    f"analysis.export {SUITE} --to csv -o ''": (f"analysis.export {SUITE} --to csv", 1, False),
+    "workloads.matmul --sizes 64 --save ''": ("workloads.matmul --sizes 64 --save before", 1, True),
+    "workloads.matmul --sizes 64 -o ''": ("workloads.matmul --sizes 64 -o crossover-results", 1, True),
+    "analysis.explain --model ''": ("analysis.explain --model cifar10-cnn", 1, True),
+    "analysis.explain --model lenet --data ''": ("analysis.explain --model lenet", 1, False),
     f"analysis.report {SUITE} nothing": (f"analysis.report {SUITE}", 1, False),
     "workloads.describe my_model.py": ("workloads.describe --script my_model.py", 1, False),
 }

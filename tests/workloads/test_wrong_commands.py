@@ -195,9 +195,12 @@ WRONG = {
         SUITE --readme nofile.md -o photos => suite -o photos
         SUITE -o page.html => SUITE -o page
         SUITE -o notes.txt => SUITE -o crossover-results
+        SUITE -o notes.txt/new => SUITE -o crossover-results
+        SUITE -o photos/notes => SUITE -o crossover-results
         SUITE --readme notes.txt => suite""",
     "analysis.roofline": """
         photos => suite
+        SUITE -o notes.txt/new => SUITE -o crossover-results
         SUITE --output roof.svg => SUITE --output roof""",
     "analysis.fleet": "SUITE --fail-on 'slower>3percent' => SUITE --save before",
     "analysis.compare": """
@@ -213,8 +216,12 @@ WRONG = {
         SUITE => --to google-benchmark
         SUITE --to cvs => --to csv
         SUITE --to csv -o photos => -o photos/rows.csv
-        SUITE --to github -o photos => -o photos/rows.json""",
+        SUITE --to github -o photos => -o photos/rows.json
+        SUITE --to csv -o nowhere/e.csv => -o rows.csv
+        SUITE --to csv -o notes.txt => -o rows.txt""",
     "analysis.predict": """
+        --model lenet --profile SUITE --save nowhere/p => --save predictions.ndjson
+        --model lenet --profile SUITE --save photos => --save predictions.ndjson
         --model cifar10-cnn => --profile nvidia-h200
         --model cifar10-cnm --profile SUITE => --model cifar10-cnn
         --model lenet --profile SUITE --switch jit=on => --switch jit_compile=on
@@ -235,6 +242,8 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text("hello")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/notes").mkdir()
+    (tmp_path / "photos/notes/report.md").write_text("hello")
     (tmp_path / "photos/train.jsonl").write_text('{"text": "cat"}\n')
     (tmp_path / "train.jsonl").write_text('{"text": "cat"}\n')
     (tmp_path / "reports").mkdir()

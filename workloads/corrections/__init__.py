@@ -155,6 +155,14 @@ def flag_taking(words: Sequence[str], value: str, flags: Flags) -> str:
     return names[0] if len(names) == 1 else ""
 
 
+def flag_without_word(words: Sequence[str], flags: Flags) -> str:
+    """The first flag that takes one word, of any kind, and has an empty one; "" without one."""
+    for name, action, values in _by_flag(words, flags):
+        if action.choices is None and action.nargs in (None, "?") and values == [""]:
+            return name
+    return ""
+
+
 def second_value(words: Sequence[str], flags: Flags) -> tuple[str, list[str]]:
     """(a flag that takes one value and is there twice with different ones, these values); ("", []) without one."""
     by_action: dict[argparse.Action, list[str]] = {}

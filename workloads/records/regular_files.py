@@ -34,9 +34,40 @@ def require_regular(path: str | os.PathLike) -> None:
         mode = os.stat(path).st_mode
     except OSError as error:
         raise Unreadable(f"cannot read {path}: {reason(path, error)}") from error
+    other_kind = _other_kind(mode)
+    if other_kind:
+        raise Unreadable(f"cannot read {path}: {other_kind}")
+
+
+def _other_kind(mode: int) -> str:
+    """What a path of this mode is, where it is no regular file: `it is a folder, not a file`; "" of such a file."""
     for is_kind, kind in _NOT_REGULAR:
         if is_kind(mode):
-            raise Unreadable(f"cannot read {path}: it is {kind}, not a file")
+            return f"it is {kind}, not a file"
+    return ""
+
+
+def unwritable(path: str | os.PathLike) -> str:
+    """Why a file of this path cannot be written, as far as the modes of it and of its folder tell; "" where it can."""
+    file = Path(path)
+    if not os.path.lexists(file):
+        if not file.parent.is_dir():
+            return f"{file.parent} is no folder"
+        return "" if os.access(file.parent, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    other_kind = _other_kind(file.stat().st_mode) if file.exists() else ""
+    if other_kind:
+        return other_kind
+    return "" if os.access(file, os.W_OK) else os.strerror(errno.EACCES)
+
+
+def no_folder(path: str | os.PathLike) -> str:
+    """Why no files can be written into a folder of this path, which may not be there yet; "" where they can."""
+    folder = Path(path)
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        return f"{folder} is no folder"
+    return "" if os.access(folder, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
 
 
 def lines(path: str | os.PathLike) -> list[bytes]:
