@@ -163,35 +163,38 @@ def training_of(p: Prediction) -> tuple:
 
 def baselines(seen: "Seen", others: "list[Seen]") -> dict[str, float]:
     """Name -> predicted seconds of a step by simpler models, fitted on the other models' trainings."""
-    return simpler_predictions(_features_of_training(seen), others)
+    every = [(_features(s), s.step.value) for s in others]
+    predicted = {}
+    if every:
+        predicted[CONSTANT] = statistics.median(seconds for _, seconds in every)
+    if len(every) >= 3:
+        predicted[LINE] = line(_features(seen), every, 3)
+        predicted[BYTES] = line(_features(seen), every, 4)
+    return predicted
 
 
-def simpler_predictions(features: "tuple[float, ...]", others: "list[Seen]") -> dict[str, float]:
-    """Name -> predicted seconds of a step with these features by simpler models, fitted on trainings of others."""
-    found = {}
-    if others:
-        found[CONSTANT] = statistics.median(s.step.value for s in others)
-    if len(others) >= 3:
-        found[LINE], found[BYTES] = _line(features, others, 3), _line(features, others, 4)
-    return found
+Features = tuple[float, float, float, float]
 
 
-def _line(features: "tuple[float, ...]", others: "list[Seen]", terms: int) -> float:
-    """a + b FLOPs + c launches (+ d bytes of a batch), none negative, by the least squares of the relative errors."""
-    columns = np.array([_features_of_training(s)[:terms] for s in others])
-    found = least_squares(columns, np.array([s.step.value for s in others]))
-    return float(found @ np.array(features[:terms]))
+def line(features: Features, trainings: list[tuple[Features, float]], terms: int = 4) -> float:
+    """Seconds by a + b FLOPs + c launches (+ d bytes of a batch), none negative, by the least squares of the relative errors.
+
+    trainings: features and seconds of each.
+    """
+    columns = np.array([every[:terms] for every, _ in trainings])
+    coefficients = least_squares(columns, np.array([seconds for _, seconds in trainings]))
+    return float(coefficients @ np.array(features[:terms]))
 
 
-def _features_of_training(seen: "Seen") -> tuple[float, float, float, float]:
+def _features(seen: "Seen") -> Features:
     problem = seen.row.problem
-    return line_features(networks.find(problem.model), min(problem.batch, problem.samples), seen.made.kernels)
+    return features_of_step(networks.find(problem.model), min(problem.batch, problem.samples), seen.made.kernels)
 
 
-def line_features(network: Network, batch: int, kernels: int) -> tuple[float, float, float, float]:
+def features_of_step(network: Network, batch: int, launches: int) -> Features:
     """1, and what the straight lines have terms for: FLOPs, launches and bytes of a step."""
     flops, nbytes = batch * networks.training_flops(network), batch * networks.sample_bytes(network)
-    return 1.0, float(flops), float(kernels), float(nbytes)
+    return 1.0, float(flops), float(launches), float(nbytes)
 
 
 def summaries(cases: Iterable[Case]) -> list[Summary]:

@@ -288,11 +288,12 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
     view = operation("Reshape", "view", [HIDDEN], [HIDDEN], bytes_read=Amount(), bytes_written=Amount())
     size = operation("Prod", "reduction", [array(2, dtype="int32")], [array(1, dtype="int32")])
     tanh = operation("Tanh", "element-wise", [HIDDEN], [HIDDEN])
-    kernels = traced_kernels.op_by_op(step(view, size, *[tanh] * 100), BATCH, PLAIN, "gpu:0")
-    assert [kernel.count for kernel in kernels] == [0, 0] + [1] * 100
+    looped = msgspec.structs.replace(tanh, runs=STEPS)  # 7 times
+    kernels = traced_kernels.op_by_op(step(view, size, looped, *[tanh] * 100), BATCH, PLAIN, "gpu:0")
+    assert [kernel.count for kernel in kernels] == [0, 0] + [1] * 101
     monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(1e-6 if device == "cpu" else 1e-5))
     small = components.kernels_of(list(networks.step(components._TINY, 1)), OP_BY_OP, "gpu:0")
-    expected = 2 * 1e-6 + (100 - fusion.operations(small)) * 1e-5
+    expected = 2 * 1e-6 + (100 + 7 - fusion.operations(small)) * 1e-5
     assert components._launches(kernels, Profile([]), "gpu:0", OP_BY_OP)[1].value == pytest.approx(expected)
 
 

@@ -24,6 +24,7 @@ from must_reach import REPORTS, Figure, at_least, at_most, exactly, printed, tab
 
 from analysis.predict import calibration, components, held_out, prediction, profile
 from analysis.predict.profile import Profile
+from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads.machine import facts
@@ -43,9 +44,9 @@ SAMPLES = 10_000  # of a predicted training: an epoch is not what is compared
 LED_TO_RULES = {
     "supervised_contrastive_learning": "what XLA cannot compile, views that launch nothing",
     "semisupervised_simclr": "what XLA cannot compile, targets that are copied",
-    "timeseries_weather_forecasting": "weights in cuDNN's layout",
-    "lstm_character_level_text_generation": "weights in cuDNN's layout",
-    "addition_rnn": "weights in cuDNN's layout",
+    "timeseries_weather_forecasting": "operations of cuDNN's loops, weights in its layout",
+    "lstm_character_level_text_generation": "operations of cuDNN's loops, weights in its layout",
+    "addition_rnn": "operations of cuDNN's loops, weights in its layout",
     "trainer_pattern": "updates that wait for their gradient",
     "multi_label_classification": "updates that wait for their gradient",
 }
@@ -210,17 +211,25 @@ def predicted_again(rows: Sequence[Row], steps: dict[str, Network], stored: Prof
             model=guess.model, batch=guess.batch, device=guess.device, value=step.value, low=step.low, high=step.high
         )
         settings = Settings(device, switches={"jit_compile": profile.JIT[made.execution]})
-        kernels = components.components(training, settings, stored, network).kernels
-        features = held_out.line_features(network, guess.batch, kernels)
-        line_s = held_out.simpler_predictions(features, _steps_of(stored, device))[held_out.BYTES]
+        launches = components.components(training, settings, stored, network).operations
+        features = held_out.features_of_step(network, guess.batch, launches)
+        line_s = held_out.line(features, _trainings(stored, device))
         found.append(Again(row=msgspec.structs.replace(row, predicted=now), line_s=line_s))
     return found
 
 
-def _steps_of(stored: Profile, device: str) -> list[calibration.Seen]:
-    """The trainings of a device that are not too noisy, run as Keras chooses."""
+def _trainings(stored: Profile, device: str) -> list[tuple[held_out.Features, float]]:
+    """The line's features and the seconds of a device's trainings that are not too noisy, run as Keras chooses. Launches are
+    kernels where they are compiled, else operations, of which a traced step has as many as a table's."""
     execution = components.execution_of(Settings(device))
-    return [step for step in calibration.steps_seen(stored) if step.told and step.way == (device, execution)]
+    found = []
+    for step in calibration.steps_seen(stored):
+        if step.told and step.way == (device, execution):
+            problem = step.row.problem
+            network, batch = networks.find(problem.model), min(problem.batch, problem.samples)
+            features = held_out.features_of_step(network, batch, step.made.operations)
+            found.append((features, step.step.value))
+    return found
 
 
 def figures(rows: Sequence[Row], again: Sequence[Again] = ()) -> list[Figure]:
@@ -328,8 +337,8 @@ def stored_steps(file: pathlib.Path) -> dict[str, Network]:
     if not file.is_file():
         return {}
     with gzip.open(file) as lines:
-        networks = [msgspec.json.decode(line, type=Network) for line in lines]
-    return {network.name.partition(".")[0]: network for network in networks}
+        traced = [msgspec.json.decode(line, type=Network) for line in lines]
+    return {network.name.partition(".")[0]: network for network in traced}
 
 
 @functools.cache
