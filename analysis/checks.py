@@ -16,6 +16,7 @@ from analysis.roofline import bounds
 from analysis.roofline.roofs import Roofs, last_cache_bytes
 from analysis.training import data_parallel
 from analysis.units import count
+from workloads import options
 from workloads.machine.health import CheckResult
 from workloads.records import Machine, Measurement, Measurements, row_flags
 
@@ -175,8 +176,15 @@ def command(m: Measurement) -> str:
 def lines(doubts: list[CheckResult], run: str, verbose: bool = False) -> list[str]:
     """The lines that end a sweep: one for each problem, and one for all warnings with the command that tells more. With
     `verbose` each warning has a line too."""
-    told = [one for one in doubts if verbose or one.level == "problem"]
-    rest = [one.check for one in doubts if one not in told]
-    folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {shlex.quote(run)}"
-    said = [f"doubtful ({one.check}): {one.seen}{f'; {one.why}' * verbose}; try: {one.fix}" for one in told]
-    return said + [folded] * bool(rest)
+    lines = []
+    warnings = []
+    for doubt in doubts:
+        if doubt.level != "problem" and not verbose:
+            warnings.append(doubt.check)
+            continue
+        why = f"; {doubt.why}" if verbose else ""
+        lines.append(f"doubtful ({doubt.check}): {doubt.seen}{why}; try: {options.typed(doubt.fix)}")
+    if warnings:
+        command = options.typed(f"python -m workloads.doctor {shlex.quote(run)}")
+        lines.append(f"{count(len(warnings), 'warning')} ({', '.join(warnings)}): {command}")
+    return lines

@@ -226,11 +226,11 @@ def name_typed(command: str) -> str:
     return command.rpartition(".")[2] if started_as() else command
 
 
-def by_script(text: str) -> str:
-    """The text with its commands of ours as the console command takes them, if that started this process."""
+def by_script(command: str) -> str:
+    """A command of ours as the console command takes it, if that started this process."""
     start = started_as()
     if not start:
-        return text
+        return command
 
     def short(match: re.Match) -> str:
         if match["name"] is None:
@@ -239,10 +239,10 @@ def by_script(text: str) -> str:
             return f"{start} run"
         return f"{start} {match['name']}{match['quick'] or ''}"
 
-    return _OURS.sub(short, text)
+    return _OURS.sub(short, command)
 
 
 def typed(command: str) -> str:
-    """A command of ours, or a line with one, as it can be typed here and in the form that was typed: `crossover matmul ...`, or
-    `python -m workloads.matmul ...` with the interpreter that works."""
+    """A command of ours as it can be typed here and in the form that was typed: `crossover matmul ...`, or
+    `python -m workloads.matmul ...` with the interpreter that works. Variables may stand before it."""
     return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), by_script(command))

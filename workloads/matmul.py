@@ -137,7 +137,9 @@ class MatmulPlan(MeasuringPlan):
         others = crossover.layer_crossovers(done, "matmul", machine=machine)
         if not self.layers:
             others = [answer for answer in others if answer.family.varies == "n"]
-        lines += [line for line in answers.lines(others, done, machine) if line not in lines]
+        any_timed = any(answer.kind != "no-gpu" for answer in others)
+        if self.layers or any_timed or not lines:  # else the sentences on square products say why there is no crossover
+            lines += answers.lines(others, done, machine)
         lines += crossings.noise_sentences([*squares, *others], machine)
         if self.forms.ladder:
             print_ladder(analysis, "matmul")

@@ -434,7 +434,7 @@ def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = Fals
             terminal.note(f"skipped: {units.count(len(rows), 'row')}: {rows[0].reason}")
     if not quiet:
         for line in checks.lines(analysis.doubts, file, verbose):
-            terminal.note(terminal.paint(options.typed(line), "warning", sys.stderr))
+            terminal.note(terminal.paint(line, "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
         stopped_by = "Ctrl-C" if outcome.stopped == "SIGINT" else outcome.stopped
