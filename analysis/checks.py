@@ -33,20 +33,19 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that can be wrong. `seen`: a function of (row, context) that returns the symptom, "" without one; or a text
-    with the row's values in their units, shown if it has `flag`. level: problem if the number is not what it claims, warn if
-    it may be off."""
+    """One thing that can be wrong. `seen`: a text with the row's values in their units, shown if it has `flag`; "" of a check
+    that looks for itself (_SEEN). level: problem if the number is not what it claims, warn if it may be off."""
 
     flag: str
     level: str
-    seen: Callable[[Measurement, Context], str] | str
+    seen: str
     why: str
     fix: str
 
     def told(self, m: Measurement, context: Context) -> str:
         """The symptom in words for this row; "" if the check sees nothing."""
-        if not isinstance(self.seen, str):
-            return self.seen(m, context)
+        if self.flag in _SEEN:
+            return _SEEN[self.flag](m, context)
         if self.flag not in m.flags:
             return ""
         values = {key: units.metric(key, m.values.get(key, math.nan)) for key in VALUES}
@@ -146,7 +145,7 @@ _SEEN: dict[str, Callable[[Measurement, Context], str]] = {
     ),
 }
 CHECKS = tuple(
-    Check(flag, level, _SEEN.get(flag, seen), why, fix)
+    Check(flag, level, seen, why, fix)
     for level, rows in (("problem", _PROBLEMS), ("warn", _WARNINGS))
     for flag, seen, why, fix in table.parsed(rows)
 )

@@ -30,22 +30,28 @@ def title(model: str) -> str:
     return _TITLES.get(model, model)
 
 
-def footprint_bytes(problem: Training) -> int:
-    """Bytes that a training holds at least: the data set, and the weights four times (gradients, Adam's two moments). Of a
-    user's own model nothing is known before it is built: 0.
+class TableCosts:
+    """What the models of the tables cost."""
 
-    Raises: ValueError for a name that is neither in the tables nor a user's own model's.
-    """
-    if problem.model.endswith(".keras") or ":" in problem.model:
-        return 0
-    network = find(problem.model)
-    return problem.samples * sample_bytes(network, problem.dtype) + 4 * parameters(network) * ITEM_BYTES["float32"]
+    def footprint_bytes(self, training: Training) -> int:
+        """Bytes that a training holds at least: the data set, and the weights four times (gradients, Adam's two moments). Of a
+        user's own model nothing is known before it is built: 0.
+
+        Raises: ValueError for a name that is neither in the tables nor a user's own model's.
+        """
+        if training.model.endswith(".keras") or ":" in training.model:
+            return 0
+        network = find(training.model)
+        samples = training.samples * sample_bytes(network, training.dtype)
+        return samples + 4 * parameters(network) * ITEM_BYTES["float32"]
+
+    def training_flops(self, name: str) -> int:
+        network = known(name)
+        return training_flops(network) if network else 0
+
+    def inference_flops(self, name: str) -> int:
+        network = known(name)
+        return inference_flops(network) if network else 0
 
 
-model.price(
-    model.Costs(
-        footprint_bytes,
-        lambda name: training_flops(network) if (network := known(name)) else 0,
-        lambda name: inference_flops(network) if (network := known(name)) else 0,
-    )
-)
+model.price(TableCosts())

@@ -1,7 +1,6 @@
 """Whole models: training one, and asking it for answers. The layers of models are in kernels.networks."""
 
-from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Protocol
 
 from kernels.problems.arrays import ITEM_BYTES, UnknownName
 from kernels.problems.fields import Base, check_counts
@@ -13,13 +12,20 @@ def check_dtype(name: str) -> None:
         raise UnknownName("dtype", name, [*ITEM_BYTES, "uint8"])
 
 
-class Costs(NamedTuple):
-    """Costs of a model that a problem needs: least bytes that a training holds; FLOPs of the products of one sample, in a
-    training step and in inference. A model that is in no table has 0 FLOPs."""
+class Costs(Protocol):
+    """Costs of a model that a problem needs."""
 
-    footprint_bytes: Callable[["Training"], int]
-    training_flops: Callable[[str], int]
-    inference_flops: Callable[[str], int]
+    def footprint_bytes(self, training: "Training") -> int:
+        """The least bytes that a training holds.
+
+        Raises: ValueError for a model that is in no table.
+        """
+
+    def training_flops(self, model: str) -> int:
+        """FLOPs of the products of one sample in a training step; 0 for a model that is in no table."""
+
+    def inference_flops(self, model: str) -> int:
+        """The same in inference."""
 
 
 _costs: list[Costs] = []
