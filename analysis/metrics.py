@@ -53,6 +53,13 @@ _VALUES = (
         better="higher",
         help="median clock of the GPU's multiprocessors",
     ),
+    Metric(
+        key="input_step_s",
+        name="data alone",
+        unit="s",
+        better="lower",
+        help="a batch of a user's data, without training",
+    ),
     Metric(key="gpu_power_w", name="GPU power", unit="W", better="lower", help="highest power of the GPU"),
     Metric(
         key="pcie_generation",

@@ -45,7 +45,8 @@ FLAGS = """
 # the model and its data
 --epochs N ...         epochs a fit (1; peaks: 100)
 --dtypes TYPE ...      of the inputs: float32, float64 (the articles'), uint8 (float32)
---data {synthetic,real} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
+--data WORD =synthetic  synthetic (made up), real (downloaded), or file.py:function: your model's own (synthetic)
+--length N ...         of your model's open sizes, such as words in a text
 --targets TYPE ...     of a regression's targets: float32, float64 (float32)
 # how it is trained
 --residence WORD ...   where the samples live: numpy tf.data prefetch generator; resident (the whole set on the device); fed
@@ -346,6 +347,7 @@ def _grid(flags: Namespace) -> "Grid":
     kernels = grid.kernels(backends, variants)
     switches = grid.switches(vars(flags))
     names = grid.models(options.words(flags.model) or [grid.MODEL], vars(flags))
+    _require_data(flags.data, names)
     problems = grid.problems(
         names,
         data_set=flags.data,
@@ -363,6 +365,20 @@ def _grid(flags: Namespace) -> "Grid":
         switches=switches,
         data=flags.data,
     )
+
+
+def _require_data(name: str, models: list[str]) -> None:
+    """Raises Usage for data that are neither made up, nor real, nor of a user's function for a user's model."""
+    from workloads.records import model_files, settings
+
+    if name in ("synthetic", "real"):
+        return
+    if not settings.is_user_model(name):
+        raise options.unknown("value", name, ("synthetic", "real"), more=", file.py:function")
+    model_files.require(name)
+    named = [model for model in models if not settings.is_user_model(model)]
+    if named:
+        raise options.Usage(f"{named[0]} has its own data; --data {name} is for your model", wrong="--data")
 
 
 def products(here: "Machine", done: "list[Measurement]") -> "list[Row]":

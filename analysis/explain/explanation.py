@@ -133,6 +133,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         return tuple(side for side in every if side.device not in too_small)
 
     @property
+    def data_alone_s(self) -> float | None:
+        """Seconds that a batch of the user's data takes without training; None where that was not measured."""
+        return sides.data_alone_s(self._measured_rows)
+
+    @property
     def both(self) -> tuple[Side, Side] | tuple[()]:
         """(CPU side, GPU side); empty unless the cost is known on both."""
         return (self.sides[0], self.sides[1]) if len(self.sides) == 2 else ()

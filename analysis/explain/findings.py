@@ -17,6 +17,8 @@ from analysis.stats import NOTHING, Estimate, faster
 _RANK_OF_SHARES = 2
 _RANK_OF_HOST = 4
 
+_WAITING = 1.25  # times a batch of the data alone: a step of less is mostly waiting for it
+
 _STARTING = ("start-up", "build and compile", "data-set setup")  # parts before the first epoch
 _WORKING = ("steps", "start-up", "build and compile")  # parts that a training itself takes, whatever its data
 
@@ -28,6 +30,7 @@ def findings(explanation: Explanation) -> tuple[Finding, ...]:
     return (
         *verdict,
         *host(explanation),
+        *data_alone(explanation),
         *changes(explanation),
         *doubts(explanation),
         *crossovers(explanation),
@@ -138,6 +141,17 @@ def host(explanation: Explanation) -> list[Finding]:
         return []
     numbers = {"factor": explanation.host_factor}
     return [Finding(kind="host", subject=explanation.borrowed, numbers=numbers, rank=_RANK_OF_HOST)]
+
+
+def data_alone(explanation: Explanation) -> list[Finding]:
+    """The samples a second that the user's data give without training, and the devices whose steps wait for them."""
+    alone_s = explanation.data_alone_s
+    if alone_s is None:
+        return []
+    batch = min(explanation.request.training.batch, explanation.request.training.samples)
+    waiting = tuple(side.device for side in explanation.sides if side.cost.step.value < _WAITING * alone_s)
+    numbers = {"samples_per_s": batch / alone_s, "waiting": waiting}
+    return [Finding(kind="data-alone", numbers=numbers, rank=ALWAYS)]
 
 
 def turning_point(explanation: Explanation) -> Finding:

@@ -79,11 +79,6 @@ class MissingParts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.seconds if self.parts and len(measured) < len(self.devices) else 0.0
 
 
-def _has_several_inputs(request: Request) -> bool:
-    step = request.model.traced
-    return step is not None and len(step.inputs) > 1
-
-
 def explained(request: Request, sources: Sources, measuring: MeasureOptions) -> Explained:
     """The explanation of a training; what it lacks is measured first, or the seconds that would take are told, if the CPU's rows
     are, or would be, those of this machine.
@@ -94,9 +89,7 @@ def explained(request: Request, sources: Sources, measuring: MeasureOptions) -> 
     if is_here and measuring.first:
         return Explained(explanation=_with_measurements(request, sources, measuring))
     explanation_ = explanation.explain(request, sources)
-    if (
-        not is_here or request.script or _has_several_inputs(request)
-    ):  # a worker builds a model of one input by its name
+    if not is_here:
         return Explained(explanation=explanation_)
     missing = MissingParts(
         request=request,

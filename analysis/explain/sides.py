@@ -18,6 +18,7 @@ from analysis.training.costs import TrainingCost, whole_training
 from analysis.training.measured_training import measured_training, ran_all_samples, tells_whole
 from kernels import networks
 from kernels.problems import Training
+from workloads.records import Measurements
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -56,8 +57,22 @@ class Side(msgspec.Struct, frozen=True):
 def sides(request: Request, predictions: Mapping[str, Prediction], measured: Mapping[str, Trained]) -> tuple[Side, ...]:
     """The training on each device, the CPU first: measured here, else predicted. A prediction of mostly unknown layers is
     ignored."""
+    alone = data_alone_s(measured)
     every = (_side(request, device, predictions.get(device), measured.get(device)) for device in ("cpu", GPU))
-    return tuple(side for side in every if side)
+    return tuple(_fed_by(side, alone) for side in every if side)
+
+
+def data_alone_s(measured: Mapping[str, Trained]) -> float | None:
+    """Seconds that a batch of the user's data takes without training; None where no row of the training has them."""
+    seconds = [row.row.values["input_step_s"] for row in measured.values() if "input_step_s" in row.row.values]
+    return min(seconds, default=None)
+
+
+def _fed_by(side: Side, alone_s: float | None) -> Side:
+    """A side whose predicted step takes no less than a batch of the user's data, which come from this machine's CPU."""
+    if alone_s is None or side.cost.source == "measured":
+        return side
+    return replace(side, cost=replace(side.cost, step=side.cost.step.at_least(alone_s)))
 
 
 def _side(request: Request, device: str, prediction: Prediction | None, measured: Trained | None) -> Side | None:
@@ -104,11 +119,19 @@ def measured_rows(request: Request, sources: Sources) -> dict[str, Trained]:
     rows_by_device = {}
     devices = ("cpu", GPU) if sources.gpu is sources.cpu else ("cpu",)
     for device in devices:
-        rows = break_even.trained(sources.profile(device).measurements)
+        rows = break_even.trained(_of_the_same_files(request, sources.profile(device).measurements))
         row = measured_training(rows, request.training, settings_of(request, device))
         if row:
             rows_by_device[device] = row
     return rows_by_device
+
+
+def _of_the_same_files(request: Request, rows: Measurements) -> Measurements:
+    """The rows without those of a user's training whose files have changed since."""
+    step = request.model.traced
+    if step is None or not step.source:
+        return rows
+    return [row for row in rows if row.notes.get("source", step.source) == step.source]
 
 
 def turning_point(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:

@@ -137,6 +137,10 @@ class UserModel(msgspec.Struct, frozen=True):
         keras_options = {}
         if network.traced is not None:
             keras_options = settings.changed({"residence": network.traced.residence})
+        if self.data:
+            keras_options["data"] = self.data
+        if self.length:
+            keras_options["length"] = str(self.length)
         from_data = ("batch", "samples") if self.data else ()
         return Request(
             training=replace(chosen, batch=network.batch).changed(training),

@@ -25,6 +25,8 @@ _FLAGS = {
     "steps_per_execution": "--steps-per-execution",
     "tf32": "--tf32",
     "precision": "--precision",
+    "data": "--data",
+    "length": "--length",
 }
 
 

@@ -251,6 +251,8 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
     #: Versions of the libraries that traced it.
     tensorflow: str = ""
     keras: str = ""
+    #: Hash of the user's files that it was traced from; "" of a model that has a name.
+    source: str = ""
 
     @property
     def fixed_share(self) -> float:

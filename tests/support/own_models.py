@@ -3,6 +3,7 @@
 import os
 
 import keras
+import numpy as np
 
 dense = keras.layers.Dense
 
@@ -90,3 +91,87 @@ def strange():
     x = Mine(name="mine")(keras.layers.LSTM(5, name="lstm")(x))
     x = keras.layers.Add(name="sum")([again(x), again(again(x))])
     return keras.Model(start, keras.layers.Dense(3, "softmax", name="classes")(x))
+
+
+def texts():
+    text = keras.Input((1,), dtype="string")
+    return _compiled(text, keras.layers.Hashing(num_bins=4, output_mode="one_hot")(text))
+
+
+def words_of_a_vocabulary():
+    word = keras.Input((1,), dtype="string")
+    layer = keras.layers.StringLookup(vocabulary=["a", "b", "c"], output_mode="one_hot")
+    return _compiled(word, layer(word))
+
+
+def _compiled(taken, hidden):
+    model = keras.Model(taken, dense(1)(hidden))
+    model.compile("sgd", "mse")
+    return model
+
+
+class OwnStep(keras.Model):
+    """Its step takes no targets, and gives no loss by that name."""
+
+    def train_step(self, data):
+        import tensorflow
+
+        x = data[0] if isinstance(data, tuple) else data
+        with tensorflow.GradientTape() as tape:
+            size = tensorflow.reduce_mean(tensorflow.square(self(x, training=True)))
+        self.optimizer.apply(tape.gradient(size, self.trainable_variables), self.trainable_variables)
+        return {"size": size}
+
+
+def own_step():
+    taken = keras.Input((2,))
+    model = OwnStep(taken, dense(3)(taken))
+    model.compile("sgd")
+    return model
+
+
+def _batch_of_two(count):
+    return (np.zeros((count, 2), "float32"), np.zeros((count, 2), "float32")), np.zeros((count, 1), "float32")
+
+
+def arrays_of_two():
+    return _batch_of_two(10)
+
+
+def dataset_of_two():
+    import tensorflow
+
+    return tensorflow.data.Dataset.from_tensor_slices(_batch_of_two(12)).batch(4)
+
+
+def dataset_of_three():
+    import tensorflow
+
+    return tensorflow.data.Dataset.from_tensor_slices(_batch_of_two(12)).batch(3)
+
+
+def py_dataset_of_two():
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return _batch_of_two(4)
+
+    return Batches()
+
+
+def endless_of_two():
+    while True:
+        yield _batch_of_two(4)
+
+
+def short_of_two():
+    for _ in range(3):
+        yield _batch_of_two(4)
+
+
+def fails_in_the_middle():
+    for _ in range(2):
+        yield _batch_of_two(4)
+    raise ValueError("no third batch")

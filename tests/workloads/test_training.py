@@ -213,7 +213,7 @@ def child(monkeypatch):
     monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
     monkeypatch.setattr(tensors, "about", lambda row: {})
     monkeypatch.setattr(training_row, "_mark_memory", lambda row: None)
-    monkeypatch.setattr(trainers, "_use_tf32", lambda row: None)
+    monkeypatch.setattr(trainers, "use_tf32", lambda row: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
     fake.measure = lambda device="cpu": training_row.measure(
         Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1

@@ -51,13 +51,13 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("two_inputs", "has 2 inputs, and models of one input and one output can be timed: join them into one array"),
-        ("unbuilt", "whose input shape is not known"),
-        ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
+        ("unbuilt", "gives a model whose outputs are not known that is not compiled"),
+        ("any_length", "has an open size: (None, None, 4) in input 'keras_tensor'; say which: --length 200"),
+        ("texts", "it takes texts, and no layer of it has a vocabulary to make them up from"),
         ("nothing_to_take", "layer out takes (None, 0) and gives (None, 1): a size of 0 leaves nothing to compute"),
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
         ("no_such_loss", "mean_absurd_error"),
-        ("a_loss_of_another_shape", "own_models:a_loss_of_another_shape does not train on made-up samples"),
+        ("a_loss_of_another_shape", "its fit fails in line 58 of own_models.py: ValueError: Dimensions must be equal"),
         ("no_model", "tests.support.own_models:no_model() returns nothing: end no_model() with `return model`"),
         ("missing", "tests.support.own_models has no function missing"),
     ],
@@ -65,6 +65,51 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
 def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_on(train, name, words):
     m = own(train, name)
     assert (m.status, words in m.reason) == ("failed", True), m.reason
+
+
+OWN_MODELS = "tests.support.own_models"
+
+
+@pytest.mark.parametrize(
+    ("name", "switches", "parameters"),
+    [
+        # 4 inputs in all, 1 output
+        ("two_inputs", {}, 5),
+        ("two_inputs", {"data": f"{OWN_MODELS}:arrays_of_two"}, 5),
+        ("two_inputs", {"data": f"{OWN_MODELS}:dataset_of_two", "residence": "tf.data"}, 5),
+        ("two_inputs", {"data": f"{OWN_MODELS}:py_dataset_of_two", "residence": "generator"}, 5),
+        ("two_inputs", {"data": f"{OWN_MODELS}:endless_of_two", "residence": "generator"}, 5),
+        # the mean of 4 numbers over a length, 3 outputs
+        ("any_length", {"length": "6"}, 15),
+        # 3 words of a vocabulary and one for those that it lacks, 1 output
+        ("words_of_a_vocabulary", {}, 5),
+        # 2 inputs, 3 outputs; its step gives no `loss`
+        ("own_step", {}, 9),
+    ],
+)
+def test_any_compiled_model_is_timed_with_its_own_data_or_made_up_ones(train, name, switches, parameters):
+    m = own(train, name, **switches)
+    assert (m.status, m.reason) == ("ok", "")
+    assert m.values["parameters"] == parameters
+    assert len(m.on("host-latency").seconds) > 0
+    has_own_data = "data" in switches
+    assert ("input_step_s" in m.values, len(m.notes["source"])) == (has_own_data, 16)
+    comes_in_batches = "residence" in switches
+    assert [bool(fits.setup_s) for fits in m.fits] == [True, not comes_in_batches]
+
+
+@pytest.mark.parametrize(
+    ("switches", "reason"),
+    [
+        ({"data": f"{OWN_MODELS}:short_of_two"}, "its generator ends after "),
+        ({"data": f"{OWN_MODELS}:dataset_of_three"}, "its data come in batches of 3"),
+        ({"data": f"{OWN_MODELS}:fails_in_the_middle"}, "ValueError: no third batch"),
+        ({"data": f"{OWN_MODELS}:missing"}, "has no function missing"),
+    ],
+)
+def test_data_that_do_not_reach_or_do_not_fit_are_said(train, switches, reason):
+    m = own(train, "two_inputs", **switches)
+    assert (m.status, reason in m.reason) == ("failed", True), m.reason
 
 
 def test_what_is_not_there_does_not_fit_or_cannot_be_obeyed_is_said(train):

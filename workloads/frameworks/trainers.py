@@ -99,7 +99,7 @@ def built(order: Order) -> Built:
     row, network, chosen = order.row, order.network, order.row.keras
     keras.utils.set_random_seed(order.seed)
     keras.config.set_dtype_policy(chosen.precision)
-    _use_tf32(row)
+    use_tf32(row)
     spread = data_parallel.strategy(row)
     try:
         with tensors.timed(order.phases, "build"), placed(row), spread.scope():
@@ -143,7 +143,7 @@ def without_dropout(network: Network) -> Network:
     return replace(network, layers=layers)
 
 
-def _use_tf32(row: Row) -> None:
+def use_tf32(row: Row) -> None:
     """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
     allowed = row.keras.tf32 == "on"
     match row.library:

@@ -5,6 +5,7 @@ import math
 import re
 import statistics
 import traceback
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,7 +13,18 @@ from analysis import units
 from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
-from workloads.frameworks import data, data_parallel, keras_fit, tensors, trainers, user_model
+from workloads.frameworks import (
+    cut_data,
+    data,
+    data_parallel,
+    keras_fit,
+    tensors,
+    trainers,
+    user_model,
+    user_training,
+)
+from workloads.frameworks.cut_data import CutData
+from workloads.frameworks.tracing import step, user_files
 from workloads.harness import announce, telemetry
 from workloads.harness.dispatch import Broken, one_line
 from workloads.harness.one_row import DoesNotFit, require_bytes
@@ -21,6 +33,7 @@ from workloads.machine import cpu, facts
 from workloads.records import SAMPLES, Machine, Measurement, Row, settings
 
 CHECK = "weights"  # what every row is checked by: its model against the table
+FIT = "training/keras/fit"
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
 # the last is what TensorFlow says of a copy that finds no room (tensorflow#7025)
 _OUT_OF_MEMORY = re.compile("RESOURCE_EXHAUSTED|[Oo]ut of memory|OOM when allocating|Dst tensor is not initialized")
@@ -81,6 +94,11 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         tensors.forget()
     _mark_memory(row)
     announce.starting("running your file" if network is None else "building the model")
+    if network is None:
+        _require_obeyed(row)
+        model = _general_model(row, phases)
+        if model is not None:
+            return _of_general_model(row, model, limits, seed, phases=phases, values=values)
     with tensors.timed(phases, "samples"):
         x, y = _samples(row, network, seed)
     order = trainers.Order(row, network, x, y, seed, phases)
@@ -98,20 +116,117 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         with tensors.timed(phases, "first_call"):
             trainer.fit(min(problem.batch, problem.samples), 1)
         return {"check": CHECK, "notes": trainer.notes}
-    return _timed(row, trainer, len(x), limits, phases, values)
-
-
-def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
-    """The clocks of a Trainer, in order: compilation, losses, fits of its own samples in turns with those of other steps."""
-    problem, chosen = row.problem, row.keras
-    unit = chosen.steps_per_execution
-    announce.starting("compiling")
+    unit = row.keras.steps_per_execution
     try:
-        look = keras_fit.compiled(trainer, problem, phases, unit)
+        return _timed(row, trainer, len(x), limits, unit=unit, phases=phases, values=values)
     except (TypeError, ValueError) as error:
-        if not settings.is_user_model(problem.model):
+        if network is not None:
             raise
         raise Broken(f"{problem.model} does not train on made-up samples: {one_line(error)}") from error
+
+
+def _require_obeyed(row: Row) -> None:
+    """Raises ValueError for options that a user's own model cannot obey."""
+    chosen = row.keras
+    if row.kernel == FIT and settings.is_user_model(chosen.data):
+        chosen = replace(chosen, data="synthetic")
+    for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
+        if getattr(chosen, name) != text:
+            raise ValueError(f"{row.problem.model} is a model of your own: {name} can only be {text}")
+
+
+def _general_model(row: Row, phases: dict) -> Any:
+    """A user's model under the row's precision, where user_training times it; else None. Fills phases_s build.
+
+    Raises: Broken.
+    """
+    import keras
+
+    if row.kernel != FIT:
+        return None
+    keras.config.set_dtype_policy(row.keras.precision)
+    try:
+        with tensors.timed(phases, "build"):
+            model = user_model.opened(row.problem.model)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    if user_training.is_general(row, model):
+        return model
+    del model
+    tensors.forget()
+    return None
+
+
+def _of_general_model(
+    row: Row, model: Any, limits: Limits, seed: int, *, phases: dict[str, float], values: dict[str, float]
+) -> dict:
+    """The fields of the Measurement of any compiled model, with the first data that it takes.
+
+    Raises: Broken with the error of the likeliest data where it takes none.
+    """
+    notes = user_training.require_compiled(row, model)
+    first_error: Broken | None = None
+    for cut, inputs in user_training.candidates(row, model, row.problem.samples, seed):
+        step.build(model, inputs)
+        if user_training.SOURCE not in notes:
+            names = [row.problem.model, row.keras.data if row.keras.data != "synthetic" else ""]
+            notes[user_training.SOURCE] = user_files.hash_of_modules(*names)
+        try:
+            return fields_of_fit(row, model, cut, limits, notes=notes, phases=phases, values=values)
+        except Broken as error:
+            first_error = first_error or error
+    assert first_error is not None
+    raise first_error
+
+
+def fields_of_fit(
+    row: Row,
+    model: Any,
+    cut: CutData,
+    limits: Limits,
+    *,
+    notes: dict,
+    phases: dict[str, float],
+    values: dict[str, float],
+) -> dict:
+    """The fields of the Measurement of a user's fit, beside `phases` and `values`, which are filled.
+
+    Raises: Broken with the user's own line that fails.
+    """
+    trainers.use_tf32(row)
+    trainer = user_training.trainer(row, model, cut, notes)
+    unit = model.steps_per_execution
+    held = keras_fit.samples_held(row.problem, cut.sample_bytes, unit)
+    watched = values | trainer.values
+    try:
+        fields = _timed(row, trainer, held, limits, unit=unit, phases=phases, values=watched)
+        tensors.require_device(model, row.device, row.library)
+        if row.keras.data != "synthetic":
+            announce.timing("timing the data alone", cut_data.RATE_S)
+            watched["input_step_s"] = cut.seconds_of_a_batch()
+    except MemoryError:
+        raise
+    except Exception as error:
+        if _OUT_OF_MEMORY.search(str(error)):
+            raise
+        raise user_training.failure(error, row.problem.model) from error
+    if cut.data.rows is None:  # what further steps add to a fit's setup is that of arrays, which are copied whole
+        of_all_steps, of_few = fields["fits"]
+        fields["fits"] = (of_all_steps, replace(of_few, setup_s=()))
+    if not row.on_gpu:
+        watched["threads"] = float(row.threads or len(cpu.affinity()))
+    values |= watched
+    return fields
+
+
+def _timed(
+    row: Row, trainer: trainers.Trainer, held: int, limits: Limits, *, unit: int, phases: dict, values: dict
+) -> dict:
+    """The clocks of a Trainer, in order: compilation, losses, fits of its own samples in turns with those of other steps. unit:
+    steps that Keras runs in one call."""
+    problem, chosen = row.problem, row.keras
+    announce.starting("compiling")
+    look = keras_fit.compiled(trainer, problem, phases, unit)
     with tensors.timed(phases, "look"):
         planned, learned = keras_fit.plan(trainer, problem, held, limits, look, unit)
     watch = telemetry.watch(row.device, framework=True)
@@ -124,7 +239,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     series: dict[str, tuple[float, ...]] = {}
     if problem.epochs > 1:
         series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
-    if learned is not None:
+    if learned is not None and learned.losses:
         series |= {"loss": learned.losses, "accuracy": learned.accuracies}
         values["final_loss"] = learned.losses[-1]
     if trainer.step_losses and chosen.dropout == chosen.shuffle == "off":
@@ -157,9 +272,6 @@ def _own_samples(row: Row, seed: int):
     Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
     """
     problem, chosen = row.problem, row.keras
-    for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
-        if getattr(chosen, name) != text:
-            raise ValueError(f"{problem.model} is a model of your own: {name} can only be {text}")
     if problem.model.endswith(".keras") and chosen.precision != "float32":
         raise ValueError(f"{problem.model} has the precision that it was saved with")
     model, _ = user_model.load(problem.model, "auto")

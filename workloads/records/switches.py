@@ -10,11 +10,13 @@ import msgspec
 class Keras(msgspec.Struct, frozen=True):
     """How a model is compiled, fed and trained.
 
+    data: synthetic, real, `script` (those of a user's script), or the function that gives a user's own. length: that of open
+    sizes, 1 where nobody gave one.
     gpu: whether TensorFlow sees the GPU in a CPU row, where it must not use it. residence: where the samples live. precision:
     Keras's dtype policy. targets: of a regression (S4's were float64).
     """
 
-    data: Literal["synthetic", "real"] = "synthetic"
+    data: Literal["synthetic", "real", "script"] = "synthetic"
     jit_compile: Literal["auto", "on", "off"] = "auto"
     gpu: Literal["hidden", "visible"] = "hidden"
     residence: Literal["numpy", "tf.data", "prefetch", "generator", "fed", "resident"] = "numpy"
@@ -25,6 +27,7 @@ class Keras(msgspec.Struct, frozen=True):
     targets: Literal["float32", "float64"] = "float32"
     keras_backend: Literal["tensorflow", "jax", "torch"] = "tensorflow"
     shuffle: Literal["on", "off"] = "on"
+    length: int = 1
 
 
 class Experiment(msgspec.Struct, frozen=True):
@@ -63,7 +66,7 @@ def is_variable(name: str) -> bool:
 def fault(switches: Mapping[str, str]) -> str:
     """Why a row cannot have these switches: a name that is not known, or a text that the name cannot have; "" where it can."""
     for name, text in switches.items():
-        if is_variable(name):
+        if is_variable(name) or (name == "data" and ":" in text):  # a user's function
             continue
         if name in MARKS:
             allowed, counts = MARKS[name], False

@@ -17,7 +17,7 @@ from workloads import terminal
 MOST, CHANGES = 12, 3
 # Name of a point -> the kinds of finding that it has, in the order of the answer.
 POINTS = {
-    "Why": ("steps", "most-elsewhere", "step-shares", "host"),
+    "Why": ("steps", "most-elsewhere", "step-shares", "host", "data-alone"),
     "But": ("question",),
     "From": ("turning-point",),
     "Cost": ("price", "worth"),

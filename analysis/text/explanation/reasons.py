@@ -2,7 +2,7 @@
 
 from analysis.finding import Finding
 from analysis.stats import exact
-from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, part_shares, say, speed
+from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, digits, part_shares, say, speed
 
 _TEMPLATES = {
     "steps": "The GPU's steps are {at_least}{speedup:speed}{start}.",
@@ -11,6 +11,9 @@ _TEMPLATES = {
     "step-shares": "{name} step: {shares}{predicted}.",
     "host": "Dispatch is {dispatch:speed} than with {gpu}'s own CPU.",
     "same host": "Dispatch is as fast as with {gpu}'s own CPU, or can't be told from it.",
+    "data-alone": "Your data alone give {samples_per_s} samples/s.",
+    "waiting": "Your data alone give {samples_per_s} samples/s: the {devices} waits for them.",
+    "both wait": "Your data alone give {samples_per_s} samples/s: the {devices} wait for them.",
     "unknown host": "Dispatch is taken as with {gpu}'s own CPU: no call was measured on both.",
 }
 _PARTS = {"start-up": "start-up", "build and compile": "compilation", "data-set setup": "data-set setup"}
@@ -49,4 +52,20 @@ def host(finding: Finding) -> str:
     return say(_TEMPLATES["host" if comparable else "same host"], dispatch=dispatch, gpu=finding.subject)
 
 
-SENTENCES = {"steps": steps, "most-elsewhere": most_elsewhere, "step-shares": step_shares, "host": host}
+def data_alone(finding: Finding) -> str:
+    rate = digits(finding.numbers["samples_per_s"])
+    waiting = finding.numbers["waiting"]
+    if not waiting:
+        return say(_TEMPLATES["data-alone"], samples_per_s=rate)
+    devices = " and the ".join(NAMES[device] for device in waiting)
+    template = _TEMPLATES["waiting"] if len(waiting) == 1 else _TEMPLATES["both wait"]
+    return say(template, samples_per_s=rate, devices=devices)
+
+
+SENTENCES = {
+    "steps": steps,
+    "most-elsewhere": most_elsewhere,
+    "step-shares": step_shares,
+    "host": host,
+    "data-alone": data_alone,
+}

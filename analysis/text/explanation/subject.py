@@ -50,7 +50,7 @@ def script_subject(explanation: Explanation, fit: ScriptFit) -> str:
         counted(size.samples, "samples"),
         f"batch {min(size.batch, size.samples):,}",
         epochs,
-        *option_words(request.switches),
+        *option_words(request.switches, without=("data",)),
         *_inputs(explanation),
     ]
     changed = []

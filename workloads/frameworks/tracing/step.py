@@ -11,7 +11,7 @@ from kernels import networks
 from kernels.networks import Network, operations
 from kernels.networks.operations import Amount, Array, TracedStep
 from workloads.frameworks import description, models, user_model
-from workloads.frameworks.tracing import step_inputs, straight_lines, walk
+from workloads.frameworks.tracing import step_inputs, straight_lines, user_files, walk
 from workloads.frameworks.tracing.fit_data import FitData
 from workloads.frameworks.tracing.layer_scopes import LayerScopes
 from workloads.frameworks.tracing.refusal import Refusal
@@ -35,14 +35,15 @@ def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
     candidates: Iterable[StepInputs]
     numbers: FitData | None = None
     if data:
-        inputs, numbers = step_inputs.from_data(data, batch)
+        inputs, numbers, _ = step_inputs.from_data(data, batch)
         candidates = [inputs]
     else:
         candidates = step_inputs.synthetic(model, name, batch, length)
-    chosen_for_user = _compile(model, name)
+    chosen_for_user = compile_where_it_is_not(model, name)
     step = traced_model(model, name, candidates)
     if network:
         return msgspec.structs.replace(network, layers=(), traced=step)
+    step = msgspec.structs.replace(step, source=user_files.hash_of_modules(name, data))
     if numbers is not None:
         step = msgspec.structs.replace(step, residence=numbers.residence)
     described = network_of(model, name, step)
@@ -93,7 +94,7 @@ def _loss_name(model) -> str:
     return user_model.name_of_loss(loss)
 
 
-def _compile(model, name: str) -> bool:
+def compile_where_it_is_not(model, name: str) -> bool:
     """Compiles a model that came without, where its outputs say how; whether it did.
 
     Raises: Broken for a model without known outputs, and for several.
@@ -186,7 +187,7 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
     for inputs in candidates:
         inputs.require_sizes(name)
         try:
-            _build(model, inputs)
+            build(model, inputs)
             return _graph(model, inputs, scopes), inputs
         except Exception as error:
             first_error = first_error or error
@@ -197,7 +198,7 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
     ) from first_error
 
 
-def _build(model, inputs: StepInputs) -> None:
+def build(model, inputs: StepInputs) -> None:
     """Has Keras make what is not there yet: layers, metrics, losses and the optimizer's slots. A model whose `call` takes no
     batch, as a GAN, makes what it needs when it is traced."""
     import keras

@@ -51,9 +51,10 @@ def _resized(spec, old: int, new: int):
     return tensorflow.TensorSpec(shape, spec.dtype)
 
 
-def from_data(name: str, batch: int) -> tuple[StepInputs, FitData]:
-    """The shapes and types of one batch of what the function `name` returns, and the numbers of its data: of arrays (x, y, sample
-    weights), a tf.data.Dataset, a keras.utils.PyDataset or a generator. `batch` is that of arrays; other data bring their own.
+def from_data(name: str, batch: int) -> tuple[StepInputs, FitData, tuple]:
+    """The shapes and types of one batch of what the function `name` returns, the numbers of its data, and the data: arrays (x, y,
+    sample weights), a tf.data.Dataset, a keras.utils.PyDataset or a generator. `batch` is that of arrays; other data bring their
+    own.
 
     Raises: Broken for a function that fails, or gives what Keras's fit does not take.
     """
@@ -65,7 +66,7 @@ def from_data(name: str, batch: int) -> tuple[StepInputs, FitData]:
         raise Refusal(f"{name}(): {error}", error.change) from error
     except Broken as error:
         raise Broken(f"{name}(): {error}") from error
-    return StepInputs(specs=data.specs, batch=data.batch), data
+    return StepInputs(specs=data.specs, batch=data.batch), data, parts
 
 
 def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]:

@@ -1,13 +1,15 @@
-"""Which of a user's files a model depends on: what was imported and opened while it was built. Standard library only."""
+"""Which of a user's files a model depends on: what was imported and opened while it was built."""
 
 import contextlib
 import hashlib
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 from workloads import ROOT
+from workloads.records.settings import FOLDER
 
 _OURS = [ROOT / name for name in ("kernels", "workloads", "analysis")]
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
@@ -39,7 +41,7 @@ class OpenedFiles:
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         paths = self._paths | {path for path in modules if isinstance(path, str)}
         files = {Path(path).resolve() for path in paths}
-        return {str(file): sha256(file) for file in sorted(files) if _is_users(file)}
+        return {str(file): sha256(file) for file in sorted(files) if is_users(file)}
 
 
 def sha256(file: Path) -> str:
@@ -49,12 +51,27 @@ def sha256(file: Path) -> str:
     return ""
 
 
-def _is_users(file: Path) -> bool:
+def is_users(file: Path) -> bool:
     """Whether it is a regular file that belongs neither to us, to Python and its packages, nor to the system. Compiled modules
     stand for their sources."""
     if file.suffix == ".pyc" or not file.is_file():
         return False
     return not any(file.is_relative_to(folder) for folder in (*_OURS, *_INSTALLED, *_SYSTEM))
+
+
+def hash_of_modules(*words: str) -> str:
+    """One hash of the user's modules that this process has imported, and of words; a file that a word names counts by its
+    content."""
+    digest = hashlib.sha256()
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = {Path(path).resolve() for path in modules if isinstance(path, str)}
+    for word in words:
+        digest.update(word.encode() + b"\0")
+        files.add(Path(os.environ.get(FOLDER) or os.getcwd(), word.partition(":")[0]).resolve())
+    for file in sorted(files):
+        if is_users(file):
+            digest.update(sha256(file).encode())
+    return digest.hexdigest()[:16]
 
 
 def hash_of_sources() -> str:

@@ -1,0 +1,211 @@
+"""Inside a worker: the data of a user's fit, cut to some steps: arrays, a tf.data.Dataset, a PyDataset or a generator."""
+
+import math
+import threading
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from workloads.frameworks.tracing.fit_data import FitData
+from workloads.frameworks.tracing.refusal import Refusal
+from workloads.harness.dispatch import Broken
+
+RATE_S = 3.0  # seconds that batches are taken for their rate
+_RATE_STEPS = 1_000_000  # steps of the epoch that they are taken from, where the data do not end before
+Call = dict[str, Any]  # the arguments of `fit` by their names
+
+
+class CutData:
+    """What `fit` takes for some steps of an epoch."""
+
+    def __init__(self, call: Call, data: FitData, batch: int):
+        """call: the arguments of `fit`; data: what they tell; batch: that of arrays."""
+        self.call = call
+        self.data = data
+        self.batch = batch
+        self._generator: SharedGenerator | None = None
+        if isinstance(call["x"], types.GeneratorType):
+            self._generator = SharedGenerator(call["x"])
+        if data.rows is None and batch != data.batch:
+            change = f"leave --batch {batch} out, or batch them so"
+            raise Refusal(f"its data come in batches of {data.batch}", change)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of a sample, its targets included."""
+        import keras
+
+        total = 0
+        for spec in keras.tree.flatten(self.data.specs):
+            if spec is not None and spec.dtype.size:
+                total += math.prod(spec.shape) * spec.dtype.size
+        return max(1, total // self.data.batch)
+
+    def arguments(self, samples: int) -> Call:
+        """The arguments of a fit whose epochs have so many samples; data that come in batches give whole ones.
+
+        Raises: Broken for a generator that has ended.
+        """
+        rest = {"class_weight": self.call["class_weight"]}
+        if self.data.rows is not None:
+            rest |= {"batch_size": self.batch, "shuffle": self.call["shuffle"]}
+            return self._rows(samples) | rest
+        steps = -(-samples // self.batch)
+        x = self.call["x"]
+        if self._generator is not None:
+            self._generator.require()
+            return {"x": self._generator.batches(), "steps_per_epoch": steps, "shuffle": False} | rest
+        if self.data.residence == "tf.data":
+            return self._dataset(steps) | rest | {"shuffle": False}
+        if _is_py_dataset(x):
+            if self.call["steps_per_epoch"]:
+                return {"x": x, "steps_per_epoch": steps, "shuffle": self.call["shuffle"]} | rest
+            return {"x": _cut_py_dataset(x, steps), "shuffle": self.call["shuffle"]} | rest
+        raise Refusal(
+            f"its data are a {type(x).__name__}, which cannot be cut to a few steps",
+            "give fit arrays, a tf.data.Dataset, a keras.utils.PyDataset or a generator",
+        )
+
+    def _rows(self, samples: int) -> Call:
+        """The first samples of arrays; all of them again and again where they are fewer."""
+        import keras
+
+        def cut(array):
+            return None if array is None else first_rows(array, samples, self.data.rows or samples)
+
+        parts = {name: self.call[name] for name in ("x", "y", "sample_weight")}
+        return {name: keras.tree.map_structure(cut, part) for name, part in parts.items()}
+
+    def _dataset(self, steps: int) -> Call:
+        """A tf.data.Dataset as the user's fit takes it: from its beginning in each epoch, or on and on with steps_per_epoch."""
+        dataset = self.call["x"]
+        endless = self.data.batches is None or self.data.batches < steps
+        if self.call["steps_per_epoch"]:
+            return {"x": dataset.repeat(), "steps_per_epoch": steps}
+        return {"x": (dataset.repeat() if endless else dataset).take(steps)}
+
+    def seconds_of_a_batch(self) -> float:
+        """Seconds that a batch takes without training, as Keras's own data adapter gives it: the rate of the data alone."""
+        from keras.src.trainers.data_adapters import get_data_adapter
+
+        steps = self.data.batches or _RATE_STEPS
+        if self.data.rows is not None:
+            steps = -(-self.data.rows // self.batch)
+        arguments = self.arguments(steps * self.batch)
+        if self._generator is None and self.data.rows is None:
+            arguments.pop("steps_per_epoch", None)
+        adapter = get_data_adapter(**arguments)
+        return seconds_of_a_batch(adapter.get_tf_dataset(), time.perf_counter)
+
+    def require_going(self) -> None:
+        """Raises Broken for a generator that has ended."""
+        if self._generator is not None:
+            self._generator.require()
+
+
+class SharedGenerator:
+    """A user's generator, which several fits take batches from: it cannot begin anew."""
+
+    def __init__(self, generator: Iterator):
+        self._generator = generator
+        self._lock = threading.Lock()  # TensorFlow's threads of an earlier fit may still ask for a batch
+        self._taken = 0
+        self._ended = False
+
+    def batches(self) -> Iterator:
+        while True:
+            with self._lock:
+                try:
+                    batch = next(self._generator)
+                except StopIteration:
+                    self._ended = True
+                    return
+                self._taken += 1
+            yield batch
+
+    def require(self) -> None:
+        """Raises Refusal where it has ended."""
+        if self._ended:
+            raise Refusal(f"its generator ends after {self._taken} batches", "let it go on: while True around its loop")
+
+
+def call_of(parts: tuple, batch: int) -> Call:
+    """The arguments of `fit` for (x, y, sample weights) or for a data set alone."""
+    x, y, sample_weight = (*parts, None, None)[:3]
+    return {
+        "x": x,
+        "y": y,
+        "sample_weight": sample_weight,
+        "batch_size": batch,
+        "steps_per_epoch": None,
+        "class_weight": None,
+        "shuffle": True,
+    }
+
+
+def first_rows(array: Any, count: int, rows: int) -> Any:
+    """The first `count` rows of an array of `rows`; from its beginning again where it has fewer."""
+    if count > rows:
+        indices = np.arange(count) % rows
+        if hasattr(array, "numpy"):  # a tensor, which may be of texts
+            import tensorflow
+
+            return tensorflow.gather(array, indices)
+        return np.take(np.asarray(array), indices, axis=0)
+    return array.iloc[:count] if hasattr(array, "iloc") else array[:count]
+
+
+def seconds_of_a_batch(batches: Iterable, clock: Callable[[], float]) -> float:
+    """Seconds of a batch over RATE_S, or until they end. The first one, which may fill a buffer, counts only where it is the
+    only one in that time.
+
+    Raises: Broken for data without a batch.
+    """
+    begin = clock()
+    ends: list[float] = []
+    for _ in batches:
+        ends.append(clock())
+        if ends[-1] - begin > RATE_S:
+            break
+    if not ends:
+        raise Broken("its data give no batch")
+    if len(ends) == 1:
+        return ends[0] - begin
+    return (ends[-1] - ends[0]) / (len(ends) - 1)
+
+
+def _is_py_dataset(x: Any) -> bool:
+    import keras
+
+    return isinstance(x, keras.utils.PyDataset)
+
+
+def _cut_py_dataset(inner: Any, steps: int) -> Any:
+    """A PyDataset of so many batches of another."""
+    import keras
+
+    class CutDataset(keras.utils.PyDataset):
+        def __init__(self) -> None:
+            super().__init__(
+                workers=inner.workers,
+                use_multiprocessing=inner.use_multiprocessing,
+                max_queue_size=inner.max_queue_size,
+            )
+            self._count = inner.num_batches or steps
+
+        def __len__(self) -> int:
+            return steps
+
+        def __getitem__(self, index: int):
+            return inner[index % self._count]
+
+        def on_epoch_begin(self) -> None:
+            inner.on_epoch_begin()
+
+        def on_epoch_end(self) -> None:
+            inner.on_epoch_end()
+
+    return CutDataset()
