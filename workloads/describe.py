@@ -29,7 +29,9 @@ TIME_LIMIT_S = 60
 BATCH = 32
 FLAGS = f"""
 --model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
---script FILE  a training script (train.py, train.ipynb), in place of --model; words after -- are its arguments
+--script FILE  a training script (train.py, train.ipynb, package.train), in place of --model; words after -- are its
+               arguments
+--fit PLACE    of --script: the line of another fit than the first, or 3.2: line 2 of a notebook's third code cell
 --operations   the operations of the training step, from its trace
 --batch N      of --operations: samples in a batch ({BATCH})
 --data NAME    of --operations: file.py:function that gives (x, y), a tf.data.Dataset, a PyDataset or a generator
@@ -57,6 +59,8 @@ class DescribePlan:
     script: str
     #: The arguments of that script.
     script_arguments: tuple[str, ...]
+    #: Where the fit stands that is described; "" for its first.
+    script_fit: str
     #: Whether to describe the operations of its training step.
     operations: bool
     #: Samples in a batch of that step.
@@ -77,6 +81,8 @@ class DescribePlan:
             raise options.Usage("--operations is for --model; leave it out", wrong="--operations")
         if flags.passed_on and not flags.script:
             raise options.Usage("words after -- are for a script: name it with --script")
+        if flags.fit and not flags.script:
+            raise options.Usage("--fit is for --script, which is not asked for", right="--script train.py")
         for name in ("batch", "data", "length"):
             if getattr(flags, name) and not flags.operations:
                 raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
@@ -84,6 +90,7 @@ class DescribePlan:
             model=flags.model,
             script=flags.script or "",
             script_arguments=flags.passed_on,
+            script_fit=flags.fit or "",
             operations=flags.operations,
             batch=flags.batch or BATCH,
             data=flags.data or "",
@@ -161,20 +168,22 @@ def operation_lines(step: "TracedStep") -> list[str]:
 
 
 def script_lines(described: "DescribedScript") -> list[str]:
-    """A script's first fit and the layers of its model as text."""
+    """A script's fit and the operations of its model's step as text."""
     fit = described.fit
     samples = "unknown samples" if fit.samples is None else units.count(fit.samples, "sample")
     head = f"{fit.head}: {samples}, batch {fit.batch:,}, {units.count(fit.epochs, 'epoch')}"
-    return [head, "", *lines(described.network)]
+    assert described.network.traced is not None
+    return [head, "", *operation_lines(described.network.traced)]
 
 
 def _described(plan: DescribePlan) -> "DescribedScript | Network":
     """Raises: Usage, Missing."""
-    from workloads.frameworks import grid, script
+    from workloads.frameworks import grid
     from workloads.frameworks.tracing import request
+    from workloads.frameworks.user_fit import script
 
     if plan.script:
-        return script.described(plan.script, plan.script_arguments, plan.time_limit_s)
+        return script.described(plan.script, plan.script_arguments, plan.time_limit_s, plan.script_fit)
     if not plan.operations:
         return grid.network(plan.model, plan.time_limit_s)
     wanted = request.TraceRequest(model=plan.model, batch=plan.batch, data=plan.data, length=plan.length)

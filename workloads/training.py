@@ -1,6 +1,7 @@
 """Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole training cost, and who wins."""
 
 import dataclasses
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -33,6 +34,8 @@ file.py:function, package.module:function, or file.keras. Flags that take severa
 FLAGS = """
 # the model and its data
 --model NAME ...       the models to train (cifar10-cnn)
+--script COMMAND       a training script with its arguments, in place of --model: 'train.py --lr 0.1'
+--fit PLACE            of --script: the line of its fit; 3.2: line 2 of a notebook's third code cell
 --inputs N ...         inputs of mlp (784)
 --width N ...          units of its hidden layers (500)
 --depth N ...          its hidden layers (2)
@@ -346,11 +349,16 @@ def _grid(flags: Namespace) -> "Grid":
     backends, variants = options.words(flags.backends), options.words(flags.variants)
     kernels = grid.kernels(backends, variants)
     switches = grid.switches(vars(flags))
-    names = grid.models(options.words(flags.model) or [grid.MODEL], vars(flags))
-    _require_data(flags.data, names)
+    if flags.script:
+        names = [_script_training(flags)]
+        flags_data = "script"
+    else:
+        names = grid.models(options.words(flags.model) or [grid.MODEL], vars(flags))
+        flags_data = flags.data
+        _require_data(flags.data, names)
     problems = grid.problems(
         names,
-        data_set=flags.data,
+        data_set=flags_data,
         batches=plan.counts(flags.batch),
         samples=plan.counts(flags.samples),
         steps=flags.steps,
@@ -363,8 +371,22 @@ def _grid(flags: Namespace) -> "Grid":
         kernels_named=bool(backends or variants),
         residences=tuple(grid.residences(flags.residence)),
         switches=switches,
-        data=flags.data,
+        data=flags_data,
     )
+
+
+def _script_training(flags: Namespace) -> str:
+    """The name of the training of a script's fit.
+
+    Raises: Usage for a fit that is not named, and for a script that is not there.
+    """
+    from workloads.records import script_files
+
+    if not flags.fit:
+        raise options.Usage("--script takes the line of its fit too", right="--fit 41")
+    script, *arguments = shlex.split(flags.script)
+    script_files.require(script)
+    return script_files.ScriptTraining(script=script, fit=flags.fit, arguments=tuple(arguments)).name
 
 
 def _require_data(name: str, models: list[str]) -> None:

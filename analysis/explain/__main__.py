@@ -61,11 +61,16 @@ def parser() -> options.Parser:
         help="your training script (train.py, train.ipynb), run up to its first fit; a result file, a run folder or a machine "
         f"folder (default: this machine's runs, in {runs.local_folder()})",
     )
+    what = command_parser.add_argument_group("what to explain")
+    what.add_argument(
+        "-m", dest="module", metavar="NAME", help="a training script as `python -m` runs it: package.train"
+    )
     options.add(
-        command_parser.add_argument_group("what to explain"),
+        what,
         f"""
 --case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
+--fit PLACE      the line of another fit of your script than its first; 3.2: line 2 of a notebook's third code cell
 --data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (made up)
 --length N       the length of your model's open sizes, such as words in a text
 --batch N        samples a step (32)

@@ -27,6 +27,8 @@ from workloads.records import published_cases, script_files, settings
 from workloads.records.files import NoRun
 
 EVERY_CASE = "all"  # as the name of a case
+#: What a script itself says of its model and its data.
+_FIXED_IN_SCRIPT = ("input", "dtype", "jit", "steps_per_execution", "precision")
 
 
 class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,8 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
         Raises: options.Usage for what is not there, and for flags that name nothing, or too much.
         """
         scripts = [word for word in flags.runs if script_files.is_script(word)]
+        if flags.module:
+            scripts.append(flags.module)
         runs = [word for word in flags.runs if not script_files.is_script(word)]
         missing_runs = [run for run in runs if not profiles.is_run(run)]
         if scripts and missing_runs and missing_runs[0].isidentifier():  # of a model's function: `mine.py build`
@@ -113,7 +117,7 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
 def _subject(flags: Namespace, scripts: list[str], network: Network | None) -> Subject | EveryCase:
     """What the flags name. network: the layers of the model, if it has no name to build it by."""
     if scripts:
-        return TrainingScript(scripts[0], flags.passed_on, flags.time_limit)
+        return TrainingScript(scripts[0], flags.passed_on, flags.time_limit, flags.fit or "")
     if flags.case == EVERY_CASE:
         return EveryCase()
     if flags.case:
@@ -148,9 +152,14 @@ def _require_one_script(flags: Namespace, scripts: list[str]) -> None:
         if word:
             raise options.Usage(f"{script} brings its own model; leave {flag} out", wrong=flag)
     script_files.require(script)
-    for flag, wanted in (("--measure", flags.measure), ("--verify", flags.verify)):
-        if wanted:
-            raise script_files.measured_by_function(flag)
+    if flags.verify:
+        raise script_files.verified_by_function("--verify")
+    if not flags.measure:
+        return
+    for name in _FIXED_IN_SCRIPT:
+        if getattr(flags, name):
+            flag = "--" + "-".join(name.split("_"))
+            raise options.Usage(f"{flag} is set in the script, which --measure times as it is", wrong=flag)
 
 
 def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:

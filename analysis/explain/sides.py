@@ -59,7 +59,7 @@ def sides(request: Request, predictions: Mapping[str, Prediction], measured: Map
     ignored."""
     alone = data_alone_s(measured)
     every = (_side(request, device, predictions.get(device), measured.get(device)) for device in ("cpu", GPU))
-    return tuple(_fed_by(side, alone) for side in every if side)
+    return tuple(_waiting_for_data(side, alone) for side in every if side)
 
 
 def data_alone_s(measured: Mapping[str, Trained]) -> float | None:
@@ -68,7 +68,7 @@ def data_alone_s(measured: Mapping[str, Trained]) -> float | None:
     return min(seconds, default=None)
 
 
-def _fed_by(side: Side, alone_s: float | None) -> Side:
+def _waiting_for_data(side: Side, alone_s: float | None) -> Side:
     """A side whose predicted step takes no less than a batch of the user's data, which come from this machine's CPU."""
     if alone_s is None or side.cost.source == "measured":
         return side
@@ -119,14 +119,14 @@ def measured_rows(request: Request, sources: Sources) -> dict[str, Trained]:
     rows_by_device = {}
     devices = ("cpu", GPU) if sources.gpu is sources.cpu else ("cpu",)
     for device in devices:
-        rows = break_even.trained(_of_the_same_files(request, sources.profile(device).measurements))
+        rows = break_even.trained(_rows_of_unchanged_files(request, sources.profile(device).measurements))
         row = measured_training(rows, request.training, settings_of(request, device))
         if row:
             rows_by_device[device] = row
     return rows_by_device
 
 
-def _of_the_same_files(request: Request, rows: Measurements) -> Measurements:
+def _rows_of_unchanged_files(request: Request, rows: Measurements) -> Measurements:
     """The rows without those of a user's training whose files have changed since."""
     step = request.model.traced
     if step is None or not step.source:

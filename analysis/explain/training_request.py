@@ -13,8 +13,9 @@ from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
-from workloads.records import settings
+from workloads.records import script_files, settings
 from workloads.records.published_cases import Case, Complaint, Question
+from workloads.records.script_fit import ScriptFit
 
 #: Samples of a step where neither a flag nor the data tell them: Keras's own.
 USUAL_BATCH = 32
@@ -181,30 +182,47 @@ class TrainingScript(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...]
     #: Seconds that it may take up to its fit.
     time_limit_s: float
+    #: Where its fit stands, as --fit takes it; "" for the first.
+    fit: str = ""
 
     def request(self, chosen: TrainingOptions) -> Request:
-        """The training of its first fit.
+        """The training of its fit.
 
         Raises: options.Usage for samples that neither the script nor a flag tells; the Usage or Missing of that process.
         """
         began = time.monotonic()
-        described = described_model.described_script(self.name, self.arguments, self.time_limit_s)
+        described = described_model.described_script(self.name, self.arguments, self.time_limit_s, self.fit)
         fit = described.fit
-        print(f"{fit.head}: the script ran as always up to here; nothing after it runs.", file=sys.stderr)
+        for line in _about_fit(fit, is_named=bool(self.fit)):
+            print(line, file=sys.stderr)
         samples = chosen.samples or fit.samples
         if samples is None:
             message = f"{fit.head}: its data do not tell how many samples an epoch has"
             raise options.Usage(message, right="--samples 50000")
+        number = script_files.fit_number(fit.place)
+        training = script_files.ScriptTraining(script=fit.script, fit=number, arguments=self.arguments)
         dtype = fit.dtype if fit.dtype in TRAINING_TYPES else "float32"
         return Request(
-            training=chosen.changed(Training(fit.script, fit.batch, samples, fit.epochs, dtype=dtype)),
+            training=chosen.changed(Training(training.name, fit.batch, samples, fit.epochs, dtype=dtype)),
             network=described.network,
-            switches=chosen.with_precision(fit.keras_options, described.network),
+            switches=chosen.with_precision({**fit.keras_options, "data": "script"}, described.network),
             validation=chosen.validation or fit.validation or 0,
             prices=chosen.prices,
             starting_s=time.monotonic() - began,
             script=fit,
         )
+
+
+def _about_fit(fit: ScriptFit, *, is_named: bool) -> list[str]:
+    """What was run of a script, its other fits, and the strategy that was left out."""
+    lines = [f"{fit.head}: the script ran as always up to here; nothing after it runs."]
+    if is_named:
+        lines = [f"{fit.head}: the script ran up to here, each fit before for one step; nothing after it runs."]
+    if fit.other_fits:
+        lines.append(f"It calls fit at {', '.join(fit.other_fits)} too: --fit {fit.other_fits[0]} explains that one.")
+    if fit.strategy:
+        lines.append(f"{fit.strategy} is taken as one device: the answer is for one replica with the whole batch.")
+    return lines
 
 
 Subject = PublishedCase | NamedModel | UserModel | DescribedModel | TrainingScript

@@ -52,12 +52,17 @@ def described(request: ModelRequest, time_limit_s: float) -> Network:
     return _answer(request.model, words, time_limit_s, Network)
 
 
-def described_script(script: str, arguments: Sequence[str], time_limit_s: float) -> DescribedScript:
-    """The first fit of a training script, and its model with the operations of a step; the script runs in another process.
+def described_script(script: str, arguments: Sequence[str], time_limit_s: float, fit: str) -> DescribedScript:
+    """The first fit of a training script, or the one at `fit`, and its model with the operations of a step; the script runs in
+    another process.
 
     Raises: as `described`.
     """
-    words = ["--script", script, "--", *arguments] if arguments else ["--script", script]
+    words = ["--script", script]
+    if fit:
+        words += ["--fit", fit]
+    if arguments:
+        words += ["--", *arguments]
     return _answer(script, words, time_limit_s, DescribedScript)
 
 

@@ -11,7 +11,7 @@ from analysis.training import costs
 from analysis.training.costs import FIT, parts
 from analysis.units import count as counted
 from kernels.problems import Training
-from workloads.records import Settings
+from workloads.records import Settings, script_files
 from workloads.records import settings as switches
 
 Predict = Callable[[Training, Settings, str], "Prediction"]
@@ -143,8 +143,12 @@ def command(change: Change, epochs: int | None = None, samples: int | None = Non
     """The words that measure a change: `workloads.training --model ...`, to be run by python -m."""
     t, given = change.training, change.settings.switches
     variant = "resident" if change.settings.keras.residence == "resident" else "fit"
-    flags = {
-        "--model": t.model,
+    of_script = script_files.script_training(t.model)
+    flags: dict[str, object] = {"--model": t.model}
+    if of_script is not None:
+        flags = {"--script": of_script.command, "--fit": of_script.fit}
+        given = {name: text for name, text in given.items() if name != "data"}
+    flags |= {
         "--batch": t.batch,
         "--samples": samples or t.samples,
         "--epochs": epochs or t.epochs,

@@ -157,12 +157,15 @@ def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
     assert script.subject == TrainingScript("train.py", ("--lr", "0.1", "--batch", "8"), 60)
     assert (script.rows.runs, script.options.batch) == (("nvidia-h200",), 32)
     request = requested("train.py")
-    assert request.training == Training("train.py", 64, 8000, 20) and request.network is OWN
+    assert request.training == Training("train.py:41", 64, 8000, 20) and request.network is OWN
     assert (request.validation, request.assumed, request.script) == (2000, (), FIT)
-    assert request.switches == {"residence": "tf.data", "jit_compile": "off"}
+    assert request.switches == {"residence": "tf.data", "jit_compile": "off", "data": "script"}
     changed = requested("train.py", "--epochs", "3", "--validation", "10", "--jit", "on", "--samples", "640")
-    assert changed.training == Training("train.py", 64, 640, 3) and changed.validation == 10
-    assert changed.switches == {"residence": "tf.data", "jit_compile": "on"}
+    assert changed.training == Training("train.py:41", 64, 640, 3) and changed.validation == 10
+    assert changed.switches == {"residence": "tf.data", "jit_compile": "on", "data": "script"}
+    assert requested("train.py", "--", "--lr", "0.1").training.model == "train.py:41 --lr 0.1"
+    module = plan("-m", "package.train", "--fit", "60")
+    assert module.subject == TrainingScript("package.train", (), 60, "60")
     own_script(samples=None)
     with pytest.raises(options.Usage, match=r"train.py, fit at line 41: its data do not tell how many samples"):
         requested("train.py")
@@ -176,6 +179,12 @@ def test_the_answer_for_a_script_says_where_its_numbers_are_from(own_script, tmp
     head = "train.py, fit at line 41: 1 input, 8,000 samples, batch 64, at most 20 epochs (from your script)"
     assert code == options.OK and out.startswith(head)
     assert err == ["train.py, fit at line 41: the script ran as always up to here; nothing after it runs."]
+    own_script(keras_options={}, validation=0, other_fits=("60", "72"), strategy="MirroredStrategy")
+    _, _, err = said(capsys, "train.py", run)
+    assert err[1:] == [
+        "It calls fit at 60, 72 too: --fit 60 explains that one.",
+        "MirroredStrategy is taken as one device: the answer is for one replica with the whole batch.",
+    ]
     code, out, _ = said(capsys, "train.py", run, "--epochs", "3", "--", "--lr", "1")
     assert "batch 64, 3 epochs (from your script, but for --epochs)" in out
     assert out.splitlines()[-1].endswith(f"-m analysis.explain train.py {run} --epochs 3 --all -- --lr 1")
@@ -189,7 +198,7 @@ WRONG_SCRIPTS = {
     "trian.py": "train.py",
     "train.py --model lenet": "train.py",
     "train.py train.ipynb": "train.py",
-    "train.py --measure": "--model FILE:FUNCTION --measure",
+    "train.py --measure --jit on": "train.py --measure",
     "train.py --verify -- --lr 1": "--model FILE:FUNCTION --verify",
     "train.py --batch x1 -- --lr 1": "train.py --batch 1 -- --lr 1",
     "-- --lr 1": "train.py -- --lr 1",

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from workloads.frameworks.cut_data import SharedGenerator, first_rows, seconds_of_a_batch
 from workloads.frameworks.tracing.refusal import Refusal
+from workloads.frameworks.user_fit.cut_data import SharedGenerator, first_rows, seconds_of_a_batch
 from workloads.harness.dispatch import Broken
 
 

@@ -8,9 +8,13 @@ import shutil
 
 import pytest
 
+from kernels.problems import Training
 from workloads import options
-from workloads.frameworks import notebook, script
-from workloads.records.script_fit import DescribedScript
+from workloads.frameworks.user_fit import fit_places, notebook, script
+from workloads.harness.dispatch import Broken
+from workloads.records import Row, Settings, script_files, settings
+from workloads.records.script_fit import DescribedScript, Timing
+from workloads.shared_flags import Limits
 
 SCRIPTS = pathlib.Path(__file__).parents[1] / "support" / "scripts"
 LIMIT_S = 120
@@ -22,9 +26,9 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.chdir(tmp_path)
 
-    def described(name: str, *arguments: str) -> DescribedScript:
+    def described(name: str, *arguments: str, fit: str = "") -> DescribedScript:
         shutil.copy(SCRIPTS / name, tmp_path)
-        answer = script.described(name, arguments, LIMIT_S)
+        answer = script.described(name, arguments, LIMIT_S, fit)
         assert os.listdir(tmp_path) == [name]
         return answer
 
@@ -42,6 +46,7 @@ def test_arrays_and_the_arguments_of_a_script(run):
     assert numbers(described) == (1200, 60, 7, 200)
     fit = described.fit
     assert (fit.head, fit.inputs, fit.dtype) == ("arrays.py, fit at line 29", 1, "float64")
+    assert (fit.other_fits, fit.strategy) == ((), "")
     assert (fit.stops_early, fit.keras_options) == (False, {})
     assert described.network.input == (8, 8, 3)
     step = described.network.traced
@@ -139,6 +144,69 @@ def test_a_script_that_raises_or_has_no_fit_ends_in_one_line(run):
     assert stop.value.first == "write model.fit(x, y, batch_size=32, epochs=10) where its training begins"
 
 
+@pytest.mark.parametrize(("fit", "numbers_"), [("", (64, 32, 2, 0)), ("17", (48, 16, 5, 16))])
+def test_another_fit_is_described_by_its_line_under_one_step_of_those_before(run, fit, numbers_):
+    """Line 14 writes `between` if the fit before it has trained more than a step."""
+    described = run("two_fits.py", fit=fit)
+    assert numbers(described) == numbers_
+    assert described.fit.other_fits == (("10",) if fit else ("17",))
+    assert described.fit.strategy == "MirroredStrategy"
+
+
+def test_a_fit_that_is_not_there_is_corrected(run):
+    with pytest.raises(options.Usage) as stop:
+        run("two_fits.py", fit="11")
+    assert (str(stop.value), stop.value.right) == ("two_fits.py calls no fit at 11; it calls one at 10, 17", "10")
+
+
+def test_a_module_runs_as_python_does(run, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "data.py").write_text("import numpy as np\n\nx, y = np.zeros((64, 4)), np.zeros((64, 1))\n")
+    shutil.copy(SCRIPTS / "relative.py", package / "train.py")
+    fit = script.described("package.train", ("--epochs", "3"), LIMIT_S).fit
+    assert (fit.head, fit.samples, fit.epochs) == ("package.train, fit at line 11", 64, 3)
+
+
+TIMED = {
+    # script, its batch, its samples, its residence
+    "arrays.py": (29, 48, 240, "numpy"),
+    "pipeline.py": (19, 16, 80, "tf.data"),
+    "generator.py": (17, 25, 125, "generator"),
+    "own_step.py": (28, 8, 40, "numpy"),
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_a_fit_is_timed_with_its_own_model_and_data_and_nothing_after_it_runs(monkeypatch, tmp_path, name):
+    line, batch, samples, residence = TIMED[name]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SCRIPTS / name, tmp_path)
+    switches = settings.changed({"data": "script", "residence": residence})
+    training = script_files.ScriptTraining(script=name, fit=str(line))
+    row = Row("training/keras/fit", Training(training.name, batch, samples), Settings(switches=switches))
+    announced = []
+    timing = Timing(row=row, limits=Limits(max_time=0.1, slow_step_s=0.1))
+    m = script.timed(training, timing, lambda doing: announced.append(doing.words))
+    assert (m.status, m.row.key, os.listdir(tmp_path)) == ("ok", row.key, [name])
+    assert m.on("host-latency").calls == 5
+    assert m.values["input_step_s"] > 0 and m.phases_s["import"] > 0 and len(m.notes["source"]) == 16
+    assert announced[0] == "compiling" and announced[-1] == "timing the data alone"
+
+
+def test_a_fit_that_fails_is_said_by_the_users_own_line(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SCRIPTS / "fails_later.py", tmp_path)
+    training = script_files.ScriptTraining(script="fails_later.py", fit="15")
+    row = Row("training/keras/fit", Training(training.name, 4, 40), Settings(switches={"data": "script"}))
+    with pytest.raises(Broken) as error:
+        script.timed(training, Timing(row=row, limits=Limits(max_time=0.1)), lambda doing: None)
+    reason = "its fit fails in line 10 of fails_later.py: ValueError: no third batch"
+    assert str(error.value) == f"fails_later.py, fit at line 15: {reason}"
+
+
 @pytest.fixture
 def train(monkeypatch, tmp_path):
     """train(code, seconds): the message of the Stop with which a script of that code ends."""
@@ -200,7 +268,8 @@ def test_what_a_script_starts_ends_with_its_time(train, tmp_path):
 def test_a_fit_that_does_not_come_in_time_is_to_have_five_times_as_long(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("while True: pass\n")
-    monkeypatch.setattr(script, "_run", lambda words, folder, log, seconds: log.touch())  # None: its time was over
+    monkeypatch.setattr(script._ScriptProcess, "wait", lambda process, seconds, announce: None)  # its time was over
+    monkeypatch.setattr(script._ScriptProcess, "__init__", lambda process, words, folder, log: log.touch())
     with pytest.raises(options.Missing) as stop:
         script.described("train.py", (), 8)
     assert (stop.value.wrong, stop.value.right) == ("--time-limit", "--time-limit 40")
@@ -211,3 +280,34 @@ def test_magics_leave_the_lines_of_a_cell_where_they_are():
     assert notebook.python_of_cell(source) == "pass\nif new:\n    pass"
     assert notebook.python_of_cell("%%time\nx = 7 % 3") == "pass\nx = 7 % 3"
     assert notebook.python_of_cell("%%bash\nls") == notebook.python_of_cell("") == ""
+
+
+SOURCES = {
+    "model.fit(x, y, epochs=2)\n": [1],
+    "scaler.fit(x)\nmodel.fit(x, y, batch_size=8)\nmodel.fit(x, y)\n": [2, 3],
+    "def train(m):\n    return m.fit(\n        x,\n        verbose=0,\n    )\n": [2],
+    "scaler.fit(x)\n": [],
+}
+
+
+@pytest.mark.parametrize(("source", "lines"), SOURCES.items())
+def test_fits_of_keras_are_told_from_others_by_their_arguments(source, lines):
+    assert fit_places.lines(source) == lines
+
+
+NAMES = {
+    "train.py:41": script_files.ScriptTraining(script="train.py", fit="41"),
+    "a/train.ipynb:3.2 --lr '0 1'": script_files.ScriptTraining(
+        script="a/train.ipynb", fit="3.2", arguments=("--lr", "0 1")
+    ),
+    "package.train:7 -v": script_files.ScriptTraining(script="package.train", fit="7", arguments=("-v",)),
+    "mine.py:build": None,
+    "package.module:build": None,
+    "cifar10-cnn": None,
+}
+
+
+@pytest.mark.parametrize(("name", "training"), NAMES.items())
+def test_the_name_of_a_scripts_training_gives_its_command(name, training):
+    assert script_files.script_training(name) == training
+    assert training is None or training.name == name

@@ -10,7 +10,7 @@ from workloads import options
 from workloads.frameworks import grid, side_by_side, studies, training_row
 from workloads.harness import one_row, plan
 from workloads.harness.plan import RIGOROUS_PROCESSES as FRESH
-from workloads.records import Machine, Row, settings
+from workloads.records import Machine, Row, script_files, settings
 from workloads.shared_flags import Measuring
 
 
@@ -31,7 +31,9 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
 @functools.cache
 def values(model: str) -> int:
     """Values of a sample of a user's own model, which is built once; 0 of a known one. Raises: Usage for one that cannot be."""
-    return math.prod(grid.network(model).input) if settings.is_user_model(model) else 0
+    if not settings.is_user_model(model) or script_files.script_training(model) is not None:
+        return 0
+    return math.prod(grid.network(model).input)
 
 
 def build_models(rows: Iterable[Row]) -> None:

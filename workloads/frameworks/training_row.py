@@ -14,23 +14,22 @@ from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.frameworks import (
-    cut_data,
     data,
     data_parallel,
     keras_fit,
     tensors,
     trainers,
     user_model,
-    user_training,
 )
-from workloads.frameworks.cut_data import CutData
 from workloads.frameworks.tracing import step, user_files
+from workloads.frameworks.user_fit import cut_data, script_training, user_training
+from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce, telemetry
 from workloads.harness.dispatch import Broken, one_line
 from workloads.harness.one_row import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
-from workloads.records import SAMPLES, Machine, Measurement, Row, settings
+from workloads.records import SAMPLES, Machine, Measurement, Row, script_files, settings
 
 CHECK = "weights"  # what every row is checked by: its model against the table
 FIT = "training/keras/fit"
@@ -55,6 +54,10 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     A row of process `fresh` has import, start, build and the first step alone.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
     """
+    if isinstance(row.problem, Training):
+        scripted = script_files.script_training(row.problem.model)
+        if scripted is not None:
+            return script_training.measure(row, scripted, limits)
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
     try:
@@ -98,7 +101,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         _require_obeyed(row)
         model = _general_model(row, phases)
         if model is not None:
-            return _of_general_model(row, model, limits, seed, phases=phases, values=values)
+            return _general_fields(row, model, limits, seed, phases=phases, values=values)
     with tensors.timed(phases, "samples"):
         x, y = _samples(row, network, seed)
     order = trainers.Order(row, network, x, y, seed, phases)
@@ -157,7 +160,7 @@ def _general_model(row: Row, phases: dict) -> Any:
     return None
 
 
-def _of_general_model(
+def _general_fields(
     row: Row, model: Any, limits: Limits, seed: int, *, phases: dict[str, float], values: dict[str, float]
 ) -> dict:
     """The fields of the Measurement of any compiled model, with the first data that it takes.
@@ -196,10 +199,10 @@ def fields_of_fit(
     trainers.use_tf32(row)
     trainer = user_training.trainer(row, model, cut, notes)
     unit = model.steps_per_execution
-    held = keras_fit.samples_held(row.problem, cut.sample_bytes, unit)
+    available = keras_fit.samples_held(row.problem, cut.sample_bytes, unit)
     watched = values | trainer.values
     try:
-        fields = _timed(row, trainer, held, limits, unit=unit, phases=phases, values=watched)
+        fields = _timed(row, trainer, available, limits, unit=unit, phases=phases, values=watched)
         tensors.require_device(model, row.device, row.library)
         if row.keras.data != "synthetic":
             announce.timing("timing the data alone", cut_data.RATE_S)
@@ -209,10 +212,10 @@ def fields_of_fit(
     except Exception as error:
         if _OUT_OF_MEMORY.search(str(error)):
             raise
-        raise user_training.failure(error, row.problem.model) from error
+        raise user_training.failure(cut.error or error, row.problem.model) from error
     if cut.data.rows is None:  # what further steps add to a fit's setup is that of arrays, which are copied whole
-        of_all_steps, of_few = fields["fits"]
-        fields["fits"] = (of_all_steps, replace(of_few, setup_s=()))
+        all_steps, few_steps = fields["fits"]
+        fields["fits"] = (all_steps, replace(few_steps, setup_s=()))
     if not row.on_gpu:
         watched["threads"] = float(row.threads or len(cpu.affinity()))
     values |= watched

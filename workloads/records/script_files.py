@@ -1,6 +1,11 @@
 """A user's training script by the word that names it, as far as its file says: nothing of it is run."""
 
+import re
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from workloads import options
 from workloads.corrections.likeness import similar_path
@@ -15,7 +20,10 @@ def is_script(word: str) -> bool:
 
 
 def require(script: str) -> None:
-    """Raises Usage for a script that is not there or cannot be read, with the similar one that is there."""
+    """Raises Usage for a script that is not there or cannot be read, with the similar one that is there. A module is looked for
+    by the process that runs it."""
+    if not is_script(script):
+        return
     path = Path(script)
     if not path.exists():
         near = similar_path(script)
@@ -33,8 +41,48 @@ def without_fit(script: str) -> options.Usage:
     return options.Usage(f"{script} ends without fit", first=f"write {line} where its training begins")
 
 
-def measured_by_function(flag: str) -> options.Usage:
-    """The error for a flag that measures: workers build a model anew, so that they need a function."""
+def no_such_fit(script: str, fit: str, places: Sequence[str]) -> options.Usage:
+    """The error for a script that calls fits, at these places, but not at the one that was named."""
+    called = ", ".join(places)
+    return options.Usage(f"{script} calls no fit at {fit}; it calls one at {called}", wrong=fit, right=places[0])
+
+
+def verified_by_function(flag: str) -> options.Usage:
+    """The error for a flag that measures changes: workers build a changed model anew, so that they need a function."""
     message = f"{flag} takes --model FILE:FUNCTION in place of a script, as it builds the model anew"
     first = "write a function that returns the model into FILE"
     return options.Usage(message, instead=f"python -m analysis.explain --model FILE:FUNCTION {flag}", first=first)
+
+
+def fit_number(place: str) -> str:
+    """A place in a script as --fit takes it: `41` of `line 41`, `3.2` of `cell 3, line 2`."""
+    return ".".join(re.findall(r"\d+", place))
+
+
+class ScriptTraining(msgspec.Struct, frozen=True, kw_only=True):
+    """A training by the script that has it, as rows name it: `train.py:41 --lr 0.1`."""
+
+    #: The script as it was typed; of a module its name.
+    script: str
+    #: Where its fit stands, as --fit takes it.
+    fit: str
+    #: The arguments of the script.
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return shlex.join((f"{self.script}:{self.fit}", *self.arguments))
+
+    @property
+    def command(self) -> str:
+        """The script with its arguments, as it is typed."""
+        return shlex.join((self.script, *self.arguments))
+
+
+def script_training(name: str) -> ScriptTraining | None:
+    """The training of a row's model; None where that is no script's."""
+    if not re.match(r"\S*:\d+(\.\d+)?( |\Z)", name):
+        return None
+    word, *arguments = shlex.split(name)
+    script, _, fit = word.rpartition(":")
+    return ScriptTraining(script=script, fit=fit, arguments=tuple(arguments))

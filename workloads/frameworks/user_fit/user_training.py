@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from workloads.frameworks import tensors, trainers, user_model
-from workloads.frameworks.cut_data import CutData, call_of
-from workloads.frameworks.synthetic_samples import synthetic_samples
 from workloads.frameworks.tracing import step, step_inputs, user_files
 from workloads.frameworks.tracing.fit_data import fit_data
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import StepInputs
+from workloads.frameworks.user_fit.cut_data import CutData, call_of
+from workloads.frameworks.user_fit.synthetic_samples import synthetic_samples
 from workloads.harness.dispatch import Broken, one_line
 from workloads.records import Row, settings
 
@@ -32,9 +32,12 @@ def is_general(row: Row, model: Any) -> bool:
     outputs: Sequence[Any] = getattr(model, "outputs", None) or ()
     if len(inputs) != 1 or len(outputs) != 1 or isinstance(getattr(model, "_inputs_struct", None), dict):
         return True
-    taken = inputs[0]
-    given = outputs[0]
-    if None in (*taken.shape[1:], *given.shape[1:]) or taken.dtype == "string" or getattr(taken, "sparse", False):
+    source = inputs[0]
+    if (
+        None in (*source.shape[1:], *outputs[0].shape[1:])
+        or source.dtype == "string"
+        or getattr(source, "sparse", False)
+    ):
         return True
     if type(model).train_step is not keras.Model.train_step:
         return True
@@ -108,13 +111,13 @@ def failure(error: Exception, name: str) -> Broken:
     """The error of a fit by the user's own line that raised it."""
     if isinstance(error, Broken):
         return error
-    reason = f"{name}: its fit fails{_place(error)}: {type(error).__name__}: {one_line(_innermost(str(error)))}"
+    reason = f"its fit fails{_place(error)}: {type(error).__name__}: {one_line(_innermost(str(error)))}"
     return Refusal(reason, f"mend {name.partition(':')[0]}")
 
 
 def _innermost(error: str) -> str:
     """Of a TensorFlow graph's error, the message below the places where it was built."""
-    return error.strip().rpartition("\n\n")[2] if error.startswith("Graph execution error") else error
+    return error.strip().rpartition("\n\n")[2] if "Graph execution error" in error else error
 
 
 def _place(error: Exception) -> str:

@@ -47,8 +47,11 @@ def _epochs(arguments: dict[str, Any]) -> int:
     return int(epochs)
 
 
-def described(model: Any, arguments: dict[str, Any], data: CallData, where: tuple[str, str]) -> DescribedScript:
+def described(
+    model: Any, arguments: dict[str, Any], data: CallData, *, where: tuple[str, str], strategy: str
+) -> DescribedScript:
     """The call, and its model with the operations of a training step. where: the script as it was typed, and the place in it.
+    strategy: the one that was taken as one device; "" for none.
 
     Raises: Broken for a model that does not trace.
     """
@@ -67,6 +70,7 @@ def described(model: Any, arguments: dict[str, Any], data: CallData, where: tupl
         validation=data.validation_samples,
         dtype=training.dtype,
         keras_options=_keras_options(model, training),
+        strategy=strategy,
     )
     return DescribedScript(fit=fit, network=step.network_of(model, script, traced))
 

@@ -100,6 +100,11 @@ class CutData:
         adapter = get_data_adapter(**arguments)
         return seconds_of_a_batch(adapter.get_tf_dataset(), time.perf_counter)
 
+    @property
+    def error(self) -> Exception | None:
+        """What the user's generator raised; None while it did not."""
+        return None if self._generator is None else self._generator.error
+
     def require_going(self) -> None:
         """Raises Broken for a generator that has ended."""
         if self._generator is not None:
@@ -114,6 +119,8 @@ class SharedGenerator:
         self._lock = threading.Lock()  # TensorFlow's threads of an earlier fit may still ask for a batch
         self._taken = 0
         self._ended = False
+        #: What it raised; None while it did not.
+        self.error: Exception | None = None
 
     def batches(self) -> Iterator:
         while True:
@@ -123,6 +130,9 @@ class SharedGenerator:
                 except StopIteration:
                     self._ended = True
                     return
+                except Exception as error:  # TensorFlow's own error for it names neither its kind nor its line
+                    self.error = error
+                    raise
                 self._taken += 1
             yield batch
 
@@ -134,11 +144,11 @@ class SharedGenerator:
 
 def call_of(parts: tuple, batch: int) -> Call:
     """The arguments of `fit` for (x, y, sample weights) or for a data set alone."""
-    x, y, sample_weight = (*parts, None, None)[:3]
+    padded = (*parts, None, None)
     return {
-        "x": x,
-        "y": y,
-        "sample_weight": sample_weight,
+        "x": padded[0],
+        "y": padded[1],
+        "sample_weight": padded[2],
         "batch_size": batch,
         "steps_per_epoch": None,
         "class_weight": None,
@@ -165,16 +175,16 @@ def seconds_of_a_batch(batches: Iterable, clock: Callable[[], float]) -> float:
     Raises: Broken for data without a batch.
     """
     begin = clock()
-    ends: list[float] = []
+    times: list[float] = []
     for _ in batches:
-        ends.append(clock())
-        if ends[-1] - begin > RATE_S:
+        times.append(clock())
+        if times[-1] - begin > RATE_S:
             break
-    if not ends:
+    if not times:
         raise Broken("its data give no batch")
-    if len(ends) == 1:
-        return ends[0] - begin
-    return (ends[-1] - ends[0]) / (len(ends) - 1)
+    if len(times) == 1:
+        return times[0] - begin
+    return (times[-1] - times[0]) / (len(times) - 1)
 
 
 def _is_py_dataset(x: Any) -> bool:

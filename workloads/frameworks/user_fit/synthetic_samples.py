@@ -21,7 +21,7 @@ def synthetic_samples(model: Any, inputs: StepInputs, count: int, seed: int) -> 
     rng = np.random.default_rng(seed)
     parts = inputs.specs if isinstance(inputs.specs, tuple) else (inputs.specs,)
     words = _smallest_vocabulary(model)
-    x = keras.tree.map_structure(lambda spec: _inputs(model, spec, count, words, rng), parts[0])
+    x = keras.tree.map_structure(lambda spec: _inputs(model, spec, count, words=words, rng=rng), parts[0])
     if len(parts) == 1:
         return (x,)
     outputs = getattr(model, "outputs", None) or []
@@ -37,7 +37,7 @@ def _smallest_vocabulary(model: Any) -> int:
     return min(sizes, default=0)
 
 
-def _inputs(model: Any, spec: Any, count: int, words: int, rng: np.random.Generator) -> Any:
+def _inputs(model: Any, spec: Any, count: int, *, words: int, rng: np.random.Generator) -> Any:
     import tensorflow
 
     if isinstance(spec, tensorflow.SparseTensorSpec):

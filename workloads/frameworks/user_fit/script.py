@@ -1,0 +1,157 @@
+"""The parent's side: a user's training script, run in a process of its own up to its `fit`, which is described or timed."""
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from workloads import options
+from workloads.frameworks import grid
+from workloads.frameworks.user_fit import fit_places
+from workloads.harness.dispatch import Broken
+from workloads.machine import processes
+from workloads.records import Measurement, script_files
+from workloads.records.messages import Doing, Failed
+from workloads.records.script_files import ScriptTraining
+from workloads.records.script_fit import DescribedScript, ScriptOrder, Timing
+from workloads.records.settings import FOLDER
+
+Answer = TypeVar("Answer", DescribedScript, Measurement)
+_TICK_S = 0.5  # between two looks at the process
+
+
+def described(script: str, arguments: Sequence[str], time_limit_s: float, fit: str = "") -> DescribedScript:
+    """The first fit of a script, or the one at `fit`, and its model with the operations of a step.
+
+    Raises: Usage for a script that is not there, fails before fit or has none, and for a model that cannot be described;
+    Missing without Keras, and where no fit came in time.
+    """
+    script_files.require(script)
+    grid.require_keras()
+    order = ScriptOrder(script=script, path=_path(script), fit=fit)
+    answer = _answer(order, arguments, DescribedScript, time_limit_s=time_limit_s)
+    places = fit_places.places(answer.fit.script)
+    number = script_files.fit_number(answer.fit.place)
+    others = tuple(place for place in places if place != number)
+    return replace(answer, fit=replace(answer.fit, other_fits=others))
+
+
+def timed(training: ScriptTraining, timing: Timing, announce: Callable[[Doing], None]) -> Measurement:
+    """The Measurement of a script's fit with its own model and data. announce: gets what its process does.
+
+    Raises: Broken for a script that does not come to that fit, or whose fit fails.
+    """
+    order = ScriptOrder(script=training.script, path=_path(training.script), fit=training.fit, timing=timing)
+    try:
+        return _answer(order, training.arguments, Measurement, announce=announce)
+    except options.Stop as stop:
+        raise Broken(str(stop)) from stop
+
+
+def _path(script: str) -> str:
+    """The file of a script, looked for in the folder that the command was typed in; "" of a module."""
+    if not script_files.is_script(script):
+        return ""
+    return str(Path(os.environ.get(FOLDER) or os.getcwd(), script).resolve())
+
+
+def _answer(
+    order: ScriptOrder,
+    arguments: Sequence[str],
+    kind: type[Answer],
+    *,
+    time_limit_s: float = 0,
+    announce: Callable[[Doing], None] = lambda doing: None,
+) -> Answer:
+    """What the process of a script answers. time_limit_s: 0 for no limit.
+
+    Raises: Usage, Missing.
+    """
+    script = order.script
+    folder = Path(order.path).parent if order.path else Path(os.environ.get(FOLDER) or os.getcwd())
+    with tempfile.TemporaryDirectory() as temporary:
+        answer = Path(temporary, "answer.json")
+        log = Path(temporary, "printed.txt")
+        words = [str(answer), msgspec.json.encode(order).decode(), *arguments]
+        process = _ScriptProcess(words, folder, log)
+        ended = process.wait(time_limit_s, announce)
+        if answer.exists():
+            return _read(answer.read_bytes(), kind)
+        printed = log.read_text(encoding="utf-8", errors="replace")
+    if ended is None:
+        message = f"{script} has called no fit within {time_limit_s:g} s"
+        raise options.Missing(message, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
+    if ended == 0 and order.fit:
+        raise script_files.no_such_fit(script, order.fit, fit_places.places(script))
+    if ended == 0:
+        raise script_files.without_fit(script)
+    raise options.Usage(
+        f"{script} ended before any fit with {processes.ending(ended, printed)}", first=f"mend {script}"
+    )
+
+
+class _ScriptProcess:
+    """script_run with these words, in a folder. All that it starts is ended with it."""
+
+    def __init__(self, words: list[str], folder: Path, log: Path):
+        self._mark = processes.new_mark()
+        environment = {**processes.environment(), processes.MARK: self._mark}
+        environment.setdefault("MPLBACKEND", "Agg")  # a window would wait for somebody to close it
+        reading, self._alive = os.pipe()  # the child ends when this process no longer has `_alive`
+        self._messages, messages = os.pipe()
+        module = "workloads.frameworks.user_fit.script_run"
+        with log.open("wb") as printed:
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(reading), str(messages), *words],
+                cwd=folder,
+                env=environment,
+                pass_fds=(reading, messages),
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        os.close(reading)
+        os.close(messages)
+
+    def wait(self, time_limit_s: float, announce: Callable[[Doing], None]) -> int | None:
+        """The exit code; None where it took too long. What the process does is announced."""
+        deadline = time.monotonic() + time_limit_s
+        try:
+            while self._child.poll() is None:
+                self._pass_on(announce)
+                if time_limit_s and time.monotonic() > deadline:
+                    return None
+            return self._child.returncode
+        finally:
+            processes.end_group(self._child, self._mark)
+            os.close(self._alive)
+            os.close(self._messages)
+
+    def _pass_on(self, announce: Callable[[Doing], None]) -> None:
+        """Announces the messages that come within a tick: each is written as one short line."""
+        ready, _, _ = select.select([self._messages], [], [], _TICK_S)
+        if not ready:
+            return
+        lines = os.read(self._messages, 1 << 16).splitlines()
+        if not lines:  # the process has closed its end
+            time.sleep(_TICK_S)
+        for line in lines:
+            announce(msgspec.json.decode(line, type=Doing))
+
+
+def _read(answer: bytes, kind: type[Answer]) -> Answer:
+    """Raises: the error that the answer tells of."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except msgspec.ValidationError:
+        failed = msgspec.json.decode(answer, type=Failed)
+    raise failed.error.stop(None)

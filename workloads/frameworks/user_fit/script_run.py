@@ -1,0 +1,212 @@
+"""The process of a script: runs it as `python train.py` does, up to a `fit`, and writes what that call says or takes.
+
+`python -P -m workloads.frameworks.user_fit.script_run PIPE MESSAGES ANSWER ORDER ARGUMENT ...`, in the script's folder: ANSWER
+gets a DescribedScript, a Measurement or a Failed for the ScriptOrder, or nothing where the script ends without that `fit`.
+"""
+
+import contextlib
+import gc
+import importlib.util
+import inspect
+import os
+import runpy
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from workloads import ROOT, options
+from workloads.frameworks import training_row
+from workloads.frameworks.tracing import user_files
+from workloads.frameworks.tracing.refusal import change_of
+from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, user_training
+from workloads.frameworks.user_fit.cut_data import CutData
+from workloads.harness import announce
+from workloads.harness.dispatch import Broken, described
+from workloads.machine import processes
+from workloads.records import Measurement, script_files
+from workloads.records.messages import Doing, Failed, failure
+from workloads.records.script_fit import ScriptOrder, Timing
+
+BATCH_S = 20  # seconds that the data may take for one batch
+_PACKAGES = ("analysis", "kernels", "workloads")
+
+
+class ScriptRun:
+    """One run of a script."""
+
+    def __init__(self, answer: Path, order: ScriptOrder):
+        self.answer = answer
+        self.order = order
+        self.name = order.script
+        #: The script's file; of a module it is known when the module was looked for.
+        self.path = Path(order.path)
+
+    def run(self) -> None:
+        """Runs the script; does not return if it calls the `fit` that is asked for."""
+        ours = _without_our_packages()
+
+        def replacement(original: Callable) -> Callable:
+            def fit(*positional: Any, **named: Any) -> Any:
+                place = self.place(traceback.extract_stack())
+                if self.order.fit and self.order.fit != script_files.fit_number(place):
+                    return _one_step(original, positional, named)
+                _restore_packages(ours)
+                self.end(self.call(original, place, positional, named))
+
+            return fit
+
+        self.hook = fit_hook.install(replacement)
+        try:
+            self.run_file()
+        except notebook.NoNotebook as error:
+            message = f"{self.name} is no notebook that can be read: {error}"
+            self.end(Failed(error=failure(options.Usage(message, first=f"mend {self.name}"))))
+        except Exception as error:
+            self.end(Failed(error=failure(self.script_error(error))))
+
+    def run_file(self) -> None:
+        """Runs the script as Python does."""
+        if not self.order.path:
+            self.run_module()
+        elif self.path.suffix == ".ipynb":
+            notebook.run(self.path)
+        else:
+            runpy.run_path(str(self.path), run_name="__main__")
+
+    def run_module(self) -> None:
+        """Runs a module as `python -m` does: of a package its `__main__`.
+
+        Raises: ModuleNotFoundError.
+        """
+        spec = importlib.util.find_spec(self.name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{self.name}.__main__")
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"there is no module {self.name} in {os.getcwd()}")
+        self.path = Path(spec.origin)
+        runpy.run_module(self.name, run_name="__main__", alter_sys=True)
+
+    def call(self, original: Callable, place: str, positional: tuple, named: dict[str, Any]) -> msgspec.Struct:
+        """A DescribedScript, a Measurement or a Failed."""
+        where = f"{self.name}, fit at {place}"
+        try:
+            bound = inspect.signature(original).bind(*positional, **named)
+            bound.apply_defaults()
+            arguments = bound.arguments
+            model, *_ = positional
+            fit_call.require_keras_step(model)
+            with self.time_for_batch(where):
+                data = fit_call.call_data(arguments)
+            source = user_files.hash_of_modules(str(self.path), place, *sys.argv[1:])
+            if self.order.timing is not None:
+                type(model).fit = original
+                return self.timed(
+                    self.order.timing, model, CutData(arguments, data.training, data.training.batch), source
+                )
+            gc.disable()  # a trace makes objects by the million and lets few go
+            strategy = self.hook.strategies[-1] if self.hook.strategies else ""
+            answer = fit_call.described(model, arguments, data, where=(self.name, place), strategy=strategy)
+            return answer.from_files(source)
+        except Broken as error:
+            change = change_of(error) or f"mend {self.name}"
+            return Failed(error=failure(options.Usage(f"{where}: {error}", first=change)))
+        except Exception as error:
+            return Failed(error=failure(options.Usage(f"{where}: {described(error)}", first=f"mend {self.name}")))
+
+    def timed(self, timing: Timing, model: Any, cut: CutData, source: str) -> Measurement:
+        """The clocks of a fit with the script's own model and data.
+
+        Raises: Broken with the user's own line that fails.
+        """
+        row = timing.row
+        phases = {"build": 0.0}
+        if not row.on_gpu:
+            phases |= {"import": self.hook.importing_s, "device_start": 0.0}
+        values: dict[str, float] = {}
+        notes = {user_training.SOURCE: source}
+        fields = training_row.fields_of_fit(row, model, cut, timing.limits, notes=notes, phases=phases, values=values)
+        return row.result(status="ok", **fields, phases_s=phases, values=values)
+
+    @contextlib.contextmanager
+    def time_for_batch(self, where: str) -> Iterator[None]:
+        """Ends the process if what is done inside takes longer than a batch may."""
+        late = options.Missing(f"{where}: its data gave no batch within {BATCH_S} s", first=f"mend {self.name}")
+        timer = threading.Timer(BATCH_S, self.end, [Failed(error=failure(late))])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def end(self, record: msgspec.Struct) -> NoReturn:
+        """Writes the answer and ends the process at once: nothing of the script runs any more."""
+        self.answer.write_bytes(msgspec.json.encode(record))
+        os._exit(options.OK)
+
+    def place(self, stack: traceback.StackSummary) -> str:
+        """The innermost place of a stack that is in the script: `line 41`, `cell 3, line 2`."""
+        for frame in reversed(stack):
+            if frame.filename == str(self.path):
+                return f"line {frame.lineno}"
+            if notebook.is_cell(frame.filename):
+                return f"{frame.filename}, line {frame.lineno}"
+        return "an unknown line"
+
+    def script_error(self, error: Exception) -> options.Usage:
+        """The error for a script that raises before `fit`."""
+        if isinstance(error, SyntaxError):
+            place = f"line {error.lineno}"
+            if notebook.is_cell(error.filename or ""):
+                place = f"{error.filename}, {place}"
+        else:
+            place = self.place(traceback.extract_tb(error.__traceback__))
+        return options.Usage(f"{self.name}, {place}, before any fit: {described(error)}", first=f"mend {self.name}")
+
+
+def _one_step(original: Callable, positional: tuple, named: dict[str, Any]) -> Any:
+    """A fit before the one that is asked for, cut to one step and without its callbacks; what it returns."""
+    bound = inspect.signature(original).bind(*positional, **named)
+    first = bound.arguments.get("initial_epoch", 0)
+    bound.arguments |= {"epochs": first + 1, "steps_per_epoch": 1, "callbacks": None}
+    return original(*bound.args, **bound.kwargs)
+
+
+def _without_our_packages() -> dict[str, types.ModuleType]:
+    """Takes our packages out of the way of the script's, which may have the same names."""
+    names = [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]
+    sys.path[:] = [path for path in sys.path if path != str(ROOT)]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def _restore_packages(modules: dict[str, types.ModuleType]) -> None:
+    """Puts our packages back, in the place of the script's."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]:
+        del sys.modules[name]
+    sys.modules.update(modules)
+    sys.path.insert(0, str(ROOT))
+
+
+def main() -> None:
+    processes.end_with_parent(int(sys.argv[1]))
+    messages = int(sys.argv[2])
+    answer = Path(sys.argv[3])
+    order = msgspec.json.decode(sys.argv[4], type=ScriptOrder)
+    sys.argv = [order.path or order.script, *sys.argv[5:]]
+    sys.path.insert(0, str(Path(order.path).parent) if order.path else os.getcwd())
+
+    def send(doing: Doing) -> None:
+        os.write(messages, msgspec.json.encode(doing) + b"\n")
+
+    announce.send_to(send)
+    ScriptRun(answer, order).run()
+
+
+if __name__ == "__main__":
+    main()

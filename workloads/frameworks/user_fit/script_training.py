@@ -1,0 +1,25 @@
+"""Inside a worker: the row of a user's script. The script runs in a process of its own, which times its fit."""
+
+import os
+
+from workloads.frameworks import tensors
+from workloads.frameworks.user_fit import script
+from workloads.harness import announce
+from workloads.harness.dispatch import Broken
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row
+from workloads.records.script_files import ScriptTraining
+from workloads.records.script_fit import Timing
+
+
+def measure(row: Row, training: ScriptTraining, limits: Limits) -> Measurement:
+    """The Measurement of a script's fit, failed where it does not come to it. A GPU's start is timed here, afterwards: in the
+    script's process it is a part of whatever uses the GPU first."""
+    announce.starting(f"running {os.path.basename(training.script)} up to its fit")
+    try:
+        measurement = script.timed(training, Timing(row=row, limits=limits), announce.passed_on)
+    except Broken as error:
+        return row.result("failed", str(error), cause=error.cause)
+    if row.on_gpu and measurement.ok:
+        measurement.phases_s.update(tensors.begin(row.device, row.threads))
+    return measurement
