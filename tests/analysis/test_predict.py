@@ -435,6 +435,25 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert re.search(r"^CPU +all +2 +2 ", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_saved_predictions_have_switches_that_are_known_and_may_begin_with_a_mark(runs, tmp_path):
+    kept = tmp_path / "kept.ndjson"
+    assert main(["--model", "lenet", "--batch", "32", "--profile", runs, "--device", "cpu", "--save", str(kept)]) == 0
+    (saved,) = prediction.load(str(kept))
+    kept.write_bytes(b"\xef\xbb\xbf" + kept.read_bytes())
+    assert prediction.load(str(kept)) == [saved]
+    settings = replace(saved.settings, switches={"jit_compile": "maybe"})
+    kept.write_bytes(msgspec.json.encode(replace(saved, settings=settings)))
+    with pytest.raises(Usage, match="line 1: jit_compile can be auto, on, off, not 'maybe'"):
+        prediction.load(str(kept))
+
+
+def test_products_of_other_types_count_nothing_in_a_compilation():
+    """2 x 3 x 4 of float32 are log2(24); a product of whole numbers is priced by its bytes, as a Stream is."""
+    product = fusion.Kernel("dense", "matmul", Matmul(2, 3, 4))
+    by_bytes = fusion.Kernel("whole numbers", "matmul", Stream("copy", 1 << 20))
+    assert components._traced([product, by_bytes], "compiled") == pytest.approx(math.log2(24))
+
+
 def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):
     kept = pathlib.Path(runs) / "foretold.jsonl"
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
