@@ -123,8 +123,10 @@ def test_fractions_ridge_point_and_memory_bound_problems():
     small = row("matmul/numpy/blas", square(8), 1024 / 60e9, threads=1)  # 768 bytes at 45 GB/s, 60 % of the peak
     judged = bounds.judge(small, roofs)
     assert (judged.flag, judged.note) == ("", bounds.NO_CACHE_ROOF) and judged.fraction.value == pytest.approx(0.6)
+    assert judged.share == "60.0 % *" and bounds.mark_note([judged]).startswith("* its working set fits a cache")
     cached = bounds.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
     assert (cached.fraction, cached.flag, cached.note) == (None, "", bounds.NO_CACHE_ROOF)
+    assert cached.share == "-" and bounds.mark_note([cached]) == ""
     roofs = making.roofs([peak(100e9)])
     wide = row("matmul/numpy/blas", square(1000), 2e9 / 108e9, threads=1, spread=0.2)
     assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""

@@ -146,3 +146,19 @@ def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others()
         "Large pinned copies of the GPU: 55.0 GB/s for h2d and 52.0 GB/s for d2h.",
     ]
     assert not {cpu, gpu, *told} & set(summary.answer(Analysis.from_loaded(loaded)))
+
+
+def test_a_section_is_left_the_sentences_that_the_answer_has_no_room_for(monkeypatch):
+    """The answer has five sentences. A sentence of two topics is said once; the input pipeline waits for an answer with room."""
+    by_topic = {
+        "side by side": ["one", "two"],
+        "starts": ["three", "four", "five", "six"],
+        "inference": ["seven", "one"],
+        "feeding": ["eight"],
+    }
+    sections = {topic: lambda rows, texts=texts: texts for topic, texts in by_topic.items()}
+    monkeypatch.setattr(summary, "SECTIONS", sections)
+    sentences = summary.summary(Analysis.from_rows([]))
+    assert sentences.lines == ["one", "two", "three", "four", "five"]
+    left = {topic: sentences.left(topic) for topic in by_topic}
+    assert left == {"side by side": [], "starts": ["six"], "inference": ["seven"], "feeding": ["eight"]}
