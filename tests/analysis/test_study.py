@@ -79,6 +79,20 @@ def test_costs_by_hand():
     assert large.calls_alone is None, "98 KiB are not the call alone"
 
 
+@pytest.mark.parametrize(
+    ("batch", "calls", "words"),
+    [
+        (1, 60_000, "one image at a time"),
+        (2, 30_000, "in batches of 2"),
+        (2_048, 30, "in batches of 2,048"),
+        (60_000, 1, "in one piece"),
+    ],
+)
+def test_batches_in_words(batch, calls, words):
+    found = replace(cost(rows(), MNIST, "float32", 32), batch=batch)
+    assert (found.calls, found.batches) == (calls, words)
+
+
 def test_other_types_are_set_beside_float32_at_a_data_sets_own_batch():
     """uint8 moves a quarter of the bytes: without calls' own time a quarter of float32's epoch."""
     found = [c for c in transfer_study.costs(rows(call=0.0)) if c.data == MNIST]

@@ -119,6 +119,20 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
         assert crossings.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ("failed", "CUDA error 2", "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."),
+        ("failed", "", "1 row failed: matmul/cupy/cublas, n = 64."),
+        ("wrong", "", "1 row gave a wrong answer: matmul/cupy/cublas, n = 64."),
+        ("ok", "", ""),
+    ],
+)
+def test_a_row_that_failed_is_named_with_its_reason_if_it_has_one(status, reason, words):
+    rows = [row("matmul/cupy/cublas", square(64), None, status=status, reason=reason)]
+    assert rates.trouble_sentence(rows, (), None) == words
+
+
 def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
     rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1)]
     assert "1 row above the roof, which is impossible" in summary.answer(Analysis.from_rows(rows, fake.CPU_MACHINE))[-1]

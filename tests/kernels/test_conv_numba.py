@@ -26,6 +26,7 @@ AWKWARD = [
     Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3),
     Conv(5, 8, 8, 20, 70, 3, 3, 1, "same", 2),
     Conv(3, 6, 6, 37, 16, 1, 1),
+    Conv(2, 5, 6, 6, 9, 1, 1, groups=3),
     Conv(2, 20, 20, 64, 33, 5, 5, 2, 2),
 ]
 
@@ -127,3 +128,30 @@ def test_windows_are_scattered_and_cut_into_blocks():
 def test_a_gradient_of_the_weights_cannot_be_held():
     with pytest.raises(ValueError, match="none can be held"):
         bound(directed(AWKWARD[0], "wgrad"), "held")
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_product"),
+    [
+        ({"c_in": 32}, True),
+        ({"c_in": 33}, False),
+        ({"c_in": 33, "c_out": 32, "direction": "dgrad"}, True),
+        ({"c_in": 32, "c_out": 33, "direction": "dgrad"}, False),
+        ({"c_in": 64, "c_out": 65, "direction": "wgrad"}, True),
+        ({"c_in": 65, "c_out": 65, "direction": "wgrad"}, False),
+        (
+            {"c_in": 16, "c_out": 64, "direction": "wgrad"},
+            False,
+        ),  # 1,024 filters are one tile of 512 for each thread but one
+        ({"c_in": 16, "c_out": 65, "direction": "wgrad"}, True),
+        ({"groups": 2}, False),
+        ({"stride": 2}, False),
+        ({"pad": 1}, False),
+        ({"r": 2}, False),
+        ({"s": 2}, False),
+    ],
+)
+def test_a_filter_of_one_pixel_is_a_product_where_steps_are_few_or_tiles_enough(monkeypatch, fields, is_product):
+    monkeypatch.setattr(conv_numba_blocked.numba, "get_num_threads", lambda: 3)
+    usual = {"n": 2, "h": 5, "w": 6, "c_in": 8, "c_out": 48, "r": 1, "s": 1}
+    assert conv_numba_blocked._is_product(Conv(**(usual | fields))) is is_product

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from fake_measurements import page_of, row, square
 
+from analysis.explain.published import ClaimRow
 from analysis.predict import budget
 from analysis.report import pictures
 from analysis.report.sections import all_numbers, head, inference, step_budgets
@@ -15,7 +16,7 @@ from analysis.stats import exact
 from analysis.table import Table
 from analysis.training import inference as answers
 from kernels.problems import Inference, Launch, Training
-from workloads.records import Measurement, Samples, Settings
+from workloads.records import Measurement, Samples, Settings, published_cases
 
 
 def training(batch: int, status: str = "ok") -> Measurement:
@@ -121,6 +122,22 @@ def test_of_many_commits_the_newest_are_told_and_how_many_more():
     told = head.versions(runs)
     assert told.startswith(f"commits {head.MOST_HASHES + 2:09}") and told.endswith("and 3 more")
     assert head.versions(runs[:-3]) == "commits 000000003, 000000002, 000000001 and 000000000"
+
+
+def test_an_articles_claim_stands_beside_the_device_that_is_faster_here(monkeypatch):
+    """5 s on the CPU and 2 s on the GPU, the other way round, equal, and a claim without rows."""
+    case = published_cases.CASES[0]
+    claim = case.claims[0]
+    seconds = [(exact(5.0), exact(2.0)), (exact(2.0), exact(5.0)), (exact(2.0), exact(2.0)), (None, None)]
+    rows = [ClaimRow(case, claim, cpu=cpu, gpu=gpu) for cpu, gpu in seconds]
+    monkeypatch.setattr(trainings, "comparisons", lambda measurements: rows)
+    cells = [line.split(" | ") for line in trainings._articles([]) if line.startswith(f"| {case.name}: ")]
+    assert [(line[3], line[5].removesuffix(" |")) for line in cells] == [
+        ("2.5x", "gpu"),
+        ("0.40x", "cpu"),
+        ("1.0x", "neither"),
+        ("not measured", "-"),
+    ]
 
 
 @pytest.mark.parametrize(
