@@ -294,7 +294,10 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
     monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(1e-6 if device == "cpu" else 1e-5))
     small = components.kernels_of(list(networks.step(components._TINY, 1)), OP_BY_OP, "gpu:0")
     expected = 2 * 1e-6 + (100 + 7 - fusion.operations(small)) * 1e-5
-    assert components._launches(kernels, Profile([]), "gpu:0", OP_BY_OP)[1].value == pytest.approx(expected)
+    profile = Profile([])
+    constants = {"kernel-launch": exact(2e-6), "tf-op-in-function": exact(1e-5)}
+    monkeypatch.setattr(profile, "constant", lambda name, device, clock: constants[name])
+    assert components._launches(kernels, profile, "gpu:0", OP_BY_OP)[1].value == pytest.approx(expected)
 
 
 def test_an_operation_on_a_gpu_is_as_sure_as_two_measurements_of_it_agree(monkeypatch):
