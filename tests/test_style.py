@@ -64,6 +64,7 @@ TEXT_PARSERS = {
     "workloads/corrections/argparse_errors.py",
     "workloads/corrections/likeness.py",
     "workloads/corrections/make_goals.py",
+    "workloads/corrections/rules.py",
     "workloads/corrections/runs.py",
     "workloads/corrections/sizes.py",
     "workloads/fleet/cluster.py",

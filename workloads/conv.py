@@ -39,6 +39,7 @@ FLAGS = f"""
 --batch N ...              images a call: 32 | 1:2048:x4 (32, or as the shape says)
 --direction WAY ... =fprop  fprop dgrad wgrad all (fprop)
 --shapes NxHxWxC:KxRxS ...  N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3
+                           (in this order with --layout NCHW too)
 --stride N                 of --shapes (1)
 --pad PAD                  of --shapes: same, valid or the zeros on every side (same)
 --groups N                 of --shapes (1)
@@ -188,12 +189,13 @@ def _by_shape(flags: Namespace) -> "list[Conv]":
     common = {"stride": flags.stride or 1, "pad": _pad(flags.pad), "groups": groups, "layout": flags.layout}
     directions, precisions = plan.directions(flags.direction), plan.precisions(flags.dtypes)
     convolutions = []
-    for numbers, size in itertools.product(bases, sizes):
+    for (text, numbers), size in itertools.product(zip(shapes, bases, strict=True), sizes):
         fields: dict[str, Any] = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
         filter_channels = fields.pop("c", None)
         if varies:
             fields |= dict.fromkeys(families.CONV_FIELDS[varies], size)
         if filter_channels not in (None, fields["c_in"] / groups):
+            _refuse_channels_first(text, groups)
             in_groups = f" in {flags.groups} groups" if flags.groups else ""
             raise options.Usage(
                 f"filters of {filter_channels} channels do not go with images of {fields['c_in']} channels{in_groups}",
@@ -205,6 +207,14 @@ def _by_shape(flags: Namespace) -> "list[Conv]":
         except ValueError as error:
             raise options.Usage(f"at {varies} {size}: {error}" if varies else str(error), SHAPES) from error
     return convolutions
+
+
+def _refuse_channels_first(text: str, groups: int) -> None:
+    """Raises Usage for a shape in PyTorch's order, NxCxHxW:KxCxRxS, with the same in ours."""
+    n, c, h, w, k, filter_channels, r, s = re.split("[x:]", text.lower())
+    if int(c) == groups * int(filter_channels):
+        message = f"{text} has the order NxCxHxW:KxCxRxS; here it is NxHxWxC:KxRxS, whatever the layout"
+        raise options.Usage(message, wrong=text, right=f"{n}x{h}x{w}x{c}:{k}x{r}x{s}")
 
 
 def _varied(flags: Namespace) -> tuple[str, list]:

@@ -242,6 +242,12 @@ def by_script(command: str) -> str:
     return _OURS.sub(short, command)
 
 
+def program(command: str) -> str:
+    """The beginning of a command in its usage, as it was typed: `crossover run` starts workloads.suite --quick."""
+    quick = " --quick" if command == "workloads.suite" and started_as() and sys.argv[1:2] == ["run"] else ""
+    return by_script(f"python -m {command}{quick}")
+
+
 def typed(command: str) -> str:
     """A command of ours as it can be typed here and in the form that was typed: `crossover matmul ...`, or
     `python -m workloads.matmul ...` with the interpreter that works. Variables may stand before it."""

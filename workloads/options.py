@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from workloads import ROOT, corrections, help_screen, hints, terminal
 from workloads.corrections import PLACE, argparse_errors, runs  # noqa: F401  # other modules take them from here
 from workloads.corrections.likeness import closest
+from workloads.corrections.rules import regression
 from workloads.corrections.runs import stored_run  # noqa: F401  # other modules take them from here
 from workloads.corrections.sizes import meant_number, meant_range
 from workloads.hints import (  # noqa: F401  # other modules take them from here
@@ -135,7 +136,9 @@ def _no_size(text: str, units: dict[str, int]) -> Usage:
         like = "number of bytes; write one like 512, 64k, 64kb or 64KiB"
     elif re.fullmatch(r"\d+[kmgt]?i?b(?:ytes?)?", text.lower()):
         like = "whole number, as bytes are not counted here; write one like 512, 2^9 or 50k"
-    return Usage(f"{text!r} is no {like}", wrong=text, right=meant_number(text, units))
+    is_share = text.endswith("%") or re.fullmatch(r"0?\.\d+", text)
+    right = "" if is_share else meant_number(text, units)
+    return Usage(f"{text!r} is no {like}", wrong=text, right=right)
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -312,6 +315,7 @@ class Parser(argparse.ArgumentParser):
             flags=self._option_string_actions,
             needs=self.needs,
             passes_on=self.passes_on,
+            takes_runs=any(not action.option_strings for action in self._actions),
         )
         flag, value = argparse_errors.unknown_choice(message)
         if flag:
@@ -367,7 +371,7 @@ def parser(
     """A parser for `python -m <command>` with the flags that `add` reads; the first of the `examples` is also the command shown
     after errors. `needs`: the flags that -h shows."""
     made = Parser(
-        prog=by_script(f"python -m {command}"),
+        prog=hints.program(command),
         description=f"{question} {description}".strip(),
         epilog=help_screen.EXAMPLES + "\n".join(f"  {typed(example)}" for example in examples),
         allow_abbrev=False,
@@ -395,20 +399,6 @@ def positive(text: str, units: dict[str, float] = SECONDS) -> float:
         known = ", ".join(f"{match[1]}{unit}" for unit in units if unit)
         raise Usage(f"{text!r} has a unit that is not known; write one like {known}", wrong=text, right=right)
     return float(match[1]) * units[match[2]]
-
-
-def regression(text: str) -> float:
-    """The share by which a row must be slower to count, of a rule like `slower>5%` or `5%`: 0.05; of `slower` 0."""
-    match = re.fullmatch(r"(?:slower>)?(\d{1,4}(?:\.\d{1,6})?)%?|slower", text.replace(" ", ""))
-    if not match:
-        message = f"{text!r} is no rule; rules are like 'slower>5%', 5% or slower"
-        number_in_rule = re.search(r"\d{1,4}(?:\.\d{1,6})?", text.replace(",", "."))
-        if number_in_rule:
-            raise Usage(message, wrong=text, right=f"slower>{number_in_rule[0]}%")
-        raise argparse.ArgumentTypeError(message)
-    if text == "slower" and terminal.output_file().endswith("%"):  # as after `slower>5%` without quotes
-        raise Usage("the shell took >5% as a file for the output; quote 'slower>5%'", wrong=text, right="slower>5%")
-    return float(match[1] or 0) / 100
 
 
 def add(made, text: str, **types: Callable) -> None:

@@ -23,7 +23,7 @@ from analysis.predict import described_model
 from kernels import networks
 from kernels.networks import Network
 from workloads import options
-from workloads.records import published_cases, script_files, settings
+from workloads.records import model_files, published_cases, script_files, settings
 from workloads.records.files import NoRun
 
 EVERY_CASE = "all"  # as the name of a case
@@ -200,13 +200,14 @@ def _require_flag_of_its_kind(flags: Namespace) -> None:
 def _nothing_named(word: str) -> options.Usage:
     """The error for a command without --case and --model. word: the first one that is no run; it may be what is meant."""
     message = "name what to explain: a script (train.py), --model or --case"
-    is_path = os.sep in word and ":" not in word  # of a run that is not there
+    is_path = os.sep in word and ":" not in word and not model_files.is_model_file(word)  # of a run that is not there
     if not word or is_path or word.isdecimal():
         error = options.Usage(message, right="--model cifar10-cnn")
         error.is_example = True
         return error
     flag = "--case" if word in published_cases.EVERY else "--model"
-    if flag == "--case" or settings.is_user_model(word) or word in networks.names():
+    is_model = settings.is_user_model(word) or word in networks.names() or model_files.is_model_file(word)
+    if flag == "--case" or is_model:
         message = f"{word!r} is typed after its flag: {flag} {word}"
     return options.Usage(message, wrong=word, right=shlex.join([flag, word]))
 

@@ -74,9 +74,12 @@ def _roofline(plan: "RooflinePlan") -> int:
         stored = options.near(options.stored_run())
         wrong = plan.runs[0] if len(plan.runs) == 1 else None
         tip = f"python -m analysis.roofline {stored}"
-        raise options.Missing(
-            f"no peak, stream or matmul row in {', '.join(plan.runs)}", tip, wrong, stored if wrong else ""
+        message = (
+            f"no roof was measured in {', '.join(plan.runs)}: peak and stream rows do, and every new matmul or conv run"
         )
+        missing = options.Missing(message, tip, wrong, stored if wrong else "")
+        missing.is_example = True
+        raise missing
     command.require_matplotlib("no picture was drawn")
     from analysis.report.charts import svg
 

@@ -83,12 +83,24 @@ WRONG = {
         --modes pinned => --modes roundtrip-pinned
         --layouts NN => --layouts nn
         --resume -o photos/none => -o photos/none
-        --stop-after 1day => --stop-after 60""",
+        --stop-after 1day => --stop-after 60
+        -m 1024 -n 512 -k 256 --fast => --fast --shapes 1024x512x256
+        --min 64 --max 512 --fast => --fast --sizes 64:512:x2
+        --sizes 64 --iterations 100 --warmup 3 => --sizes 64
+        --sizes 64 --quick => --sizes 64 --fast
+        --sizes 64 --outdir res => --sizes 64 --output res
+        --sizes 64 --benchmark_min_time=0.5 => --sizes 64 --min-time=0.5
+        --sizes 64 --json out.json => --sizes 64 --format json""",
     "workloads.conv": """
         --size 224 => workloads.conv --sizes 224 --vary size
         --sizes 8:128:x2 => --sizes 8:128:x2 --vary size
         224 =>
         --model cifar10-cnn --batch 0 => --model cifar10-cnn --batch 1
+        --shapes 8x3x32x32:16x3x3x3 --direction forward --fast => --shapes 8x32x32x3:16x3x3 --direction fprop --fast
+        --direction backward-data --fast => --direction dgrad --fast
+        --direction backward_filter => --direction wgrad
+        --shapes 8x32x32x3:16x3x3 --padding same --strides 2 => --shapes 8x32x32x3:16x3x3 --pad same --stride 2
+        --in-channels 3 --out-channels 8 --kernel_size 5 --input-size 16 --stride 2 => --stride 2 --shapes 32x16x16x3:8x5x5
         --modes residnt => --modes resident""",
     "workloads.training": """
         --model cifar-cnn => --model cifar10-cnn
@@ -104,6 +116,8 @@ WRONG = {
         --jit true => --jit on
         --samples 1000 --steps 3 => --samples 1000
         --optimizer adam =>
+        --arch resnet50 => --model resnet-50
+        --model lenet --amp => --model lenet --precision mixed_float16
         --model mine.py:build --samples -5 => --samples 5""",
     "workloads.inference": "--precision bf16 => --precision mixed_bfloat16",
     "workloads.launch": "--calls stepp => --calls step",
@@ -117,6 +131,7 @@ WRONG = {
         --only matmull => --only matmul
         --quik => --quick
         --only training,matmull => --only training,matmul
+        --only transfer,matmul --device cpu --fast => --only matmul --device cpu --fast
         --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick""",
     "workloads.doctor": """
         --dtype half =>
@@ -155,6 +170,15 @@ WRONG = {
         --model photos => then: --model photos.keras
         --model photos/ => then: --model photos.keras
         --model garbage.keras => then: --model garbage.keras
+        garbage.keras => then: --model garbage.keras
+        ../m/net.weights.h5 --batch 64 => then: --model ../m/net.keras --batch 64
+        --model ../m/net.h5 => then: --model ../m/net.keras
+        train.py --lr 0.1 --epochs 5 => train.py --epochs 5 -- --lr 0.1
+        train.py --epochs 5 SUITE --lr 0.1 => train.py SUITE --epochs 5 -- --lr 0.1
+        nvidia-h200 --model lenet SUITE => nvidia-h200 SUITE --model lenet
+        --model lenet --steps-per-epoch 100 --batch 64 => --model lenet --batch 64 --samples 6400
+        --model lenet --mixed_precision => --model lenet --precision mixed_float16
+        --model lenet --validation 20% => --model lenet --validation 10
         --model weights.keras => then: --model weights.keras
         --model S4 nvidia-h200 => --case S4 nvidia-h200
         --case cifar10-cnn nvidia-h200 => --model cifar10-cnn nvidia-h200
@@ -197,7 +221,9 @@ WRONG = {
         SUITE -o notes.txt => SUITE -o crossover-results
         SUITE -o notes.txt/new => SUITE -o crossover-results
         SUITE -o photos/notes => SUITE -o crossover-results
-        SUITE --readme notes.txt => suite""",
+        SUITE --readme notes.txt => suite
+        --input SUITE => SUITE
+        SUITE -o new nvidia-h200 => SUITE nvidia-h200 -o new""",
     "analysis.roofline": """
         photos => suite
         SUITE -o notes.txt/new => SUITE -o crossover-results
@@ -210,6 +236,8 @@ WRONG = {
         a b => suite
         SUITE reports/amd-avx512-2c => --any-machine
         SUITE SUITE --fail-on 10%% => --fail-on 'slower>10%'
+        reports/nvidia-h200/training-width --fail-on 5% => then: reports/nvidia-h200/training-width later --fail-on 5%
+        SUITE SUITE --threshold 0.05 => SUITE SUITE --fail-on 'slower>5%'
         SUITE SUITE --fail-on '3,5 percent' => --fail-on 'slower>3.5%'""",
     "analysis.export": """
         SUITE --to excel => -h
@@ -223,6 +251,7 @@ WRONG = {
         --model lenet --profile SUITE --save nowhere/p => --save predictions.ndjson
         --model lenet --profile SUITE --save photos => --save predictions.ndjson
         --model cifar10-cnn => --profile nvidia-h200
+        nvidia-h200 --model lenet --switch jit=on => --profile nvidia-h200 --model lenet --switch jit_compile=on
         --model cifar10-cnm --profile SUITE => --model cifar10-cnn
         --model lenet --profile SUITE --switch jit=on => --switch jit_compile=on
         --model lenet --profile SUITE --switch precision=bf16 => --switch precision=mixed_bfloat16
@@ -240,6 +269,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "variable.py").write_text("import keras\nmodel = keras.Sequential([keras.layers.Dense(3)])\n")
     for name in ("old.h5", "old.onnx", "notebook.ipynb", "garbage.keras", "garbages.keras"):
         (tmp_path / name).write_text("hello")
+    (tmp_path / "train.py").write_text("import keras")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/notes").mkdir()

@@ -138,7 +138,7 @@ def _values(group: Sequence[str]) -> list[str]:
     return [joined] if equals else list(group[1:])
 
 
-def _by_flag(words: Sequence[str], flags: Flags) -> Iterator[tuple[str, argparse.Action, list[str]]]:
+def by_flag(words: Sequence[str], flags: Flags) -> Iterator[tuple[str, argparse.Action, list[str]]]:
     """(name, flag, what it takes) of every known flag among the words, in their order."""
     for group in _groups(words, flags):
         if _name(group) in flags:
@@ -148,7 +148,7 @@ def _by_flag(words: Sequence[str], flags: Flags) -> Iterator[tuple[str, argparse
 def flag_taking(words: Sequence[str], value: str, flags: Flags) -> str:
     """The flag that takes this word, or a list with commas that has it; "" where none does, or several do."""
     names = []
-    for name, _, values in _by_flag(words, flags):
+    for name, _, values in by_flag(words, flags):
         listed = [*values, *",".join(values).split(",")]
         if value in listed:
             names.append(name)
@@ -157,7 +157,7 @@ def flag_taking(words: Sequence[str], value: str, flags: Flags) -> str:
 
 def flag_without_word(words: Sequence[str], flags: Flags) -> str:
     """The first flag that takes one word, of any kind, and has an empty one; "" without one."""
-    for name, action, values in _by_flag(words, flags):
+    for name, action, values in by_flag(words, flags):
         if action.choices is None and action.nargs in (None, "?") and values == [""]:
             return name
     return ""
@@ -166,7 +166,7 @@ def flag_without_word(words: Sequence[str], flags: Flags) -> str:
 def second_value(words: Sequence[str], flags: Flags) -> tuple[str, list[str]]:
     """(a flag that takes one value and is there twice with different ones, these values); ("", []) without one."""
     by_action: dict[argparse.Action, list[str]] = {}
-    for name, action, values in _by_flag(words, flags):
+    for name, action, values in by_flag(words, flags):
         if action.nargs not in (None, "?"):
             continue
         taken = by_action.setdefault(action, [])
@@ -239,6 +239,35 @@ def flag_of_letter(letter: str, value: str, flags: Flags, needs: Sequence[str]) 
     return next(iter([*listing, *fitting]), "")
 
 
+def passed_on(words: Sequence[str], flags: Flags) -> tuple[list[str], list[str]]:
+    """(the words of a command, those without a flag first and without unknown flags; the unknown flags and what they take, which
+    are for another program)."""
+    runs_named: list[str] = []
+    before: list[str] = []
+    after: list[str] = []
+    for group in _groups(words, flags, takes_runs=True):
+        is_unknown = group[0][:1] == "-" and _name(group) not in flags
+        if is_unknown:
+            after += group
+        elif group[0][:1] == "-":
+            before += group
+        else:
+            runs_named += group
+    return [*runs_named, *before], after
+
+
+def behind_first_run(words: Sequence[str], position: int, flags: Flags) -> list[str]:
+    """The words with the run at this place moved behind the first one; [] where it is no run, or the only one."""
+    if not is_run(words[position]):
+        return []
+    place = 0
+    for group in _groups(words[:position], flags):
+        place += len(group)
+        if group[0][:1] != "-" and is_run(group[0]):
+            return [*words[:place], words[position], *words[place:position], *words[position + 1 :]]
+    return []
+
+
 def script_before(words: Sequence[str]) -> str:
     """The training script among these words; "" without one."""
     return next((word for word in words if word.endswith((".py", ".ipynb"))), "")
@@ -250,7 +279,7 @@ def value_of_another_flag(words: Sequence[str], stop: Stop, flags: Flags) -> str
         return ""
     right = flag_named(stop.wrong, flags) or flag_listing(stop.wrong, flags)
     flag = flags.get(right.split(" ")[0])
-    typed = [action for _, action, _ in _by_flag(words, flags)]
+    typed = [action for _, action, _ in by_flag(words, flags)]
     return "" if flag is None or flag in typed else right
 
 
@@ -312,7 +341,7 @@ def _groups(words: Sequence[str], flags: Flags, takes_runs: bool = False) -> lis
     groups: list[list[str]] = []
     room = 0  # words that the last flag may still take
     for word in words:
-        if room and takes_runs and groups[-1][0] not in flags and _is_run(word):
+        if room and takes_runs and groups[-1][0] not in flags and is_run(word):
             room = 0
         if re.match(r"-\D", word):
             groups.append([word])
@@ -336,9 +365,9 @@ def has_run_like(words: Sequence[str], run: str) -> bool:
     return any(os.path.realpath(word) == os.path.realpath(run) for word in words)
 
 
-def _is_run(word: str) -> bool:
+def is_run(word: str) -> bool:
     """Whether a word is a path that is there, or the name of a machine whose rows are stored."""
-    return os.path.exists(word) or (REPORTS / word).exists()
+    return bool(word) and (os.path.exists(word) or (REPORTS / word).exists())
 
 
 def _most_values(flag: str, flags: Flags) -> int:

@@ -10,15 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workloads import REPORTS, corrections, help_screen, hints
-from workloads.corrections import runs
+from workloads.corrections import other_flags, runs, shape_parts
 from workloads.corrections.likeness import DASHES, closest
 from workloads.stops import Usage
 from workloads.terminal import near
 
 _NUMBERS = ("N", "BYTES", "S", "F")  # what flags take whose words have digits
+_USUAL_BATCH = 32  # as the help of --batch has it
 _YES, _NO = ("yes", "true", "on"), ("no", "false", "off")
 # What other programs call by a flag of its own.
 _MEANT_FLAGS = {"cpu-only": "--device cpu", "no-gpu": "--device cpu", "no-cuda": "--device cpu", "xla": "--jit on"}
+_FILES = (".csv", ".json", ".md", ".txt", ".html", ".log")
 
 _SKIPPING = ("skip", "exclude", "except", "without", "not", "ignore")
 
@@ -44,6 +46,8 @@ class TypedWords:
     needs: Sequence[str]
     #: Whether the words after `--` are for another program.
     passes_on: bool
+    #: Whether it takes runs without a flag.
+    takes_runs: bool = False
 
     def line(self, words: Sequence[str]) -> str:
         """The command with these words."""
@@ -60,7 +64,11 @@ class TypedWords:
             misplaced = self._misplaced_value(names)
             if misplaced:
                 return misplaced
-            error = Usage(message, right=" ".join(map(self._stand_in, names)), instead=self._with_two_runs(names))
+            instead = self._with_two_runs(names)
+            lacks_second = None if instead else self._second_run_lacks(names)
+            if lacks_second:
+                return lacks_second
+            error = Usage(message, right=" ".join(map(self._stand_in, names)), instead=instead)
             error.is_example = True
             return error
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
@@ -115,6 +123,12 @@ class TypedWords:
         flags = self.flags
         position = self.words.index(word)
         before = self.words[position - 1] if position else ""
+        if "--profile" in flags and corrections.is_run(word):
+            right = shlex.join(["--profile", word])
+            return Usage(f"{word!r} is typed after its flag: {right}", wrong=word, right=right)
+        together = corrections.behind_first_run(self.words, position, flags)
+        if together:
+            return Usage(f"{word!r}: all runs come together, before the flags", instead=self.line(together))
         need = self._first_need(word).partition(" ")[0]
         needless = word.lower() in _YES + _NO or (word.isdecimal() and need in self.words)
         if before in flags and flags[before].nargs == 0 and needless:
@@ -128,7 +142,10 @@ class TypedWords:
         if flag:
             return Usage(f"{word!r} is a flag: it is typed {flag}", wrong=word, right=flag)
         right = corrections.flag_listing(word, flags) or self._first_need(word)
-        return Usage(f"unexpected argument {word!r}", wrong=word, right=right)
+        message = f"unexpected argument {word!r}"
+        if Path(word).suffix in _FILES and "--format" in flags:
+            return Usage(f"{message}; what this prints goes into a file by > {word}", wrong=word)
+        return Usage(message, wrong=word, right=right)
 
     def _unknown_flag(self, word: str) -> Usage:
         """The error for a flag that is not known, or a word with `=`."""
@@ -142,6 +159,9 @@ class TypedWords:
             instead = self._all_but(position)
             if instead:
                 return Usage(f"{message}; what is to be measured is named with --only", instead=instead)
+        usual = self._part_of_shape(message) or self._by_usual_name(name, value)
+        if usual:
+            return usual
         meant_flag = _MEANT_FLAGS.get(bare, "")
         if meant_flag.split(" ")[0] not in flags:
             meant_flag = corrections.flag_listing(bare, flags)
@@ -151,16 +171,77 @@ class TypedWords:
         if similar:
             return Usage(message, wrong=name, right=similar, similar="argument")
         if self.passes_on and corrections.script_before(self.words[:position]):
-            line = self.line([*self.words[:position], "--", *self.words[position:]])
-            return Usage(f"{message}; what the script takes comes after --", instead=line)
+            before, after = corrections.passed_on(self.words, flags)
+            return Usage(f"{message}; what the script takes comes after --", instead=self.line([*before, "--", *after]))
         if name in ("-o", "--output", "--out", "--outfile"):
             return Usage(f"{message}: what this prints goes into a file by > {value or 'FILE'}", wrong=name)
         others = help_screen.commands_with(name, self.module)
-        if others:
+        reason = self._why_needless(bare)
+        if reason:
+            message += f"; {reason}"
+        elif others:
             message += f", a flag of {' and '.join(map(hints.name_typed, others[:2]))}"
         error = Usage(message, wrong=name)
         error.leaves_out = True
         return error
+
+    def _part_of_shape(self, message: str) -> Usage | None:
+        """The error for flags that are parts of a shape or a range here; None where none are."""
+        with_shape, lacks_part = shape_parts.joined(self.words, self.flags)
+        if not with_shape:
+            return None
+        flag_and_shape = " ".join(with_shape[-2:])
+        error = Usage(f"{message}; its number is part of {flag_and_shape}", instead=self.line(with_shape))
+        error.is_example = lacks_part
+        return error
+
+    def _by_usual_name(self, name: str, value: str) -> Usage | None:
+        """The error for an unknown flag that other programs have: what it means here; None of any other flag."""
+        message, flags = f"unexpected argument {name!r}", self.flags
+        usual_name = "-".join(name.lstrip(DASHES).lower().split("_"))
+        here = other_flags.OTHER_NAMES.get(usual_name, "")
+        if here in flags:
+            return Usage(message, wrong=name, right=here, similar="argument")
+        if usual_name in other_flags.GPU_NUMBERS and value.isdecimal() and "--device" in flags:
+            words = self._without_flag(name)
+            right = ["--device", f"gpu:{value}"]
+            return Usage(f"{message}; a GPU is named {shlex.join(right)}", instead=self.line([*words, *right]))
+        if usual_name in other_flags.MIXED and not value and "--precision" in flags:
+            return Usage(message, wrong=name, right=f"--precision {other_flags.MIXED[usual_name]}")
+        if usual_name == "steps-per-epoch" and value.isdecimal() and "--samples" in flags:
+            batches = [values[0] for flag, values in self._typed_values() if flag == "--batch" and values]
+            batch = int(batches[0]) if batches and batches[0].isdecimal() else _USUAL_BATCH
+            right = ["--samples", str(int(value) * batch)]
+            line = self.line([*self._without_flag(name), *right])
+            return Usage(f"{message}; an epoch is told by its samples, {value} steps of {batch}", instead=line)
+        if self.takes_runs and usual_name in other_flags.RUNS and corrections.is_run(value):
+            return Usage(f"{message}; a run is typed without a flag", instead=self.line(self._without_name(name)))
+        return None
+
+    def _why_needless(self, bare: str) -> str:
+        """Why a measuring command has no flag like this one of other programs; "" of any other flag."""
+        usual_name = "-".join(bare.lower().split("_"))
+        if "--max-noise" not in self.flags:
+            return ""
+        if usual_name in other_flags.REPEATS:
+            return "a row is repeated until --max-noise is met"
+        return "every row warms up by itself" if usual_name in other_flags.WARMUPS else ""
+
+    def _typed_values(self) -> list[tuple[str, list[str]]]:
+        """Every flag that was typed, with its values."""
+        return [(name, values) for name, _, values in corrections.by_flag(self.words, self.flags)]
+
+    def _without_flag(self, name: str) -> list[str]:
+        """The words without an unknown flag and the value behind it."""
+        position = next(i for i, word in enumerate(self.words) if word.partition("=")[0] == name)
+        end = position + 1 if "=" in self.words[position] else position + 2
+        return [*self.words[:position], *self.words[end:]]
+
+    def _without_name(self, name: str) -> list[str]:
+        """The words with the value of an unknown flag, and without the flag."""
+        position = next(i for i, word in enumerate(self.words) if word.partition("=")[0] == name)
+        _, equals, joined = self.words[position].partition("=")
+        return [*self.words[:position], *([joined] if equals else []), *self.words[position + 1 :]]
 
     def _all_but(self, position: int) -> str:
         """The command with --only and all words but those behind the flag at this place, as `--skip conv`; "" where it has no
@@ -201,6 +282,16 @@ class TypedWords:
         if flag == "--model" and word.isdecimal():
             return ""
         return shlex.join([flag, word])
+
+    def _second_run_lacks(self, lacking: Sequence[str]) -> Usage | None:
+        """The error where the only run that was typed is there: only its user knows what to compare it with. None otherwise."""
+        typed_runs = [word for word in self.words if word[:1] != "-" and corrections.is_run(word)]
+        if list(lacking) != ["NEW"] or len(typed_runs) != 1:
+            return None
+        place = self.words.index(typed_runs[0]) + 1
+        instead = self.line([*self.words[:place], "later", *self.words[place:]])
+        message = f"compare takes two runs, and NEW is missing after {typed_runs[0]}"
+        return Usage(message, instead=instead, first="measure the same again with --save later")
 
     def _with_two_runs(self, lacking: Sequence[str]) -> str:
         """The command with two runs that can be compared, where the only run that was typed is or holds the example of NEW; "" of

@@ -34,6 +34,32 @@ ALIASES = {
     "backprop": "dgrad,wgrad",
     "backpropagation": "dgrad,wgrad",
     "bprop": "dgrad,wgrad",
+    "backward-data": "dgrad",
+    "backward-input": "dgrad",
+    "backward-inputs": "dgrad",
+    "bwd-data": "dgrad",
+    "bwd_d": "dgrad",
+    "data-grad": "dgrad",
+    "input-grad": "dgrad",
+    "backward-filter": "wgrad",
+    "backward-filters": "wgrad",
+    "backward-weight": "wgrad",
+    "backward-weights": "wgrad",
+    "bwd-filter": "wgrad",
+    "bwd-weights": "wgrad",
+    "bwd_w": "wgrad",
+    "weight-grad": "wgrad",
+    "filter-grad": "wgrad",
+    "padding": "pad",
+    "zero-padding": "pad",
+    "group": "groups",
+    "data-format": "layout",
+    "data_format": "layout",
+    "memory-format": "layout",
+    "channels_last": "nhwc",
+    "channels-last": "nhwc",
+    "channels_first": "nchw",
+    "channels-first": "nchw",
     "hot": "warm",
     "time": "stop-after",
     "timeout": "stop-after",
@@ -151,7 +177,8 @@ def usual_name(word: str) -> str:
     numbered = re.fullmatch(r"(b?)fp?(\d+)", word)
     if numbered:
         word = f"{numbered[1]}float{numbered[2]}"
-    return ALIASES.get(word.partition(":")[0], word)
+    plain = word.partition(":")[0]
+    return ALIASES.get(plain) or ALIASES.get("-".join(plain.split("_")), word)
 
 
 def similar_path(text: str) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 
 from analysis import units
 from workloads.frameworks.data import LEVELS
+from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken, described
-from workloads.records import model_files
+from workloads.records import model_files, other_libraries
 from workloads.records.settings import FOLDER
 
 _LAMBDA = (
@@ -110,6 +111,8 @@ def called(name: str):
     try:
         build = getattr(_imported(module, here), function, None)
     except ModuleNotFoundError as error:
+        if module.endswith(".py"):
+            _refuse_other_library(module, other_libraries.library_imported(Path(here, module).expanduser()))
         raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
     except (Exception, SystemExit) as error:
         raise Broken(f"importing {module} fails: {described(error)}") from error
@@ -131,8 +134,16 @@ def _from_function(name: str):
         if model is None:
             _, _, function = name.partition(":")
             raise Broken(f"{name}() returns nothing: end {function}() with `return model`")
+        for kind in type(model).__mro__:
+            _refuse_other_library(name.partition(":")[0], other_libraries.library_name(kind.__module__))
         raise Broken(f"{name}() returns {type(model).__name__}, not a keras.Model: return the model alone")
     return model
+
+
+def _refuse_other_library(file: str, library: str) -> None:
+    """Raises Refusal for a model of a library; "" is Keras's."""
+    if library:
+        raise Refusal(*other_libraries.refusal(file, library))
 
 
 def _imported(module: str, here: str):

@@ -62,7 +62,11 @@ def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> l
             right = "--device cpu" if "cpu" in names else ""
             raise no_gpu(f"no {name} here", reason, right=right)
         else:
-            raise options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
+            error = options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
+            number = word.rpartition(":")[2]
+            if number.isdecimal():  # cuda:1, or 1
+                error.right = f"gpu:{number}"
+            raise error
     return list(dict.fromkeys(chosen))
 
 

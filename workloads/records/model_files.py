@@ -18,8 +18,9 @@ _MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getat
 # Words of a function that builds a model, in its name or its code.
 _BUILDS = {"Sequential", "Model", "Functional"}
 _CALLED_SO = re.compile(r"build|model|net|create|make")
-# What the files of other programs are, by their endings.
+# What the files of other programs are, by their endings, the longest first.
 _OTHER_FORMATS = {
+    ".weights.h5": "a file of weights only, without layers",
     ".h5": "of Keras's old format",
     ".hdf5": "of Keras's old format",
     ".onnx": "an ONNX model",
@@ -27,8 +28,10 @@ _OTHER_FORMATS = {
     ".tflite": "a TensorFlow Lite model",
     ".pt": "a PyTorch model",
     ".pth": "a PyTorch model",
+    ".safetensors": "a file of weights only, without layers",
     ".ipynb": "a notebook",
 }
+_PYTORCH = (".pt", ".pth", ".safetensors")
 
 
 def require(name: str) -> None:
@@ -50,13 +53,16 @@ def unusable(why: str, name: str) -> options.Usage:
 def _mending(name: str) -> tuple[str, str]:
     """(what to do with a model that cannot be used; its name then)."""
     path = Path(name)
-    saved = f"{path.stem}.keras"
     if path.suffix == ".keras":
         return f"save the model with model.save({name!r})", name
     if path.suffix == ".ipynb":
         return f"put the function that returns the model into {path.stem}.py", f"{path.stem}.py:build"
-    if path.suffix.lower() in _OTHER_FORMATS or path.is_dir():
-        return f"save the model with model.save({saved!r})", saved
+    ending = _other_ending(name)
+    if ending or path.is_dir():
+        saved = f"{str(path).removesuffix(ending)}.keras"
+        whole = "the whole model" if ending == ".weights.h5" else "the model"
+        whole = "the same model, written in Keras," if ending in _PYTORCH else whole
+        return f"save {whole} with model.save({saved!r})", saved
     module, _, function = name.partition(":")
     file = _file_to_write(module)
     if not os.path.lexists(file) and _is_nowhere(module):
@@ -115,12 +121,25 @@ def missing(name: str) -> str:
     return _missing_in_module(module, function)
 
 
+def _other_ending(name: str) -> str:
+    """The ending of a file of another program, as it was typed; "" of any other name."""
+    for ending in _OTHER_FORMATS:
+        if name.lower().endswith(ending):
+            return name[-len(ending) :]
+    return ""
+
+
+def is_model_file(name: str) -> bool:
+    """Whether a word ends as the files of models do, those that cannot be used among them."""
+    return name.endswith(".keras") or (bool(_other_ending(name)) and not name.endswith(".ipynb"))
+
+
 def other_format(name: str) -> str:
     """Why a file of another format, or a folder, is no model here; "" of what is neither."""
     path = Path(name)
     if path.is_dir():
         return f"{name} is a folder, and no file.py:function or file.keras"
-    what = _OTHER_FORMATS.get(path.suffix.lower(), "")
+    what = _OTHER_FORMATS.get(_other_ending(name).lower(), "")
     if not what:
         return ""
     if not path.exists():
@@ -195,7 +214,7 @@ def similar(name: str) -> str:
     if name.endswith(".keras"):
         return _similar_keras_file(name)
     if other_format(name):
-        saved = str(Path(name).with_suffix(".keras"))
+        saved = f"{name.removesuffix(_other_ending(name))}.keras"
         return saved if os.path.isfile(saved) else ""
     module, _, function = name.partition(":")
     path = similar_path(module)

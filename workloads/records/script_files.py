@@ -9,7 +9,7 @@ import msgspec
 
 from workloads import options
 from workloads.corrections.likeness import similar_path
-from workloads.records import regular_files
+from workloads.records import other_libraries, regular_files
 
 ENDINGS = (".py", ".ipynb")
 
@@ -37,8 +37,17 @@ def require(script: str) -> None:
 
 def without_fit(script: str) -> options.Usage:
     """The error for a script that ends without fit: what to write."""
+    library = other_libraries.library_imported(Path(script))
+    if library:
+        return another_library(script, library)
     line = "model.fit(x, y, batch_size=32, epochs=10)"
     return options.Usage(f"{script} ends without fit", first=f"write {line} where its training begins")
+
+
+def another_library(script: str, library: str) -> options.Usage:
+    """The error for a script that trains with another library than Keras."""
+    why, change = other_libraries.refusal(script, library)
+    return options.Usage(why, first=change)
 
 
 def no_such_fit(script: str, fit: str, places: Sequence[str]) -> options.Usage:

@@ -177,13 +177,15 @@ def _products(gpus: list[str], lacks: Callable[[str], str]) -> list[tuple[str, d
 def chosen_parts(suite: SuitePlan, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
     """(workload, its flags) of the parts to measure.
 
-    Raises: Usage for an unknown workload.
+    Raises: Usage for an unknown workload; Missing for one that needs a GPU.
     """
     whole = parts(suite.quick, gpu, several, *lacks)
     names = {name for name, _ in whole}
     for name in suite.only:
         if name == "peers" and not several:
             raise options.Usage("peers takes several GPUs, and --device all", "python -m workloads.suite --quick")
+        if name == "transfer" and not gpu:
+            raise options.Missing("transfer needs a GPU, and none is here or asked for", wrong="transfer")
         if name not in names:
             raise options.unknown("workload", name, sorted(names), where=" in this suite")
     return [(name, flags) for name, flags in whole if not suite.only or name in suite.only]

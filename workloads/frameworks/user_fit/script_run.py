@@ -29,7 +29,7 @@ from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce
 from workloads.harness.dispatch import Broken, described
 from workloads.machine import processes
-from workloads.records import Measurement, script_files
+from workloads.records import Measurement, other_libraries, script_files
 from workloads.records.messages import Doing, Failed, failure
 from workloads.records.script_fit import ScriptOrder, Timing
 
@@ -161,6 +161,9 @@ class ScriptRun:
 
     def script_error(self, error: Exception) -> options.Usage:
         """The error for a script that raises before `fit`."""
+        library = other_libraries.library_imported(self.path) if isinstance(error, ModuleNotFoundError) else ""
+        if library:
+            return script_files.another_library(self.name, library)
         if isinstance(error, SyntaxError):
             place = f"line {error.lineno}"
             if notebook.is_cell(error.filename or ""):

@@ -1,0 +1,61 @@
+"""Flags of other programs, without dashes, that mean a flag here or nothing. Standard library only."""
+
+# What other programs call a flag -> its name here.
+OTHER_NAMES = {
+    "quick": "--fast",
+    "short": "--fast",
+    "smoke": "--fast",
+    "thorough": "--rigorous",
+    "full": "--rigorous",
+    "precise": "--rigorous",
+    "accurate": "--rigorous",
+    "simulate": "--dry-run",
+    "plan": "--dry-run",
+    "noop": "--dry-run",
+    "list": "--dry-run",
+    "silent": "--quiet",
+    "debug": "--verbose",
+    "outdir": "--output",
+    "out": "--output",
+    "dest": "--output",
+    "results-dir": "--output",
+    "save-dir": "--output",
+    "log-dir": "--output",
+    "continue": "--resume",
+    "benchmark-min-time": "--min-time",
+    "arch": "--model",
+    "architecture": "--model",
+    "net": "--model",
+    "threshold": "--fail-on",
+    "tolerance": "--fail-on",
+    "max-regression": "--fail-on",
+    "seq-len": "--length",
+    "seqlen": "--length",
+    "seq-length": "--length",
+    "sequence-length": "--length",
+    "max-length": "--length",
+    "maxlen": "--length",
+    "timesteps": "--length",
+    "hourly-price": "--price-gpu",
+    "cost": "--price-gpu",
+}
+# What other programs call mixed precision, without a value.
+MIXED = {
+    "amp": "mixed_float16",
+    "fp16": "mixed_float16",
+    "half": "mixed_float16",
+    "float16": "mixed_float16",
+    "mixed-precision": "mixed_float16",
+    "bf16": "mixed_bfloat16",
+    "bfloat16": "mixed_bfloat16",
+}
+# What takes the number of a GPU.
+GPU_NUMBERS = ("gpu", "gpus", "gpu-id", "gpu-index", "device-id", "device-index", "cuda", "cuda-device")
+# How often something is timed.
+REPEATS = (
+    *("iterations", "iters", "iter", "niter", "repeat", "repeats", "repetitions", "rounds", "reps", "trials"),
+    *("loops", "count", "runs", "nruns"),
+)
+WARMUPS = ("warmup", "warm-up", "warmups", "warmup-iters", "warmup-iterations")
+# What takes a run.
+RUNS = ("input", "run", "runs", "file", "files", "path", "dir", "folder", "results", "result", "log", "i", "r", "f")
