@@ -214,6 +214,7 @@ PROPOSALS = {
     f"analysis.compare '' {AMD}": (f"analysis.compare {AMD_STUDY} {AMD}", 1, True),
     f"analysis.compare {AMD} nothing": (f"analysis.compare {AMD} {AMD_STUDY}", 1, True),
     f"analysis.compare photos {AMD}": (f"analysis.compare {AMD_STUDY} {AMD}", 1, True),
+    f"analysis.compare {AMD} reports": (f"analysis.compare {AMD} {AMD_STUDY}", 1, True),
     f"analysis.compare my_model.py {AMD}": (f"analysis.compare {AMD_STUDY} {AMD}", 1, True),
     "analysis.compare '' ''": (f"analysis.compare {SUITE} {LADDER}", 1, True),
     f"analysis.export csv {SUITE}": (f"analysis.export --to csv {SUITE}", 1, False),

@@ -97,10 +97,10 @@ def corrected(words: Sequence[str], stop: Stop, flags: Flags, *, takes_runs: boo
 
 
 def _with_part_replaced(word: str, wrong: str, right: str) -> str:
-    """A word, or the part of a list with commas, replaced."""
+    """A word, or the part of a list with commas, replaced; no folder of a path."""
     if word == wrong:
         return right
-    return re.sub(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])", lambda _: right, word)
+    return re.sub(rf"(?<![\w./-]){re.escape(wrong)}(?![\w./-])", lambda _: right, word)
 
 
 def without(words: Sequence[str], names: Sequence[str], flags: Flags) -> list[str]:
