@@ -28,7 +28,7 @@ _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # When measured trainings last decided a rule or what is fitted: trainings first measured after it are unseen data.
 # Laws of feeding are fitted to rows of their own.
-RULES_CHANGED = "2026-11-24T04:45:00Z"
+RULES_CHANGED = "2026-11-29T00:30:00Z"
 
 
 class Path(msgspec.Struct, frozen=True):
