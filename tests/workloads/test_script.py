@@ -244,6 +244,27 @@ m.fit(np.zeros((64, 4)), np.zeros((64, 2)), epochs=EPOCHS)
     assert refused == f"train.py, fit at line 4: its fit trains {trained} epochs"
 
 
+REFUSED = {
+    # 10^6 x 10^7 weights of 4 bytes, and as many of gradients
+    "keras.Sequential([keras.Input((10**7,)), keras.layers.Dense(10**6)])": (
+        "train.py, line 2, before any fit: its weights, their gradients and the optimizer's state take 74500 GiB and more, "
+    ),
+    "keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])": (
+        "train.py, fit at line 4: train.py: its data give (32, 4), and it takes (None, 5)"
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "refusal"), REFUSED.items())
+def test_a_model_that_is_too_large_or_takes_other_data_is_refused(train, model, refusal):
+    code = f"""import numpy as np, keras
+m = {model}
+m.compile("adam", "mse")
+m.fit(np.zeros((64, 4)), np.zeros((64, 2)))
+"""
+    assert train(code)[: len(refusal)] == refusal
+
+
 def test_a_script_without_keras_fails_by_its_line_or_its_exit_code(train):
     assert (
         train("x = 1\nx = (\n")

@@ -193,6 +193,10 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
             first_error = first_error or error
             advice = f"; {TAKE_DATA}" if inputs.assumed else ""
     assert first_error is not None
+    if isinstance(first_error, Refusal):
+        raise first_error
+    if not advice:
+        step_inputs.require_matching(model, inputs, name)
     raise Broken(
         f"{name}: its train_step does not trace: {described(first_error).rstrip('.')}{advice}"
     ) from first_error
@@ -206,8 +210,19 @@ def build(model, inputs: StepInputs) -> None:
     def symbolic(spec):
         return None if spec is None else keras.KerasTensor(spec.shape, spec.dtype.name)
 
-    with contextlib.suppress(Exception):
+    with _suppressed():
         model._symbolic_build(data_batch=keras.tree.map_structure(symbolic, inputs.specs))
+
+
+@contextlib.contextmanager
+def _suppressed() -> Iterator[None]:
+    """Suppresses what Keras raises, but for a Refusal."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except Exception:
+        return
 
 
 def _graph(model, inputs: StepInputs, scopes: LayerScopes):

@@ -93,6 +93,28 @@ def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]
         yield StepInputs(specs=x, batch=batch, assumed="the step is taken to need no targets")
 
 
+def require_matching(model, inputs: StepInputs, name: str) -> None:
+    """Raises Refusal for data whose shapes are not those of the inputs that a model declares."""
+    import keras
+
+    declared = keras.tree.flatten(getattr(model, "_inputs_struct", None) or getattr(model, "inputs", None) or [])
+    parts = inputs.specs if isinstance(inputs.specs, tuple) else (inputs.specs,)
+    specs = [spec for spec in keras.tree.flatten(parts[0]) if spec is not None]
+    wanted = ", ".join(str(tuple(tensor.shape)) for tensor in declared)
+    shapes = ", ".join(str(tuple(spec.shape)) for spec in specs)
+    matches = len(declared) == len(specs) and all(map(_matches, declared, specs))
+    if declared and not matches:
+        raise Refusal(f"{name}: its data give {shapes}, and it takes {wanted}", f"give it data of the shapes {wanted}")
+
+
+def _matches(tensor, spec) -> bool:
+    """Whether an array has the shape of an input, whose open sizes take any."""
+    if len(tensor.shape) != len(spec.shape):
+        return False
+    pairs = zip(tensor.shape[1:], spec.shape[1:], strict=True)
+    return all(wanted in (None, side) for wanted, side in pairs)
+
+
 def _base_model():
     import keras
 

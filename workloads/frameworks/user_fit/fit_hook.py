@@ -20,7 +20,9 @@ _TIMED = ("tensorflow", "keras")
 class FitHook(importlib.abc.MetaPathFinder):
     """Finds TensorFlow and the modules of Keras's models, and changes them after they ran."""
 
-    def __init__(self, replacement: Callable[[Callable], Callable]):
+    def __init__(self, replacement: Callable[[Callable], Callable], model_imported: Callable[[], None]):
+        #: Called when Keras's models were imported.
+        self.model_imported = model_imported
         #: The new `fit`, from Keras's own.
         self.replacement = replacement
         #: Seconds that importing TensorFlow and Keras took.
@@ -41,6 +43,8 @@ class FitHook(importlib.abc.MetaPathFinder):
         """Changes a module that was just run."""
         if module.__name__ in MODEL_MODULES:
             module.Model.fit = self.replacement(module.Model.fit)
+        if module.__name__ == MODEL_MODULES[0]:
+            self.model_imported()
         if module.__name__ == "tensorflow":
             for name in STRATEGIES:
                 setattr(module.distribute, name, self._one_device(module, name))
@@ -89,8 +93,8 @@ class _Loader(importlib.abc.Loader):
         self.hook.imported(module)
 
 
-def install(replacement: Callable[[Callable], Callable]) -> FitHook:
-    """Lets models that are imported from now on have another `fit`."""
-    hook = FitHook(replacement)
+def install(replacement: Callable[[Callable], Callable], model_imported: Callable[[], None]) -> FitHook:
+    """Lets models that are imported from now on have another `fit`. model_imported: called when Keras's are."""
+    hook = FitHook(replacement, model_imported)
     sys.meta_path.insert(0, hook)
     return hook

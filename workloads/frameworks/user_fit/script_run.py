@@ -24,7 +24,7 @@ from workloads import ROOT, options
 from workloads.frameworks import training_row
 from workloads.frameworks.tracing import user_files
 from workloads.frameworks.tracing.refusal import change_of
-from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, user_training
+from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, user_training, weight_limit
 from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce
 from workloads.harness.dispatch import Broken, described
@@ -61,13 +61,14 @@ class ScriptRun:
 
             return fit
 
-        self.hook = fit_hook.install(replacement)
+        self.hook = fit_hook.install(replacement, weight_limit.install)
         try:
             self.run_file()
         except notebook.NoNotebook as error:
             message = f"{self.name} is no notebook that can be read: {error}"
             self.end(Failed(error=failure(options.Usage(message, first=f"mend {self.name}"))))
         except Exception as error:
+            _restore_packages(ours)
             self.end(Failed(error=failure(self.script_error(error))))
 
     def run_file(self) -> None:
@@ -170,7 +171,9 @@ class ScriptRun:
                 place = f"{error.filename}, {place}"
         else:
             place = self.place(traceback.extract_tb(error.__traceback__))
-        return options.Usage(f"{self.name}, {place}, before any fit: {described(error)}", first=f"mend {self.name}")
+        reason = str(error) if isinstance(error, Broken) else described(error)
+        change = change_of(error) or f"mend {self.name}"
+        return options.Usage(f"{self.name}, {place}, before any fit: {reason}", first=change)
 
 
 def _one_step(original: Callable, positional: tuple, named: dict[str, Any]) -> Any:

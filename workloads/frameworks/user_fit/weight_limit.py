@@ -1,0 +1,59 @@
+"""Refuses a model whose weights do not fit into the host's memory, before they are allocated."""
+
+from typing import Any
+
+import numpy as np
+
+from analysis import units
+from workloads.frameworks.tracing.refusal import Refusal
+from workloads.machine import facts
+
+_FLOAT_BYTES = 4
+_INSTALLED = "_crossover_limit"  # attribute of Keras's class of variables
+
+
+class WeightLimit:
+    """The memory that variables have taken of what was free."""
+
+    def __init__(self, free_bytes: int):
+        self._free_bytes = free_bytes
+        self._taken_bytes = 0
+
+    def add(self, nbytes: int, *, is_trainable: bool) -> None:
+        """Counts a variable; one that is trained has a gradient of the same size.
+
+        Raises: Refusal where the memory is too small.
+        """
+        self._taken_bytes += 2 * nbytes if is_trainable else nbytes
+        if self._taken_bytes > self._free_bytes:
+            needed, free = units.size(self._taken_bytes), units.size(self._free_bytes)
+            raise Refusal(
+                f"its weights, their gradients and the optimizer's state take {needed} and more, {free} are free",
+                "make the model smaller, or take a machine with more memory",
+            )
+
+
+def install() -> None:
+    """Counts the variables of Keras that are made from now on."""
+    from keras.src import backend
+
+    setattr(backend.Variable, _INSTALLED, WeightLimit(facts.memory_available()))
+    original = backend.Variable._initialize_with_initializer
+    if getattr(original, _INSTALLED, False):
+        return
+
+    def limited(variable: Any, initializer: Any) -> None:
+        limit = getattr(backend.Variable, _INSTALLED)
+        nbytes = int(np.prod(variable.shape, dtype=float)) * _item_bytes(variable.dtype)
+        limit.add(nbytes, is_trainable=variable.trainable)
+        original(variable, initializer)
+
+    setattr(limited, _INSTALLED, True)
+    backend.Variable._initialize_with_initializer = limited
+
+
+def _item_bytes(dtype: str) -> int:
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:  # one that NumPy does not know
+        return _FLOAT_BYTES
