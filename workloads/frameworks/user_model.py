@@ -86,7 +86,7 @@ def _too_many(inputs: int, outputs: int) -> str:
     if outputs > 1:
         counts.append(units.count(outputs, "output"))
         mending.append("return one output")
-    return f"{' and '.join(counts)}, and models of one input and one output can be timed: {', '.join(mending)}"
+    return f"{' and '.join(counts)}, and this takes models of one input and one output: {', '.join(mending)}"
 
 
 def _from_file(name: str):
