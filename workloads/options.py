@@ -236,6 +236,9 @@ class Parser(argparse.ArgumentParser):
             dashed = corrections.with_two_dashes(word, self._option_string_actions)
             if dashed != word:
                 raise Usage(f"{word!r}: a flag's name begins with two dashes", wrong=word, right=dashed)
+            slashed = corrections.with_slashes(word)
+            if slashed:
+                raise Usage(f"{word}: a path has / between its parts here", wrong=word, right=slashed)
             bare = word.strip(corrections.QUOTES)
             if bare != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)

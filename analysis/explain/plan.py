@@ -205,6 +205,11 @@ def _nothing_named(word: str) -> options.Usage:
         error = options.Usage(message, right="--model cifar10-cnn")
         error.is_example = True
         return error
+    name, equals, value = word.partition("=")
+    if equals and name in ("model", "case"):
+        return options.Usage(
+            f"{word!r}: a flag begins with two dashes", wrong=word, right=shlex.join([f"--{name}", value])
+        )
     flag = "--case" if word in published_cases.EVERY else "--model"
     is_model = settings.is_user_model(word) or word in networks.names() or model_files.is_model_file(word)
     if flag == "--case" or is_model:

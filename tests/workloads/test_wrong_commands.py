@@ -131,6 +131,8 @@ WRONG = {
         --only matmull => --only matmul
         --quik => --quick
         --only training,matmull => --only training,matmul
+        matmul --fast => --only matmul --fast
+        --minutes 5 => --stop-after 5min
         --only transfer,matmul --device cpu --fast => --only matmul --device cpu --fast
         --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick""",
     "workloads.doctor": """
@@ -171,6 +173,9 @@ WRONG = {
         --model photos/ => then: --model photos.keras
         --model garbage.keras => then: --model garbage.keras
         garbage.keras => then: --model garbage.keras
+        'photos\\mine.py:build' --batch 64 => --model mine.py:build --batch 64
+        model=lenet --batch 64 => --model lenet --batch 64
+        --model lenet,vgg-16 --batch 64 => --model lenet --batch 64
         ../m/net.weights.h5 --batch 64 => then: --model ../m/net.keras --batch 64
         --model ../m/net.h5 => then: --model ../m/net.keras
         train.py --lr 0.1 --epochs 5 => train.py --epochs 5 -- --lr 0.1
@@ -212,6 +217,7 @@ WRONG = {
         --case S9 => --case S""",
     "analysis.report": """
         photos => suite
+        'reports\\nvidia-h200\\suite' -o new => reports/nvidia-h200/suite -o new
         notes.txt => suite
         train.jsonl => suite
         . => suite
@@ -243,6 +249,7 @@ WRONG = {
         SUITE --to excel => -h
         SUITE => --to google-benchmark
         SUITE --to cvs => --to csv
+        SUITE --csv => --to csv
         SUITE --to csv -o photos => -o photos/rows.csv
         SUITE --to github -o photos => -o photos/rows.json
         SUITE --to csv -o nowhere/e.csv => -o rows.csv
@@ -251,6 +258,7 @@ WRONG = {
         --model lenet --profile SUITE --save nowhere/p => --save predictions.ndjson
         --model lenet --profile SUITE --save photos => --save predictions.ndjson
         --model cifar10-cnn => --profile nvidia-h200
+        --model lenet --gpu h200 => --profile reports/nvidia-h200
         nvidia-h200 --model lenet --switch jit=on => --profile nvidia-h200 --model lenet --switch jit_compile=on
         --model cifar10-cnm --profile SUITE => --model cifar10-cnn
         --model lenet --profile SUITE --switch jit=on => --switch jit_compile=on

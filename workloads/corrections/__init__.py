@@ -195,6 +195,16 @@ def numbers_beyond_one(words: Sequence[str], flags: Flags) -> tuple[str, list[st
     return "", [], []
 
 
+def with_slashes(word: str) -> str:
+    """A path as Windows writes it, `models\\net.py:build`, with the slashes of this system; "" of any other word."""
+    is_path = re.fullmatch(r"(?:[A-Za-z]:)?[\w .-]*(?:\\[\w .:-]+)+", word)
+    if not is_path or os.path.lexists(word):
+        return ""
+    slashed = "/".join(word.split("\\"))
+    drive = re.match(r"([A-Za-z]):/", slashed)
+    return f"/mnt/{drive[1].lower()}/{slashed[3:]}" if drive else slashed
+
+
 def range_in_words(words: Sequence[str]) -> int | None:
     """The place of the first of three words that mean a range, 64 to 4096; None without them."""
     for position, word in enumerate(words[:-2]):
@@ -332,7 +342,7 @@ def _as_flag(words: Sequence[str], wrong: str, right: str, flags: Flags) -> list
     """The words with a flag and its value in place of a word that no flag takes."""
     places = [i for i, word in enumerate(words) if word == wrong]
     place = min(places, key=lambda i: words[max(i, 1) - 1] in flags)
-    return [*words[:place], *right.split(" ", 1), *words[place + 1 :]]
+    return [*words[:place], *shlex.split(right), *words[place + 1 :]]
 
 
 def _groups(words: Sequence[str], flags: Flags, takes_runs: bool = False) -> list[list[str]]:

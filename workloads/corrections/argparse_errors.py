@@ -99,6 +99,9 @@ class TypedWords:
             action = self.flags.get(name)
             choices = action.choices if action is not None and action.choices else ()
             for position, word in enumerate(self.words):
+                if word.lstrip(DASHES) in choices and word[:1] in DASHES:
+                    right = f"{name} {word.lstrip(DASHES)}"
+                    return Usage(f"unexpected argument {word!r}", wrong=word, right=right)
                 if word not in choices:
                     continue
                 before = self.words[position - 1] if position else ""
@@ -138,6 +141,10 @@ class TypedWords:
         if corrections.script_before([word]) and not {"--model", "--script"} & flags.keys():
             instead = shlex.join(["python", "-m", "analysis.explain", word])
             return Usage(f"{word!r} is a script, which {hints.name_typed('analysis.explain')} takes", instead=instead)
+        listed = self._parts_of_only()
+        meant_part = closest(word, listed, 0.8) if listed else ""
+        if meant_part:
+            return Usage(f"unexpected argument {word!r}", wrong=word, right=f"--only {meant_part}")
         flag = corrections.flag_named(word, flags)
         if flag:
             return Usage(f"{word!r} is a flag: it is typed {flag}", wrong=word, right=flag)
@@ -206,6 +213,11 @@ class TypedWords:
             words = self._without_flag(name)
             right = ["--device", f"gpu:{value}"]
             return Usage(f"{message}; a GPU is named {shlex.join(right)}", instead=self.line([*words, *right]))
+        if usual_name in other_flags.MACHINES and value and "--profile" in flags:
+            return Usage(message, wrong=name, right="--profile", similar="argument")
+        if usual_name in other_flags.TIME_UNITS and value.isdecimal() and "--stop-after" in flags:
+            right = ["--stop-after", f"{value}{other_flags.TIME_UNITS[usual_name]}"]
+            return Usage(message, instead=self.line([*self._without_flag(name), *right]))
         if usual_name in other_flags.MIXED and not value and "--precision" in flags:
             return Usage(message, wrong=name, right=f"--precision {other_flags.MIXED[usual_name]}")
         if usual_name == "steps-per-epoch" and value.isdecimal() and "--samples" in flags:
@@ -243,12 +255,16 @@ class TypedWords:
         _, equals, joined = self.words[position].partition("=")
         return [*self.words[:position], *([joined] if equals else []), *self.words[position + 1 :]]
 
+    def _parts_of_only(self) -> list[str]:
+        """The words that --only takes, as its help lists them; [] without that flag."""
+        if "--only" not in self.flags:
+            return []
+        return re.findall(r"\w+", (self.flags["--only"].help or "").partition(":")[2].partition(";")[0])
+
     def _all_but(self, position: int) -> str:
         """The command with --only and all words but those behind the flag at this place, as `--skip conv`; "" where it has no
         --only, or takes no such word."""
-        if "--only" not in self.flags:
-            return ""
-        listed = re.findall(r"\w+", (self.flags["--only"].help or "").partition(":")[2].partition(";")[0])
+        listed = self._parts_of_only()
         end = position + 1
         while end < len(self.words) and self.words[end][:1] not in DASHES:
             end += 1

@@ -36,6 +36,10 @@ OTHER_NAMES = {
     "max-length": "--length",
     "maxlen": "--length",
     "timesteps": "--length",
+    "duration": "--stop-after",
+    "max-duration": "--stop-after",
+    "time-limit": "--stop-after",
+    "time-budget": "--stop-after",
     "hourly-price": "--price-gpu",
     "cost": "--price-gpu",
 }
@@ -59,3 +63,7 @@ REPEATS = (
 WARMUPS = ("warmup", "warm-up", "warmups", "warmup-iters", "warmup-iterations")
 # What takes a run.
 RUNS = ("input", "run", "runs", "file", "files", "path", "dir", "folder", "results", "result", "log", "i", "r", "f")
+# What names a machine.
+MACHINES = ("gpu", "gpu-profile", "machine", "card", "hardware", "gpu-name")
+# What takes a time in a unit -> the unit.
+TIME_UNITS = {"seconds": "s", "secs": "s", "minutes": "min", "mins": "min", "hours": "h"}

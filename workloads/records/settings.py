@@ -79,6 +79,8 @@ def network(name: str, own: bool = False) -> networks.Network:
         raise model_files.unusable(unreadable, name)
     model = model_files.similar(name) if own else ""
     similar_name = closest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL) or model
+    if similar_name == name:  # several known ones, with commas
+        raise Usage(f"one model at a time, not {name}", wrong=name, right=name.partition(",")[0])
     if similar_name:
         raise Usage(f"unknown model {name!r}", wrong=name, right=similar_name, similar="model")
     more = ", file.py:function, file.keras" if own else ""
