@@ -117,6 +117,8 @@ def called(name: str):
         if module.endswith(".py"):
             _refuse_other_library(module, other_libraries.library_imported(Path(here, module).expanduser()))
         raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
+    except Broken:
+        raise
     except (Exception, SystemExit) as error:
         raise Broken(f"importing {module} fails: {described(error)}") from error
     if not callable(build):

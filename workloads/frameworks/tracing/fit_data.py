@@ -42,6 +42,8 @@ def fit_data(parts: tuple, batch_size: int | None, steps: int | None = None, cla
         raise Refusal("its data are None", "end the function of --data with `return x, y`")
     try:
         adapter = get_data_adapter(*parts, batch_size=batch_size, steps_per_epoch=steps, class_weight=class_weight)
+    except Refusal:
+        raise
     except Exception as error:
         raise Broken(f"its data are nothing that Keras's fit takes: {described(error)}") from error
     rows = _rows(parts) if type(adapter).__name__ == "ArrayDataAdapter" else None
@@ -90,6 +92,8 @@ def _first_batch(adapter):
     """Raises: Broken for data that give none."""
     try:
         first = next(iter(adapter.get_tf_dataset()), None)
+    except Refusal:
+        raise
     except Exception as error:
         raise Broken(f"its data give no batch that Keras's fit takes: {described(error)}") from error
     if first is None:

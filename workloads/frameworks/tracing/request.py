@@ -72,7 +72,8 @@ def _ask(request: TraceRequest, time_limit_s: float) -> Measurement:
 
 def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: float) -> options.Stop:
     if measurement.cause == "time-limit":
-        why = f"{request.model} cannot be traced: building and tracing it has {measurement.reason}"
+        doing = f"{request.data}(), building and tracing" if request.data else "building and tracing it"
+        why = f"{request.model} cannot be traced: {doing} has {measurement.reason}"
         return options.Missing(why, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
     if measurement.cause == "open-size":
         return options.Usage(measurement.reason, right="--length 200")

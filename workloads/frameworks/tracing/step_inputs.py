@@ -1,7 +1,9 @@
 """The shapes and types of what a training step takes: of one batch of a user's data, else made up from the model."""
 
+import contextlib
+import signal
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -11,6 +13,7 @@ from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken
 
 _PARTS = ("x", "y", "sample weights")
+BATCH_S = 20  # seconds that data may take for a batch
 TAKE_DATA = "name a function that gives (x, y) or a data set: --data FILE:FUNCTION"
 
 
@@ -61,12 +64,29 @@ def from_data(name: str, batch: int) -> tuple[StepInputs, FitData, tuple]:
     values = user_model.called(name)
     parts = tuple(values) if isinstance(values, tuple | list) and len(values) <= len(_PARTS) else (values,)
     try:
-        data = fit_data(parts, batch)
+        with _time_for_batch():
+            data = fit_data(parts, batch)
     except Refusal as error:
         raise Refusal(f"{name}(): {error}", error.change) from error
     except Broken as error:
         raise Broken(f"{name}(): {error}") from error
     return StepInputs(specs=data.specs, batch=data.batch), data, parts
+
+
+@contextlib.contextmanager
+def _time_for_batch() -> Iterator[None]:
+    """Raises Refusal in what is done inside, where it takes longer than data may take for a batch."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        raise Refusal(f"its data gave no batch within {BATCH_S} s", "let its generator yield sooner")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(BATCH_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]:

@@ -24,6 +24,7 @@ from workloads import ROOT, options
 from workloads.frameworks import training_row
 from workloads.frameworks.tracing import user_files
 from workloads.frameworks.tracing.refusal import change_of
+from workloads.frameworks.tracing.step_inputs import BATCH_S
 from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, user_training, weight_limit
 from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce
@@ -33,7 +34,6 @@ from workloads.records import Measurement, other_libraries, script_files
 from workloads.records.messages import Doing, Failed, failure
 from workloads.records.script_fit import ScriptOrder, Timing
 
-BATCH_S = 20  # seconds that the data may take for one batch
 _PACKAGES = ("analysis", "kernels", "workloads")
 
 
