@@ -18,6 +18,7 @@ from kernels.problems.arrays import empty
 from kernels.simd import packing
 from kernels.simd import product as vectors
 from kernels.simd import vectors as simd
+from kernels.simd.vector_product import vector_product
 
 RNG = np.random.default_rng(7)
 
@@ -63,6 +64,21 @@ def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
                 call()
                 np.testing.assert_array_equal(c, a @ b)
                 c.fill(7)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("size", [33, 70])
+def test_threads_share_a_product_of_one_row_or_column_to_its_last_result(size, count):
+    """Shares are multiples of 16: of 33 results or sums two threads have 32 and 1. Of B's rows as they lie, and transposed."""
+    for m, n, k in ((1, size, 50), (1, 50, size), (size, 1, 50), (50, 1, size)):
+        for a, b in (
+            (whole((m, k)), whole((k, n))),
+            (whole((m, k)), whole((n, k)).T),
+            (whole((k, m)).T, whole((k, n))),
+        ):
+            c = np.full((m, n), 7, a.dtype)
+            vector_product(a, b, c, count)()
+            np.testing.assert_array_equal(c, a @ b)
 
 
 @pytest.mark.parametrize("vector", [64, 32])
