@@ -137,6 +137,13 @@ def test_a_drawn_law_is_that_of_batches_of_cifar10_images():
         assert seconds == pytest.approx(CALL + nbytes / 12_288 * SAMPLE + nbytes * BYTE, rel=1e-4)
 
 
+def test_each_way_has_a_color_of_its_own_for_its_points_and_its_law():
+    (view,) = feeding_chart(study(("numpy", "tf.data", "generator")))[0].views
+    colors = {t.name: t.color for t in view.traces}
+    ways = [colors[name] for name in ("numpy", "tf.data", "generator")]
+    assert len(set(ways)) == 3 and [colors[f"{name}, law"] for name in ("numpy", "tf.data", "generator")] == ways
+
+
 @pytest.mark.parametrize(("slower", "off"), [(1.25, "20.0 %"), (0.8, "25.0 %")])
 def test_a_law_is_off_by_a_share_of_the_measured_step(slower, off):
     (law,) = feeding.laws(study(("numpy",)))
