@@ -260,7 +260,7 @@ def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
 def operating(of: Profile, device: str) -> Estimate | None:
     """Overhead in seconds of one more operation in a graph that is not compiled: the median slope over all pairs of formulas on
     small arrays (Theil and Sen's estimator). With fewer than three operation counts: the constant tf-op-in-function."""
-    left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
+    left_out = (*Stream.IMAGE_OPERATIONS, "dropout")  # drawing its chances is work, not dispatch
     points = [
         (fusion.COSTS[name].formula + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
         for name in {*Stream.WEIGHTS}.difference(left_out)

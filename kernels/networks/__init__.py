@@ -1,5 +1,5 @@
-"""Networks as tables of layers, and the work that each is made of. Imports the problems alone, and tells those of whole models
-what a model costs.
+"""Networks as tables of layers, and the work that a training step is made of. Imports the problems alone, and gives whole models'
+problems their costs.
 """
 
 from kernels.networks.layers import (

@@ -92,6 +92,6 @@ def scatter(updates: int) -> int:
     return updates
 
 
-def element_wise(elements: int, flops_an_element: int = 1) -> int:
+def element_wise(elements: int, flops_an_element: float = 1) -> int:
     """So many for each element of the largest array."""
-    return elements * flops_an_element
+    return int(elements * flops_an_element)

@@ -20,34 +20,41 @@ INPUT = "input"  # what a layer's `inputs` call the network's own input
 class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
     """One layer.
 
-    `units` are a dense layer's outputs or a convolution's filters; `size` is the side of its filter or window (or height
-    and width) and the zeros of `zeropad`; `stride` 0 is 1 for a convolution and `size` for a pool; `pad` is `same` or
-    `valid` as Keras counts them; `rate` is the share that dropout drops; `bias` and `scale` say whether those weights are
-    there (`scale`: batch normalization's gamma). `inputs` name the layers it takes, empty: the one before it. A layer that is
-    not `trainable` keeps its weights as they are. A `recurrent` one has so many gates as `groups`, `fused` where cuDNN has its
-    cell; `scores` and `weighted` are attention's two products, a head for each of `groups`. A `depthwise` convolution has so
-    many `groups` as channels; a `transposed` one, a `rearrange` (upsampling, cropping, padding, permuting) and a `merge` (inputs
-    multiplied, averaged and such, element by element) bring the `shape` of their output.
-
     A `kind` that OUTPUTS does not know is the name of a class that somebody wrote or that nothing here prices: such a layer
     brings the `shape` of its output and how many `weights` it has, and its work is an estimate from these.
     """
 
     name: str
+    #: An entry of OUTPUTS, or the name of a class.
     kind: str
+    #: Outputs of a dense layer, filters of a convolution, numbers of a recurrent layer's state.
     units: int = 0
+    #: Side of the filter or window, or its height and width; zeros on a side of a `zeropad`.
     size: int | tuple[int, int] = 1
+    #: Step of the filter or window; 0: 1 for a convolution, `size` for a pool.
     stride: int = 0
+    #: `same` or `valid`, as Keras counts them.
     pad: str = "valid"
+    #: Groups of a convolution's channels (all channels of a `depthwise` one), gates of a recurrent cell, heads of attention.
     groups: int = 1
+    #: Function of the outputs; "" for none.
     activation: str = ""
+    #: Share that dropout drops.
     rate: float = 0.0
+    #: Whether it has a bias (batch normalization: beta).
     bias: bool = True
+    #: Whether batch normalization has its gamma.
     scale: bool = True
+    #: Names of the layers that it takes; (): the one before it.
     inputs: tuple[str, ...] = ()
+    #: Whether training changes its weights.
     trainable: bool = True
+    #: Shape of its output where OUTPUTS cannot tell: `transposed`, `rearrange` (upsampling, cropping, padding, permuting),
+    #: `merge` (inputs multiplied, averaged and such, element by element), `recurrent`, and layers of a kind that is not known.
     shape: Shape = ()
+    #: Weights of an embedding, a recurrent layer or one of a kind that is not known.
     weights: int = 0
+    #: Whether cuDNN has its recurrent cell.
     fused: bool = False
 
     @property
@@ -62,30 +69,31 @@ class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Network(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A model and how its article trains it. `input` is the shape of one sample: height, width, channels; `classes` the
-    outputs of the last layer (1 for a regression).
-
-    `seed` is its row in the list of articles that this project explains; `data` the data set (empty: made up only);
-    `learning_rate` 0 is the optimizer's own; samples, batch and epochs are the article's (Keras's batch of 32 where it
-    names none), for networks without an article those of a usual training. `precision`: Keras's dtype policy of a user's own.
-    """
+    """A model, and how its article trains it; networks without an article are trained as is usual for them."""
 
     name: str
+    #: Its row in the list of articles that this project explains; "" without an article.
     seed: str
+    #: Shape of one sample: height, width, channels.
     input: Shape
+    #: Outputs of the last layer; 1 of a regression.
     classes: int
     layers: tuple[Layer, ...]
     optimizer: str = "adam"
     loss: str = "sparse_categorical_crossentropy"
+    #: 0: the optimizer's default.
     learning_rate: float = 0.0
+    #: Name of the data set; "": made up only.
     data: str = ""
     samples: int = 50_000
+    #: Keras's 32 where the article names none.
     batch: int = 32
     epochs: int = 10
+    #: Keras's dtype policy of a user's model.
     precision: str = "float32"
     #: The operations of its training step, where its layers do not describe it: it has none then. None of other networks.
     traced: TracedStep | None = None
-    #: Whether a user's own model came without an optimizer and a loss, so that those above were chosen for it.
+    #: Whether a user's model came without an optimizer and a loss, so that those above were chosen for it.
     compiled_for_user: bool = False
 
     @property
@@ -94,34 +102,63 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.loss == "mean_squared_error"
 
 
+#: A transposed convolution goes forward as the gradient of a convolution, and that one goes forward as its gradient.
+_TRANSPOSED_DIRECTION = {"fprop": "dgrad", "dgrad": "fprop", "wgrad": "wgrad"}
+
+
+def _image(shape: Shape) -> tuple[int, int, int]:
+    """Height, width and channels; a row of a sequence is an image of one line."""
+    height, width, channels = tuple((1, *shape)[-3:])
+    return height, width, channels
+
+
 def conv(
     layer: Layer, shape: Shape, batch: int, direction: str = "fprop", dtype: str = "float32", math: str = ""
 ) -> Conv:
-    """The convolution of a layer for a batch of inputs of that shape, stored NHWC as Keras has them. A transposed one goes
-    forward as the gradient of the convolution that would give its input from its output, and that one forward is its gradient.
+    """The convolution of a layer for a batch of inputs of that shape, stored NHWC as Keras has them. A transposed one is the
+    convolution that would give its input from its output.
 
     Source: Dumoulin and Visin, A guide to convolution arithmetic for deep learning, section 4.
 
     Raises: ValueError for one that cannot be.
     """
-    (h, w, c), (r, s), filters = (1, *shape)[-3:], layer.sides, layer.units  # a row is an image of one line
+    image = _image(shape)
+    filters = layer.units
     if layer.kind == "transposed":
-        (h, w, c), filters = (1, *layer.shape)[-3:], c
-        direction = {"fprop": "dgrad", "dgrad": "fprop"}.get(direction, direction)
-    return Conv(batch, h, w, c, filters, r, s, layer.step, layer.pad, layer.groups, "NHWC", direction, dtype, math)
+        filters = image[-1]
+        image = _image(layer.shape)
+        direction = _TRANSPOSED_DIRECTION[direction]
+    return Conv(
+        n=batch,
+        h=image[0],
+        w=image[1],
+        c_in=image[2],
+        c_out=filters,
+        r=layer.sides[0],
+        s=layer.sides[1],
+        stride=layer.step,
+        pad=layer.pad,
+        groups=layer.groups,
+        layout="NHWC",
+        direction=direction,
+        dtype=dtype,
+        math=math,
+    )
 
 
 def _conv_output(layer: Layer, shape: Shape) -> Shape:
-    one = conv(layer, shape, 1)
-    return (one.p, one.q, layer.units)[-len(shape) :]
+    problem = conv(layer, shape, batch=1)
+    return (problem.p, problem.q, layer.units)[-len(shape) :]
 
 
 def _pool_output(layer: Layer, shape: Shape) -> Shape:
-    if len(shape) == 2:
+    if len(shape) == 2:  # a sequence: an image of one line
         return _pool_output(layer, (1, *shape))[1:]
     if layer.pad == "same":
-        return (-(-shape[0] // layer.step), -(-shape[1] // layer.step), shape[2])
-    return tuple((n - side) // layer.step + 1 for n, side in zip(shape[:2], layer.sides, strict=True)) + shape[2:]
+        pooled = [-(-side // layer.step) for side in shape[:2]]
+    else:
+        pooled = [(side - window) // layer.step + 1 for side, window in zip(shape[:2], layer.sides, strict=True)]
+    return (*pooled, shape[2])
 
 
 def _added_output(layer: Layer, *shapes: Shape) -> Shape:
@@ -160,25 +197,42 @@ OUTPUTS: dict[str, Callable[..., Shape]] = {
     "scores": lambda layer, query, key: (layer.groups, query[0], key[0]),
     "weighted": lambda layer, scores, value: (scores[1], value[1]),
 }
+#: Kinds with several inputs.
 _SEVERAL = ("add", "concat", "merge", "scores", "weighted")
 
 
-# The weights that a layer learns; kinds that are not named have none.
-VARIABLES = {
-    "conv": lambda layer, shape: {
-        "kernel": prod(layer.sides) * shape[-1] // layer.groups * layer.units,
-        "bias": layer.units * layer.bias,
-    },
-    "dense": lambda layer, shape: {"kernel": layer.units * shape[-1], "bias": layer.units * layer.bias},
-    "batchnorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1] * layer.bias},
+def _bias_weights(layer: Layer, count: int) -> int:
+    return count if layer.bias else 0
+
+
+def _conv_weights(layer: Layer, shape: Shape) -> dict[str, int]:
+    filter_size = prod(layer.sides) * shape[-1] // layer.groups
+    return {"kernel": filter_size * layer.units, "bias": _bias_weights(layer, layer.units)}
+
+
+def _dense_weights(layer: Layer, shape: Shape) -> dict[str, int]:
+    return {"kernel": layer.units * shape[-1], "bias": _bias_weights(layer, layer.units)}
+
+
+def _normalization_weights(layer: Layer, shape: Shape) -> dict[str, int]:
+    return {"gamma": shape[-1] if layer.scale else 0, "beta": _bias_weights(layer, shape[-1])}
+
+
+def _recurrent_weights(layer: Layer, shape: Shape) -> dict[str, int]:
+    gates = layer.groups * layer.units
+    products = {"kernel": shape[-1] * gates, "recurrent": layer.units * gates}
+    return products | {"bias": layer.weights - sum(products.values())}
+
+
+#: The variables of a kind of layer and how many weights each has; kinds that are not named have none.
+VARIABLES: dict[str, Callable[[Layer, Shape], dict[str, int]]] = {
+    **dict.fromkeys(CONVOLUTIONS, _conv_weights),
+    "dense": _dense_weights,
+    "batchnorm": _normalization_weights,
+    "layernorm": _normalization_weights,
     "embedding": lambda layer, shape: {"embeddings": layer.weights},
-    "recurrent": lambda layer, shape: {
-        "kernel": shape[-1] * layer.groups * layer.units,
-        "recurrent": layer.units * layer.groups * layer.units,
-        "bias": layer.weights - (shape[-1] + layer.units) * layer.groups * layer.units,
-    },
+    "recurrent": _recurrent_weights,
 }
-VARIABLES |= dict.fromkeys(CONVOLUTIONS, VARIABLES["conv"]) | {"layernorm": VARIABLES["batchnorm"]}
 
 
 def words(shape: Shape) -> str:
@@ -208,20 +262,28 @@ def output(layer: Layer, *shapes: Shape) -> Shape:
     return after
 
 
-def variables(layer: Layer, shape: Shape) -> dict[str, int]:
-    """Weights by variable (kernel, bias, gamma, beta) that the layer learns, for inputs of that shape."""
-    return {name: count for name, count in _held(layer, shape).items() if count} if layer.trainable else {}
-
-
-def _held(layer: Layer, shape: Shape) -> dict[str, int]:
+def _variables(layer: Layer, shape: Shape) -> dict[str, int]:
+    """Weights by variable, whether or not they are trained."""
     if layer.kind not in OUTPUTS:
         return {"weights": layer.weights}
-    return VARIABLES[layer.kind](layer, shape) if layer.kind in VARIABLES else {}
+    if layer.kind not in VARIABLES:
+        return {}
+    return VARIABLES[layer.kind](layer, shape)
+
+
+def variables(layer: Layer, shape: Shape) -> dict[str, int]:
+    """Weights by variable (kernel, bias, gamma, beta) that the layer learns, for inputs of that shape."""
+    if not layer.trainable:
+        return {}
+    return {name: count for name, count in _variables(layer, shape).items() if count}
 
 
 def weights(layer: Layer, shape: Shape) -> int:
     """How many weights the layer has as Keras counts them: batch normalization's running mean and variance are among them."""
-    return sum(_held(layer, shape).values()) + (2 * shape[-1] if layer.kind == "batchnorm" else 0)
+    count = sum(_variables(layer, shape).values())
+    if layer.kind == "batchnorm":
+        count += 2 * shape[-1]
+    return count
 
 
 def unknown(network: Network) -> tuple[Layer, ...]:
@@ -234,31 +296,32 @@ def sources(network: Network) -> tuple[tuple[str, ...], ...]:
 
     Raises: ValueError for an input that is no earlier layer, and for two layers of one name.
     """
-    found, before = [], [INPUT]
+    taken = []
+    before = [INPUT]
     for layer in network.layers:
-        taken = layer.inputs or (before[-1],)
-        for name in taken:
+        names = layer.inputs or (before[-1],)
+        for name in names:
             if name not in before:
                 raise ValueError(f"{layer.name} takes {name!r}, which is no layer before it")
         if layer.name in before:
             raise ValueError(f"two layers of {network.name} are called {layer.name!r}")
-        found.append(taken)
+        taken.append(names)
         before.append(layer.name)
-    return tuple(found)
+    return tuple(taken)
 
 
 def _shapes(network: Network) -> dict[str, Shape]:
-    """Name -> shape of one sample after that layer, the input's own first."""
-    found = {INPUT: network.input}
-    for layer, taken in zip(network.layers, sources(network), strict=True):
-        found[layer.name] = output(layer, *(found[name] for name in taken))
-    return found
+    """Name -> shape of one sample after that layer, the network's input first."""
+    shapes = {INPUT: network.input}
+    for layer, names in zip(network.layers, sources(network), strict=True):
+        shapes[layer.name] = output(layer, *(shapes[name] for name in names))
+    return shapes
 
 
 def inputs(network: Network) -> tuple[Shape, ...]:
     """The shape of one sample before each layer; of a layer with several inputs the first's."""
-    found = _shapes(network)
-    return tuple(found[taken[0]] for taken in sources(network))
+    shapes = _shapes(network)
+    return tuple(shapes[names[0]] for names in sources(network))
 
 
 def outputs(network: Network) -> tuple[Shape, ...]:
@@ -282,9 +345,10 @@ def trainable(network: Network) -> int:
     """The weights that the optimizer changes."""
     if network.traced is not None:
         return network.traced.trainable_weights
-    return sum(
-        sum(variables(layer, shape).values()) for layer, shape in zip(network.layers, inputs(network), strict=True)
-    )
+    count = 0
+    for layer, shape in zip(network.layers, inputs(network), strict=True):
+        count += sum(variables(layer, shape).values())
+    return count
 
 
 def sample_bytes(network: Network, dtype: str = "float32") -> int:

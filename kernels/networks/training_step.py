@@ -7,6 +7,7 @@ so.
 # A new kind of layer is an entry of WORK.
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from math import prod
@@ -19,22 +20,24 @@ from kernels.problems import Matmul, Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
 
 
-class Work(msgspec.Struct, frozen=True):
-    """One operation: whose it is, of what kind (dense, conv, pass, loss, optimizer), and its FLOPs.
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One operation of a training step."""
 
-    `direction` is fprop, dgrad or wgrad of a product, else the name of the pass (relu, relu_grad, bias_grad, `adam kernel`).
-    `problem` is what to measure for it. `why` says that it stands for another of the same arrays, or, where there is no
-    problem (None), why there is none. `times`: how often it is done, one after the other; the FLOPs are of all. `is_second`:
-    whether it is one of a layer's other products, of a recurrent state or of attention's second input.
-    """
-
+    #: The layer that it belongs to; the loss by its name.
     layer: str
+    #: dense, conv, pass, loss or optimizer.
     kind: str
+    #: fprop, dgrad or wgrad of a product, else the name of the pass: relu, relu_grad, bias_grad, `adam kernel`.
     direction: str
+    #: FLOPs of all `times`.
     flops: int
+    #: What to measure for it.
     problem: Problem | None = None
+    #: Why another pass stands for it, or, without a problem, why it has none; "" if the problem is the operation itself.
     why: str = ""
+    #: How often it is done, one after the other.
     times: int = 1
+    #: Whether it is one of a layer's other products: of a recurrent state, or of attention's second input.
     is_second: bool = False
 
     @property
@@ -47,20 +50,21 @@ class Work(msgspec.Struct, frozen=True):
         return f"{self.product} {self.direction}"
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A layer where it stands: the shapes of one sample before and after it, the batch, and the arithmetic.
-
-    training: whether anything is to be learned at all; below: whether something before it learns, so that the gradient of
-    its inputs is needed.
-    """
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer where it stands in its network, in one training step or one answer."""
 
     layer: Layer
+    #: Shapes of one sample of its inputs.
     before: tuple[Shape, ...]
+    #: Shape of one sample of its output.
     after: Shape
     batch: int
     dtype: str
+    #: The arithmetic of its products; "" for the type's default.
     math: str
+    #: Whether the network is trained, not asked for answers.
     training: bool
+    #: Whether something before it learns, so that the gradient of its inputs is needed.
     below: bool
 
     @property
@@ -80,40 +84,57 @@ class Place(msgspec.Struct, frozen=True):
 
 def stream(operation: str, elements: int, dtype: str) -> Stream:
     """The pass over arrays of at least that many elements (whole images where the operation is of images)."""
-    granule = prod(Stream.IMAGE) if operation in Stream.OF_IMAGES else 1
-    read, written, _ = Stream.WEIGHTS[operation]
-    return Stream(operation, int(-(-elements // granule) * granule * (read + written) * ITEM_BYTES[dtype]), dtype)
+    granule = prod(Stream.IMAGE) if operation in Stream.IMAGE_OPERATIONS else 1
+    whole = -(-elements // granule) * granule
+    arrays = Stream.WEIGHTS[operation].read + Stream.WEIGHTS[operation].written
+    return Stream(operation=operation, nbytes=int(whole * arrays * ITEM_BYTES[dtype]), dtype=dtype)
+
+
+# ---------------------------------------------------------------- passes
 
 
 def _pass(place: Place, direction: str, elements: int, operation: str = "", why: str = "") -> Work:
-    problem = stream(operation or direction, elements, place.dtype)
-    if operation and not why:
+    """A pass over arrays of so many elements, priced as `operation` (empty: as what `direction` names)."""
+    operation = operation or direction
+    if operation != direction and not why:
         why = f"priced as {operation}: the same arrays"
-    flops = int(elements * Stream.WEIGHTS[problem.operation][2])
-    return Work(place.layer.name, "pass", direction, flops, problem, why)
+    return Work(
+        layer=place.layer.name,
+        kind="pass",
+        direction=direction,
+        flops=int(elements * Stream.WEIGHTS[operation].flops),
+        problem=stream(operation, elements, place.dtype),
+        why=why,
+    )
 
 
-def _both(
-    place: Place, name: str, elements: int, learned: bool, operations: tuple[str, str] = ("", ""), why: str = ""
-) -> Iterator[Work]:
-    """A pass and, where something is `learned`, that of its gradient."""
-    yield _pass(place, name, elements, operations[0], why)
-    if learned:
-        yield _pass(place, f"{name}_grad", elements, operations[1], why)
-
-
-def _moved(place: Place, direction: str) -> Work:
+def _copy(place: Place, direction: str) -> Work:
     """A pass that reads its inputs and writes its outputs, or the other way round for a gradient."""
     elements = place.inputs + place.outputs
-    problem = Stream("copy", elements * ITEM_BYTES[place.dtype], place.dtype)
-    return Work(place.layer.name, "pass", direction, 0, problem, "priced as a copy of the same bytes")
+    return Work(
+        layer=place.layer.name,
+        kind="pass",
+        direction=direction,
+        flops=0,
+        problem=Stream(operation="copy", nbytes=elements * ITEM_BYTES[place.dtype], dtype=place.dtype),
+        why="priced as a copy of the same bytes",
+    )
+
+
+def _movement(name: str, place: Place) -> Iterator[Work]:
+    """Work that only moves data or nearly so, in both directions."""
+    yield _copy(place, name)
+    if place.below:
+        yield _copy(place, f"{name}_grad")
 
 
 def _activation(place: Place) -> Iterator[Work]:
     name = place.layer.activation
-    if name:
-        operations = ("", "") if name == "relu" else ("relu", "relu_grad")
-        yield from _both(place, name, place.outputs, place.learns, operations)
+    if not name:
+        return
+    yield _pass(place, name, place.outputs, "relu")
+    if place.learns:
+        yield _pass(place, f"{name}_grad", place.outputs, "relu_grad")
 
 
 def _bias(place: Place) -> Iterator[Work]:
@@ -122,25 +143,104 @@ def _bias(place: Place) -> Iterator[Work]:
     rows = place.layer.kind == "dense" and len(place.after) > 1  # reshaped first, so that it is not in the product
     yield _pass(place, "bias of rows" if rows else "bias", place.outputs, "scale")
     if place.training and place.layer.trainable:
-        yield _pass(
-            place, "bias_grad", place.outputs, "read", "a sum over all but the last axis, priced as one over everything"
-        )
+        why = "a sum over all but the last axis, priced as one over everything"
+        yield _pass(place, "bias_grad", place.outputs, "read", why=why)
 
 
-def _directions(place: Place) -> tuple[str, ...]:
-    learned = place.training and place.layer.trainable
-    return ("fprop", *("dgrad",) * (place.training and place.below), *("wgrad",) * learned)
+def _maxpool(place: Place) -> Iterator[Work]:
+    height, width = place.layer.sides
+    why = ""
+    if (height, width, place.layer.step) != (2, 2, 2):
+        why = f"a window of {height} x {width} every {place.layer.step}, priced as 2 x 2 every 2"
+    yield _pass(place, "maxpool", place.inputs, why=why)
+    if place.below:
+        yield _pass(place, "maxpool_grad", place.inputs, why=why)
+
+
+def _avgpool(place: Place) -> Iterator[Work]:
+    """Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps."""
+    why = "priced as a pool of maxima"
+    yield _pass(place, "avgpool", place.inputs, "maxpool", why=why)
+    if place.below:
+        yield _pass(place, "avgpool_grad", place.inputs, "maxpool_grad", why=why)
+
+
+def _dropout(place: Place) -> Iterator[Work]:
+    if not place.training:
+        return
+    yield _pass(place, "dropout", place.inputs)
+    if place.below:
+        yield _pass(place, "dropout_grad", place.inputs, "relu_grad")
+
+
+def _normalization(place: Place) -> Iterator[Work]:
+    if place.training and place.layer.trainable:
+        yield _pass(place, "batchnorm", place.inputs)
+        yield _pass(place, "batchnorm_grad", place.inputs)
+        return
+    why = "a scale and a shift by channel, priced as scale"  # frozen, it keeps to its running values
+    yield _pass(place, "batchnorm", place.inputs, "scale", why=why)
+    if place.learns:
+        yield _pass(place, "batchnorm_grad", place.inputs, "scale", why=why)
+
+
+def _add(place: Place) -> Iterator[Work]:
+    """A pass for each input beyond the first; the gradient is the output's own."""
+    for i in range(1, len(place.before)):
+        yield _pass(place, "add" if i == 1 else f"add {i}", place.outputs, "add")
+
+
+def _merge(place: Place) -> Iterator[Work]:
+    """A pass for each input beyond the first, back one for each."""
+    for i in range(1, len(place.before)):
+        yield _pass(place, f"merge {i}", place.outputs, "add")
+    if place.below:
+        for i in range(len(place.before)):
+            yield _pass(place, f"merge_grad {i}", place.outputs, "add")
+
+
+def _embedding(place: Place) -> Iterator[Work]:
+    """A row of the table for each whole number; the gradient is a table of zeros to which those rows are added."""
+    yield _pass(place, "lookup", place.outputs, "copy")
+    if place.learns:
+        yield _pass(place, "lookup_grad", place.outputs + place.layer.weights, "copy")
+
+
+# ---------------------------------------------------------------- products
+
+
+def _directions(place: Place) -> list[str]:
+    """fprop, the output; dgrad, the gradient of the inputs, if a layer below learns; wgrad, that of the weights."""
+    directions = ["fprop"]
+    if place.below:
+        directions.append("dgrad")
+    if place.training and place.layer.trainable:
+        directions.append("wgrad")
+    return directions
 
 
 def _products(place: Place, rows: int, fan_in: int, fan_out: int, why: str = "") -> Iterator[Work]:
-    """Work of a dense product: Y = X W; dX = dY W^T, skipped where no layer below learns; dW = X^T dY."""
-    products = {
-        "fprop": Matmul(rows, fan_out, fan_in, place.dtype, place.math),
-        "dgrad": Matmul(rows, fan_in, fan_out, place.dtype, place.math, layout="nt"),
-        "wgrad": Matmul(fan_in, fan_out, rows, place.dtype, place.math, layout="tn"),
+    """Work of a dense product of X (rows x fan_in) and W (fan_in x fan_out).
+
+    Y  = X W        fprop
+    dX = dY W^T     dgrad
+    dW = X^T dY     wgrad
+    """
+    problems = {
+        "fprop": Matmul(m=rows, n=fan_out, k=fan_in, dtype=place.dtype, math=place.math),
+        "dgrad": Matmul(m=rows, n=fan_in, k=fan_out, dtype=place.dtype, math=place.math, layout="nt"),
+        "wgrad": Matmul(m=fan_in, n=fan_out, k=rows, dtype=place.dtype, math=place.math, layout="tn"),
     }
     for direction in _directions(place):
-        yield Work(place.layer.name, "dense", direction, products[direction].flops, products[direction], why)
+        problem = problems[direction]
+        yield Work(
+            layer=place.layer.name,
+            kind="dense",
+            direction=direction,
+            flops=problem.flops,
+            problem=problem,
+            why=why,
+        )
 
 
 def _dense(place: Place) -> Iterator[Work]:
@@ -154,205 +254,215 @@ def _conv(place: Place) -> Iterator[Work]:
     """2 n p q c_out (c_in / groups) r s FLOPs in each direction: of a depthwise one 2 n p q c_out r s, of a transposed one with p
     and q of its input."""
     for direction in _directions(place):
-        problem = layers.conv(place.layer, place.before[0], place.batch, direction, place.dtype, place.math)
-        yield Work(place.layer.name, "conv", direction, problem.flops, problem)
+        problem = layers.conv(
+            place.layer, place.before[0], place.batch, direction=direction, dtype=place.dtype, math=place.math
+        )
+        yield Work(layer=place.layer.name, kind="conv", direction=direction, flops=problem.flops, problem=problem)
     yield from _bias(place)
     yield from _activation(place)
 
 
-def _maxpool(place: Place) -> Iterator[Work]:
-    layer = place.layer
-    known = (layer.sides, layer.step) == ((2, 2), 2)
-    window = f"a window of {layer.sides[0]} x {layer.sides[1]} every {layer.step}, priced as 2 x 2 every 2"
-    yield from _both(place, "maxpool", place.inputs, place.below, why="" if known else window)
-
-
-def _avgpool(place: Place) -> Iterator[Work]:
-    """Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps."""
-    why = "priced as a pool of maxima"
-    yield from _both(place, "avgpool", place.inputs, place.below, ("maxpool", "maxpool_grad"), why)
-
-
-def _moves(forward: str) -> Callable[[Place], Iterator[Work]]:
-    """Work that only moves data or nearly so, in both directions."""
-
-    def made(place: Place) -> Iterator[Work]:
-        yield _moved(place, forward)
-        if place.below:
-            yield _moved(place, f"{forward}_grad")
-
-    return made
-
-
-def _dropout(place: Place) -> Iterator[Work]:
-    if place.training:
-        yield from _both(place, "dropout", place.inputs, place.below, ("", "relu_grad"))
-
-
-def _batchnorm(place: Place) -> Iterator[Work]:
-    if place.training and place.layer.trainable:
-        yield from _both(place, "batchnorm", place.inputs, True)
-    else:  # frozen, it keeps to its running values
-        why = "a scale and a shift by channel, priced as scale"
-        yield from _both(place, "batchnorm", place.inputs, place.learns, ("scale", "scale"), why)
-
-
-def _add(place: Place) -> Iterator[Work]:
-    for i in range(1, len(place.before)):
-        yield _pass(place, "add" if i == 1 else f"add {i}", place.outputs, "" if i == 1 else "add")
-
-
-def _merge(place: Place) -> Iterator[Work]:
-    """A pass for each input beyond the first, back one for each."""
-    yield from (_pass(place, f"merge {i}", place.outputs, "add") for i in range(1, len(place.before)))
-    if place.below:
-        yield from (_pass(place, f"merge_grad {i}", place.outputs, "add") for i in range(len(place.before)))
-
-
-def _embedding(place: Place) -> Iterator[Work]:
-    """A row of the table for each whole number; the gradient is a table of zeros to which those rows are added."""
-    yield _pass(place, "lookup", place.outputs, "copy")
-    if place.learns:
-        yield _pass(place, "lookup_grad", place.outputs + place.layer.weights, "copy")
-
-
 def _recurrent(place: Place) -> Iterator[Work]:
-    """In each time step a product of the inputs, one of the state, and the cell's passes over its gates; on the way back the
-    gradients of both weights are added up. cuDNN makes the products that wait for no state of all steps at once."""
-    layer, (steps, width), gates = place.layer, place.before[0], place.layer.groups * place.layer.units
-    state = msgspec.structs.replace(place, below=place.training)
-    for own, fan_in in ((place, width), (state, layer.units)):
-        both = (_products(own, rows, fan_in, gates) for rows in (place.batch, place.batch * steps))
-        for one, whole in zip(*both, strict=True):
-            waits = not layer.fused or (own is state and one.direction != "wgrad")
-            made, times = (one, steps) if waits else (whole, 1)
-            yield msgspec.structs.replace(made, is_second=own is state, times=times, flops=whole.flops)
-    cell, each = "cell" if layer.fused else "loop", 4 * place.batch * gates
-    passes = [(cell, each), (f"{cell}_grad", each), ("gradient_sum", (width + layer.units) * gates)]
-    for direction, elements in passes[: (2 if layer.fused else 3) if place.learns else 1]:
-        work = _pass(place, direction, elements, "add")
+    """In each time step a product of the inputs, one of the state, and the cell's passes over its gates. On the way back the
+    gradients of both weights are added up, step by step."""
+    _, width = place.before[0]
+    yield from _recurrent_products(place, width, is_second=False)
+    state = msgspec.structs.replace(place, below=place.training)  # its gradient leads to the step before
+    yield from _recurrent_products(state, place.layer.units, is_second=True)
+    yield from _cell(place)
+
+
+def _recurrent_products(place: Place, fan_in: int, is_second: bool) -> Iterator[Work]:
+    """Products of the gates, one a time step; cuDNN makes those that wait for no state of all steps at once."""
+    steps, _ = place.before[0]
+    gates = place.layer.groups * place.layer.units
+    step_products = _products(place, place.batch, fan_in, gates)
+    whole_products = _products(place, place.batch * steps, fan_in, gates)
+    for work, whole in zip(step_products, whole_products, strict=True):
+        waits_for_state = is_second and work.direction != "wgrad"
+        if place.layer.fused and not waits_for_state:
+            yield msgspec.structs.replace(whole, is_second=is_second)
+        else:
+            yield msgspec.structs.replace(work, is_second=is_second, times=steps, flops=whole.flops)
+
+
+def _cell(place: Place) -> Iterator[Work]:
+    """The passes of a recurrent cell in each time step. In TensorFlow's loop the gradients of the weights are added up too."""
+    layer = place.layer
+    steps, width = place.before[0]
+    gates = layer.groups * layer.units
+    name = "cell" if layer.fused else "loop"
+    gate_elements = 4 * place.batch * gates
+    elements = {name: gate_elements}
+    if place.learns:
+        elements[f"{name}_grad"] = gate_elements
+        if not layer.fused:
+            elements["gradient_sum"] = (width + layer.units) * gates
+    for direction, count in elements.items():
+        work = _pass(place, direction, count, "add")
         yield msgspec.structs.replace(work, times=steps, flops=work.flops * steps)
 
 
-def _heads(place: Place) -> Iterator[Work]:
-    """Attention's scores, or its values weighted by them: a product for each head and sample, and transposes around it."""
-    scores = place.layer.kind == "scores"
-    heads, m, columns = place.after if scores else place.before[0]
-    depth, each = place.before[1][1] // heads, place.batch * heads
-    n, k = (columns, depth) if scores else (depth, columns)
-    why = "a product for each head and sample, priced as one of as many rows"
-    forth, back = [(False, "fprop", m, n, k)], [(False, "dgrad", m, k, n), (True, "dgrad", k, n, m)]
-    for is_second, direction, rows, wide, deep in forth + (back if place.below else []):
-        problem = Matmul(each * rows, wide, deep, place.dtype, place.math)
-        yield Work(
-            layer=place.layer.name,
-            kind="dense",
-            direction=direction,
-            flops=problem.flops,
-            problem=problem,
-            why=why,
-            is_second=is_second,
-        )
-    yield from _moves("transpose")(place)
+def _attention(place: Place) -> Iterator[Work]:
+    """Attention's scores S = Q K^T, or its values weighted by them, S V; and the transposes around the product."""
+    is_scores = place.layer.kind == "scores"
+    heads, queries, keys = tuple(place.after if is_scores else place.before[0])
+    width = place.before[1][1] // heads  # of a head
+    n, k = (keys, width) if is_scores else (width, keys)
+    yield _head_product(place, "fprop", m=heads * queries, n=n, k=k)
+    if place.below:
+        yield _head_product(place, "dgrad", m=heads * queries, n=k, k=n)
+        second = _head_product(place, "dgrad", m=heads * k, n=n, k=queries)
+        yield msgspec.structs.replace(second, is_second=True)
+    yield from _movement("transpose", place)
+
+
+def _head_product(place: Place, direction: str, *, m: int, n: int, k: int) -> Work:
+    """The products of all heads and samples; `m`: the rows of a sample's heads together."""
+    problem = Matmul(m=place.batch * m, n=n, k=k, dtype=place.dtype, math=place.math)
+    return Work(
+        layer=place.layer.name,
+        kind="dense",
+        direction=direction,
+        flops=problem.flops,
+        problem=problem,
+        why="a product for each head and sample, priced as one of as many rows",
+    )
 
 
 def _unknown(place: Place) -> Iterator[Work]:
     """A layer of a kind that is not known: its arrays are moved, and its weights are taken for a dense layer's, used at every
     position of its input or output, whichever has more."""
-    name, layer, shape = place.layer.kind.lower(), place.layer, place.before[0]
-    yield _moved(place, name)
+    layer = place.layer
+    name = layer.kind.lower()
+    yield _copy(place, name)
     if place.learns:
-        yield _moved(place, f"{name}_grad")
+        yield _copy(place, f"{name}_grad")
     if layer.weights:
+        shape = place.before[0]
         fan_in = shape[-1] if shape else 1
         rows = place.batch * max(prod(shape[:-1]), prod(place.after[:-1]))
         why = f"{layer.kind} is not known: estimated as a dense layer with its weights"
-        yield from _products(place, rows, fan_in, max(1, layer.weights // fan_in), why)
+        yield from _products(place, rows, fan_in, max(1, layer.weights // fan_in), why=why)
 
 
+#: Kind of layer -> its work; a flatten or a reshape moves nothing.
 WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
     "dense": _dense,
     **dict.fromkeys(layers.CONVOLUTIONS, _conv),
     "activation": _activation,
     "pool": _maxpool,
     "avgpool": _avgpool,
-    "globalpool": _moves("globalpool"),
+    "globalpool": functools.partial(_movement, "globalpool"),
     "dropout": _dropout,
-    "batchnorm": _batchnorm,
+    "batchnorm": _normalization,
     "add": _add,
-    "concat": _moves("concat"),
-    "zeropad": _moves("zeropad"),
-    "rearrange": _moves("rearrange"),
+    "concat": functools.partial(_movement, "concat"),
+    "zeropad": functools.partial(_movement, "zeropad"),
+    "rearrange": functools.partial(_movement, "rearrange"),
     "merge": _merge,
     "embedding": _embedding,
-    "layernorm": _batchnorm,
+    "layernorm": _normalization,
     "recurrent": _recurrent,
-    "scores": _heads,
-    "weighted": _heads,
-}  # a flatten or a reshape moves nothing
+    "scores": _attention,
+    "weighted": _attention,
+}
 
 
-def _places(
-    network: Network, batch: int, dtype: str, math: str, training: bool
-) -> Iterator[tuple[Place, tuple[str, ...]]]:
-    """(every layer with its shapes, batch and arithmetic; the names of its inputs)."""
-    shapes, learned = {INPUT: network.input}, {INPUT: False}
-    for layer, taken in zip(network.layers, layers.sources(network), strict=True):
-        before = tuple(shapes[name] for name in taken)
-        shapes[layer.name] = layers.output(layer, *before)
-        below = training and any(learned[name] for name in taken)
-        place = Place(layer, before, shapes[layer.name], batch, dtype, math, training, below)
-        learned[layer.name] = place.learns
-        yield place, taken
+def _work(place: Place) -> Iterator[Work]:
+    """The work of one layer, forward and, in training, backward."""
+    kind = place.layer.kind
+    if kind not in layers.OUTPUTS:
+        return _unknown(place)
+    if kind not in WORK:
+        return iter(())
+    return WORK[kind](place)
+
+
+# ---------------------------------------------------------------- whole networks
+
+
+def _places(network: Network, *, batch: int, dtype: str, math: str, training: bool) -> list[Place]:
+    """Every layer with its shapes, batch and arithmetic."""
+    shapes = {INPUT: network.input}
+    learns = {INPUT: False}
+    places = []
+    for layer, names in zip(network.layers, layers.sources(network), strict=True):
+        before = tuple(shapes[name] for name in names)
+        place = Place(
+            layer=layer,
+            before=before,
+            after=layers.output(layer, *before),
+            batch=batch,
+            dtype=dtype,
+            math=math,
+            training=training,
+            below=training and any(learns[name] for name in names),
+        )
+        shapes[layer.name] = place.after
+        learns[layer.name] = place.learns
+        places.append(place)
+    return places
 
 
 def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
     """The operations of one training step on `batch` samples in the arithmetic `math`: layer by layer the forward and
     backward work, the sums of gradients where a layer feeds several, the loss, and the optimizer's pass over each variable.
     """
-    found: list[Work] = []
-    places = list(_places(network, batch, dtype, math, True))
-    fed = Counter(name for _, taken in places for name in taken)
-    for place, _ in places:
-        found += _work(place)
+    places = _places(network, batch=batch, dtype=dtype, math=math, training=True)
+    readers = Counter(itertools.chain.from_iterable(layers.sources(network)))
+    works: list[Work] = []
+    for place in places:
+        works += _work(place)
         if place.learns:
-            for i in range(1, fed[place.layer.name]):
-                found.append(_pass(place, f"gradient_sum {i}", place.outputs, "add"))
-    found += _loss(network, places[-1][0])
-    kept = "float64" if dtype == "float64" else "float32"
-    for place, _ in places:
-        for name, count in layers.variables(place.layer, place.before[0]).items():
-            found.append(_update(network.optimizer, place.layer, name, count, kept))
-    return tuple(found)
+            works += [
+                _pass(place, f"gradient_sum {i}", place.outputs, "add") for i in range(1, readers[place.layer.name])
+            ]
+    works += _loss(network, places[-1])
+    for place in places:
+        works += _updates(network.optimizer, place)
+    return tuple(works)
 
 
 def inference(network: Network, batch: int) -> tuple[Work, ...]:
     """The operations that answer `batch` samples: forward only, no dropout, batch normalization by its running values."""
-    return tuple(work for place, _ in _places(network, batch, "float32", "", False) for work in _work(place))
-
-
-def _work(place: Place) -> Iterator[Work]:
-    kind = place.layer.kind
-    return WORK.get(kind, lambda place: iter(()))(place) if kind in layers.OUTPUTS else _unknown(place)
+    works: list[Work] = []
+    for place in _places(network, batch=batch, dtype="float32", math="", training=False):
+        works += _work(place)
+    return tuple(works)
 
 
 def _loss(network: Network, last: Place) -> Iterator[Work]:
     """The loss, its gradient and, of classes, the accuracy: passes over a number for each sample and class."""
-    passes = [("loss", "read"), ("loss_grad", "relu_grad")] + ([] if network.regression else [("accuracy", "read")])
-    for direction, operation in passes:
-        yield msgspec.structs.replace(_pass(last, direction, last.outputs, operation), layer=network.loss, kind="loss")
+    passes = {"loss": "read", "loss_grad": "relu_grad"}
+    if not network.regression:
+        passes["accuracy"] = "read"
+    for direction, operation in passes.items():
+        work = _pass(last, direction, last.outputs, operation)
+        yield msgspec.structs.replace(work, layer=network.loss, kind="loss")
 
 
+#: Optimizers that read and write the arrays that Adam does.
 _LIKE_ADAM = ("nadam", "adamw", "adamax")
 
 
-def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str) -> Work:
-    problem, flops, why = None, 0, f"no stream problem is a step of {optimizer}"
-    like = "adam" if optimizer in _LIKE_ADAM else optimizer
-    if like in Stream.WEIGHTS:
-        problem = stream(like, count, dtype)
-        flops, why = problem.flops, "" if like == optimizer else "priced as adam: the same arrays"
-    return Work(layer.name, "optimizer", f"{optimizer} {variable}", flops, problem, why)
+def _updates(optimizer: str, place: Place) -> Iterator[Work]:
+    """The optimizer's pass over each variable of a layer; variables are float32, or float64 if the data is."""
+    dtype = "float64" if place.dtype == "float64" else "float32"
+    operation = "adam" if optimizer in _LIKE_ADAM else optimizer
+    for name, count in layers.variables(place.layer, place.before[0]).items():
+        work = Work(
+            layer=place.layer.name,
+            kind="optimizer",
+            direction=f"{optimizer} {name}",
+            flops=0,
+            why=f"no stream problem is a step of {optimizer}",
+        )
+        if operation in Stream.WEIGHTS:
+            problem = stream(operation, count, dtype)
+            why = "" if operation == optimizer else "priced as adam: the same arrays"
+            work = msgspec.structs.replace(work, flops=problem.flops, problem=problem, why=why)
+        yield work
 
 
 @functools.lru_cache(maxsize=1024)
@@ -360,7 +470,7 @@ def training_flops(network: Network) -> int:
     """FLOPs of the products of a training step, for each sample."""
     if network.traced is not None:
         return network.traced.product_flops()
-    return _of_products(step(network, 1))
+    return _flops_of_products(step(network, 1))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -368,8 +478,8 @@ def inference_flops(network: Network) -> int:
     """FLOPs of the products that answer one sample."""
     if network.traced is not None:
         return network.traced.product_flops(forward=True)
-    return _of_products(inference(network, 1))
+    return _flops_of_products(inference(network, 1))
 
 
-def _of_products(works: tuple[Work, ...]) -> int:
+def _flops_of_products(works: tuple[Work, ...]) -> int:
     return sum(work.flops for work in works if work.kind in ("dense", "conv"))

@@ -17,9 +17,11 @@ _IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd
 
 def _layers(table: str) -> tuple[Layer, ...]:
     """Layers, one a line: its name, its kind and its other fields as `field=value`."""
-    rows = (line.split() for line in table.strip().splitlines())
-    found = [{"name": name, "kind": kind} | dict(field.split("=") for field in fields) for name, kind, *fields in rows]
-    return msgspec.convert(found, tuple[Layer, ...], strict=False)
+    rows = []
+    for line in table.strip().splitlines():
+        name, kind, *fields = line.split()
+        rows.append({"name": name, "kind": kind} | dict(field.split("=") for field in fields))
+    return msgspec.convert(rows, tuple[Layer, ...], strict=False)
 
 
 _CLASSES = _layers("classes dense units=10 activation=softmax")
@@ -40,78 +42,100 @@ def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
         raise ValueError(
             f"{depth:,} hidden layers are more than the {MOST_HIDDEN_LAYERS:,} that a network may have here"
         )
-    return _layers("\n".join(f"dense{i + 1} dense units={width} activation=relu" for i in range(depth)))
+    return tuple(Layer(f"dense{i + 1}", "dense", units=width, activation="relu") for i in range(depth))
 
 
 def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
     """A multilayer perceptron of `depth` hidden layers of `width`: `mlp-784-500x5-10` by name."""
     return Network(
-        f"mlp-{inputs}-{width}x{depth}-{outputs}",
-        "",
-        (inputs,),
-        outputs,
-        _hidden(width, depth) + _layers(f"classes dense units={outputs} activation=softmax"),
+        name=f"mlp-{inputs}-{width}x{depth}-{outputs}",
+        seed="",
+        input=(inputs,),
+        classes=outputs,
+        layers=(*_hidden(width, depth), Layer("classes", "dense", units=outputs, activation="softmax")),
         samples=60_000,
     )
 
 
 def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
     """S1b; the number of its hidden layers is the article's parameter: `fashion-mlp-3` by name."""
+    classes = Layer("classes", "dense", units=10, activation="sigmoid")
     return Network(
-        name or f"fashion-mlp-{hidden_layers}",
-        "S1b",
-        (28, 28),
-        10,
-        _FLATTEN + _hidden(500, hidden_layers) + _layers("classes dense units=10 activation=sigmoid"),
+        name=name or f"fashion-mlp-{hidden_layers}",
+        seed="S1b",
+        input=(28, 28),
+        classes=10,
+        layers=(*_FLATTEN, *_hidden(500, hidden_layers), classes),
         data="fashion_mnist",
         samples=60_000,
         epochs=5,
     )
 
 
-def _vgg(*blocks: tuple[int, int]) -> tuple[Layer, ...]:
+def _vgg(blocks: list[tuple[int, int]]) -> tuple[Layer, ...]:
     """Blocks of (convolutions, filters), each ended by a 2 x 2 pool."""
-    rows = []
-    for b, (convolutions, filters) in enumerate(blocks, 1):
-        made = f"conv units={filters} size=3 pad=same activation=relu"
-        rows += [f"block{b}_conv{i + 1} {made}" for i in range(convolutions)] + [f"block{b}_pool pool size=2"]
-    return _layers("\n".join(rows))
+    layers = []
+    for block, (convolutions, filters) in enumerate(blocks, 1):
+        for i in range(1, convolutions + 1):
+            name = f"block{block}_conv{i}"
+            layers.append(Layer(name, "conv", units=filters, size=3, pad="same", activation="relu"))
+        layers.append(Layer(f"block{block}_pool", "pool", size=2))
+    return tuple(layers)
 
 
-def _normal(
-    name: str, units: int, size, stride: int, pad: str, taken: str = "", affine: bool = True
+def _normalized(
+    name: str, *, units: int, size, stride: int = 1, pad: str = "same", source: str = "", affine: bool = True
 ) -> tuple[Layer, ...]:
-    """Convolution of `taken` (empty: the layer before) and batch normalization; `affine`: with a bias and a scale."""
-    return (
-        Layer(f"{name}_conv", "conv", units, size, stride, pad, bias=affine, inputs=(taken,) if taken else ()),
-        Layer(f"{name}_bn", "batchnorm", scale=affine),
+    """Convolution of `source` (empty: the layer before) and batch normalization; `affine`: with a bias and a scale."""
+    convolution = Layer(
+        name=f"{name}_conv",
+        kind="conv",
+        units=units,
+        size=size,
+        stride=stride,
+        pad=pad,
+        bias=affine,
+        inputs=(source,) if source else (),
     )
+    return (convolution, Layer(f"{name}_bn", "batchnorm", scale=affine))
 
 
-def _activated(name: str, *how) -> tuple[Layer, ...]:
+def _activated(name: str, **convolution) -> tuple[Layer, ...]:
     """A convolution with batch normalization, then ReLU."""
-    return (*_normal(name, *how), _relu(f"{name}_relu"))
+    return (*_normalized(name, **convolution), _relu(f"{name}_relu"))
 
 
-def _stacks(block: Callable, sizes: tuple[tuple[int, int], ...], last: str, projected: bool) -> Iterator[Layer]:
-    """Stacks of (filters, blocks), each after the first at half the size; `projected`: the first one's shortcut too."""
+# ---------------------------------------------------------------- residual networks
+
+
+def _stacks(block: Callable, sizes: tuple[tuple[int, int], ...], source: str, first_projected: bool) -> Iterator[Layer]:
+    """Stacks of (filters, blocks), each after the first at half the size. The first block of a stack has a convolution in its
+    shortcut, where sizes change; that of the first stack only if `first_projected`."""
     for stack, (units, blocks) in enumerate(sizes, 2):
         for i in range(1, blocks + 1):
-            name, halved = f"conv{stack}_block{i}", i == 1 and stack > 2
-            yield from block(name, units, 1 + halved, halved or (projected and i == 1), last)
-            last = f"{name}_out"
+            begins = i == 1
+            halved = begins and stack > 2
+            name = f"conv{stack}_block{i}"
+            yield from block(
+                name,
+                units=units,
+                stride=2 if halved else 1,
+                projected=halved or (begins and first_projected),
+                source=source,
+            )
+            source = f"{name}_out"
 
 
-def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
+def _basic_block(name: str, *, units: int, stride: int, projected: bool, source: str) -> Iterator[Layer]:
     """Two 3 x 3 convolutions and their input added; a 1 x 1 convolution projects it where sizes change."""
-    shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
-    return (
-        *shortcut,
-        *_activated(f"{name}_1", units, 3, stride, "same", taken),
-        *_normal(f"{name}_2", units, 3, 1, "same"),
-        Layer(f"{name}_add", "add", inputs=(f"{name}_0_conv" if project else taken, f"{name}_2_bn")),
-        _relu(f"{name}_out"),
-    )
+    shortcut = source
+    if projected:
+        shortcut = f"{name}_0_conv"
+        yield Layer(shortcut, "conv", units=units, size=1, stride=stride, pad="same", inputs=(source,))
+    yield from _activated(f"{name}_1", units=units, size=3, stride=stride, source=source)
+    yield from _normalized(f"{name}_2", units=units, size=3)
+    yield Layer(f"{name}_add", "add", inputs=(shortcut, f"{name}_2_bn"))
+    yield _relu(f"{name}_out")
 
 
 def _resnet_small() -> Network:
@@ -119,124 +143,190 @@ def _resnet_small() -> Network:
 
     Source: He et al., Deep Residual Learning, section 4.2; keras-io cifar10_resnet (274,442 weights).
     """
-    found = (
-        *_activated("conv1", 16, 3, 1, "same"),
-        *_stacks(_basic_block, ((16, 3), (32, 3), (64, 3)), "conv1_relu", False),
+    layers = (
+        *_activated("conv1", units=16, size=3),
+        *_stacks(_basic_block, ((16, 3), (32, 3), (64, 3)), "conv1_relu", first_projected=False),
         Layer("pool", "avgpool", size=8),
         *_FLATTEN,
         *_CLASSES,
     )
-    return Network("resnet-small", "", (32, 32, 3), 10, found, data="cifar10", epochs=200)
-
-
-def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
-    """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
-    shortcut = _normal(f"{name}_0", 4 * units, 1, stride, "valid", taken) if project else ()
-    return (
-        *shortcut,
-        *_activated(f"{name}_1", units, 1, stride, "valid", taken),
-        *_activated(f"{name}_2", units, 3, 1, "same"),
-        *_normal(f"{name}_3", 4 * units, 1, 1, "valid"),
-        Layer(f"{name}_add", "add", inputs=(f"{name}_0_bn" if project else taken, f"{name}_3_bn")),
-        _relu(f"{name}_out"),
+    return Network(
+        name="resnet-small",
+        seed="",
+        input=(32, 32, 3),
+        classes=10,
+        layers=layers,
+        data="cifar10",
+        epochs=200,
     )
+
+
+def _bottleneck(name: str, *, units: int, stride: int, projected: bool, source: str) -> Iterator[Layer]:
+    """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
+    shortcut = source
+    if projected:
+        shortcut = f"{name}_0_bn"
+        yield from _normalized(f"{name}_0", units=4 * units, size=1, stride=stride, pad="valid", source=source)
+    yield from _activated(f"{name}_1", units=units, size=1, stride=stride, pad="valid", source=source)
+    yield from _activated(f"{name}_2", units=units, size=3)
+    yield from _normalized(f"{name}_3", units=4 * units, size=1, pad="valid")
+    yield Layer(f"{name}_add", "add", inputs=(shortcut, f"{name}_3_bn"))
+    yield _relu(f"{name}_out")
 
 
 def _resnet50() -> Network:
     """ResNet-50 as keras.applications builds it: 25,636,712 weights, 53,120 of them running means and variances."""
-    found = (
+    layers = (
         Layer("conv1_pad", "zeropad", size=3),
-        *_activated("conv1", 64, 7, 2, "valid"),
+        *_activated("conv1", units=64, size=7, stride=2, pad="valid"),
         Layer("pool1_pad", "zeropad", size=1),
         Layer("pool1_pool", "pool", size=3, stride=2),
-        *_stacks(_bottleneck, ((64, 3), (128, 4), (256, 6), (512, 3)), "pool1_pool", True),
+        *_stacks(_bottleneck, ((64, 3), (128, 4), (256, 6), (512, 3)), "pool1_pool", first_projected=True),
         Layer("avg_pool", "globalpool"),
         *_PREDICTIONS,
     )
-    return Network("resnet-50", "", (224, 224, 3), 1000, found, **_IMAGENET)
+    return Network(name="resnet-50", seed="", input=(224, 224, 3), classes=1000, layers=layers, **_IMAGENET)
+
+
+# ---------------------------------------------------------------- Inception V3
+
+
+class _InceptionLayers:
+    """The layers as they are added. Every method adds some and returns the name of the last, which others take as `source`."""
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+
+    def conv(self, name: str, filters: int, size, source: str = "", *, stride: int = 1, pad: str = "same") -> str:
+        self.layers += _activated(name, units=filters, size=size, stride=stride, pad=pad, source=source, affine=False)
+        return f"{name}_relu"
+
+    def chain(self, name: str, source: str, convolutions: list[tuple]) -> str:
+        """Convolutions of (filters, size), one after the other."""
+        for i, (filters, size) in enumerate(convolutions, 1):
+            source = self.conv(f"{name}_{i}", filters, size, source)
+        return source
+
+    def average(self, name: str, source: str, filters: int) -> str:
+        """A 3 x 3 average, then a 1 x 1 convolution."""
+        self.layers.append(Layer(f"{name}_pool", "avgpool", size=3, stride=1, pad="same", inputs=(source,)))
+        return self.conv(name, filters, 1, f"{name}_pool")
+
+    def halve(self, name: str, source: str) -> str:
+        """A 3 x 3 pool of maxima, at every second position."""
+        self.layers.append(Layer(name, "pool", size=3, stride=2, inputs=(source,)))
+        return name
+
+    def join(self, name: str, branches: list[str]) -> str:
+        self.layers.append(Layer(name, "concat", inputs=tuple(branches)))
+        return name
+
+
+def _inception_35(net: _InceptionLayers, name: str, source: str, averaged: int) -> str:
+    """A block at 35 x 35: a 5 x 5 and a double 3 x 3 branch."""
+    branches = [
+        net.conv(f"{name}_1x1", 64, 1, source),
+        net.chain(f"{name}_5x5", source, [(48, 1), (64, 5)]),
+        net.chain(f"{name}_3x3", source, [(64, 1), (96, 3), (96, 3)]),
+        net.average(f"{name}_pooled", source, averaged),
+    ]
+    return net.join(name, branches)
+
+
+def _inception_17(net: _InceptionLayers, name: str, source: str, inner: int) -> str:
+    """A block at 17 x 17: 7 x 7 convolutions as 1 x 7 and 7 x 1 ones, `inner` filters between them."""
+    row = (1, 7)
+    column = (7, 1)
+    branches = [
+        net.conv(f"{name}_1x1", 192, 1, source),
+        net.chain(f"{name}_7x7", source, [(inner, 1), (inner, row), (192, column)]),
+        net.chain(f"{name}_double", source, [(inner, 1), (inner, column), (inner, row), (inner, column), (192, row)]),
+        net.average(f"{name}_pooled", source, 192),
+    ]
+    return net.join(name, branches)
+
+
+def _inception_8(net: _InceptionLayers, name: str, source: str) -> str:
+    """A block at 8 x 8: two branches end in a 1 x 3 and a 3 x 1 convolution side by side."""
+    row = (1, 3)
+    column = (3, 1)
+    narrow = net.conv(f"{name}_1x1", 320, 1, source)
+    wide = net.conv(f"{name}_3x3", 384, 1, source)
+    wide_pair = [net.conv(f"{name}_3x3_1", 384, row, wide), net.conv(f"{name}_3x3_2", 384, column, wide)]
+    wide_joined = net.join(f"{name}_a", wide_pair)
+    deep = net.chain(f"{name}_double", source, [(448, 1), (384, 3)])
+    deep_pair = [net.conv(f"{name}_double_3", 384, row, deep), net.conv(f"{name}_double_4", 384, column, deep)]
+    deep_joined = net.join(f"{name}_b", deep_pair)
+    averaged = net.average(f"{name}_pooled", source, 192)
+    return net.join(name, [narrow, wide_joined, deep_joined, averaged])
+
+
+def _inception_to_17(net: _InceptionLayers, source: str) -> str:
+    """From 35 x 35 to 17 x 17."""
+    single = net.conv("mixed3_3x3", 384, 3, source, stride=2, pad="valid")
+    double = net.chain("mixed3_double", source, [(64, 1), (96, 3)])
+    double = net.conv("mixed3_double_3", 96, 3, double, stride=2, pad="valid")
+    return net.join("mixed3", [single, double, net.halve("mixed3_pool", source)])
+
+
+def _inception_to_8(net: _InceptionLayers, source: str) -> str:
+    """From 17 x 17 to 8 x 8."""
+    single = net.chain("mixed8_3x3", source, [(192, 1)])
+    single = net.conv("mixed8_3x3_2", 320, 3, single, stride=2, pad="valid")
+    double = net.chain("mixed8_7x7", source, [(192, 1), (192, (1, 7)), (192, (7, 1))])
+    double = net.conv("mixed8_7x7_4", 192, 3, double, stride=2, pad="valid")
+    return net.join("mixed8", [single, double, net.halve("mixed8_pool", source)])
 
 
 def _inception() -> Network:
     """Inception V3 as keras.applications builds it: 23,851,784 weights, 34,432 of them running means and variances."""
-    found: list[Layer] = []
+    net = _InceptionLayers()
+    net.conv("stem1", 32, 3, stride=2, pad="valid")
+    net.conv("stem2", 32, 3, pad="valid")
+    source = net.halve("pool1", net.conv("stem3", 64, 3))
+    net.conv("stem4", 80, 1, source, pad="valid")
+    source = net.halve("pool2", net.conv("stem5", 192, 3, pad="valid"))
+    for i, averaged in enumerate((32, 64, 64)):
+        source = _inception_35(net, f"mixed{i}", source, averaged)
+    source = _inception_to_17(net, source)
+    for i, inner in enumerate((128, 160, 160, 192), 4):
+        source = _inception_17(net, f"mixed{i}", source, inner)
+    source = _inception_to_8(net, source)
+    for name in ("mixed9", "mixed10"):
+        source = _inception_8(net, name, source)
+    layers = (*net.layers, Layer("avg_pool", "globalpool"), *_PREDICTIONS)
+    return Network(name="inception-v3", seed="S3b", input=(299, 299, 3), classes=1000, layers=layers, **_IMAGENET)
 
-    def unit(name: str, filters: int, size, taken: str = "", stride: int = 1, pad: str = "same") -> str:
-        found.extend(_activated(name, filters, size, stride, pad, taken, False))
-        return f"{name}_relu"
 
-    def chain(name: str, taken: str, *steps: tuple) -> str:
-        """Units one after the other; each is (filters, size) and perhaps stride and pad."""
-        for i, (filters, size, *rest) in enumerate(steps, 1):
-            taken = unit(f"{name}_{i}", filters, size, taken, *rest)
-        return taken
-
-    def pooled(name: str, taken: str, filters: int) -> str:
-        found.append(Layer(f"{name}_pool", "avgpool", size=3, stride=1, pad="same", inputs=(taken,)))
-        return unit(name, filters, 1, f"{name}_pool")
-
-    def joined(name: str, *taken: str) -> str:
-        found.append(Layer(name, "concat", inputs=taken))
-        return name
-
-    def shrunk(name: str, taken: str) -> str:
-        found.append(Layer(name, "pool", size=3, stride=2, inputs=(taken,)))
-        return name
-
-    unit("stem1", 32, 3, stride=2, pad="valid")
-    unit("stem2", 32, 3, pad="valid")
-    x = shrunk("pool1", unit("stem3", 64, 3))
-    unit("stem4", 80, 1, x, pad="valid")
-    x = shrunk("pool2", unit("stem5", 192, 3, pad="valid"))
-    for i, filters in enumerate((32, 64, 64)):
-        n = f"mixed{i}"
-        x = joined(
-            n,
-            unit(f"{n}_1x1", 64, 1, x),
-            chain(f"{n}_5x5", x, (48, 1), (64, 5)),
-            chain(f"{n}_3x3", x, (64, 1), (96, 3), (96, 3)),
-            pooled(f"{n}_pooled", x, filters),
-        )
-    x = joined(
-        "mixed3",
-        unit("mixed3_3x3", 384, 3, x, 2, "valid"),
-        chain("mixed3_double", x, (64, 1), (96, 3), (96, 3, 2, "valid")),
-        shrunk("mixed3_pool", x),
+def _strided_cnn() -> Network:
+    """Three convolutions with stride 2, each with batch normalization and ReLU."""
+    return Network(
+        name="strided-cnn",
+        seed="",
+        input=(64, 64, 3),
+        classes=10,
+        layers=(
+            *_activated("conv1", units=32, size=3, stride=2),
+            *_activated("conv2", units=64, size=3, stride=2),
+            *_activated("conv3", units=128, size=3, stride=2),
+            Layer("pool", "globalpool"),
+            *_CLASSES,
+        ),
     )
-    for i, f in enumerate((128, 160, 160, 192), 4):
-        n = f"mixed{i}"
-        x = joined(
-            n,
-            unit(f"{n}_1x1", 192, 1, x),
-            chain(f"{n}_7x7", x, (f, 1), (f, (1, 7)), (192, (7, 1))),
-            chain(f"{n}_double", x, (f, 1), (f, (7, 1)), (f, (1, 7)), (f, (7, 1)), (192, (1, 7))),
-            pooled(f"{n}_pooled", x, 192),
-        )
-    x = joined(
-        "mixed8",
-        chain("mixed8_3x3", x, (192, 1), (320, 3, 2, "valid")),
-        chain("mixed8_7x7", x, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2, "valid")),
-        shrunk("mixed8_pool", x),
-    )
-    for n in ("mixed9", "mixed10"):
-        one = unit(f"{n}_1x1", 320, 1, x)
-        wide = unit(f"{n}_3x3", 384, 1, x)
-        first = joined(f"{n}_a", unit(f"{n}_3x3_1", 384, (1, 3), wide), unit(f"{n}_3x3_2", 384, (3, 1), wide))
-        deep = chain(f"{n}_double", x, (448, 1), (384, 3))
-        second = joined(f"{n}_b", unit(f"{n}_double_3", 384, (1, 3), deep), unit(f"{n}_double_4", 384, (3, 1), deep))
-        x = joined(n, one, first, second, pooled(f"{n}_pooled", x, 192))
-    found += [Layer("avg_pool", "globalpool"), *_PREDICTIONS]
-    return Network("inception-v3", "S3b", (299, 299, 3), 1000, tuple(found), **_IMAGENET)
+
+
+# ---------------------------------------------------------------- all
 
 
 NETWORKS = {
     network.name: network
     for network in (
         Network(
-            "cifar10-cnn",
-            "S0",
-            (32, 32, 3),
-            10,
-            _layers("""
+            name="cifar10-cnn",
+            seed="S0",
+            input=(32, 32, 3),
+            classes=10,
+            layers=_layers("""
                 conv1 conv units=32 size=3 pad=same activation=relu
                 pool1 pool size=2
                 dropout1 dropout rate=0.25
@@ -252,27 +342,27 @@ NETWORKS = {
             data="cifar10",
         ),
         Network(
-            "cifar10-mlp",
-            "S1a",
-            (32, 32, 3),
-            10,
-            _layers("""
+            name="cifar10-mlp",
+            seed="S1a",
+            input=(32, 32, 3),
+            classes=10,
+            layers=_layers("""
                 flatten flatten
                 dense1 dense units=3000 activation=relu
                 dense2 dense units=1000 activation=relu
                 classes dense units=10 activation=sigmoid
             """),
-            "sgd",
-            "categorical_crossentropy",
+            optimizer="sgd",
+            loss="categorical_crossentropy",
             data="cifar10",
         ),
         _fashion_mlp(5, "fashion-mlp"),
         Network(
-            "mnist-cnn",
-            "S2",
-            (28, 28, 1),
-            10,
-            _layers("""
+            name="mnist-cnn",
+            seed="S2",
+            input=(28, 28, 1),
+            classes=10,
+            layers=_layers("""
                 conv1 conv units=32 size=3 activation=relu
                 pool1 pool size=2
                 conv2 conv units=64 size=3 activation=relu
@@ -286,11 +376,11 @@ NETWORKS = {
             epochs=5,
         ),
         Network(
-            "peaks",
-            "S4",
-            (2,),
-            1,
-            _layers("""
+            name="peaks",
+            seed="S4",
+            input=(2,),
+            classes=1,
+            layers=_layers("""
                 dense1 dense units=20 activation=relu
                 dense2 dense units=5 activation=relu
                 height dense units=1
@@ -303,11 +393,11 @@ NETWORKS = {
             epochs=2000,
         ),
         Network(
-            "lenet",
-            "",
-            (28, 28, 1),
-            10,
-            _layers("""
+            name="lenet",
+            seed="",
+            input=(28, 28, 1),
+            classes=10,
+            layers=_layers("""
                 conv1 conv units=6 size=5 pad=same activation=tanh
                 pool1 avgpool size=2
                 conv2 conv units=16 size=5 activation=tanh
@@ -317,26 +407,18 @@ NETWORKS = {
                 dense2 dense units=84 activation=tanh
                 classes dense units=10 activation=softmax
             """),
-            "sgd",
+            optimizer="sgd",
             data="mnist",
             samples=60_000,
             epochs=20,
         ),
+        _strided_cnn(),
         Network(
-            "strided-cnn",
-            "",
-            (64, 64, 3),
-            10,
-            tuple(layer for i in (1, 2, 3) for layer in _activated(f"conv{i}", 16 * 2**i, 3, 2, "same"))
-            + _layers("pool globalpool")
-            + _CLASSES,
-        ),
-        Network(
-            "vgg-small",
-            "",
-            (32, 32, 3),
-            10,
-            _vgg((2, 64), (2, 128), (2, 256))
+            name="vgg-small",
+            seed="",
+            input=(32, 32, 3),
+            classes=10,
+            layers=_vgg([(2, 64), (2, 128), (2, 256)])
             + _layers("""
                 flatten flatten
                 dense1 dense units=512 activation=relu
@@ -348,11 +430,11 @@ NETWORKS = {
         ),
         _resnet_small(),
         Network(
-            "vgg-16",
-            "",
-            (224, 224, 3),
-            1000,
-            _vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+            name="vgg-16",
+            seed="",
+            input=(224, 224, 3),
+            classes=1000,
+            layers=_vgg([(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)])
             + _layers("""
                 flatten flatten
                 fc1 dense units=4096 activation=relu
@@ -365,7 +447,7 @@ NETWORKS = {
         _inception(),
     )
 }
-# Generators by a name of theirs: the numbers in a name are the function's arguments (inputs, width, depth, outputs; layers).
+#: (example of a name, pattern of such names, function): the numbers in a name are the function's arguments.
 GENERATED: tuple[tuple[str, re.Pattern, Callable[..., Network]], ...] = (
     ("mlp-784-500x2-10", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
     ("fashion-mlp-3", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp),
@@ -381,8 +463,9 @@ def known(name: str) -> Network | None:
     if name in NETWORKS:
         return NETWORKS[name]
     for form, pattern, make in GENERATED:
-        if found := pattern.fullmatch(name):
-            numbers = tuple(map(int, found.groups()))
+        match = pattern.fullmatch(name)
+        if match:
+            numbers = [int(digits) for digits in match.groups()]
             if min(numbers) < 1:
                 raise ValueError(f"{name}: its numbers must be at least 1, as in {form}")
             return make(*numbers)
@@ -394,9 +477,10 @@ def find(name: str) -> Network:
 
     Raises: ValueError naming those that there are.
     """
-    if found := known(name):
-        return found
-    raise ValueError(f"unknown model {name!r}; known: {', '.join(names())}")
+    network = known(name)
+    if network is None:
+        raise ValueError(f"unknown model {name!r}; known: {', '.join(names())}")
+    return network
 
 
 def names() -> list[str]:

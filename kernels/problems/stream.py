@@ -1,12 +1,23 @@
 """Element-wise passes over arrays, limited by memory bandwidth."""
 
 import math
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from kernels.problems.arrays import ITEM_BYTES, Make, empty, random_array
 from kernels.problems.fields import Base, check_counts, check_word
+
+
+class PassWeights(NamedTuple):
+    """What a pass does for each element; an array of a quarter is a pooled one."""
+
+    #: Arrays read.
+    read: float
+    #: Arrays written.
+    written: float
+    #: Additions, multiplications, comparisons and square roots alike count 1.
+    flops: float
 
 
 class Stream(Base, frozen=True, tag="stream"):
@@ -21,26 +32,25 @@ class Stream(Base, frozen=True, tag="stream"):
     dtype: str = "float64"
     op: ClassVar[str] = "stream"
     rated = property(lambda self: "bytes_moved")
-    # operation -> arrays read, arrays written, FLOPs an element. An array of a quarter is a pooled one.
-    WEIGHTS: ClassVar[dict] = {
-        "copy": (1, 1, 0),
-        "scale": (1, 1, 1),
-        "add": (2, 1, 1),
-        "triad": (2, 1, 2),
-        "read": (1, 0, 1),
-        "relu": (1, 1, 1),
-        "relu_grad": (2, 1, 1),
-        "dropout": (1, 1, 2),
-        "maxpool": (1, 0.25, 0.75),
-        "maxpool_grad": (1.5, 1, 1),
-        "batchnorm": (1, 1, 8),
-        "batchnorm_grad": (2, 1, 13),
-        "sgd": (2, 1, 2),
-        "adam": (4, 3, 12),
+    WEIGHTS: ClassVar[dict[str, PassWeights]] = {
+        "copy": PassWeights(read=1, written=1, flops=0),
+        "scale": PassWeights(read=1, written=1, flops=1),
+        "add": PassWeights(read=2, written=1, flops=1),
+        "triad": PassWeights(read=2, written=1, flops=2),
+        "read": PassWeights(read=1, written=0, flops=1),
+        "relu": PassWeights(read=1, written=1, flops=1),
+        "relu_grad": PassWeights(read=2, written=1, flops=1),
+        "dropout": PassWeights(read=1, written=1, flops=2),
+        "maxpool": PassWeights(read=1, written=0.25, flops=0.75),
+        "maxpool_grad": PassWeights(read=1.5, written=1, flops=1),
+        "batchnorm": PassWeights(read=1, written=1, flops=8),
+        "batchnorm_grad": PassWeights(read=2, written=1, flops=13),
+        "sgd": PassWeights(read=2, written=1, flops=2),
+        "adam": PassWeights(read=4, written=3, flops=12),
     }
     # Elements come in whole images of this (height, width, channels) where the operation knows of images.
     IMAGE: ClassVar[tuple] = (8, 8, 32)
-    OF_IMAGES: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
+    IMAGE_OPERATIONS: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
 
     def __post_init__(self):
         check_word("operation", self.operation, self.WEIGHTS)
@@ -52,12 +62,12 @@ class Stream(Base, frozen=True, tag="stream"):
 
     @property
     def _element_bytes(self) -> float:
-        read, written, _ = self.WEIGHTS[self.operation]
-        return (read + written) * ITEM_BYTES[self.dtype]
+        weights = self.WEIGHTS[self.operation]
+        return (weights.read + weights.written) * ITEM_BYTES[self.dtype]
 
     @property
     def _granule(self) -> int:
-        return math.prod(self.IMAGE) if self.operation in self.OF_IMAGES else 1
+        return math.prod(self.IMAGE) if self.operation in self.IMAGE_OPERATIONS else 1
 
     @property
     def elements(self) -> int:
@@ -70,8 +80,7 @@ class Stream(Base, frozen=True, tag="stream"):
 
     @property
     def flops(self) -> int:
-        """Additions, multiplications, comparisons and square roots alike count 1."""
-        return int(self.elements * self.WEIGHTS[self.operation][2])
+        return int(self.elements * self.WEIGHTS[self.operation].flops)
 
     @property
     def bytes_moved(self) -> int:
@@ -79,8 +88,9 @@ class Stream(Base, frozen=True, tag="stream"):
 
     @property
     def result_bytes(self) -> int:
-        read, written, _ = self.WEIGHTS[self.operation]
-        return int(self.bytes_moved * written / (read + written))
+        """Bytes written."""
+        weights = self.WEIGHTS[self.operation]
+        return int(self.bytes_moved * weights.written / (weights.read + weights.written))
 
     def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         """The whole arrays read, each of `elements` values; the scalar is 3, as in STREAM.
@@ -91,7 +101,7 @@ class Stream(Base, frozen=True, tag="stream"):
         if self.operation == "maxpool_grad":
             sizes = [self.elements, self.elements // 4]
         else:
-            sizes = [self.elements] * math.ceil(self.WEIGHTS[self.operation][0])
+            sizes = [self.elements] * math.ceil(self.WEIGHTS[self.operation].read)
         arrays = [make((size,), self.dtype, seed + i, whole_numbers) for i, size in enumerate(sizes)]
         if self.operation == "adam":
             arrays[3] = np.abs(arrays[3], out=empty(arrays[3].shape, arrays[3].dtype, seed + 3))

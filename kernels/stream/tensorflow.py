@@ -50,7 +50,7 @@ def _keras_batchnorm(tf, x):
 def tensors(tf, problem: Stream, arrays) -> list:
     """The arguments: images where the operation knows of images, the seed of dropout, maxpool_grad's pooled images."""
     made = list(arrays)
-    if problem.operation in problem.OF_IMAGES:
+    if problem.operation in problem.IMAGE_OPERATIONS:
         height, width, channels = problem.IMAGE
         made[0] = tf.reshape(arrays[0], (-1, height, width, channels))
         if problem.operation == "maxpool_grad":

@@ -52,7 +52,7 @@ PROBLEMS = {
         *(Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=w, math=m) for w in Conv.DIRECTIONS for m in TWO_MATHS),
     ],
     "stream": [
-        Stream(op, n * (24 if op not in Stream.OF_IMAGES else 1 << 16), dtype)
+        Stream(op, n * (24 if op not in Stream.IMAGE_OPERATIONS else 1 << 16), dtype)
         for op in ("copy", "scale", "add", "triad", "read", "maxpool")
         for n in (1, 7, 1000)
         for dtype in ("float32", "float64")

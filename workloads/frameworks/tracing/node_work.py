@@ -162,7 +162,7 @@ def _pool_gradient(node: GraphNode) -> NodeWork:
 
 
 def _normalization(node: GraphNode) -> NodeWork:
-    weight = Stream.WEIGHTS[operation_types.NORMALIZATIONS[node.type]][2]
+    weight = Stream.WEIGHTS[operation_types.NORMALIZATIONS[node.type]].flops
     return _whole_arrays(node, "normalization", flops.element_wise(_largest(node), weight))
 
 
@@ -219,7 +219,7 @@ def _optimizer_update(node: GraphNode) -> NodeWork:
     gradient = max(node.inputs, key=lambda array: array.nbytes)
     handles = sum(array.dtype == "resource" for array in node.inputs)
     known = "adam" if "Adam" in node.type else "sgd"
-    weight = Stream.WEIGHTS[known][2]
+    weight = Stream.WEIGHTS[known].flops
     return NodeWork(
         kind="element-wise",
         flops=flops.element_wise(gradient.elements, weight),
