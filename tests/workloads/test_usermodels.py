@@ -32,6 +32,7 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     expected = [("dense", 16, "relu"), ("dense", 3, "softmax")]
     assert [(la.kind, la.units, la.activation) for la in found.layers] == expected
     assert (found.name, found.input, found.classes) == ("tests.support.own_models:classes", (8,), 3)
+    assert len(m.notes["source"]) == 16
     assert m.notes["compiled"] == "compiled with adam and sparse_categorical_crossentropy, as it came without"
     assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3 and m.on("host-latency").calls == 2
     m = own(train, "words")  # it takes whole numbers

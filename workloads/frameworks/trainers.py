@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from kernels.networks import Network
 from workloads.frameworks import data_parallel, description, input_pipeline, models, tensors, user_model
+from workloads.frameworks.tracing import user_files
 from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.machine import gpu
 from workloads.records import Row, settings
@@ -107,6 +108,7 @@ def built(order: Order) -> Built:
                 model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
                 layers = description.network(model, row.problem.model)
                 layers = msgspec.structs.replace(layers, compiled_for_user="compiled" in about)
+                about[user_files.SOURCE] = user_files.hash_of_modules(row.problem.model, "")
                 about["layers"] = msgspec.json.encode(layers).decode()
             else:
                 own = network if chosen.dropout == "on" else without_dropout(network)

@@ -171,9 +171,9 @@ def _general_fields(
     first_error: Broken | None = None
     for cut, inputs in user_training.candidates(row, model, row.problem.samples, seed):
         step.build(model, inputs)
-        if user_training.SOURCE not in notes:
+        if user_files.SOURCE not in notes:
             names = [row.problem.model, row.keras.data if row.keras.data != "synthetic" else ""]
-            notes[user_training.SOURCE] = user_files.hash_of_modules(*names)
+            notes[user_files.SOURCE] = user_files.hash_of_modules(*names)
         try:
             return fields_of_fit(row, model, cut, limits, notes=notes, phases=phases, values=values)
         except Broken as error:

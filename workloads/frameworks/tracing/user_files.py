@@ -11,6 +11,8 @@ from pathlib import Path
 from workloads import ROOT
 from workloads.records.settings import FOLDER
 
+#: The note of a row that holds the hash of the user's files that it was measured with.
+SOURCE = "source"
 _OURS = [ROOT / name for name in ("kernels", "workloads", "analysis")]
 _INSTALLED = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 _SYSTEM = [Path(name) for name in ("/proc", "/sys", "/dev", "/etc", "/usr")]

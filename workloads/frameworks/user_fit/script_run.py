@@ -25,7 +25,7 @@ from workloads.frameworks import training_row
 from workloads.frameworks.tracing import user_files
 from workloads.frameworks.tracing.refusal import change_of
 from workloads.frameworks.tracing.step_inputs import BATCH_S
-from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, user_training, weight_limit
+from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, weight_limit
 from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce
 from workloads.harness.dispatch import Broken, described
@@ -130,7 +130,7 @@ class ScriptRun:
         if not row.on_gpu:
             phases |= {"import": self.hook.importing_s, "device_start": 0.0}
         values: dict[str, float] = {}
-        notes = {user_training.SOURCE: source}
+        notes = {user_files.SOURCE: source}
         fields = training_row.fields_of_fit(row, model, cut, timing.limits, notes=notes, phases=phases, values=values)
         return row.result(status="ok", **fields, phases_s=phases, values=values)
 

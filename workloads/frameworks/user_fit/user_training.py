@@ -17,9 +17,6 @@ from workloads.frameworks.user_fit.synthetic_samples import synthetic_samples
 from workloads.harness.dispatch import Broken, one_line
 from workloads.records import Row, settings
 
-#: The note that holds the hash of the user's files that a row was measured with.
-SOURCE = "source"
-
 
 def is_general(row: Row, model: Any) -> bool:
     """Whether a user's model is timed here: with the user's data, or where it is more than one array in and one out, which
