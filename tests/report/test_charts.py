@@ -1,5 +1,6 @@
 """Charts: which point lies where, which trace is whose, what its table says."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -161,6 +162,13 @@ def test_names_beside_lines_are_moved_apart_half_up_and_half_down():
     assert overlay._spread([0.1, 0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.05, 0.15, 0.5])
     assert overlay._spread([0.98, 0.99], 0.1, 0.0, 1.0) == pytest.approx([0.9, 1.0])
     assert overlay._spread([0.0, 0.01], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+
+
+def test_a_line_without_a_name_moves_no_name():
+    """Two lines end at 10 of 1 to 100, half way up: one has a name, and it stays there; a third has its name on the left."""
+    named, bare = Trace("a", [1.0], [10.0], "blue", label="a"), Trace("b", [1.0], [10.0], "blue")
+    left = Trace("c", [1.0], [10.0], "blue", label="c", label_left=True)
+    assert [t.label_at for t in overlay.named([named, bare, left], 0.0, math.log(100))] == [0.5, 0.0, 0.5]
 
 
 def test_a_name_has_one_color_in_all_runs():
