@@ -123,13 +123,13 @@ class TransferPlan(MeasuringPlan):
 
         Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
         """
-        from kernels.problems import Feeding
+        from kernels.problems import InputPipeline
         from workloads.harness import plan
 
         measuring = self.measuring
         on = plan.devices(measuring.devices, machine, measuring.require_gpu)
         backends = plan.known("backend", measuring.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
-        ways = plan.known("way", measuring.variants, Feeding.WAYS) or list(Feeding.WAYS)
+        ways = plan.known("way", measuring.variants, InputPipeline.WAYS) or list(InputPipeline.WAYS)
         rows = []
         if "keras" in backends:
             rows += _keras_rows(on, self.dtypes, ways)
@@ -205,7 +205,7 @@ def _keras_rows(on: list[str], dtypes: Iterable[str], ways: list[str]) -> "list[
     Raises: Missing without Keras.
     """
     from analysis.training import feeding
-    from kernels.problems import Feeding
+    from kernels.problems import InputPipeline
     from workloads.frameworks import grid
     from workloads.records import Row, Settings
 
@@ -216,7 +216,7 @@ def _keras_rows(on: list[str], dtypes: Iterable[str], ways: list[str]) -> "list[
             # sorted between the others: what changes meanwhile is in both
             more = feeding.HELD_OUT if dtype == feeding.DTYPES[0] else ()
             for batch, width in sorted((*feeding.SIZES, *more)):
-                problem = Feeding(batch, width, feeding.steps(batch, width), dtype)
+                problem = InputPipeline(batch, width, feeding.steps(batch, width), dtype)
                 for way in ways:
                     if feeding.tells(device, way, dtype):
                         rows.append(Row(f"feeding/keras/{way}", problem, Settings(device)))

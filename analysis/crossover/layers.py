@@ -35,7 +35,7 @@ class Spread(msgspec.Struct, frozen=True):
         return f"{form(self.median)}{ends}"
 
 
-class Arithmetic(msgspec.Struct, frozen=True):
+class ArithmeticRates(msgspec.Struct, frozen=True):
     """A backend's FLOP/s, shares of the roof and speedups over its own float32, in one arithmetic. `alignment`: the channels
     (or a product's sizes) are multiples of it."""
 
@@ -137,7 +137,7 @@ def cold_and_warm(measurements: Measurements, op: str) -> "list[tuple[Measuremen
     ]
 
 
-def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[Arithmetic]:
+def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[ArithmeticRates]:
     """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
     backend's arithmetics were measured at, or, where there is none, each at its own largest."""
     kinds = group_by(
@@ -151,7 +151,7 @@ def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[A
         rates = [m.problem.flops / call_s(m) for m in at.values()]
         gains = [call_s(base[key]) / call_s(m) for key, m in at.items() if key in base]
         if rate := spread(rates):
-            found.append(Arithmetic(device, backend, math, of, rate, spread(shares), spread(gains)))
+            found.append(ArithmeticRates(device, backend, math, of, rate, spread(shares), spread(gains)))
     return found
 
 

@@ -11,7 +11,7 @@ from analysis.training import costs, feeding
 from analysis.training.feeding import Law
 from analysis.units import bytes_rate, percent, size
 from kernels import networks
-from kernels.problems import Feeding
+from kernels.problems import InputPipeline
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.records import Measurements
 
@@ -42,7 +42,7 @@ def laws(measurements: Measurements) -> Table:
         (
             labels.device(law.device),
             law.way,
-            law.dtype if law.way != Feeding.RESIDENT else "any",
+            law.dtype if law.way != InputPipeline.RESIDENT else "any",
             time(law.call),
             time(law.sample) if law.sample.high else "-",
             bytes_rate(law.bandwidth.value) if law.byte.low else "-",
@@ -74,7 +74,7 @@ def sentences(rows: Measurements) -> list[str]:
 
 def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     """The seconds that a step of BATCH images takes in each way of one device and type, the fastest first; "" without laws."""
-    own = [law for law in fitted if (law.device, law.dtype) == (device, dtype) and law.way != Feeding.RESIDENT]
+    own = [law for law in fitted if (law.device, law.dtype) == (device, dtype) and law.way != InputPipeline.RESIDENT]
     ranked = sorted((law.seconds(BATCH, BATCH * image_bytes(dtype)).value, law.way) for law in own)
     ways = ", ".join(f"{time(seconds)} by {way}" for seconds, way in ranked)
     return say(_SAID["view"], batch=BATCH, dtype=dtype, ways=ways, side=labels.device(device)) if ways else ""

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.stats import Estimate, Z, group_by, least_squares, of_draws, plus_minus
 from analysis.training import costs
 from kernels import networks
-from kernels.problems import Feeding, Training
+from kernels.problems import InputPipeline, Training
 from workloads.records import Measurement, settings
 
 COPIES = "transfer/cupy/array"
@@ -80,7 +80,7 @@ class Share(msgspec.Struct, frozen=True):
 
 def rows(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]]:
     """(row, seconds of its step) of the study; rows whose epochs do not give it are left out."""
-    found = ((m, step(m)) for m in measurements if isinstance(m.problem, Feeding))
+    found = ((m, step(m)) for m in measurements if isinstance(m.problem, InputPipeline))
     return [(m, seconds) for m, seconds in found if seconds]
 
 
@@ -115,7 +115,7 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
 def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> Law | None:
     """The law of that way and type; the resident way has one law for all types, as it copies nothing."""
     own = (x for x in laws if (x.device, x.way) == (device, way))
-    return next((x for x in own if x.dtype == dtype or way == Feeding.RESIDENT), None)
+    return next((x for x in own if x.dtype == dtype or way == InputPipeline.RESIDENT), None)
 
 
 def batch_seconds(

@@ -92,7 +92,7 @@ def phases(problem: Conv, k: int = 0) -> list[Phase]:
     return found
 
 
-def _turned(side: conv.Phase, stride: int) -> slice:
+def _turned(side: conv.SidePhase, stride: int) -> slice:
     """The taps of a phase as a slice, the last tap first."""
     before = side.last - side.taps * stride
     return slice(side.last, before if before >= 0 else None, -stride)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.problems.collective import ONE_SHOT_BYTES, AllReduce
 from kernels.problems.conv import Conv
-from kernels.problems.feeding import Feeding
+from kernels.problems.input_pipeline import InputPipeline
 from kernels.problems.launch import Launch
 from kernels.problems.matmul import Matmul
 from kernels.problems.model import Inference, Training
@@ -27,7 +27,7 @@ else:
         | Launch
         | Training
         | Inference
-        | Feeding
+        | InputPipeline
         | PeerCopy
         | AllReduce
         | AtOnce

@@ -10,22 +10,29 @@ from kernels.problems.arrays import ITEM_BYTES, Make, random_array
 from kernels.problems.fields import Base, alignment, check_counts, check_word, fill_math
 
 
-class Phase(NamedTuple):
-    """The pixels first, first + stride, ... of one side of dx: how many there are, the taps of the filter that reach them, the
-    zeros before dy that the first of those meets, and the last of those taps, with which the turned filter begins."""
+class SidePhase(NamedTuple):
+    """The pixels first, first + stride, ... of one side of dx, whose gradients meet the same taps of the filter."""
 
+    #: Pixels.
     size: int
+    #: Taps of the filter that reach them.
     taps: int
+    #: Zeros before dy that the first of the pixels meets.
     zeros: int
+    #: The last of the taps, with which the reversed filter begins.
     last: int
 
 
-def phase(size: int, taps: int, stride: int, pad: int, first: int) -> Phase:
-    """The phase of a side of `size` pixels with `pad` zeros before it, under so many taps."""
-    tap = (first + pad) % stride
-    count = max(0, -(-(taps - tap) // stride))
-    zeros = count - 1 - (first + pad - tap) // stride
-    return Phase(max(0, -(-(size - first) // stride)), count, zeros, tap + stride * (count - 1))
+def phase(size: int, taps: int, stride: int, pad: int, first: int) -> SidePhase:
+    """The phase of a side of `size` pixels with `pad` zeros before it, under so many taps, that begins at the pixel `first`."""
+    first_tap = (first + pad) % stride
+    reached = max(0, -(-(taps - first_tap) // stride))
+    return SidePhase(
+        size=max(0, -(-(size - first) // stride)),
+        taps=reached,
+        zeros=reached - 1 - (first + pad - first_tap) // stride,
+        last=first_tap + stride * (reached - 1),
+    )
 
 
 class Conv(Base, frozen=True, tag="conv"):
@@ -57,9 +64,8 @@ class Conv(Base, frozen=True, tag="conv"):
     DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
 
     def __post_init__(self):
-        check_counts(
-            **{side: getattr(self, side) for side in ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "groups")}
-        )
+        counts = ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "groups")
+        check_counts(**{name: getattr(self, name) for name in counts})
         if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
             raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")
         check_word("layout", self.layout, self.LAYOUTS)
@@ -99,16 +105,15 @@ class Conv(Base, frozen=True, tag="conv"):
     @property
     def gemm(self) -> tuple[int, int, int]:
         """(M, N, K) of the matrix product that is equal to the convolution of a group, by im2col."""
-        positions, taps, filters = (
-            self.n * self.p * self.q,
-            self.c_in // self.groups * self.r * self.s,
-            self.c_out // self.groups,
-        )
-        return {
+        positions = self.n * self.p * self.q
+        taps = self.c_in // self.groups * self.r * self.s
+        filters = self.c_out // self.groups
+        sides = {
             "fprop": (positions, filters, taps),
             "dgrad": (positions, taps, filters),
             "wgrad": (taps, filters, positions),
-        }[self.direction]
+        }
+        return sides[self.direction]
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -127,9 +132,9 @@ class Conv(Base, frozen=True, tag="conv"):
     def w_shape(self) -> tuple[int, ...]:
         """The filters, dw too."""
         channels = self.c_in // self.groups
-        return (
-            (self.r, self.s, channels, self.c_out) if self.layout == "NHWC" else (self.c_out, channels, self.r, self.s)
-        )
+        if self.layout == "NHWC":
+            return (self.r, self.s, channels, self.c_out)
+        return (self.c_out, channels, self.r, self.s)
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -139,17 +144,19 @@ class Conv(Base, frozen=True, tag="conv"):
     @property
     def flops(self) -> int:
         """2 n p q c_out (c_in / groups) r s in every direction; products with the padding's zeros count."""
-        m, n, k = self.gemm
-        return 2 * self.groups * m * n * k
+        return 2 * self.groups * math.prod(self.gemm)
 
     @property
     def bytes_moved(self) -> int:
         """Bytes of two arrays read and one written. Of x that is read, only the rows and columns that some filter covers count:
         a 1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
-        rows, columns = self.h, self.w
-        if self.direction != "dgrad":
-            rows = _covered(self.h, self.p, self.r, self.stride, self.pads[0][0])
-            columns = _covered(self.w, self.q, self.s, self.stride, self.pads[1][0])
+        if self.direction == "dgrad":
+            rows = self.h
+            columns = self.w
+        else:
+            (top, _), (left, _) = self.pads
+            rows = _covered(size=self.h, outputs=self.p, taps=self.r, stride=self.stride, before=top)
+            columns = _covered(size=self.w, outputs=self.q, taps=self.s, stride=self.stride, before=left)
         images = self.n * rows * columns * self.c_in
         return (images + math.prod(self.w_shape) + math.prod(self.y_shape)) * ITEM_BYTES[self.dtype]
 
@@ -170,8 +177,11 @@ class Conv(Base, frozen=True, tag="conv"):
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shapes of the operands: x and w for fprop, dy and w for dgrad, x and dy for wgrad."""
-        x, w, y = self.x_shape, self.w_shape, self.y_shape
-        return {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
+        if self.direction == "fprop":
+            return self.x_shape, self.w_shape
+        if self.direction == "dgrad":
+            return self.y_shape, self.w_shape
+        return self.x_shape, self.y_shape
 
     def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         """(x, w) for fprop, (dy, w) for dgrad, (x, dy) for wgrad."""
@@ -182,4 +192,8 @@ class Conv(Base, frozen=True, tag="conv"):
 @functools.lru_cache(maxsize=4096)
 def _covered(size: int, outputs: int, taps: int, stride: int, before: int) -> int:
     """How many of `size` positions lie under some filter of `taps`, `before` zeros being put in front."""
-    return len({i * stride + tap - before for i in range(outputs) for tap in range(taps)} & set(range(size)))
+    covered: set[int] = set()
+    for i in range(outputs):
+        first = i * stride - before
+        covered.update(range(first, first + taps))
+    return len(covered.intersection(range(size)))

@@ -8,18 +8,20 @@ from kernels.problems.arrays import MATHS, UnknownName
 
 
 class Base(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Defaults of the properties that every problem has: no arithmetic, no bytes, no direction. Stored without default values.
+    """Defaults of the properties that every problem has. Stored without default values."""
 
-    rated: name of the count that its rate is computed from. products: whether it is multiply-adds of two operands, which
-    libraries do on tensor cores. result_bytes: of what it gives, where its operands may come from the host. patience_s: seconds
-    to wait for a row of it beyond any other's.
-    """
-
+    #: FLOPs, and bytes that must at least move; None of a problem that has no such count.
     flops = bytes_moved = property(lambda self: None)
+    #: Name of the count that its rate is computed from.
     rated = property(lambda self: "flops")
+    #: "" of a problem without it.
     dtype = math = model = operation = direction = property(lambda self: "")
+    #: Host memory that may not be paged out; bytes of a result, where the operands may come from the host; seconds to wait for a
+    #: row of it beyond any other's.
     locked_bytes = result_bytes = patience_s = property(lambda self: 0)
+    #: Numbers of the GPUs of this host at work, where there are several.
     members = property(lambda self: ())
+    #: Whether it happens once in a process; whether it is multiply-adds of two operands, which libraries do on tensor cores.
     once = products = property(lambda self: False)
 
     @property
@@ -69,4 +71,7 @@ def fill_math(problem: Base) -> None:
 
 def alignment(*sizes: int) -> int:
     """The largest of 8, 4 and 1 that divides every size."""
-    return next(of for of in (8, 4, 1) if not any(size % of for size in sizes))
+    for divisor in (8, 4):
+        if all(size % divisor == 0 for size in sizes):
+            return divisor
+    return 1

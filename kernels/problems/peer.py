@@ -72,12 +72,11 @@ class AtOnce(Base, frozen=True, tag="at-once"):
     def inner(self):
         """The problem that each GPU works on."""
         if self.operation == "matmul":
-            return Matmul(self.size, self.size, self.size, *precision(self.math))
-        return (
-            Stream("triad", self.size, "float32")
-            if self.operation == "triad"
-            else Transfer(self.operation, self.size, "pinned")
-        )
+            dtype, math = precision(self.math)
+            return Matmul(m=self.size, n=self.size, k=self.size, dtype=dtype, math=math)
+        if self.operation == "triad":
+            return Stream(operation="triad", nbytes=self.size, dtype="float32")
+        return Transfer(direction=self.operation, nbytes=self.size, host_memory="pinned")
 
     @property
     def rated(self) -> str:

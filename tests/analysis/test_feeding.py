@@ -12,7 +12,7 @@ from analysis.report.sections.training import small_section
 from analysis.text import feeding as words
 from analysis.training import feeding
 from kernels import networks
-from kernels.problems import Feeding, Training, Transfer
+from kernels.problems import InputPipeline, Training, Transfer
 from tests.bench import training as bench
 from workloads.records import Fits, Measurement, Samples, Settings
 
@@ -33,7 +33,7 @@ def timed(kernel, problem, step, device, few, setup=None, **fields):
 
 def fed(way, batch, width, slower=1.0, device="gpu:0", dtype="float32"):
     """A row of the study: its step follows the planted law; what lies on the device already, its call."""
-    problem = Feeding(batch, width, feeding.steps(batch, width), dtype)
+    problem = InputPipeline(batch, width, feeding.steps(batch, width), dtype)
     step = CALL if way == "resident" else (CALL + batch * SAMPLE + problem.nbytes * BYTE) * slower
     return timed(f"feeding/keras/{way}", problem, step, device, 4, lambda steps: SETUP + steps * problem.nbytes / 3e9)
 

@@ -17,8 +17,8 @@ from kernels.problems import (
     AllReduce,
     AtOnce,
     Conv,
-    Feeding,
     Inference,
+    InputPipeline,
     Launch,
     Matmul,
     Peak,
@@ -580,12 +580,12 @@ def test_copies_between_gpus_and_work_on_all_of_them_by_hand():
 def test_batches_of_no_type_or_of_too_few_values_are_refused():
     for fields, words in (({"dtype": "int7"}, "int7"), ({"width": 7}, "8 values at least"), ({"steps": 0}, "steps")):
         with pytest.raises(ValueError, match=words):
-            Feeding(**{"batch": 2, "width": 8, "steps": 1, **fields})
+            InputPipeline(**{"batch": 2, "width": 8, "steps": 1, **fields})
 
 
 @pytest.mark.parametrize(("dtype", "item"), [("float32", 4), ("float64", 8), ("bfloat16", 2), ("uint8", 1)])
 def test_batches_of_a_data_set_by_hand(dtype, item):
-    p = Feeding(32, 10, 5, dtype)
+    p = InputPipeline(32, 10, 5, dtype)
     assert (p.samples, p.nbytes, p.footprint_bytes) == (160, 320 * item, 1600 * item)
 
 

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from kernels import networks
-from kernels.problems import Feeding, Training
+from kernels.problems import InputPipeline, Training
 from workloads.frameworks import data, data_parallel, feeding, input_pipeline, jax_loop, tf_loop, trainers
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings, settings
@@ -131,8 +131,8 @@ def batches_of_the_feeding_study_arrive_whole():
     def one_more(chosen, x, *rest):
         return real(chosen, x + np.ones((), x.dtype), *rest)
 
-    for way, dtype in zip(Feeding.WAYS, ("float64", "uint8", "float32", "uint8", "float64"), strict=True):
-        row = Row(f"feeding/keras/{way}", Feeding(2, 16, 4, dtype), Settings())
+    for way, dtype in zip(InputPipeline.WAYS, ("float64", "uint8", "float32", "uint8", "float64"), strict=True):
+        row = Row(f"feeding/keras/{way}", InputPipeline(2, 16, 4, dtype), Settings())
         m = feeding.measure(row, asked, 1)
         assert (m.status, m.samples[0].calls) == ("ok", 4), (way, m.reason)
     with mock.patch.object(input_pipeline, "feeder", one_more):

@@ -7,7 +7,7 @@ from fake_measurements import CPU_MACHINE
 from analysis.predict.budget import Budget
 from analysis.predict.profile import Profile
 from analysis.stats import exact
-from kernels.problems import Feeding, Training
+from kernels.problems import InputPipeline, Training
 from tests.bench import training as bench
 from workloads.records import Fits, Measurement, Samples, Settings
 
@@ -90,7 +90,7 @@ def fed(batch: int, width: int, setup: float) -> Measurement:
     """A row of the feeding study of 64 steps whose data set is set up in so many seconds."""
     samples = Samples("host-latency", (1.0,) * 5, 64, (5,), "epochs of 1 fit")
     fits = Fits(steps=64, setup_s=(setup,)), Fits(steps=8, later_epoch_s=(8.0,) * 5)
-    kernel, problem = "feeding/keras/numpy", Feeding(batch, width, 64)
+    kernel, problem = "feeding/keras/numpy", InputPipeline(batch, width, 64)
     return Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(samples,), fits=fits)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernels.problems import Feeding, Training
+from kernels.problems import InputPipeline, Training
 from workloads.frameworks import input_pipeline, keras_fit, tensors, trainers
 from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
@@ -22,8 +22,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     any other is a batch that arrived wrong.
     Raises: ValueError for a way that is not known; registry.NotInstalled; DoesNotFit.
     """
-    if row.variant not in Feeding.WAYS or not isinstance(row.problem, Feeding):
-        raise ValueError(f"{row.kernel} feeds nothing; known: {', '.join(Feeding.WAYS)}")
+    if row.variant not in InputPipeline.WAYS or not isinstance(row.problem, InputPipeline):
+        raise ValueError(f"{row.kernel} feeds nothing; known: {', '.join(InputPipeline.WAYS)}")
     require_memory(row.problem, "cpu")  # a GPU's is TensorFlow's already
     phases = tensors.begin(row.device, row.threads)
     fields: dict = {"status": "ok", "check": "exact", "notes": tensors.about(row)}
@@ -56,12 +56,12 @@ def _fit(row: Row, seed: int):
     values = _values(problem.dtype, seed, problem.samples * problem.width)
     x = values[: problem.samples * problem.width].reshape(problem.samples, problem.width)
     y = _looked_at(x).astype(np.float32).mean(1, keepdims=True)
-    if row.variant == Feeding.RESIDENT:
+    if row.variant == InputPipeline.RESIDENT:
         model = _model(1, tensors.place((x,), f"/{row.side}:0")[0])
         x = np.arange(problem.samples)[:, np.newaxis]
     else:
         model = _model(problem.width)
-    residence = "numpy" if row.variant == Feeding.RESIDENT else row.variant
+    residence = "numpy" if row.variant == InputPipeline.RESIDENT else row.variant
     feed = input_pipeline.feeder(Keras(residence=residence), x, y, problem.batch, seed)  # type: ignore[arg-type]
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
@@ -76,7 +76,7 @@ def _fit(row: Row, seed: int):
 
 def _looked_at(x):
     """The values of each sample that the model looks at, spread over it."""
-    return x[:, :: x.shape[1] // Feeding.LEAST_WIDTH][:, : Feeding.LEAST_WIDTH]
+    return x[:, :: x.shape[1] // InputPipeline.LEAST_WIDTH][:, : InputPipeline.LEAST_WIDTH]
 
 
 def _model(width: int, held=None):

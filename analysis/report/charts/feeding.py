@@ -12,7 +12,7 @@ from analysis.text import feeding as words
 from analysis.training import feeding
 from analysis.training.feeding import Law
 from analysis.units import percent, seconds, size
-from kernels.problems import Feeding
+from kernels.problems import InputPipeline
 from workloads.records import Measurement, Measurements
 
 Row = tuple[Measurement, Estimate]  # with its step
@@ -26,7 +26,7 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
         traces: list[Trace] = []
-        for law in (x for x in fitted if x.device == device and (x.dtype == dtype or x.way == Feeding.RESIDENT)):
+        for law in (x for x in fitted if x.device == device and (x.dtype == dtype or x.way == InputPipeline.RESIDENT)):
             traces += _way(law, _own(law, found), len(traces) // 2)
         ends = min(x.low for x in fitted), max(x.high for x in fitted)
         traces += _copies(rows, device, len(traces) // 2, *ends)

@@ -1,4 +1,4 @@
-"""Batches on their way from a data set in host memory into a training step."""
+"""The input pipeline: batches on their way from a data set in host memory into a training step."""
 
 from typing import ClassVar
 
@@ -7,18 +7,17 @@ from kernels.problems.fields import Base, check_counts
 from kernels.problems.model import check_dtype
 
 
-class Feeding(Base, frozen=True, tag="feeding"):
-    """A batch of `batch` samples of `width` values each, out of a data set of `steps` batches.
-
-    Its WAYS are the variants of its kernels: where the samples live and how they come; RESIDENT: on the device already.
-    """
+class InputPipeline(Base, frozen=True, tag="feeding"):
+    """A batch of `batch` samples of `width` values each, out of a data set of `steps` batches."""
 
     batch: int
     width: int
     steps: int
     dtype: str = "float32"
     op: ClassVar[str] = "feeding"
+    #: The samples are on the device already.
     RESIDENT: ClassVar[str] = "resident"
+    #: The variants of its kernels: where the samples live and how they come.
     WAYS: ClassVar[tuple] = ("numpy", "tf.data", "generator", "prefetch", RESIDENT)
     LEAST_WIDTH: ClassVar[int] = 8  # values that the step looks at
 
