@@ -75,11 +75,11 @@ def _context(run: "Run | None") -> dict:
 def bencher(loaded: "Loaded") -> dict:
     """Bencher Metric Format: for each row `latency` in nanoseconds with the ends of its interval, and `flops-per-second`
     where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
-    from analysis.stats import of
+    from analysis.stats import median_of
 
     made = {}
     for m, samples in timed(loaded):
-        time = of(samples)
+        time = median_of(samples)
         found = {"latency": time * _NS}
         if flops := m.problem.flops:
             found["flops-per-second"] = flops / time
@@ -91,11 +91,11 @@ def bencher(loaded: "Loaded") -> dict:
 
 def github(loaded: "Loaded") -> list[dict]:
     """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
-    from analysis.stats import of
+    from analysis.stats import median_of
 
     made = []
     for m, samples in timed(loaded):
-        time = of(samples)
+        time = median_of(samples)
         off = max(time.high - time.value, time.value - time.low)
         extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(samples.medians)} blocks", *m.flags]
         entry = {"name": name(m), "unit": "ns", "value": _NS * time.value, "range": f"± {_NS * off:.6g}"}

@@ -198,7 +198,7 @@ def threads(m: Measurement) -> str:
 def on(m: Measurement, clock: str) -> Estimate | None:
     """Median seconds on that clock, with the interval; None without samples."""
     samples = m.on(clock)
-    return stats.of(samples) if samples and samples.seconds else None
+    return stats.median_of(samples) if samples and samples.seconds else None
 
 
 def time(e: Estimate | None) -> str:

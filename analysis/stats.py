@@ -105,14 +105,14 @@ def plus_minus(value: float, half: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def reaching(value: float, *ends: float) -> Estimate:
-    """A number whose interval holds it and all of these."""
+def covering(value: float, *ends: float) -> Estimate:
+    """An estimate whose interval is widened to include `ends`."""
     return Estimate(value, min(value, *ends), max(value, *ends))
 
 
-def of_draws(value: float, drawn: Sequence[float] | np.ndarray) -> Estimate:
+def from_draws(value: float, drawn: Sequence[float] | np.ndarray) -> Estimate:
     """A number with the 95 % interval of its redrawn values; without redrawn values the interval has no width."""
-    return reaching(value, *np.quantile(drawn, [0.025, 0.975]).tolist()) if len(drawn) else exact(value)
+    return covering(value, *np.quantile(drawn, [0.025, 0.975]).tolist()) if len(drawn) else exact(value)
 
 
 def within_factor(value: float, factor: float) -> Estimate:
@@ -209,7 +209,7 @@ def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate
         return Estimate(value, *_ends(value, _resampled_medians(groups), len(groups)))
     medians = [float(statistics.median(g)) for g in groups]
     if len(groups) in RANGE:
-        return reaching(value, *medians)
+        return covering(value, *medians)
     low, high = _ends(value, _resampled_medians(groups), len(groups))
     if len(groups) > max(RANGE):
         mean = statistics.fmean(medians)
@@ -242,7 +242,7 @@ def least_squares(columns: np.ndarray, seconds: np.ndarray, noise: np.ndarray | 
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def of(samples) -> Estimate:
+def median_of(samples) -> Estimate:
     """The median seconds of a Samples record with its interval, worked out once for each record."""
     return median(samples.seconds, samples.block)
 
@@ -301,7 +301,7 @@ def judged_by(measurement: Measurement) -> Samples | None:
 
 def seconds_of(measurement: Measurement) -> Estimate | None:
     """Seconds per call by these samples; None without any."""
-    return of(samples) if (samples := judged_by(measurement)) else None
+    return median_of(samples) if (samples := judged_by(measurement)) else None
 
 
 def quick_seconds(measurement: Measurement) -> float | None:
@@ -351,7 +351,7 @@ def _of_pairs(old, new, a: dict[int, float], b: dict[int, float]) -> Estimate:
     left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(a) + len(b) + 1) / 12))
     if left_out < 1:
         return found
-    return reaching(found.value, float(pairs[left_out - 1]), float(pairs[-left_out]))
+    return covering(found.value, float(pairs[left_out - 1]), float(pairs[-left_out]))
 
 
 def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:

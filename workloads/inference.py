@@ -224,7 +224,7 @@ class InferenceTable(Lines):
         return m.problem.op == "inference" and super().wanted(m)
 
     def cells(self, m) -> list[str]:
-        from analysis.stats import of
+        from analysis.stats import median_of
 
         s = m.settings
         start = [m.problem.model, str(m.problem.batch), m.variant, s.mode, where(m)]
@@ -232,8 +232,8 @@ class InferenceTable(Lines):
         notes = [f"{name}={text}" for name, text in s.switches.items() if name not in ("data", "jit_compile")]
         if not m.ok:
             return [*start, m.status, "-", "-", "-", "-", first, " ".join([*notes, m.reason])]
-        host, taken = of(m.on("host-latency")), m.on("host-throughput")
-        queued = of(taken) if taken else None
+        host, taken = median_of(m.on("host-latency")), m.on("host-throughput")
+        queued = median_of(taken) if taken else None
         best = queued.value if queued else host.value
         notes = ["jit compiled" if m.values.get("jit_compile") else "op by op", *notes, *m.flags]
         return [

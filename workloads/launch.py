@@ -176,7 +176,7 @@ class LaunchTable(Lines):
     ABOUT: ClassVar = {"µs in all": "the time of a whole row; of `step x64` that is 64 steps together"}
 
     def cells(self, m) -> list[str]:
-        from analysis.stats import of
+        from analysis.stats import median_of
 
         p, s = m.problem, m.settings
         call = p.call if p.once else f"{p.call} x{p.count}"
@@ -184,7 +184,7 @@ class LaunchTable(Lines):
         head = [m.label, call, where]
         if not m.ok:
             return [*head, m.status, "", "", "", "", m.reason]
-        clocks = {taken.clock: of(taken) for taken in m.samples}
+        clocks = {taken.clock: median_of(taken) for taken in m.samples}
         waited = clocks["host-latency"]
         others = [scaled(clocks.get(clock), 1e6) for clock in ("host-throughput", "host-issue", "device")]
         jit = s.switches.get("jit_compile")

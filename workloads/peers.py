@@ -209,18 +209,18 @@ class PeersTable(Lines):
     def cells(self, m) -> list[str]:
         from analysis import labels
         from analysis.roofline.peers import bandwidth
-        from analysis.stats import of
+        from analysis.stats import median_of
 
         p = m.problem
         what = labels.problem(p) + (f" on {m.device}" if p.op == "at-once" else "")
         head = [m.kernel, what]
         if not m.ok:
             return [*head, m.status, "", "", "", m.reason]
-        waited, queued = of(m.samples[0]), m.on("host-throughput")
+        waited, queued = median_of(m.samples[0]), m.on("host-throughput")
         return [
             *head,
             *timed(waited, 1e6),
-            scaled(queued and of(queued), 1e6),
+            scaled(queued and median_of(queued), 1e6),
             number(bandwidth(m).value / 1e9 if p.rated == "bytes_moved" else None),
             " ".join(m.flags),
         ]

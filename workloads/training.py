@@ -449,7 +449,7 @@ class TrainingTable(Lines):
 
     def cells(self, m) -> list[str]:
         from analysis import numbers
-        from analysis.stats import of
+        from analysis.stats import median_of
         from analysis.text import rows as row_words
         from analysis.training import costs
 
@@ -468,7 +468,7 @@ class TrainingTable(Lines):
             end = numbers.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
-        step = told(cost.step) if cost else told(waited and not whole and of(waited))
+        step = told(cost.step) if cost else told(waited and not whole and median_of(waited))
         by = costs.parts(cost, p.epochs, p.steps) if cost else {}
         return [
             *start,

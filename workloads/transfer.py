@@ -260,7 +260,7 @@ class TransferTable(Lines):
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
         if not m.ok:
             return [*start, m.status, "", "", "", m.reason]
-        waited, issued = (m.on(clock) and stats.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
+        waited, issued = (m.on(clock) and stats.median_of(m.on(clock)) for clock in ("host-latency", "host-issue"))
         beside = (
             f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
         )

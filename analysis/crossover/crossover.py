@@ -21,7 +21,7 @@ from analysis.crossover.families import (
     of_family,
     rows_of,
 )
-from analysis.stats import Estimate, of, quickest, reaching
+from analysis.stats import Estimate, covering, median_of, quickest
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement, Measurements
 
@@ -248,7 +248,7 @@ def fastest(rows: Iterable[Measurement], clock: str, machine: "Machine | None" =
     if not (found := quickest(rows, clock)):
         return None
     m, samples = found
-    seconds = noise.of_one_run(machine, m, samples, of(samples))
+    seconds = noise.of_one_run(machine, m, samples, median_of(samples))
     return Side(m.kernel, m.device, m.threads, m.problem.math, seconds)
 
 
@@ -306,7 +306,7 @@ def _crossing(points: tuple[Point, ...], changes: list[tuple[int, int]], number:
     early, late = _rises(log_n, [max(e) for e in edges]), _rises(log_n, [min(e) for e in edges])
     low = early[0] if points[0].sign else log_n[0]
     high = late[-1] if points[-1].sign else log_n[-1]
-    n = reaching(math.exp(at), math.exp(low), math.exp(high))
+    n = covering(math.exp(at), math.exp(low), math.exp(high))
     apart = max(b.n / a.n for a, b in itertools.pairwise(points))
     return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu", apart)
 

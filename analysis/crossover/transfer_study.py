@@ -11,7 +11,7 @@ import msgspec
 
 from analysis import labels
 from analysis.roofline import links
-from analysis.stats import Estimate, group_by, of
+from analysis.stats import Estimate, group_by, median_of
 from analysis.table import Table, parsed
 from analysis.units import digits, percent, seconds, size
 from kernels.problems.arrays import ITEM_BYTES
@@ -120,7 +120,7 @@ class Way:
 
     def __init__(self, key: tuple[str, str], rows: Measurements, law: links.Link | None):
         self.name = WAYS.get(key) or f"{labels.short(key[0])} of {key[1]} memory"
-        self._at = {m.problem.nbytes: of(m.on("host-latency")) for m in rows}
+        self._at = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
         self._law = law
 
     def seconds(self, nbytes: int) -> tuple[Estimate, str] | None:

@@ -149,7 +149,7 @@ def _outside(alike: list[Device], what: str, rows: list[Compared], least: float)
     found = []
     for i, own in groups.items():
         mine = [m for *_, m, _ in own]
-        share = below([stats.of(stats.clock_of(m)) / (middle * math.exp(center)) for *_, m, middle in own])
+        share = below([stats.median_of(stats.clock_of(m)) / (middle * math.exp(center)) for *_, m, middle in own])
         beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
         claimed = _least(alike[i], mine, least)
         found.append(Deviation(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))

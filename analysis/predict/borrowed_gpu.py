@@ -7,7 +7,7 @@ import msgspec
 from analysis.predict.combine import COPYING, DEVICE, HIDDEN, overlapped_on_gpu
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
-from analysis.stats import Estimate, exact, reaching, total
+from analysis.stats import Estimate, covering, exact, total
 from analysis.units import join
 
 _HOST_CONSTANTS = ("keras-step", "tf-function-call", "tf-op-in-function", "keras-epoch", "tf-op-eager")
@@ -20,14 +20,14 @@ def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
     ratios = [a.value / b.value for a, b in pairs if a and b and a.value > 0 and b.value > 0]
     if not ratios:
         return None
-    return reaching(statistics.geometric_mean(ratios), *ratios)
+    return covering(statistics.geometric_mean(ratios), *ratios)
 
 
 def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
     """The ratio of the median import times in CPU trainings, most of a start-up; None if it was not measured on both."""
     own = [[m for m in p.trainings if not m.on_gpu and "import" in m.phases_s] for p in (here, there)]
     rows = [[m.phases_s["import"] for m in trainings] for trainings in own]
-    a, b = (reaching(statistics.median(s), *s) if s else None for s in rows)
+    a, b = (covering(statistics.median(s), *s) if s else None for s in rows)
     return a / b if a and b else None
 
 
@@ -41,7 +41,7 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
         parts[HIDDEN] = exact(hidden)
     step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
-    step = reaching(step.value, step.low, step.high, step.value * low, step.value * high)
+    step = covering(step.value, step.low, step.high, step.value * low, step.value * high)
     grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "setup_s", "compile_s")}
     begun = made.start_s * (start or factor)
     return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)

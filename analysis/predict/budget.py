@@ -11,7 +11,7 @@ from analysis.predict.calibration import calibration
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, WORDS, Calibration, combined, setting_up
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile
-from analysis.stats import Estimate, of, total
+from analysis.stats import Estimate, median_of, total
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
 from kernels import networks
@@ -81,7 +81,7 @@ class Budget(msgspec.Struct, frozen=True):
 def budget(training: "Measurement", of_: Profile) -> Budget:
     """The budget of the step of a training row that has a time; an epoch's own cost is not in it."""
     cost, problem = costs.measured(training), training.problem
-    step = cost.step if cost else of(training.on("host-latency"))
+    step = cost.step if cost else median_of(training.on("host-latency"))
     parts = tuple(_parts(training, of_, 0 if cost else problem.steps * problem.epochs))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
 

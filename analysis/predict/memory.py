@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.stats import NOTHING, Estimate, reaching, within_factor
+from analysis.stats import NOTHING, Estimate, covering, within_factor
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
@@ -93,7 +93,7 @@ def memory(
     libraries'.
     """
     seen = _beyond(measurements, device)
-    libraries = reaching(statistics.median(seen), *seen) if len(seen) >= FEWEST else NOTHING
+    libraries = covering(statistics.median(seen), *seen) if len(seen) >= FEWEST else NOTHING
     each = _BATCH * batch_bytes(network, training.dtype)
     data_set = held_bytes(network, training, device, residence)
     copied = data_set if device != "cpu" and not residence else 0

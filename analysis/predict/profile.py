@@ -15,7 +15,7 @@ import msgspec
 from analysis.roofline import links, overheads
 from analysis.roofline.links import Link
 from analysis.roofline.overheads import Constant
-from analysis.stats import Estimate, middle, reaching
+from analysis.stats import Estimate, covering, middle
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ARITHMETIC
@@ -204,7 +204,7 @@ class Profile:
             if len(points) > 1:
                 (fewest, least), (n, most) = points[0], points[-1]
                 slopes.append((most - least) / (n - fewest))
-        return reaching(statistics.median(slopes), *slopes) if slopes else None
+        return covering(statistics.median(slopes), *slopes) if slopes else None
 
     @once
     def issuing(self, op: str, device: str) -> float | None:

@@ -9,7 +9,7 @@ from analysis import labels
 from analysis.metrics import COLUMNS
 from analysis.report.charts.chart import rounded
 from analysis.roofline.bounds import Judged
-from analysis.stats import is_gpu, of
+from analysis.stats import is_gpu, median_of
 from analysis.table import named
 from analysis.text import rows
 from workloads.records import Measurement, Samples, visits
@@ -104,7 +104,7 @@ def _finite(numbers: dict[str, float]) -> dict[str, float]:
 
 def _clock(samples: "Samples", span: str, most: int) -> dict:
     """Seconds a call on one clock: median with its interval, number of samples, why sampling stopped, rising quantiles."""
-    middle, n = of(samples), len(samples.seconds)
+    middle, n = median_of(samples), len(samples.seconds)
     at = np.sort(samples.seconds)[np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))]
     return {
         "median_s": rounded(middle.value),

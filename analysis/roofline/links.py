@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.labels import short, width
 from analysis.roofline import data_sheets
-from analysis.stats import Estimate, Z, group_by, of, of_draws, plus_minus
+from analysis.stats import Estimate, Z, from_draws, group_by, median_of, plus_minus
 from analysis.table import Table
 from analysis.units import bytes_rate, count, percent, seconds, size
 from workloads.records import Measurement, Measurements
@@ -92,7 +92,7 @@ def _way(m: Measurement) -> tuple[str, str, str, str]:
 def _points(rows: Iterable[Measurement], clock: str) -> dict[int, Estimate]:
     """Bytes -> seconds of the rows that have the clock, by rising size; of a size measured again the median row."""
     groups = group_by((m for m in rows if m.on(clock)), lambda m: m.problem.nbytes)
-    found = {n: sorted((of(m.on(clock)) for m in group), key=lambda e: e.value) for n, group in groups.items()}
+    found = {n: sorted((median_of(m.on(clock)) for m in group), key=lambda e: e.value) for n, group in groups.items()}
     return {n: ranked[(len(ranked) - 1) // 2] for n, ranked in sorted(found.items())}
 
 
@@ -116,10 +116,10 @@ def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Est
     slopes = [chain[-1].s_per_byte for chain in drawn]
     if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
-    bandwidth = 1 / of_draws(pieces[-1].s_per_byte, slopes)
-    latency = of_draws(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
+    bandwidth = 1 / from_draws(pieces[-1].s_per_byte, slopes)
+    latency = from_draws(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
     half, halves = _half(pieces), [_half(chain) for chain in drawn]
-    half_bytes = of_draws(half, [h for h in halves if h is not None]) if half is not None else None
+    half_bytes = from_draws(half, [h for h in halves if h is not None]) if half is not None else None
     return Link(*way, clock, tuple(pieces), bandwidth, latency, half_bytes, int(n[0]), int(n[-1]))
 
 

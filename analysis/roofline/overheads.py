@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from analysis import numbers, units
-from analysis.stats import Estimate, group_by, of, plus_minus
+from analysis.stats import Estimate, group_by, median_of, plus_minus
 from analysis.table import Table, parsed
 from workloads.records import Measurement, Measurements
 
@@ -113,7 +113,7 @@ def _from(rule: Rule, rows: Measurements) -> list[Constant]:
     for (device, threads), own in group_by(rows, lambda m: (m.device, m.threads)).items():
         here = sorted(own, key=lambda m: m.problem.count)
         for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
-            points = [(m.problem.count, of(m.on(clock))) for m in here if m.on(clock)]
+            points = [(m.problem.count, median_of(m.on(clock))) for m in here if m.on(clock)]
             if rule.how == "one":  # the row with the fewest calls, by their number
                 points = points[:1]
                 seconds = points[0][1] / points[0][0]
@@ -166,7 +166,7 @@ def _once(m: Measurement) -> Constant:
     words = f"{_ONCE_WORDS[m.problem.call]} {_PROPER.get(m.backend, m.backend)}, once in a process"
     source = f"{m.kernel} {m.problem.call}, {units.count(len(samples.seconds), 'fresh process', 'fresh processes')}"
     jit = m.settings.switches.get("jit_compile", "")
-    return Constant(name, m.device, samples.clock, of(samples), m.threads, jit, source, words)
+    return Constant(name, m.device, samples.clock, median_of(samples), m.threads, jit, source, words)
 
 
 def find(

@@ -1,6 +1,6 @@
 """Speed of copies and sums between the GPUs of a host, and the slowdown of each under contention, when all work."""
 
-from analysis.stats import Estimate, group_by, of, verdict
+from analysis.stats import Estimate, group_by, median_of, verdict
 from kernels.problems import AllReduce, AtOnce
 from workloads.records import Measurement, Measurements
 
@@ -10,7 +10,7 @@ _SMALL = 256 << 10  # bytes: sums of at most this are what the one-shot kernel i
 
 def queued(m: Measurement) -> Estimate:
     """Seconds of a queued call, which nobody waits for in between; nccl-tests times the same."""
-    return of(m.on("host-throughput") or m.samples[0])
+    return median_of(m.on("host-throughput") or m.samples[0])
 
 
 def bandwidth(m: Measurement) -> Estimate:

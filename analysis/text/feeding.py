@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from analysis import labels
 from analysis.numbers import time
-from analysis.stats import best_by, exact, of
+from analysis.stats import best_by, exact, median_of
 from analysis.table import Table
 from analysis.text.sentences import counted, say
 from analysis.training import costs, feeding
@@ -92,7 +92,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
     told = [say(_SAID["plain"], side=labels.device(device), batch=BATCH, plain=plain, rate=rate)]
     copies = feeding.copies(rows, device)
     near = best_by(copies, lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes))
-    rates = {memory: m.problem.nbytes / of(m.on("host-latency")).value for memory, m in near.items()}
+    rates = {memory: m.problem.nbytes / median_of(m.on("host-latency")).value for memory, m in near.items()}
     if rates:
         words = " and ".join(f"{bytes_rate(each)} from {memory}" for memory, each in rates.items()) + " memory"
         why = "the link is not" if min(rates.values()) > _FASTER * rate else "the copy from such memory is"

@@ -2,7 +2,7 @@
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
-from analysis.stats import of
+from analysis.stats import median_of
 from analysis.text import crossings, sentences
 from analysis.text.sentences import say
 from analysis.training.inference import ROUNDTRIP, SERVE, Case, Way, cases, crossovers, side
@@ -58,7 +58,9 @@ def serving_sentences(case: Case, rows: Measurements) -> list[str]:
     told = []
     for gpu, where in _SIDES.items():
         own = [m for m in rows if m.kernel == SERVE and m.on_gpu == gpu and m.ok and m.on("host-throughput")]
-        served = sorted((m.experiment.in_flight, m.problem.batch / of(m.on("host-throughput")).value) for m in own)
+        served = sorted(
+            (m.experiment.in_flight, m.problem.batch / median_of(m.on("host-throughput")).value) for m in own
+        )
         if served:
             ends = dict.fromkeys((served[0], max(served, key=lambda one: one[1])))
             rates = join(f"{numbers.number(rate)} samples/s with {n} in flight" for n, rate in ends)

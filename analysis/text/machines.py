@@ -6,7 +6,7 @@ from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Deviation, Judged
-from analysis.stats import group_by, of
+from analysis.stats import group_by, median_of
 from analysis.text.rates import device_name
 from analysis.text.sentences import say
 from analysis.units import count, join
@@ -30,7 +30,7 @@ def best(old: Measurements, new: Measurements, names: tuple[str, str], machine: 
         a, b = before[device, precision], after[device, precision]
         for n in sorted(a.keys() & b.keys())[-1:]:
             if apart := compared(a[n], b[n], machine):
-                then, now = (of(m.on(apart.clock)) for m in (a[n], b[n]))
+                then, now = (median_of(m.on(apart.clock)) for m in (a[n], b[n]))
                 words = {"device": device_name(device), "said": f"{apart.word} ({numbers.gain(apart.verdict.ratio)})"}
                 told.append(say(_SAID["best"], precision=precision, n=n, old=then, new=now, names=names, **words))
     return told

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from analysis import units
 from analysis.numbers import share
-from analysis.stats import Estimate, of, quick_seconds
+from analysis.stats import Estimate, median_of, quick_seconds
 from analysis.training import break_even, side_by_side
 from analysis.units import count, percent, seconds
 from workloads.records import Measurement
@@ -56,7 +56,7 @@ def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
     elif m.kernel == side_by_side.TRIAL:
         apart = "a process each" if m.process == "fresh" else "one process"
         said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
-    elif (noise := (step or of(timed)).noise) > _NOISY:
+    elif (noise := (step or median_of(timed)).noise) > _NOISY:
         said.append(f"±{share(noise)}")
     return [*said, *m.flags]
 

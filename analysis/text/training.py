@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from analysis import numbers
 from analysis.crossover.crossover import Answer
 from analysis.explain import doubts
-from analysis.stats import Estimate, best_by, faster, group_by, of
+from analysis.stats import Estimate, best_by, faster, group_by, median_of
 from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.rows import option_words
@@ -169,7 +169,7 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
     name = ", ".join([networks.title(p.model), f"batch {p.batch:,}", *how(m)])
     words: dict = {"training": name, "device": device_name(m.device)}
     if cost is None:
-        return say(_SAID["step"], step=of(m.on("host-latency")), **words)
+        return say(_SAID["step"], step=median_of(m.on("host-latency")), **words)
     by, whole = costs.parts(cost, p.epochs, p.steps), whole_training(cost, p.epochs, p.steps)
     trained = by["data-set setup"] + cost.epoch_seconds(p.steps) * p.epochs
     words |= {"samples": sentences.counted(p.samples, "samples"), "epochs": sentences.counted(p.epochs, "epochs")}

@@ -125,7 +125,7 @@ def _warm(m: "Measurement") -> TrainingCost | None:
             return _of_later_epochs(m, samples, fits)
     if m.variant.endswith("loop") and m.problem.batch >= m.problem.samples:
         # A bare loop over one batch has no epochs: its samples are steps.
-        return TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=stats.of(samples))
+        return TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=stats.median_of(samples))
     return None
 
 
@@ -134,7 +134,7 @@ def _of_later_epochs(m: "Measurement", samples: Samples, other: Fits) -> Trainin
     setup = setups(m)
     few = other.steps
     taken = other.later_epoch_s
-    own = stats.of(samples) * samples.calls
+    own = stats.median_of(samples) * samples.calls
     (fewer, brief), (more, long) = sorted([(samples.calls, own), (few, stats.median(taken))], key=lambda e: e[0])
     step = (long - brief) / (more - fewer)
     whole, each = setup.get(samples.calls), NOTHING
@@ -244,7 +244,7 @@ def _taken(seconds: list[float]) -> Estimate:
     if len(seconds) >= FEW:
         return stats.median(seconds)
     value, apart = float(np.median(seconds)), noise.DEFAULT[noise.MODELS]
-    return stats.reaching(value, value * (1 - apart), value * (1 + apart), *(seconds if len(seconds) == 2 else ()))
+    return stats.covering(value, value * (1 - apart), value * (1 + apart), *(seconds if len(seconds) == 2 else ()))
 
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:

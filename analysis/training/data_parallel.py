@@ -57,7 +57,7 @@ class Case(msgspec.Struct, frozen=True):
     def by_epoch(self) -> Estimate | None:
         """The speedup of a warm epoch of as many steps, its own cost included."""
         sides = [m and m.on("host-latency") for m in (self.one, self.several)]
-        return stats.of(sides[0]) / stats.of(sides[1]) if all(sides) else None
+        return stats.median_of(sides[0]) / stats.median_of(sides[1]) if all(sides) else None
 
     @property
     def scaled(self) -> Estimate | None:
@@ -140,7 +140,7 @@ def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None
 def step(m: "Measurement") -> Estimate:
     """Seconds of a step by the fitted costs; without them, an epoch's seconds, with its own cost, over its steps."""
     cost = costs.measured(m)
-    return cost.step if cost and cost.step.value > 0 else stats.of(m.on("host-latency"))
+    return cost.step if cost and cost.step.value > 0 else stats.median_of(m.on("host-latency"))
 
 
 def all_reduce(case: Case) -> Estimate | None:

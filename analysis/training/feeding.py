@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, Z, group_by, least_squares, of_draws, plus_minus
+from analysis.stats import Estimate, Z, from_draws, group_by, least_squares, plus_minus
 from analysis.training import costs
 from kernels import networks
 from kernels.problems import InputPipeline, Training
@@ -106,7 +106,7 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
     found = least_squares(each, seconds, noise)
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(own)))
     drawn = np.array([least_squares(each, t, noise) for t in seconds * np.exp(normal * noise / Z)])
-    call, sample, byte = map(of_draws, found.tolist(), drawn.T)
+    call, sample, byte = map(from_draws, found.tolist(), drawn.T)
     error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
     sizes = [m.problem.nbytes for m, _ in own]
     return Law(*key, call, sample, byte, error, min(sizes), max(sizes))

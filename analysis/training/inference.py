@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.crossover.crossover import Answer, Form, Point, Side, classify, refine
 from analysis.crossover.families import Family
-from analysis.stats import Estimate, group_by, of, quickest
+from analysis.stats import Estimate, group_by, median_of, quickest
 from workloads.records import Measurement, settings
 
 KERAS = "inference/keras"
@@ -57,7 +57,7 @@ def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tup
     clock = way.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
     wanted = (way.kernel, way.mode, batch, gpu)
     found = quickest((m for m in rows if (m.kernel, m.mode, m.problem.batch, m.on_gpu) == wanted), clock)
-    return (found[0], of(found[1])) if found else None
+    return (found[0], median_of(found[1])) if found else None
 
 
 def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, Answer]]:

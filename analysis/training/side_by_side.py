@@ -5,7 +5,7 @@ from statistics import median
 
 import msgspec
 
-from analysis.stats import Estimate, of, reaching, verdict
+from analysis.stats import Estimate, covering, median_of, verdict
 from workloads.records import Measurement, Samples
 
 TRIAL = "training/keras/trial"
@@ -14,14 +14,14 @@ TRIAL = "training/keras/trial"
 def slowdown(alone: "Measurement", together: "Measurement", clock: str = "host-latency") -> Estimate:
     """The slowdown of a step: together over alone."""
     a, b = alone.on("host-latency"), together.on(clock)
-    return _by_rounds(of(b).value / of(a).value, a, b)
+    return _by_rounds(median_of(b).value / median_of(a).value, a, b)
 
 
 def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Estimate:
     """A ratio of medians, as tables show them. Its interval is that of the rounds' own ratios, as both took turns in each
     round."""
     rounds = verdict(old, new, paired=True).ratio
-    return reaching(value, rounds.low, rounds.high)
+    return covering(value, rounds.low, rounds.high)
 
 
 class Taught(msgspec.Struct, frozen=True):
@@ -46,10 +46,10 @@ def taught(done: "list[Measurement]") -> list[Taught]:
         alone = [a for m in (student, teacher) if m and (a := _alone(m, done))]
         if teacher and len(alone) == 2:
             slower = slowdown(alone[0], student), slowdown(alone[1], teacher)
-            both = max((m.on("host-latency") for m in (student, teacher)), key=lambda samples: of(samples).value)
+            both = max((m.on("host-latency") for m in (student, teacher)), key=lambda samples: median_of(samples).value)
             each = [samples for m in alone if (samples := m.on("host-latency"))]
             sums = tuple(map(sum, zip(*(samples.medians.values() for samples in each), strict=True)))
-            after, at_once = sum(of(samples).value for samples in each), of(both).value
+            after, at_once = sum(median_of(samples).value for samples in each), median_of(both).value
             gain = _by_rounds(after / at_once, both, Samples("host-latency", sums, 1, (1,) * len(sums), ""))
             found[batch] = Taught(student, teacher, slower, after, at_once, gain)
     return list(found.values())

@@ -28,7 +28,7 @@ def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(vis
     rng = np.random.default_rng(visits)
     held = 0
     for _ in range(400):
-        e = stats.of(drawn(rng, 1.0, visits, 6, 0.01, apart))
+        e = stats.median_of(drawn(rng, 1.0, visits, 6, 0.01, apart))
         held += e.low <= 1.0 <= e.high
     assert least <= held / 400 <= most
 
@@ -52,7 +52,7 @@ def test_the_interval_of_correlated_blocks_is_wider_than_that_of_loose_samples()
 def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval():
     assert stats.median([2.0] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Estimate(2.0, 2.0, 2.0)
     samples = drawn(np.random.default_rng(3), 1e-3, 5, 7, 0.01, 0.0)
-    assert stats.median(samples.seconds, samples.block) == stats.of(samples)
+    assert stats.median(samples.seconds, samples.block) == stats.median_of(samples)
 
 
 def test_resampled_medians_are_those_of_numpy():
@@ -148,7 +148,7 @@ def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
     four = msgspec.structs.replace(doubling, seconds=doubling.seconds[:4], block_sizes=(1, 1, 1, 1))
     assert msgspec.structs.astuple(stats.verdict(four, four).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
     few = msgspec.structs.replace(doubling, seconds=doubling.seconds[:3], block_sizes=(1, 1, 1))
-    assert stats.verdict(few, few).ratio == stats.quotient(stats.of(few), stats.of(few))
+    assert stats.verdict(few, few).ratio == stats.quotient(stats.median_of(few), stats.median_of(few))
 
 
 def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_are_left_out():

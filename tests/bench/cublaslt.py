@@ -71,7 +71,7 @@ def compared(torch, kernel, problem: Matmul, stream) -> list[Figure]:
         rows.append(printed(f"{what}: {name}, median", middle, "TFLOP/s"))
         rows.append(printed(f"{what}: {name}, best", rate / min(r.min() for r in rounds), "TFLOP/s"))
     steady = timing.visits(timing.device(run, stream), Limits(), "device")
-    rows.append(printed(f"{what}: ours, back to back", rate / stats.of(steady), "TFLOP/s"))
+    rows.append(printed(f"{what}: ours, back to back", rate / stats.median_of(steady), "TFLOP/s"))
     return rows
 
 

@@ -68,7 +68,7 @@ def _row(m: Measurement, level: virtual_sweep.Level) -> SimulatedRow:
     moments = m.series["visit_at_s"]
     within = np.linspace(moments[0], moments[-1] + shared_flags.FINE.visit_s, 400)
     return SimulatedRow(
-        seconds=stats.of(samples) * (1 / virtual_sweep.CALL_S),
+        seconds=stats.median_of(samples) * (1 / virtual_sweep.CALL_S),
         visits=[seconds / virtual_sweep.CALL_S for seconds in stats.visit_medians(samples)],
         span_s=moments[-1] - moments[0],
         level=statistics.fmean(level(moment) for moment in within),
@@ -181,7 +181,7 @@ def _stored_rows(
             middles = [stats.middle(one) for one in same if one]
             if len(middles) < FEWEST_OTHERS:
                 continue
-            interval = noise.of_one_run(machine, m, samples, stats.of(samples))
+            interval = noise.of_one_run(machine, m, samples, stats.median_of(samples))
             yield noise.side(m, samples.clock), interval.low <= statistics.median(middles) <= interval.high
 
 

@@ -98,7 +98,7 @@ def ours(rows: list[Row]) -> list[Told]:
     for m in (done[row.key] for row in rows):
         walls = [took[at] for at in m.series[VISITS_AT] if at in took]
         wall_s = statistics.median(walls) * len(m.series[VISITS_AT])
-        found.append(Told(stats.of(m.on("device") or m.on("host-latency")), wall_s))
+        found.append(Told(stats.median_of(m.on("device") or m.on("host-latency")), wall_s))
     return found
 
 

@@ -83,7 +83,7 @@ def main() -> int:
                     ratio = stats.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
                 gigabytes = problem.bytes_moved * passes / 1e9
-                rates = [f"{name} {gigabytes / stats.of(s).value:.4g}" for name, s in samples.items()]
+                rates = [f"{name} {gigabytes / stats.median_of(s).value:.4g}" for name, s in samples.items()]
                 often = units.count(passes, "pass", "passes")
                 notes.append(f"- {what}, {often} a call, GB/s by STREAM's count: {', '.join(rates)}")
     about = (

@@ -20,7 +20,7 @@ def no_wait(m: Measurement) -> str:
         return "work was left on the device after the call was waited for"
     if not (waited and worked and waited.seconds and worked.seconds) or m.settings.cache != "warm":
         return ""
-    host, device = stats.of(waited), stats.of(worked)
+    host, device = stats.median_of(waited), stats.median_of(worked)
     if host.high >= device.low * _APART:
         return ""
     return f"a call that is waited for takes {units.seconds(host.value)}, its work on the device {units.seconds(device.value)}"

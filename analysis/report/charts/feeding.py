@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis import labels
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
-from analysis.stats import Estimate, group_by, of
+from analysis.stats import Estimate, group_by, median_of
 from analysis.table import Table
 from analysis.text import feeding as words
 from analysis.training import feeding
@@ -68,7 +68,9 @@ def _copies(rows: Measurements, device: str, number: int, low: int, high: int) -
     """CuPy's copies of batches of `low` to `high` bytes, a line a host memory."""
     made, near = [], [m for m in feeding.copies(rows, device) if low / 2 <= m.problem.nbytes <= 2 * high]
     for i, (memory, own) in enumerate(group_by(near, lambda m: m.problem.host_memory).items()):
-        points = [(m.problem.nbytes, of(m.on("host-latency"))) for m in sorted(own, key=lambda m: m.problem.nbytes)]
+        points = [
+            (m.problem.nbytes, median_of(m.on("host-latency"))) for m in sorted(own, key=lambda m: m.problem.nbytes)
+        ]
         says = [f"CuPy copies {size(n)} from {memory} memory: {seconds(e.value)}" for n, e in points]
         made.append(line(f"CuPy, {memory}", points, says=says, **marks(number + i)))
     return made

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.report.material import Material
-from analysis.stats import of, timed
+from analysis.stats import median_of, timed
 from analysis.table import headed, listed, text
 from analysis.text import rates
 from analysis.units import count, join, size
@@ -23,7 +23,7 @@ INLINE, COMMANDS = 3, "Commands"  # more commands than INLINE become a list at t
 def noisy(measurements: Measurements) -> tuple[int, int]:
     """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
     found = timed(measurements, "host-latency")
-    bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in found]
+    bad = [bool(set(m.flags) - {"cpu-clock"}) or median_of(s).noise > NOISY_WIDTH for m, s in found]
     return sum(bad), len(found)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from analysis import labels
 from analysis.metrics import VALUES
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
-from analysis.stats import group_by, of
+from analysis.stats import group_by, median_of
 from analysis.table import Table, listed, titled
 from analysis.text import several_gpus as words
 from analysis.training import data_parallel
@@ -52,7 +52,7 @@ def _copies(measurements: Measurements) -> list[str]:
     rows = []
     for m in measurements:
         if isinstance(m.problem, PeerCopy) and m.ok:
-            waited, large = of(m.on("host-latency")), m.problem.nbytes >= words.LARGE
+            waited, large = median_of(m.on("host-latency")), m.problem.nbytes >= words.LARGE
             times = seconds(waited.value), labels.width(waited), seconds(queued(m).value)
             rate = bytes_rate(bandwidth(m).value) if large else "-"
             rows.append((labels.problem(m.problem), m.variant, *times, rate))
@@ -77,7 +77,7 @@ def _sums(measurements: Measurements) -> list[str]:
 def _at_once(measurements: Measurements) -> list[str]:
     lines = []
     for alone, m, ratio in slowdowns(measurements):
-        took = [seconds(of(each.on("host-latency")).value) for each in (alone, m)]
+        took = [seconds(median_of(each.on("host-latency")).value) for each in (alone, m)]
         span = f"{digits(ratio.low)} .. {digits(ratio.high)}"
         lines.append((labels.work(alone.problem), m.mode, m.device, *took, digits(ratio.value), span))
     heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
