@@ -245,9 +245,9 @@ m.fit(np.zeros((64, 4)), np.zeros((64, 2)), epochs=EPOCHS)
 
 
 REFUSED = {
-    # 10^6 x 10^7 weights of 4 bytes, and as many of gradients
+    # 10^6 x 10^7 weights of 4 bytes, three times
     "keras.Sequential([keras.Input((10**7,)), keras.layers.Dense(10**6)])": (
-        "train.py, line 2, before any fit: its weights, their gradients and the optimizer's state take 74500 GiB and more, "
+        "train.py, line 2, before any fit: its weights, their gradients and the optimizer's state take 112000 GiB and more, "
     ),
     "keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])": (
         "train.py, fit at line 4: train.py: its data give (32, 4), and it takes (None, 5)"

@@ -22,7 +22,7 @@ from workloads.frameworks import (
     user_model,
 )
 from workloads.frameworks.tracing import step, user_files
-from workloads.frameworks.user_fit import cut_data, script_training, user_training
+from workloads.frameworks.user_fit import cut_data, script_training, user_training, weight_limit
 from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce, telemetry
 from workloads.harness.dispatch import Broken, one_line
@@ -147,6 +147,7 @@ def _general_model(row: Row, phases: dict) -> Any:
 
     if row.kernel != FIT:
         return None
+    weight_limit.install()
     keras.config.set_dtype_policy(row.keras.precision)
     try:
         with tensors.timed(phases, "build"):

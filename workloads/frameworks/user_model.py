@@ -13,7 +13,6 @@ import numpy as np
 from analysis import units
 from workloads.frameworks.data import LEVELS
 from workloads.frameworks.tracing.refusal import Refusal
-from workloads.frameworks.user_fit import weight_limit
 from workloads.harness.dispatch import Broken, described
 from workloads.records import model_files, other_libraries
 from workloads.records.settings import FOLDER
@@ -58,8 +57,6 @@ def opened(name: str):
 
     Raises: Broken with the reason when there is none.
     """
-    if importlib.util.find_spec("tensorflow") is not None:
-        weight_limit.install()
     return _from_file(name) if name.endswith(".keras") else _from_function(name)
 
 

@@ -8,6 +8,7 @@ from workloads.frameworks import tensors
 from workloads.frameworks.tracing import step
 from workloads.frameworks.tracing.refusal import change_of
 from workloads.frameworks.tracing.user_files import OpenedFiles
+from workloads.frameworks.user_fit import weight_limit
 from workloads.harness.dispatch import Broken
 from workloads.records import Measurement, Row
 
@@ -24,6 +25,7 @@ def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
     """
     tensors.begin(row.device, row.threads, row.library)
     gc.disable()  # a trace makes objects by the million and lets few go: looking for garbage took a sixth of its time
+    weight_limit.install()
     opened = OpenedFiles()
     data, length = step_inputs.get("data", ""), int(step_inputs.get("length", "0"))
     try:

@@ -8,6 +8,7 @@ from analysis import units
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.machine import facts
 
+_TRAINED = 3  # times the bytes of a weight that is trained
 _FLOAT_BYTES = 4
 _INSTALLED = "_crossover_limit"  # attribute of Keras's class of variables
 
@@ -20,11 +21,11 @@ class WeightLimit:
         self._taken_bytes = 0
 
     def add(self, nbytes: int, *, is_trainable: bool) -> None:
-        """Counts a variable; one that is trained has a gradient of the same size.
+        """Counts a variable; one that is trained with its gradient, and with one state of the optimizer as most have.
 
         Raises: Refusal where the memory is too small.
         """
-        self._taken_bytes += 2 * nbytes if is_trainable else nbytes
+        self._taken_bytes += _TRAINED * nbytes if is_trainable else nbytes
         if self._taken_bytes > self._free_bytes:
             needed, free = units.size(self._taken_bytes), units.size(self._free_bytes)
             raise Refusal(
