@@ -42,6 +42,24 @@ def test_todays_predictions_stand_beside_a_line_and_models_that_led_to_a_rule_co
     assert by_words["new, batch 32, gpu; predicted 1.1 ms, now 1.2 ms"] == pytest.approx(1)
 
 
+def test_models_predicted_since_the_last_rule_count_apart():
+    old = row(1.1e-3, (1e-3,), "cpu")
+    new = msgspec.structs.replace(
+        row(1.5e-3, (1e-3,), "cpu"),
+        predicted=msgspec.structs.replace(row(1.5e-3, ()).predicted, device="cpu", at="2999-01-01"),
+    )
+    by_words = {figure.what: figure.figure.value for figure in example_models.figures([old, new])}
+    assert by_words["mean error, cpu, new models, as saved (1 models)"] == pytest.approx(50)
+    assert by_words["mean error, cpu, as saved (1 models)"] == pytest.approx(10)
+
+
+def test_a_gpu_step_is_not_measured_where_tensorflow_sees_none(monkeypatch):
+    tensorflow = pytest.importorskip("tensorflow")
+    monkeypatch.setattr(tensorflow.config, "list_physical_devices", lambda kind: [])
+    with pytest.raises(RuntimeError, match="sees no GPU"):
+        example_models.later_epochs(row(1e-3, ()).predicted)
+
+
 def named(one: Row, model: str) -> Row:
     return msgspec.structs.replace(one, predicted=msgspec.structs.replace(one.predicted, model=model))
 

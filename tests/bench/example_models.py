@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from must_reach import REPORTS, Figure, at_least, at_most, exactly, printed, table
 
-from analysis.predict import calibration, components, held_out, prediction, profile
+from analysis.predict import calibration, components, held_out, prediction, profile, step_work
 from analysis.predict.profile import Profile
 from kernels import networks
 from kernels.networks import Network
@@ -63,6 +63,13 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     low: float
     high: float
+    #: When it was predicted; "" before 2026-11-29.
+    at: str = ""
+
+    @property
+    def by_todays_rules(self) -> bool:
+        """Whether no rule has changed since."""
+        return self.at > step_work.RULES_CHANGED
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +101,8 @@ def later_epochs(predicted: Predicted) -> tuple[float, ...]:
     import keras
     import tensorflow as tf
 
+    if predicted.device == "gpu" and not tf.config.list_physical_devices("GPU"):
+        raise RuntimeError("TensorFlow sees no GPU")
     fit = keras.Model.fit
     module = importlib.import_module(predicted.model)
     model = module.build()
@@ -165,7 +174,10 @@ def measured(predicted: Predicted) -> Row:
 
 
 def measure(folder: pathlib.Path, file: pathlib.Path, device: str, stop_after_s: float) -> None:
-    """Adds a row a model to the file, in the order of the predictions, until that time."""
+    """Adds a row a model to the file, in the order of the predictions, until that time.
+
+    The driver is not started before: a child that is forked later could not use the GPU.
+    """
     end = time.monotonic() + stop_after_s
     sys.path.insert(0, str(folder))
     if device == "cpu":
@@ -236,7 +248,8 @@ def figures(rows: Sequence[Row], again: Sequence[Again] = ()) -> list[Figure]:
     """Errors and intervals of each device, as saved and by today's rules, then a line a model."""
     found = []
     for device in TARGETS:
-        found += _figures_of(device, rows, "as saved")
+        found += _figures_of(device, [row for row in rows if row.predicted.by_todays_rules], "new models, as saved")
+        found += _figures_of(device, [row for row in rows if not row.predicted.by_todays_rules], "as saved")
         now = [one for one in again if one.row.predicted.device == device]
         found += _figures_of(device, [one.row for one in now], "by today's rules")
         others = [one.row for one in now if one.row.predicted.model not in LED_TO_RULES]
@@ -299,10 +312,15 @@ def main() -> int:
     flags.add_argument("--device", choices=TARGETS, default="gpu")
     flags.add_argument("--stop-after", type=float, default=600.0, help="seconds from which on no model is begun")
     args = flags.parse_args()
-    machine = facts.describe() if args.folder else stored_profile().machine
+    machine = stored_profile().machine
     file = REPORTS / machine.key / ROWS
     if args.folder:
-        measure(args.folder, file, args.device, args.stop_after)
+        measured_here = args.folder / ROWS
+        measure(args.folder, measured_here, args.device, args.stop_after)
+        machine = facts.describe()
+        file = REPORTS / machine.key / ROWS
+        with file.open("ab") as rows_of_the_machine:
+            rows_of_the_machine.write(measured_here.read_bytes())
     rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
     again = predicted_again(rows, stored_steps(file.parent / STEPS), stored_profile())
     return table("example_models", TITLE, figures(rows, again), notes(rows, again), of=machine)
@@ -317,7 +335,8 @@ def notes(rows: Sequence[Row], again: Sequence[Again]) -> list[str]:
     if again:
         lines += [
             "As saved: predicted before they were measured. By today's rules: predicted again, after every step's parts had been "
-            "read beside its measured time; no number is fitted to these steps. These models led to a rule:",
+            "read beside its measured time; no number is fitted to these steps. New models: predicted by today's rules, then "
+            "measured for the first time. These models led to a rule:",
             "",
             *(f"- {model}: {rule}" for model, rule in LED_TO_RULES.items()),
             "",
