@@ -21,43 +21,85 @@ OPERATIONS = ("matmul", "conv", "stream", "peak", "transfer", "launch", "peer", 
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """A backend: the devices that its kernels run on, the module that they need, and the command that installs it.
+    """A way into a library, a language or a framework that kernels are written in."""
 
-    kind: `library` (called by itself), `own` (kernels written here, loop by loop), or `framework` (brings a device runtime of
-    its own: its kernels run in a process where no CuPy is imported). title: its name in sentences. version: the name that its
-    version has among a machine's software. package: the distribution that has this version, where it is read from there.
-    """
-
+    #: Kinds of device that its kernels run on.
     devices: tuple[str, ...]
+    #: The module that they need.
     library: str
+    #: What pip installs it by.
     install: str
+    #: `library` (called by itself), `own` (kernels written here, loop by loop), or `framework` (brings a device runtime: its
+    #: kernels run in a process where no CuPy is imported).
     kind: str = "library"
+    #: Its name in sentences.
     title: str = ""
+    #: The name that its version has among a machine's software.
     version: str = ""
+    #: The distribution that has this version, where it is read from there.
     package: str = ""
 
 
 _CUPY = "'cupy-cuda12x[ctk]'"
 BACKENDS = {
-    "numpy": Backend(("cpu",), "numpy", "numpy", "library", "NumPy", "numpy"),
-    "numba": Backend(("cpu",), "numba", "numba", "own", "Numba", "numba"),
-    "mkl": Backend(("cpu",), "mkl", "mkl", "library", "MKL", "mkl", "mkl"),
-    "cuda": Backend(("gpu",), "cupy", _CUPY, "own", "CUDA", "cupy"),
-    "cupy": Backend(("gpu",), "cupy", _CUPY, "library", "CuPy", "cupy"),
+    "numpy": Backend(devices=("cpu",), library="numpy", install="numpy", title="NumPy", version="numpy"),
+    "numba": Backend(devices=("cpu",), library="numba", install="numba", kind="own", title="Numba", version="numba"),
+    "mkl": Backend(devices=("cpu",), library="mkl", install="mkl", title="MKL", version="mkl", package="mkl"),
+    "cuda": Backend(devices=("gpu",), library="cupy", install=_CUPY, kind="own", title="CUDA", version="cupy"),
+    "cupy": Backend(devices=("gpu",), library="cupy", install=_CUPY, title="CuPy", version="cupy"),
     "cudnn": Backend(
-        ("gpu",), "cudnn", "'nvidia-cudnn-frontend<1.29'", "library", "cuDNN", "cudnn_frontend", "nvidia-cudnn-frontend"
+        devices=("gpu",),
+        library="cudnn",
+        install="'nvidia-cudnn-frontend<1.29'",
+        title="cuDNN",
+        version="cudnn_frontend",
+        package="nvidia-cudnn-frontend",
     ),
-    "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python", "library", "cuBLASLt", "nvmath", "nvmath-python"),
+    "cublaslt": Backend(
+        devices=("gpu",),
+        library="nvmath",
+        install="nvmath-python",
+        title="cuBLASLt",
+        version="nvmath",
+        package="nvmath-python",
+    ),
     "tensorflow": Backend(
-        ("cpu", "gpu"), "tensorflow", "tensorflow", "framework", "TensorFlow", "tensorflow", "tensorflow"
+        devices=("cpu", "gpu"),
+        library="tensorflow",
+        install="tensorflow",
+        kind="framework",
+        title="TensorFlow",
+        version="tensorflow",
+        package="tensorflow",
     ),
-    "keras": Backend(("cpu", "gpu"), "keras", "tensorflow", "framework", "Keras", "keras", "keras"),
-    "jax": Backend(("cpu", "gpu"), "jax", "jax", "framework", "JAX", "jax", "jax"),
+    "keras": Backend(
+        devices=("cpu", "gpu"),
+        library="keras",
+        install="tensorflow",
+        kind="framework",
+        title="Keras",
+        version="keras",
+        package="keras",
+    ),
+    "jax": Backend(
+        devices=("cpu", "gpu"),
+        library="jax",
+        install="jax",
+        kind="framework",
+        title="JAX",
+        version="jax",
+        package="jax",
+    ),
 }
-LIBRARIES, OWN, FRAMEWORKS = (
-    tuple(name for name, backend in BACKENDS.items() if backend.kind == kind)
-    for kind in ("library", "own", "framework")
-)
+
+
+def _backends_of_kind(kind: str) -> tuple[str, ...]:
+    return tuple(name for name, backend in BACKENDS.items() if backend.kind == kind)
+
+
+LIBRARIES = _backends_of_kind("library")
+WRITTEN_HERE = _backends_of_kind("own")
+FRAMEWORKS = _backends_of_kind("framework")
 
 
 def title(backend: str) -> str:
@@ -71,26 +113,29 @@ class Kernel:
 
     `run` may carry two attributes: `passes`, the number of times that a call does the problem, and `before`, untimed work
     before each call (the device is waited for in between).
-
-    parallel: it uses as many threads as it is given.
-    allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns when the
-    device is done, so there is nothing to queue.
-    batched: it makes many products in a call too; any other kernel of products refuses them. fused: it gives a product an
-    epilogue too; any other refuses.
-    rung: it is a step of a ladder, or costs more than it shows: it runs only when asked for by name or with --ladder, and
-    stands for no side of a comparison.
     """
 
+    #: The operation: the folder that it lies in.
     op: str
+    #: A name of BACKENDS.
     backend: str
+    #: Its function's name.
     variant: str
     bind: Callable
+    #: Kinds of device that it runs on.
     devices: tuple[str, ...]
+    #: Whether it uses as many threads as it may.
     parallel: bool = True
+    #: Whether `run` makes a fresh result each call, so that it may not be queued behind a kernel that holds the stream.
     allocates: bool = False
+    #: Whether `run` returns when the device is done, so that there is nothing to queue.
     waits: bool = False
+    #: Whether it is a step of a ladder, or costs more than it shows: it runs only when named or with --ladder, and stands for no
+    #: side of a comparison.
     rung: bool = False
+    #: Whether it can make many products in a call; any other kernel of products refuses them.
     batched: bool = False
+    #: Whether it can give a product an epilogue; any other refuses.
     fused: bool = False
 
     @property
@@ -105,8 +150,12 @@ class Kernel:
     @property
     def notes(self) -> dict[str, str]:
         """Notes that its rows store, so that a report has its idea where the kernel's library is not installed."""
-        told = {"idea": self.idea} if self.backend in OWN and ladder(self.op) else {}
-        return told | ({"rung": "yes"} if self.rung else {})
+        notes = {}
+        if self.backend in WRITTEN_HERE and ladder(self.op):
+            notes["idea"] = self.idea
+        if self.rung:
+            notes["rung"] = "yes"
+        return notes
 
 
 class NotInstalled(Exception):
@@ -134,11 +183,11 @@ def kernel(function: Callable | None = None, /, **flags: bool):
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
         function = _shaped(function, flags)
-    made = Kernel(op, backend, function.__name__, function, devices, **flags)
-    before = _registered.get(made.name)
+    registered = Kernel(op=op, backend=backend, variant=function.__name__, bind=function, devices=devices, **flags)
+    before = _registered.get(registered.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
-        raise ValueError(f"two kernels are called {made.name}")
-    _registered[made.name] = made
+        raise ValueError(f"two kernels are called {registered.name}")
+    _registered[registered.name] = registered
     return function
 
 
@@ -146,7 +195,9 @@ def refusal(problem, flags: Mapping[str, bool]) -> str:
     """Why a kernel with those flags cannot do the problem, judged by the flags alone; "" if they do not exclude it."""
     if getattr(problem, "batch", None) and not flags.get("batched"):
         return "this kernel makes one product a call"
-    return "this kernel adds no bias" if getattr(problem, "epilogue", None) and not flags.get("fused") else ""
+    if getattr(problem, "epilogue", None) and not flags.get("fused"):
+        return "this kernel adds no bias"
+    return ""
 
 
 def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
@@ -154,15 +205,19 @@ def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
 
     @functools.wraps(function)
     def bind(problem, *operands, **options):
-        if why := refusal(problem, flags):
+        why = refusal(problem, flags)
+        if why:
             raise ValueError(why)
-        shapes = (*problem.operand_shapes, *([(problem.n,)] if getattr(problem, "epilogue", None) else []))
+        shapes = [*problem.operand_shapes]
+        if getattr(problem, "epilogue", None):
+            shapes.append((problem.n,))  # the bias
         if problem.op == "matmul" and len(operands) != len(shapes):
             raise ValueError(f"this product has {len(shapes)} operands, not {len(operands)}")
-        for given, wanted in zip(operands, shapes, strict=False):
-            if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
-                what = problem.direction or "the product"
-                raise ValueError(f"{what} wants an operand of shape {wanted}, not {shape}")
+        for operand, expected in zip(operands, shapes, strict=False):
+            shape = tuple(getattr(operand, "shape", expected))
+            if shape != expected:
+                result = problem.direction or "the product"
+                raise ValueError(f"{result} wants an operand of shape {expected}, not {shape}")
         return function(problem, *operands, **options)
 
     return bind
@@ -230,10 +285,18 @@ def load(op: str, backend: str) -> list[Kernel]:
             if (error.name or "").split(".")[0] == BACKENDS[backend].library:
                 raise NotInstalled(backend) from error
             raise
-    return sorted(  # whichever was imported first
-        (k for k in _registered.values() if (k.op, k.backend) == (op, backend)),
-        key=lambda k: order.index(k.bind.__module__) if k.bind.__module__ in order else len(order),
-    )
+    return _in_file_order(op, backend, order)
+
+
+def _in_file_order(op: str, backend: str, modules: list[str]) -> list[Kernel]:
+    """The registered kernels of an operation on a backend in the order of their modules, whichever was imported first."""
+
+    def position(kernel: Kernel) -> int:
+        module = kernel.bind.__module__
+        return modules.index(module) if module in modules else len(modules)
+
+    kernels = [kernel for kernel in _registered.values() if (kernel.op, kernel.backend) == (op, backend)]
+    return sorted(kernels, key=position)
 
 
 def find(name: str) -> Kernel:

@@ -87,7 +87,7 @@ def ladders(measurements: Measurements, roofs: Roofs, op: str = "matmul") -> lis
     stored = {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
     ideas = {kernel: stored[kernel] for kernel in (*registry.ladder(op), *stored) if kernel in stored}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
-    known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
+    known = (m for m in rows if m.device in taught and (m.backend in registry.WRITTEN_HERE or _is_library(m)))
     groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
     found = []
     for device, math, threads in sorted(groups, key=lambda of: (is_gpu(of[0]), of[1] != "float32", of[1], of[2] or 0)):

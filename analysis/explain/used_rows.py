@@ -56,7 +56,7 @@ def _is_read(m: Measurement) -> bool:
     """Whether predictions read such a row: TensorFlow's on a CPU, libraries' on a GPU and of passes this project's own."""
     if not m.on_gpu:
         return m.backend == "tensorflow"
-    return m.backend in registry.LIBRARIES or (m.problem.op == "stream" and m.backend in registry.OWN)
+    return m.backend in registry.LIBRARIES or (m.problem.op == "stream" and m.backend in registry.WRITTEN_HERE)
 
 
 def _kind(problem: Problem) -> tuple[str, str]:

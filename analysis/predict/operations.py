@@ -205,7 +205,7 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
     library's, as all are bound by memory."""
     backend, named = m.backend, m.variant
     if source == LIBRARIES:
-        usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
+        usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.WRITTEN_HERE)
         samples = m.on("device") or (m.on("host-latency") if not m.on_gpu else None)
         return middle(samples) if usual and samples else None
     if (backend, named) != ("tensorflow", source) or (source == HELD and m.problem.op != "conv"):

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
-from kernels.reference.conv import seen
+from kernels.reference.conv import channels_last
 from kernels.registry import into, kernel
 
 # Columns are made and used a piece at a time: few enough to stay in a last cache, enough to keep all threads of a product busy.
@@ -21,7 +21,7 @@ def im2col(problem: Conv, a, b):
         raise ValueError(f"NumPy's BLAS multiplies float32 and float64, not {problem.math}")
     out = empty(problem.out_shape, a.dtype, 5)
     made = _product if _pointwise(problem) else {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[problem.direction]
-    return into(out, made(problem, *seen(problem, a, b, out)))
+    return into(out, made(problem, *channels_last(problem, a, b, out)))
 
 
 def _pointwise(problem: Conv) -> bool:

@@ -4,12 +4,14 @@ import numpy as np
 
 from kernels.problems import AllReduce, Conv, Launch, Matmul, Peak, PeerCopy, Problem, Stream, Transfer
 from kernels.reference import conv, matmul, stream
-from kernels.reference.exact import Check, equal
+from kernels.reference.exact import OutputCheck, equal
 from kernels.reference.matmul import operands
 from kernels.reference.stream import stream_answer
 
 
-def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float | None = None) -> Check:
+def check(
+    problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float | None = None
+) -> OutputCheck:
     """How a kernel's output on whole-number inputs compares with the answer, its shape and dtype included.
 
     `bound`: the largest error allowed of a convolution whose algorithm rounds (Winograd, FFT); without it all is exact.
@@ -35,13 +37,15 @@ def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, 
     raise TypeError(f"no reference for {type(problem).__name__}")
 
 
-def _check_peak(problem: Peak, output: np.ndarray) -> Check:
+def _check_peak(problem: Peak, output: np.ndarray) -> OutputCheck:
     """With x <- 1 * x + 1 from 0 every value counts its own multiply-adds: their sum must be the FLOPs claimed, and at
     most a trip of the loop more (5 % is allowed)."""
     counts = output.astype(np.float64).ravel()
     flops = 2 * float(counts.sum())
     passed = counts.size > 0 and bool(np.all(counts == counts[0])) and problem.flops <= flops <= 1.05 * problem.flops
-    return Check("exact", passed, abs(flops - problem.flops) / problem.flops if np.isfinite(flops) else float("inf"))
+    return OutputCheck(
+        "exact", passed, abs(flops - problem.flops) / problem.flops if np.isfinite(flops) else float("inf")
+    )
 
 
 def launch_answer(problem: Launch, inputs: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -9,43 +9,57 @@ import numpy as np
 
 from kernels.problems import Conv
 from kernels.problems.arrays import numpy_dtype
-from kernels.reference.exact import WRONG, Check, equal
+from kernels.reference.exact import WRONG, OutputCheck, equal
 
-# Up to this many products the whole answer is worked out in integers, without any BLAS.
+#: Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 22
-_ROUNDS, _LARGEST_WEIGHT = 2, 64
-_CHANNELS, _IMAGES = 4, 3  # of the part that is worked out again in full: its edges, corners and all between
-_CHUNK_BYTES = 1 << 26
+_ROUNDS = 2  # of Freivalds' test
+_LARGEST_WEIGHT = 64  # of its random whole numbers
+#: Channels and images of the part that is worked out again in full, with its edges, corners and all between.
+_CHANNELS = 4
+_IMAGES = 3
+_CHUNK_BYTES = 1 << 26  # of a temporary array
 TRANSFORM_ERROR = 2e-3  # see transform_bound
 
 
 class Tap(NamedTuple):
-    """One position of the filter: its number, row and column, the outputs of y that use it, and the inputs of x it meets."""
+    """One position of the filter."""
 
+    #: Its number, along the rows.
     number: int
     row: int
     column: int
+    #: The outputs of y that use it.
     y: tuple[slice, slice, slice]
+    #: The inputs of x that it meets for them.
     x: tuple[slice, slice, slice]
 
 
 def taps(problem: Conv) -> list[Tap]:
     """The filter's positions that meet the image anywhere."""
     (top, _), (left, _) = problem.pads
-    rows = [_meets(problem.h, problem.p, i - top, problem.stride) for i in range(problem.r)]
-    columns = [_meets(problem.w, problem.q, j - left, problem.stride) for j in range(problem.s)]
-    every = slice(None)
-    return [
-        Tap(i * problem.s + j, i, j, (every, ro, co), (every, ri, ci))
-        for i, (ro, ri) in enumerate(rows)
-        for j, (co, ci) in enumerate(columns)
-        if ro and ri and co and ci
-    ]
+    images = slice(None)
+    meeting = []
+    for row in range(problem.r):
+        y_rows, x_rows = _meets(problem.h, problem.p, row - top, problem.stride)
+        for column in range(problem.s):
+            y_columns, x_columns = _meets(problem.w, problem.q, column - left, problem.stride)
+            if y_rows and x_rows and y_columns and x_columns:
+                tap = Tap(
+                    number=row * problem.s + column,
+                    row=row,
+                    column=column,
+                    y=(images, y_rows, y_columns),
+                    x=(images, x_rows, x_columns),
+                )
+                meeting.append(tap)
+    return meeting
 
 
 def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | None, slice | None]:
     """The outputs o whose input o * stride + offset lies in [0, size), and those inputs."""
-    first, last = max(0, -(offset // stride)), min(outputs - 1, (size - 1 - offset) // stride)
+    first = max(0, -(offset // stride))
+    last = min(outputs - 1, (size - 1 - offset) // stride)
     if last < first:
         return None, None
     return slice(first, last + 1), slice(first * stride + offset, last * stride + offset + 1, stride)
@@ -53,7 +67,9 @@ def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | N
 
 def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The answer of one group from its operands (NumPy's or CuPy's), in their type: a tap at a time, nothing padded."""
-    n, c_in, c_out = a.shape[0], b.shape[2] if problem.direction == "dgrad" else a.shape[-1], b.shape[-1]
+    n = a.shape[0]
+    c_in = b.shape[2] if problem.direction == "dgrad" else a.shape[-1]
+    c_out = b.shape[-1]
     if problem.direction == "fprop":
         y = np.zeros((n, problem.p, problem.q, c_out), a.dtype, like=a)
         for tap in taps(problem):
@@ -70,7 +86,7 @@ def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return dw
 
 
-def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float = 0.0) -> Check:
+def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float = 0.0) -> OutputCheck:
     """The whole answer in integers while small; above that a part of it worked out again and, for every output, its
     product with random whole numbers (Freivalds' test, which reduces the channels to one). Outputs rounded to 16 bits are
     compared with the whole float32 answer, itself tested so, rounded once.
@@ -107,39 +123,42 @@ def transform_bound(problem: Conv) -> float:
     return TRANSFORM_ERROR * 4 * problem.gemm[2]
 
 
-def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float) -> Check:
+def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float) -> OutputCheck:
     """Every output near a whole number, and those numbers right."""
     if not np.isfinite(output).all():
-        return Check("bound", False, float("inf"))
+        return OutputCheck("bound", False, float("inf"))
     whole = np.rint(output)
     error = float(np.max(np.abs(output - whole)))
     exact = check(problem, inputs, whole)
     if not error:
         return exact
-    return Check("bound", exact.passed and error <= min(bound, 0.25), error if exact.passed else exact.max_error)
+    return OutputCheck("bound", exact.passed and error <= min(bound, 0.25), error if exact.passed else exact.max_error)
 
 
-def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> Check:
+def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> OutputCheck:
     """Every output of 16 bits within the bound of the answer, and half a unit in its last place."""
     output = output.astype(np.float64)
     if not np.isfinite(output).all():
-        return Check("bound", False, float("inf"))
+        return OutputCheck("bound", False, float("inf"))
     error = np.abs(output - answer)
-    return Check("bound", bool((error <= bound + 2.0**-8 * np.abs(answer)).all()), float(error.max()))
+    return OutputCheck("bound", bool((error <= bound + 2.0**-8 * np.abs(answer)).all()), float(error.max()))
 
 
-def seen(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
+def channels_last(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
     """Operands and output as views in the order of NHWC, all groups together."""
-    filters = 2 if problem.direction == "wgrad" else 1
-    orders = [(2, 3, 1, 0) if i == filters else (0, 2, 3, 1) for i in range(3)]
-    return tuple(
-        x if problem.layout == "NHWC" else x.transpose(order) for x, order in zip((a, b, out), orders, strict=True)
-    )
+    if problem.layout == "NHWC":
+        return a, b, out
+    images = (0, 2, 3, 1)
+    filters = (2, 3, 1, 0)
+    if problem.direction == "wgrad":
+        return a.transpose(images), b.transpose(images), out.transpose(filters)
+    return a.transpose(images), b.transpose(filters), out.transpose(images)
 
 
 def _groups(problem: Conv, *arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
     """The operands and the output of each group as views: a share of the last axis, channels of images or filters of weights."""
-    return list(zip(*(np.split(x, problem.groups, axis=-1) for x in seen(problem, *arrays)), strict=True))
+    shares = [np.split(array, problem.groups, axis=-1) for array in channels_last(problem, *arrays)]
+    return list(zip(*shares, strict=True))
 
 
 def _projects(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> bool:
@@ -173,15 +192,18 @@ def _chunks(problem: Conv, images: np.ndarray) -> list[tuple[int, int]]:
 
 def _row(problem: Conv, a: np.ndarray, b: np.ndarray, v: np.ndarray) -> np.ndarray:
     """fprop or dgrad of some images with the one filter b v: (n, h, w) or (n, p, q), in float64."""
-    fprop, filters = problem.direction == "fprop", b.astype(np.float64)
+    fprop = problem.direction == "fprop"
+    filters = b.astype(np.float64)
     folded = filters @ v if fprop else v @ filters  # a dgrad's output has the filter's input channels
     planes = a.astype(np.float64) @ folded.reshape(problem.r * problem.s, -1).T
     size = (problem.p, problem.q) if fprop else (problem.h, problem.w)
-    made = np.zeros((a.shape[0], *size))
+    sums = np.zeros((a.shape[0], *size))
     for tap in taps(problem):
-        to, of = (tap.y, tap.x) if fprop else (tap.x, tap.y)
-        made[to] += planes[of][..., tap.number]
-    return made
+        if fprop:
+            sums[tap.y] += planes[tap.x][..., tap.number]
+        else:
+            sums[tap.x] += planes[tap.y][..., tap.number]
+    return sums
 
 
 def _filter_row(problem: Conv, x: np.ndarray, dy: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -190,11 +212,11 @@ def _filter_row(problem: Conv, x: np.ndarray, dy: np.ndarray, v: np.ndarray) -> 
     planes = np.zeros((*x.shape[:3], problem.r * problem.s))
     for tap in taps(problem):
         planes[tap.x][..., tap.number] = folded[tap.y]
-    made = planes.reshape(-1, planes.shape[-1]).T @ x.astype(np.float64).reshape(-1, x.shape[-1])
-    return made.reshape(problem.r, problem.s, -1)
+    gradient = planes.reshape(-1, planes.shape[-1]).T @ x.astype(np.float64).reshape(-1, x.shape[-1])
+    return gradient.reshape(problem.r, problem.s, -1)
 
 
-def _part(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> Check:
+def _part(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> OutputCheck:
     """The first, the last and a random image of some channels (all taps of some for wgrad), worked out in whole numbers."""
     rng = np.random.default_rng(21)
     last = _some(output.shape[-1], _CHANNELS, rng)

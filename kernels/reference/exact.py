@@ -4,22 +4,24 @@ import msgspec
 import numpy as np
 
 
-class Check(msgspec.Struct, frozen=True):
-    """How an output was checked (`exact`: equality; `bound`: a largest error), whether it passed, and the largest error seen."""
+class OutputCheck(msgspec.Struct, frozen=True):
+    """How an output compares with the expected one."""
 
+    #: `exact`: equality; `bound`: a largest error; else the rule in words.
     how: str
     passed: bool
+    #: None where a rule has no error.
     max_error: float | None = None
 
 
-WRONG = Check("exact", False, float("inf"))
+WRONG = OutputCheck("exact", False, float("inf"))
 
 
-def equal(expected: np.ndarray, output: np.ndarray) -> Check:
+def equal(expected: np.ndarray, output: np.ndarray) -> OutputCheck:
     """Whether shape, type and every value are the expected ones, and the largest error."""
     if output.shape != expected.shape or output.dtype != expected.dtype:
         return WRONG
     passed = bool(np.array_equal(output, expected))
     with np.errstate(all="ignore"):
         error = 0.0 if passed else float(np.max(np.abs(output.astype(np.float64) - expected.astype(np.float64))))
-    return Check("exact", passed, error)
+    return OutputCheck("exact", passed, error)

@@ -8,11 +8,11 @@ import numpy as np
 
 from kernels.problems import Matmul
 from kernels.problems.arrays import numpy_dtype
-from kernels.reference.exact import WRONG, Check, equal
+from kernels.reference.exact import WRONG, OutputCheck, equal
 
-# Up to this many products the whole answer is worked out in integers, without any BLAS.
+#: Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 24
-_EDGE = 16
+_EDGE = 16  # rows and columns at each side of a large result that are worked out in integers
 
 
 def operands(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -21,42 +21,67 @@ def operands(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarra
     return (a.swapaxes(-1, -2) if problem.layout == "tn" else a), (b.swapaxes(-1, -2) if problem.layout == "nt" else b)
 
 
-def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
+def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> OutputCheck:
     """Whole answer in integers while small; above that Freivalds' test and the edge tiles, or, when the output was
-    rounded to 16 bits or has an epilogue, the whole product (itself tested by Freivalds) rounded once. Of many each by itself."""
+    rounded to 16 bits or has an epilogue, the whole product (itself tested by Freivalds) rounded once. A batch
+    is checked product by product."""
     out = numpy_dtype(problem.out)
     if output.shape != problem.out_shape or output.dtype != out:
         return WRONG
     if problem.count > 1:
-        one = msgspec.structs.replace(problem, batch=1)
-        checks = (check(one, tuple(of), c) for *of, c in zip(*inputs, output, strict=True))
-        return next((found for found in checks if not found.passed), Check("exact", True, 0.0))
+        return _check_batch(problem, inputs, output)
     a, b = operands(problem, inputs)
-    whole = None
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:
         whole = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32)
-    elif out.itemsize <= 2 or problem.epilogue:
-        whole = _product(
-            problem.m, problem.n, problem.k, a.astype(np.float32).tobytes(), b.astype(np.float32).tobytes()
-        )
-    if whole is not None:
-        answers = [whole.astype(out)]
-        if problem.epilogue:  # rounded once, or twice where a second kernel adds the bias
-            sums = (x.astype(np.float32) + inputs[2].astype(np.float32) for x in (whole, *answers))
-            answers = [np.maximum(x, 0).astype(out) for x in sums]
-        found = [equal(answer, output) for answer in answers]
-        return next((one for one in found if one.passed), found[0])
+        return _check_whole(problem, whole, inputs, output)
+    if out.itemsize <= 2 or problem.epilogue:
+        left = a.astype(np.float32).tobytes()
+        right = b.astype(np.float32).tobytes()
+        whole = _product(left, right, m=problem.m, n=problem.n, k=problem.k)
+        return _check_whole(problem, whole, inputs, output)
     if not np.isfinite(output).all() or not _freivalds(a, b, output):
         return WRONG
-    rows, columns = (np.unique(np.r_[0 : min(_EDGE, n), max(0, n - _EDGE) : n]) for n in (problem.m, problem.n))
+    rows = _edges(problem.m)
+    columns = _edges(problem.n)
     edge = np.matmul(a[rows].astype(np.int64), b[:, columns].astype(np.int64)).astype(out)
     return equal(edge, output[np.ix_(rows, columns)])
 
 
+def _check_batch(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> OutputCheck:
+    """The first product that is wrong; that all are right if none is."""
+    single = msgspec.structs.replace(problem, batch=1)
+    for *arrays, c in zip(*inputs, output, strict=True):
+        result = check(single, tuple(arrays), c)
+        if not result.passed:
+            return result
+    return OutputCheck("exact", True, 0.0)
+
+
+def _check_whole(
+    problem: Matmul, product: np.ndarray, inputs: tuple[np.ndarray, ...], output: np.ndarray
+) -> OutputCheck:
+    """The output against the whole product in float32. With an epilogue it may be rounded once, or twice where a second kernel
+    adds the bias."""
+    out = numpy_dtype(problem.out)
+    rounded = product.astype(out)
+    if not problem.epilogue:
+        return equal(rounded, output)
+    bias = inputs[2].astype(np.float32)
+    once = equal(np.maximum(product + bias, 0).astype(out), output)
+    twice = equal(np.maximum(rounded.astype(np.float32) + bias, 0).astype(out), output)
+    return twice if twice.passed and not once.passed else once
+
+
+def _edges(size: int) -> np.ndarray:
+    """The first and the last _EDGE of `size` indices."""
+    return np.unique(np.r_[0 : min(_EDGE, size), max(0, size - _EDGE) : size])
+
+
 @functools.lru_cache(maxsize=2)
-def _product(m: int, n: int, k: int, a: bytes, b: bytes) -> np.ndarray:
-    """A B of whole numbers in float32, exact while sums stay under 2^24; the same for every 16-bit type, so kept."""
-    left, right = np.frombuffer(a, np.float32).reshape(m, k), np.frombuffer(b, np.float32).reshape(k, n)
+def _product(a: bytes, b: bytes, *, m: int, n: int, k: int) -> np.ndarray:
+    """A B of whole numbers in float32, exact while sums stay under 2^24; the same for every 16-bit type, so it is cached."""
+    left = np.frombuffer(a, np.float32).reshape(m, k)
+    right = np.frombuffer(b, np.float32).reshape(k, n)
     product = left @ right
     if not _freivalds(left, right, product):
         raise ArithmeticError("the reference product failed its own test: this machine's BLAS gives wrong answers")

@@ -5,17 +5,21 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels.problems import Stream
-from kernels.reference.exact import Check, equal
+from kernels.reference.exact import OutputCheck, equal
 
 EPSILON = 1e-3  # batch normalization's, as Keras has it
-DROPPED = 0.25
-# How many times over a framework does a problem in one graph, where threads are to stay awake; of an optimizer so many variables.
-IN_A_ROW, UPDATES = 32, 8
+DROPPED = 0.25  # share that dropout sets to 0
+#: How many times over a framework does a problem in one graph, where its threads are to stay awake.
+IN_A_ROW = 32
+UPDATES = 8  # variables of an optimizer in one graph
 RATE = 0.25  # the optimizers' learning rate, a power of two so that w - RATE * g is exact
-BETA1, BETA2, ADAM_EPSILON = 0.9, 0.999, 1e-7
-# Largest error allowed of a float32 answer, where means, roots and chance are in it; the other operations are exact.
+#: Adam's, as Keras has them.
+BETA1 = 0.9
+BETA2 = 0.999
+ADAM_EPSILON = 1e-7
+#: Largest error allowed of a float32 answer, where means, roots and chance are in it; the other operations are exact.
 BOUNDS = {"batchnorm": 1e-4, "adam": 1e-5}
-_SIGMAS = 6
+_SIGMAS = 6  # standard deviations that the share of zeros may be off
 
 
 def images(problem: Stream, flat: np.ndarray) -> np.ndarray:
@@ -25,8 +29,11 @@ def images(problem: Stream, flat: np.ndarray) -> np.ndarray:
 
 def _windows(x: np.ndarray) -> np.ndarray:
     """(n, p, q, channels, 4): the four values of every 2 x 2 window."""
-    n, h, w, c = x.shape
-    return x.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 5, 2, 4).reshape(n, h // 2, w // 2, c, 4)
+    rows = x.shape[1] // 2
+    columns = x.shape[2] // 2
+    channels = x.shape[3]
+    windows = x.reshape(-1, rows, 2, columns, 2, channels).transpose(0, 1, 3, 5, 2, 4)
+    return windows.reshape(-1, rows, columns, channels, 4)
 
 
 def _maxpool(problem: Stream, x: np.ndarray) -> np.ndarray:
@@ -41,10 +48,13 @@ def _batchnorm(problem: Stream, x: np.ndarray) -> np.ndarray:
 
 def _adam(problem: Stream, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
     """The weights after a step without bias correction: a scalar the same for all, worked out once."""
-    w, g, m, v = (a.astype(np.float64) for a in (w, g, m, v))
+    weights = w.astype(np.float64)
+    g = g.astype(np.float64)
+    m = m.astype(np.float64)
+    v = v.astype(np.float64)
     m = m + (g - m) * (1 - BETA1)
     v = v + (g * g - v) * (1 - BETA2)
-    return w - RATE * m / (np.sqrt(v) + ADAM_EPSILON)
+    return weights - RATE * m / (np.sqrt(v) + ADAM_EPSILON)
 
 
 ANSWERS: dict[str, Callable[..., np.ndarray]] = {
@@ -67,35 +77,36 @@ def dropped(x: np.ndarray, output: np.ndarray) -> bool:
     if output.shape != x.shape or output.dtype != x.dtype:
         return False
     zero = output == 0
-    kept = np.abs(output - x / x.dtype.type(1 - DROPPED)) <= 1e-5 * np.abs(x)
-    return bool((zero | kept).all()) and abs(zero.mean() - DROPPED) <= _SIGMAS * np.sqrt(
-        DROPPED * (1 - DROPPED) / x.size
-    )
+    scaled = np.abs(output - x / x.dtype.type(1 - DROPPED)) <= 1e-5 * np.abs(x)
+    share_off = abs(zero.mean() - DROPPED)
+    deviation = np.sqrt(DROPPED * (1 - DROPPED) / x.size)
+    return bool((zero | scaled).all()) and share_off <= _SIGMAS * deviation
 
 
 def pooled_back(problem: Stream, x: np.ndarray, dy: np.ndarray, output: np.ndarray) -> bool:
     """Whether each window's gradient lies, in all, on its largest values: among equal ones any share is right."""
     if output.shape != x.shape or output.dtype != x.dtype:
         return False
-    values, given = _windows(images(problem, x)), _windows(images(problem, output))
+    values = _windows(images(problem, x))
+    gradients = _windows(images(problem, output))
     largest = values == values.max(axis=-1, keepdims=True)
-    whole = np.array_equal(given.sum(axis=-1).ravel(), dy)
-    return whole and not np.any(given[~largest])
+    whole = np.array_equal(gradients.sum(axis=-1).ravel(), dy)
+    return whole and not np.any(gradients[~largest])
 
 
-def check(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
+def check(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> OutputCheck:
     """Equality where every element is rounded once; a bound where means and roots are in it; a rule where chance is."""
     if problem.operation == "dropout":
-        return Check("each value dropped or scaled", dropped(inputs[0], output))
+        return OutputCheck("each value dropped or scaled", dropped(inputs[0], output))
     if problem.operation == "maxpool_grad":
-        return Check("each window's gradient on its largest", pooled_back(problem, inputs[0], inputs[1], output))
+        return OutputCheck("each window's gradient on its largest", pooled_back(problem, inputs[0], inputs[1], output))
     answer, bound = stream_answer(problem, inputs), BOUNDS.get(problem.operation)
     if bound is None:
         return equal(answer, output)
     if output.shape != answer.shape or output.dtype != inputs[0].dtype or not np.isfinite(output).all():
-        return Check("bound", False, float("inf"))
+        return OutputCheck("bound", False, float("inf"))
     error = float(np.max(np.abs(output.astype(np.float64) - answer)))
-    return Check("bound", error <= bound, error)
+    return OutputCheck("bound", error <= bound, error)
 
 
 def stream_answer(problem: Stream, inputs: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -234,7 +234,7 @@ def test_tables_of_kernels_name_what_there_is_once():
     for op in ("matmul", "conv"):
         ladder = registry.ladder(op)
         assert set(ladder) <= set(told) and len(set(ladder)) == len(ladder) > 5
-    assert sorted((*registry.LIBRARIES, *registry.OWN, *registry.FRAMEWORKS)) == sorted(registry.BACKENDS)
+    assert sorted((*registry.LIBRARIES, *registry.WRITTEN_HERE, *registry.FRAMEWORKS)) == sorted(registry.BACKENDS)
     assert all(b.title and b.version and b.install for b in registry.BACKENDS.values())
 
     def blas(problem, a, b):
@@ -401,7 +401,7 @@ def test_threads_are_set_in_libraries_that_the_kernel_brings(monkeypatch):
 
     monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Controller)
     monkeypatch.setattr(one_row.registry, "find", find)
-    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.Check("exact", False), 0.0))
+    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.OutputCheck("exact", False), 0.0))
     one_row._controller.cache_clear()
     row = Row("matmul/mkl/gemm", Matmul(2, 2, 2), Settings(threads=2))
     one_row.measure(row, one_row.Limits(), 1)

@@ -163,7 +163,7 @@ def test_answers_worked_out_by_hand():
     p = Matmul(1, 1, 2)
     inputs = (np.array([[1, 2]], np.float32), np.array([[-1], [2]], np.float32))
     assert reference.check(p, inputs, np.array([[3]], np.float32)).passed
-    assert reference.check(p, inputs, np.array([[4]], np.float32)) == reference.Check("exact", False, 1.0)
+    assert reference.check(p, inputs, np.array([[4]], np.float32)) == reference.OutputCheck("exact", False, 1.0)
     a, b = np.array([1.0, -2]), np.array([2.0, 1])
     answers = {
         op: reference.stream_answer(Stream(op, 48), (a, b)[: Stream.WEIGHTS[op][0]]).tolist()
@@ -177,8 +177,8 @@ def test_answers_worked_out_by_hand():
     assert not reference.check(p, inputs, np.full(4, 106, np.float32)).passed
     assert not reference.check(p, inputs, np.array([100, 100, 100, np.nan], np.float32)).passed
     infinite = reference.check(p, inputs, np.full(4, np.inf, np.float32))
-    assert infinite == reference.Check("exact", False, float("inf"))
-    assert reference.check(p, inputs, np.full(4, 104, np.float32)) == reference.Check(
+    assert infinite == reference.OutputCheck("exact", False, float("inf"))
+    assert reference.check(p, inputs, np.full(4, 104, np.float32)) == reference.OutputCheck(
         "exact", True, pytest.approx(0.04)
     )
 
@@ -378,7 +378,7 @@ def test_the_reference_and_im2col_equal_plain_loops(monkeypatch):
         wrong.flat[count % wrong.size] += 1
         for products in (1 << 22, 0):
             monkeypatch.setattr(reference_conv, "_FULL_PRODUCTS", products)
-            assert reference.check(p, inputs, right) == reference.Check("exact", True, 0.0), p
+            assert reference.check(p, inputs, right) == reference.OutputCheck("exact", True, 0.0), p
             assert not reference.check(p, inputs, wrong).passed, p
         monkeypatch.setattr(conv_numpy, "_PIECE_BYTES", (64, 300, 1 << 20)[count % 3])
         assert np.array_equal(conv_numpy.im2col(p, *inputs)(), right), p
@@ -423,7 +423,7 @@ def test_each_half_of_the_check_of_large_answers_finds_faults_alone(direction, m
     with monkeypatch.context() as alone:
         alone.setattr(reference_conv, "_projects", lambda *args: True)
         assert not reference.check(p, inputs, wrong).passed
-    monkeypatch.setattr(reference_conv, "_part", lambda *args: reference.Check("exact", True, 0.0))
+    monkeypatch.setattr(reference_conv, "_part", lambda *args: reference.OutputCheck("exact", True, 0.0))
     assert not reference.check(p, inputs, wrong).passed
     middle = answer(p, inputs).copy()
     middle[tuple(size // 2 for size in middle.shape)] -= 1

@@ -10,7 +10,7 @@ import msgspec
 
 from kernels import registry
 from kernels.cuda import autotuner
-from kernels.reference.exact import Check
+from kernels.reference.exact import OutputCheck
 
 HOST_S = 40e-6  # of the host to start a call
 COMPARED_S = 0.2e-6  # of the host to compare a plan with an excluded kind, on every call
@@ -55,10 +55,10 @@ class Library:
         self.called: list[int] = []
         self.graphs: list[Graph] = []
 
-    def check(self, problem, inputs, output, bound) -> Check:
+    def check(self, problem, inputs, output, bound) -> OutputCheck:
         """The reference's: of the engine that was called last."""
         (engine,) = [engine for engine in self.engines if engine.number == self.called[-1]]
-        return Check("exact", not engine.wrong, 0.0)
+        return OutputCheck("exact", not engine.wrong, 0.0)
 
     def module(self) -> types.ModuleType:
         module = types.ModuleType("cudnn")

@@ -404,7 +404,7 @@ def test_a_transfer_places_its_own_data_its_bytes_come_back_and_its_link_is_watc
     made = copy_modes.prepare(kernel, problem, GPU, (data,))
     assert not made.stream.waiting and gpu.now > 1.0, "what binding queued is done before anything is timed"
     assert np.array_equal(made.result(made.run()), np.concatenate([data, data]))
-    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.Check("exact", True, 0.0), 0.1))
+    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.OutputCheck("exact", True, 0.0), 0.1))
     visited(monkeypatch, kernel, problem)
     assert seen[0] == ("gpu:0", True, False)
 

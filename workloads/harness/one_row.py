@@ -214,7 +214,7 @@ class Known:
     """Facts that this process has learned of a row: the check of its answer, the seconds of its first call and of a warm one on
     each clock, and what its visits' telemetry saw."""
 
-    check: reference.Check
+    check: reference.OutputCheck
     first_call_s: float
     call_s: dict[str, float] = dataclasses.field(default_factory=dict)
     watch: Any = None
@@ -285,7 +285,7 @@ def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement
         raise CannotDo(str(error)) from error
 
 
-def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
+def checked(kernel, row: Row, seed: int) -> tuple[reference.OutputCheck, float]:
     """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
     whole = whole_numbers(row.problem, seed)
     begin = time.perf_counter()
