@@ -22,12 +22,15 @@ LEAST = {"batch": 2, "channels": 3, "size": 3}
 
 
 class Family(msgspec.Struct, frozen=True):
-    """All problems of an operation that share the `fixed` fields. varies: the size that differs (n, batch, channels, size).
-    fields: its fields in the problem. The arithmetic is not part of a family."""
+    """All problems of an operation that differ in one size. The arithmetic is not part of a family."""
 
+    #: The operation: matmul, conv, training, inference.
     op: str
+    #: The size that varies: n, batch, channels, size.
     varies: str
+    #: The fields of the problem that are that size.
     fields: tuple[str, ...]
+    #: (name, value) of the fields that all its problems share.
     fixed: tuple[tuple[str, str | int], ...] = ()
 
     def at(self, size: int, math: str) -> Problem:
@@ -104,25 +107,32 @@ def comparable(measurements: Measurements, op: str, framework: str = "", cache: 
 
 
 def best_resident(measurements: Measurements) -> dict[tuple[str, str], dict[int, Measurement]]:
-    """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use."""
-    found: dict = {}
+    """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use. Where some sizes have a
+    device clock, those without are left out: they contain launches too."""
+    best: dict[tuple[str, str], dict[int, Measurement]] = {}
     for math, sizes in rows_of(measurements, SQUARES).items():
         for n in sorted(sizes):
-            timed = (m for m in sizes[n] if m.mode == "resident" and quick_seconds(m))
-            # A GPU's row without a device clock holds launches too.
-            best = best_by(timed, lambda m: m.device, lambda m: (m.on_gpu and m.on("device") is None, call_s(m)))
-            for device, m in best.items():
-                found.setdefault((device, math), {})[n] = m
-    # Rows that lack a device clock where others have it are left out.
-    return {key: {n: m for n, m in at.items() if m.on("device")} or at for key, at in found.items()}
+            timed = [m for m in sizes[n] if m.mode == "resident" and quick_seconds(m)]
+            for device, row in best_by(timed, lambda m: m.device, _device_clock_first).items():
+                best.setdefault((device, math), {})[n] = row
+    for key, by_size in best.items():
+        with_device_clock = {n: row for n, row in by_size.items() if row.on("device")}
+        if with_device_clock:
+            best[key] = with_device_clock
+    return best
+
+
+def _device_clock_first(m: Measurement) -> tuple[bool, float]:
+    """Seconds of a call; a GPU's row without a device clock counts as slower than all with one."""
+    return m.on_gpu and m.on("device") is None, call_s(m)
 
 
 def rows_of(measurements: Measurements, family: Family) -> Rows:
     """precision -> size -> the rows of one family that libraries ran by themselves, with warm caches."""
-    return of_family(comparable(measurements, family.op), family)
+    return rows_in_family(comparable(measurements, family.op), family)
 
 
-def of_family(rows: Measurements, family: Family) -> Rows:
+def rows_in_family(rows: Measurements, family: Family) -> Rows:
     """precision -> size -> the rows of one family among comparable rows."""
     return _by_size([m for m in rows if family.holds(m.problem)], family)
 
@@ -130,40 +140,56 @@ def of_family(rows: Measurements, family: Family) -> Rows:
 def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Family, Rows]:
     """Family -> its convolutions among comparable rows, which differ in one size. A row may be in several. Families of channels
     have as many in as out, those of sizes square images. `least`: varying size -> number of sizes that make a family."""
-    found: dict[Family, list[Measurement]] = {}
+    by_family: dict[Family, list[Measurement]] = {}
     for m in rows:
-        for name in least:
-            fields = CONV_FIELDS[name]
-            if len({getattr(m.problem, field) for field in fields}) == 1:
-                found.setdefault(Family("conv", name, fields, _fixed(m.problem, fields)), []).append(m)
-    return _sweeps(found, least)
+        for varies in least:
+            fields = CONV_FIELDS[varies]
+            values = {getattr(m.problem, field) for field in fields}
+            if len(values) == 1:
+                family = Family("conv", varies, fields, _fixed(m.problem, fields))
+                by_family.setdefault(family, []).append(m)
+    return _sweeps(by_family, least)
 
 
 def dense_rows(rows: Measurements) -> dict[Family, Rows]:
     """Family -> products out of comparable rows that differ in a dense layer's batch alone: the rows of forward and dX, the inner
     dimension of dW. Also square products that are batched in a call, or have an epilogue, along n."""
-    asked = [
-        (name, of) for name in _BEYOND for of in sorted({getattr(m.problem, name) for m in rows} - {msgspec.UNSET})
-    ]
-    beyond = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), one)) for one in asked)
-    squared = {family: own for family in beyond if (own := of_family(rows, family))}
-    return _sweeps(group_by(rows, lambda m: batch_family(m.problem)), LEAST) | squared
+    sweeps = _sweeps(group_by(rows, lambda m: batch_family(m.problem)), LEAST)
+    for field in _BEYOND:
+        values = {getattr(m.problem, field) for m in rows} - {msgspec.UNSET}
+        for value in sorted(values):
+            family = msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), (field, value)))
+            squares = rows_in_family(rows, family)
+            if squares:
+                sweeps[family] = squares
+    return sweeps
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
     """(name, value) of all fields but the arithmetic and those that vary; the output's type only if it differs from the
     operands'."""
-    own = msgspec.structs.asdict(problem)
-    left_out = {*fields, "dtype", "math"} | ({"out"} if own.get("out") == problem.dtype else set())
-    return tuple((name, value) for name, value in own.items() if name not in left_out and value is not msgspec.UNSET)
+    values = msgspec.structs.asdict(problem)
+    left_out = {*fields, "dtype", "math"}
+    if values.get("out") == problem.dtype:
+        left_out.add("out")
+    return tuple((name, value) for name, value in values.items() if name not in left_out and value is not msgspec.UNSET)
 
 
 def _by_size(rows: Measurements, family: Family) -> Rows:
+    """precision -> size -> rows."""
     by_precision = group_by(rows, lambda m: precision_of(m.problem))
-    return {name: group_by(own, lambda m: family.size(m.problem)) for name, own in by_precision.items()}
+    sizes = {}
+    for precision_name, group in by_precision.items():
+        sizes[precision_name] = group_by(group, lambda m: family.size(m.problem))
+    return sizes
 
 
-def _sweeps(found: dict[Family, list[Measurement]], least: Mapping[str, int]) -> dict[Family, Rows]:
+def _sweeps(by_family: dict[Family, list[Measurement]], least: Mapping[str, int]) -> dict[Family, Rows]:
     """The families with at least `least` sizes in one precision."""
-    made = {family: _by_size(rows, family) for family, rows in found.items()}
-    return {family: rows for family, rows in made.items() if max(map(len, rows.values())) >= least[family.varies]}
+    sweeps = {}
+    for family, family_rows in by_family.items():
+        rows = _by_size(family_rows, family)
+        most_sizes = max(len(sizes) for sizes in rows.values())
+        if most_sizes >= least[family.varies]:
+            sweeps[family] = rows
+    return sweeps

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.crossover import crossover
-from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest
+from analysis.crossover.crossover import LATENCY, Answer, CrossoverPoint, FastestRow, fastest
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
 from analysis.crossover.layers import NOUNS, is_square, size_of
 from analysis.stats import group_by, total
@@ -62,13 +62,13 @@ def answers(step: Step, measurements: Measurements, machine: "Machine | None" = 
     made = []
     for framework in ("", *FRAMEWORKS):
         best = best_rows(measurements, step.op, framework, machine)
-        points: dict[str, list[Point]] = {}
+        points: dict[str, list[CrossoverPoint]] = {}
         for (batch, math), works in sorted(step.works.items()):
             problems = [w.problem for w in works]
             gpu, cpu = (step_side(best, problems, is_gpu) for is_gpu in (True, False))
             cpu = cpu or step_side(best, list(map(_plain, problems)), False)
             if cpu and gpu:
-                points.setdefault(math, []).append(Point(batch, cpu, gpu))
+                points.setdefault(math, []).append(CrossoverPoint(n=batch, cpu=cpu, gpu=gpu))
         form = replace(LATENCY, framework=framework)
         made += [crossover.classify(math, form, found, family=family) for math, found in points.items()]
     return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
@@ -76,25 +76,27 @@ def answers(step: Step, measurements: Measurements, machine: "Machine | None" = 
 
 def best_rows(
     measurements: Measurements, op: str, framework: str, machine: "Machine | None" = None
-) -> "dict[tuple[Problem, bool], Side]":
+) -> "dict[tuple[Problem, bool], FastestRow]":
     """(problem, on the GPU) -> the fastest row of that framework with resident data, each call waited for."""
     there = (m for m in comparable(measurements, op, framework) if m.mode == "resident")
     groups = group_by(there, lambda m: (m.problem, m.on_gpu))
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency", machine))}
 
 
-def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:
+def step_side(
+    best: "dict[tuple[Problem, bool], FastestRow]", problems: "list[Problem]", gpu: bool
+) -> FastestRow | None:
     """Seconds of all problems on one side, added up; None if one of them has no time."""
     sides = [side for p in problems if (side := best.get((p, gpu)))]
     if len(sides) < len(problems):
         return None
     alike = len({(s.kernel, s.threads) for s in sides}) == 1
-    return Side(
-        sides[0].kernel if alike else MANY,
-        sides[0].device,
-        sides[0].threads if alike else None,
-        sides[0].math,
-        total(s.seconds for s in sides),
+    return FastestRow(
+        kernel=sides[0].kernel if alike else MANY,
+        device=sides[0].device,
+        threads=sides[0].threads if alike else None,
+        math=sides[0].math,
+        seconds=total(side.seconds for side in sides),
     )
 
 

@@ -7,7 +7,7 @@ only assumption is that the calls share the cost of the copies.
 from msgspec.structs import replace
 
 from analysis.crossover import crossover
-from analysis.crossover.crossover import COPIES, LATENCY, Answer, Point
+from analysis.crossover.crossover import COPIES, LATENCY, Answer, CrossoverPoint
 from analysis.stats import Estimate
 
 USES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
@@ -23,12 +23,12 @@ def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
 
     Raises: ValueError where no size has both.
     """
-    calls = {p.n: p for p in resident.points}
-    points = [
-        Point(p.n, p.cpu, replace(p.gpu, seconds=shared(calls[p.n].gpu.seconds, p.gpu.seconds, uses)))
-        for p in copied.points
-        if p.n in calls
-    ]
+    resident_points = {point.n: point for point in resident.points}
+    points = []
+    for point in copied.points:
+        if point.n in resident_points:
+            seconds = shared(resident_points[point.n].gpu.seconds, point.gpu.seconds, uses)
+            points.append(CrossoverPoint(n=point.n, cpu=point.cpu, gpu=replace(point.gpu, seconds=seconds)))
     if not points:
         raise ValueError(f"no size was measured both with the data there and {copied.form.mode}")
     form = replace(copied.form, reuse=uses)
@@ -37,7 +37,14 @@ def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
 
 def pairs(answers: "tuple[Answer, ...]", precision: str) -> list[tuple[Answer, Answer]]:
     """(resident, copied) answers of a precision, a pair for each way of copying that has a size in common with the other."""
-    own = [a for a in answers if a.precision == precision and a.points]
-    resident = next((a for a in own if a.form == LATENCY), None)
-    sizes = {p.n for p in resident.points} if resident else set()
-    return [(resident, a) for a in own if resident and a.form in COPIES and any(p.n in sizes for p in a.points)]
+    answers = tuple(answer for answer in answers if answer.precision == precision and answer.points)
+    resident = next((answer for answer in answers if answer.form == LATENCY), None)
+    if resident is None:
+        return []
+    resident_sizes = {point.n for point in resident.points}
+    matched = []
+    for answer in answers:
+        copied_sizes = {point.n for point in answer.points}
+        if answer.form in COPIES and resident_sizes & copied_sizes:
+            matched.append((resident, answer))
+    return matched

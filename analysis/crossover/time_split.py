@@ -2,24 +2,33 @@
 
 import msgspec
 
-from analysis.crossover.crossover import Answer, Point, Side
+from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow
 from analysis.crossover.families import SQUARES, Family, Rows
 from analysis.stats import middle, quickest
+from workloads.records import Measurement
 
-ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
+#: Device clock of the resident kernel.
+ARITHMETIC = "arithmetic on the device"
+#: Host latency of the resident call, less the arithmetic.
+OVERHEAD = "launch and Python"
+#: The copying call less the resident one.
+COPIES = "copies"
+#: The rest, with a sign: the time of parts that were not measured is in it.
+REMAINDER = "not explained"
 
 
-class Why(msgspec.Struct, frozen=True):
-    """Both sides at size n of the family, and the GPU's seconds in parts, name -> seconds, that add up to its total.
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """Both sides at one size, and the GPU's seconds in parts."""
 
-    ARITHMETIC: the device clock of the resident kernel. OVERHEAD: resident host latency less that. COPIES: the copying call
-    less the resident one. REMAINDER: the rest (signed); the time of a part that was not measured (None) is in it.
-    """
-
+    #: The size of the family.
     n: int
-    cpu: Side
-    gpu: Side
+    #: The fastest row on the CPU.
+    cpu: FastestRow
+    #: The fastest row on the GPU.
+    gpu: FastestRow
+    #: ARITHMETIC, OVERHEAD, COPIES and REMAINDER -> seconds; None: not measured. They add up to the GPU's seconds.
     parts: dict[str, float | None]
+    #: The family of the size.
     family: Family = SQUARES
 
     @property
@@ -28,7 +37,7 @@ class Why(msgspec.Struct, frozen=True):
         return {name: seconds for name, seconds in self.parts.items() if seconds is not None}
 
 
-def deciding_points(answer: Answer) -> tuple[Point, ...]:
+def deciding_points(answer: Answer) -> tuple[CrossoverPoint, ...]:
     """The points that explain an answer: both sides of the first crossing, else the end where the winner is least sure.
 
     That end is the smallest size when the GPU wins everywhere, the largest in all other cases.
@@ -44,25 +53,47 @@ def deciding_points(answer: Answer) -> tuple[Point, ...]:
 def why(rows: Rows, answer: Answer, everywhere: bool = False) -> tuple[Why, ...]:
     """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
     without points. `rows`: those of its family, framework and caches (families.rows_of)."""
-    points, sizes = answer.points if everywhere else deciding_points(answer), rows.get(answer.precision, {})
-    return tuple(_split(p, answer, [m for m in sizes.get(p.n, ()) if m.on_gpu]) for p in points)
+    points = answer.points if everywhere else deciding_points(answer)
+    sizes = rows.get(answer.precision, {})
+    splits = []
+    for point in points:
+        gpu_rows = [m for m in sizes.get(point.n, ()) if m.on_gpu]
+        splits.append(_split(point, answer, gpu_rows))
+    return tuple(splits)
 
 
-def _split(point: Point, answer: Answer, gpu_rows) -> Why:
+def _split(point: CrossoverPoint, answer: Answer, gpu_rows: list[Measurement]) -> Why:
+    """The GPU's seconds at a point, in parts.
+
+    |-- OVERHEAD --|-- ARITHMETIC --|          resident call, host clock
+                   |-- ARITHMETIC --|          device clock
+    |-- OVERHEAD --|-- ARITHMETIC --|-- COPIES --|
+    """
     resident_rows = [m for m in gpu_rows if m.mode == "resident"]
-    same = [m for m in resident_rows if (m.kernel, m.device) == (point.gpu.kernel, point.gpu.device)]
+    same_kernel = [m for m in resident_rows if (m.kernel, m.device) == (point.gpu.kernel, point.gpu.device)]
     # A kernel that allocates its result has no device clock; the best preallocated one does the same arithmetic.
-    arithmetic = _least(same, "device") or _least(resident_rows, "device")
-    form, total = answer.form, point.gpu.seconds.value
-    resident = total if form.mode == "resident" else _least(same, "host-latency")
-    copies = None if form.mode == "resident" or resident is None else max(0.0, total - resident)
-    overhead = None if arithmetic is None or resident is None else max(0.0, resident - arithmetic)
+    arithmetic = _least_seconds(same_kernel, "device") or _least_seconds(resident_rows, "device")
+    total = point.gpu.seconds.value
+    copies = None
+    resident: float | None = total
+    if answer.form.mode != "resident":
+        resident = _least_seconds(same_kernel, "host-latency")
+        if resident is not None:
+            copies = max(0.0, total - resident)
+    overhead = None
+    if arithmetic is not None and resident is not None:
+        overhead = max(0.0, resident - arithmetic)
     parts = {ARITHMETIC: arithmetic, OVERHEAD: overhead, COPIES: copies}
-    rest = total - sum(s for s in parts.values() if s is not None)
-    parts[REMAINDER] = rest if abs(rest) > 1e-9 * total else 0.0  # what rounding leaves is none
-    return Why(point.n, point.cpu, point.gpu, parts, answer.family)
+    rest = total - sum(seconds for seconds in parts.values() if seconds is not None)
+    is_rounding = abs(rest) <= 1e-9 * total
+    parts[REMAINDER] = 0.0 if is_rounding else rest
+    return Why(n=point.n, cpu=point.cpu, gpu=point.gpu, parts=parts, family=answer.family)
 
 
-def _least(rows, clock: str) -> float | None:
-    found = quickest(rows, clock)
-    return middle(found[1]) if found else None
+def _least_seconds(rows: list[Measurement], clock: str) -> float | None:
+    """The least median on a clock; None if no row has a time on it."""
+    row_and_samples = quickest(rows, clock)
+    if row_and_samples is None:
+        return None
+    _, samples = row_and_samples
+    return middle(samples)

@@ -150,7 +150,7 @@ def _inference(asking: CaseRows) -> Finding | None:
         return None
     answer = by_method.get(inference.PREDICT, next(iter(by_method.values())))
     rates = []
-    for point in answer.ends:
+    for point in answer.first_and_last:
         n = point.n
         rates.append({"n": n, "cpu": n / point.cpu.seconds, "gpu": n / point.gpu.seconds, "gain": point.ratio})
     return asking.finding("inference", one=rates[0], many=rates[-1])

@@ -122,6 +122,9 @@ def steps(measurements: Measurements, op: str, machine: Machine | None = None) -
         name = capital(step.words)
         for a in network_steps.answers(step, measurements, machine):
             named = [name, crossings.precision_name(a), *_how(a.form), crossings.form_name(a.form)]
-            both = (sentences.winner(p.cpu.seconds, p.gpu.seconds, subject=f"{name}, batch {p.n:,}") for p in a.ends)
+            both = (
+                sentences.winner(p.cpu.seconds, p.gpu.seconds, subject=f"{name}, batch {p.n:,}")
+                for p in a.first_and_last
+            )
             said.append(" ".join([*sentences.crossover(a, ", ".join(named)), *both]))
     return said

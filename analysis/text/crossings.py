@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from analysis import labels, noise, numbers
-from analysis.crossover.crossover import Answer, Form, Side
+from analysis.crossover.crossover import Answer, FastestRow, Form
 from analysis.crossover.families import Family
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.text import sentences
@@ -110,7 +110,7 @@ def at_once(family: Family) -> str:
     return f", {epilogue}" if epilogue else ""
 
 
-def side_name(side: Side) -> str:
+def side_name(side: FastestRow) -> str:
     """`numpy/blas, 2 threads`."""
     threads = f", {count(side.threads, 'thread')}" if side.threads else ""
     return labels.short(side.kernel) + threads

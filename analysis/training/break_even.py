@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from analysis import noise
 from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, Form, Point, Side
+from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form
 from analysis.crossover.families import Family
 from analysis.stats import Estimate, best_by, group_by, is_gpu, within_factor
 from analysis.training import costs
@@ -232,13 +232,23 @@ def crossing(
 ) -> Answer:
     """The crossover along a size, from (CPU, GPU) at each; `job`: size -> (epochs, steps an epoch) of the whole training."""
 
-    def side(of_: Trained, epochs: int, steps: int) -> Side:
-        kernel = of_.row.kernel if of_.cost.source == "measured" else of_.cost.source
-        seconds = seconds_by(of_.cost, by, steps, epochs)
-        return Side(kernel, of_.device, of_.row.threads, of_.row.problem.dtype, seconds)
+    points = []
+    for size, (cpu, gpu) in sorted(sizes.items()):
+        epochs, steps = job(size)
+        points.append(CrossoverPoint(n=size, cpu=_side(cpu, by, epochs, steps), gpu=_side(gpu, by, epochs, steps)))
+    return crossover.classify(points[0].cpu.math, Form(mode=by), points, family=family)
 
-    points = [Point(size, *(side(one, *job(size)) for one in both)) for size, both in sorted(sizes.items())]
-    return crossover.classify(next(iter(sizes.values()))[0].row.problem.dtype, Form(by), points, family=family)
+
+def _side(training: Trained, by: str, epochs: int, steps: int) -> FastestRow:
+    """One device's seconds by step, epoch or whole training, as a side of a crossover; its precision is the input type."""
+    row = training.row
+    return FastestRow(
+        kernel=row.kernel if training.cost.source == "measured" else training.cost.source,
+        device=training.device,
+        threads=row.threads,
+        math=row.problem.dtype,
+        seconds=seconds_by(training.cost, by, steps, epochs),
+    )
 
 
 def planned(setup: Setup, varies: str) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover.crossover import Answer, Form, Point, Side, classify, refine
+from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form, classify, refine
 from analysis.crossover.families import Family
 from analysis.stats import Estimate, group_by, median_of, quickest
 from workloads.records import Measurement, settings
@@ -70,15 +70,20 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
         for way in WAYS:
             points = []
             for batch in batches:
-                both = [best for on_gpu in (False, True) if (best := side(rows, way, on_gpu, batch))]
-                if len(both) == 2:
-                    sides = (Side(m.kernel, m.device, m.threads, case.precision, seconds) for m, seconds in both)
-                    points.append(Point(batch, *sides))
+                cpu = side(rows, way, False, batch)
+                gpu = side(rows, way, True, batch)
+                if cpu and gpu:
+                    points.append(CrossoverPoint(n=batch, cpu=_fastest_row(case, *cpu), gpu=_fastest_row(case, *gpu)))
             if points:
                 tried = tuple(sorted({m.problem.batch for m in rows if (m.kernel, m.mode) == (way.kernel, way.mode)}))
                 answer = classify(case.precision, way.form, points, family=family)
                 found.append((case, way, msgspec.structs.replace(answer, tried=tried)))
     return found
+
+
+def _fastest_row(case: Case, row: Measurement, seconds: Estimate) -> FastestRow:
+    """A row as a side of a crossover."""
+    return FastestRow(kernel=row.kernel, device=row.device, threads=row.threads, math=case.precision, seconds=seconds)
 
 
 def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from analysis import noise
 from analysis.crossover import crossover, reuse, time_split
-from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
+from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, CrossoverPoint, FastestRow, Form
 from analysis.crossover.families import SQUARES, comparable, dense_rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
-from analysis.stats import Estimate
+from analysis.stats import Estimate, exact
 from analysis.text import crossings
 from kernels.problems import Matmul, Training
 
@@ -55,10 +55,10 @@ def at_points(*ratios: tuple[int, float, float]):
     """The answer of points whose CPU takes `ratio` seconds with that half-width, the GPU 1 s."""
 
     def side(device, e):
-        return Side("k", device, 1, "float32", e)
+        return FastestRow(kernel="k", device=device, threads=1, math="float32", seconds=e)
 
     gpu = side("gpu:0", Estimate(1.0, 1.0, 1.0))
-    points = [Point(n, side("cpu", Estimate(r, r - half, r + half)), gpu) for n, r, half in ratios]
+    points = [CrossoverPoint(n=n, cpu=side("cpu", Estimate(r, r - half, r + half)), gpu=gpu) for n, r, half in ratios]
     return crossover.classify("float32", LATENCY, points)
 
 
@@ -172,7 +172,7 @@ def test_a_dense_layers_products_cross_in_their_batch():
         layers = Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn")
         for p in (*layers, Matmul(n, n, 512)):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
-    found = crossover.of_families(dense_rows(comparable(rows, "matmul")), [LATENCY])
+    found = crossover.family_crossovers(dense_rows(comparable(rows, "matmul")), [LATENCY])
     expected = [("batch", way) for way in ("nn", "nt", "tn")]
     assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == expected
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)
@@ -259,11 +259,14 @@ def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
     """At n = 8 and 32 both were measured: 1 ms there, 11 ms with its copy, so 2 ms of ten calls. At 16 one of both alone."""
 
     def answer(form: Form, seconds: dict[int, float]) -> crossover.Answer:
-        cpu = Side("matmul/numpy/blas", "cpu", 1, "float32", Estimate(5e-3, 5e-3, 5e-3))
-        points = [
-            Point(n, cpu, Side("matmul/cupy/cublas", "gpu:0", None, "float32", Estimate(t, 0.9 * t, 1.2 * t)))
-            for n, t in seconds.items()
-        ]
+        cpu = FastestRow(kernel="matmul/numpy/blas", device="cpu", threads=1, math="float32", seconds=exact(5e-3))
+        points = []
+        for n, t in seconds.items():
+            seconds_a_call = Estimate(t, 0.9 * t, 1.2 * t)
+            gpu = FastestRow(
+                kernel="matmul/cupy/cublas", device="gpu:0", threads=None, math="float32", seconds=seconds_a_call
+            )
+            points.append(CrossoverPoint(n=n, cpu=cpu, gpu=gpu))
         return crossover.classify("float32", form, points, family=SQUARES)
 
     resident, copied = (
@@ -282,7 +285,7 @@ def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
 
 
 def test_an_answer_is_explained_at_its_crossing_else_where_it_is_least_sure():
-    points = [Point(n, None, None) for n in (8, 16, 32)]
+    points = [CrossoverPoint(n=n, cpu=None, gpu=None) for n in (8, 16, 32)]
 
     def deciding(kind: str, *crossings) -> list[int]:
         answer = SimpleNamespace(kind=kind, points=points, crossings=crossings)

@@ -175,12 +175,14 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
 def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     def answer(*ratios):
         from analysis.crossover import crossover
-        from analysis.crossover.crossover import Form, Point, Side
+        from analysis.crossover.crossover import CrossoverPoint, FastestRow, Form
 
-        sides = [
-            [Side("k", d, None, "float32", Estimate(t, t, t)) for d, t in (("cpu", r), ("gpu:0", 1.0))] for r in ratios
-        ]
-        points = [Point(2**i, *pair) for i, pair in enumerate(sides)]
+        def side(device, seconds):
+            estimate = Estimate(seconds, seconds, seconds)
+            return FastestRow(kernel="k", device=device, threads=None, math="float32", seconds=estimate)
+
+        gpu = side("gpu:0", 1.0)
+        points = [CrossoverPoint(n=2**i, cpu=side("cpu", ratio), gpu=gpu) for i, ratio in enumerate(ratios)]
         return crossover.classify("float32", Form("a step"), points)
 
     def named(a):

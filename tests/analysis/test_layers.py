@@ -66,7 +66,7 @@ def law(n: int, **fields) -> list:
 def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     """1e-6 n h c / 64 = 20e-6: n h c = 1280, of h = 8 and c = 8 at n = 20; on one image 160 channels or pixels."""
     rows = [m for at in zip(*sizes.values(), strict=True) for m in law(**dict(zip(sizes, at, strict=True)))]
-    found = crossover.of_families(conv_rows(comparable(rows, "conv"), {varies: 2}), (LATENCY, COPIES[0]))
+    found = crossover.family_crossovers(conv_rows(comparable(rows, "conv"), {varies: 2}), (LATENCY, COPIES[0]))
     resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
     assert words[0] in answers.sentence(resident)
     first, *_ = why(families.rows_of(rows, resident.family), resident)
@@ -77,7 +77,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     parts = [w.parts["copies"] for w in why(families.rows_of(rows, copied.family), copied)]
     assert parts and parts == pytest.approx([60e-6] * len(parts))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
-    always = crossover.of_families(conv_rows(comparable(slow, "conv"), {varies: 1}), [LATENCY])
+    always = crossover.family_crossovers(conv_rows(comparable(slow, "conv"), {varies: 1}), [LATENCY])
     assert "the smallest measured." in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))
 
 
@@ -90,7 +90,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     quick = {"host-latency": 1e-6, "device": 1e-6}
     others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), quick, device="gpu:0") for n in (4, 100)]
     others += [row("conv/tensorflow/jit", conv(n), quick, device="gpu:0") for n in (4, 100)]
-    (answer,) = crossover.of_families(conv_rows(comparable(rows, "conv")), [LATENCY])
+    (answer,) = crossover.family_crossovers(conv_rows(comparable(rows, "conv")), [LATENCY])
     assert families.rows_of([*others, *rows], answer.family) == families.rows_of(rows, answer.family)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))

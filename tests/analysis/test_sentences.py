@@ -7,7 +7,7 @@ import pytest
 from fake_measurements import row
 
 from analysis import labels, numbers, table
-from analysis.crossover.crossover import LATENCY, Answer, Crossing, Point, Side
+from analysis.crossover.crossover import LATENCY, Answer, Crossing, CrossoverPoint, FastestRow
 from analysis.stats import Estimate, exact
 from analysis.text import sentences
 from analysis.text.sentences import MEASURED, PREDICTED
@@ -72,12 +72,22 @@ def test_the_winner_comes_first_with_both_times(cpu, gpu, source, words):
 
 
 def crossed(kind, *crossings, bands=(), kernel="numpy") -> Answer:
-    sides = (Side(kernel, device, None, "float32", exact(1.0)) for device in ("cpu", "gpu:0"))
-    return Answer("float32", LATENCY, kind, 64, 4096, (Point(64, *sides),), crossings=crossings, bands=bands)
+    cpu = FastestRow(kernel=kernel, device="cpu", threads=None, math="float32", seconds=exact(1.0))
+    gpu = FastestRow(kernel=kernel, device="gpu:0", threads=None, math="float32", seconds=exact(1.0))
+    return Answer(
+        precision="float32",
+        form=LATENCY,
+        kind=kind,
+        low_n=64,
+        high_n=4096,
+        points=(CrossoverPoint(n=64, cpu=cpu, gpu=gpu),),
+        crossings=crossings,
+        bands=bands,
+    )
 
 
-TO_GPU = Crossing(between(103.2, 108.0, 114.6), 96, 128, "gpu")
-SURE = Crossing(exact(300.0), 256, 512, "gpu")
+TO_GPU = Crossing(at=between(103.2, 108.0, 114.6), below=96, above=128, to="gpu")
+SURE = Crossing(at=exact(300.0), below=256, above=512, to="gpu")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +114,7 @@ SURE = Crossing(exact(300.0), 256, 512, "gpu")
         (crossed("cant-tell", bands=((64, 4096),)), ["S: can't tell which device wins at n = 64 to 4,096."]),
         (crossed("no-gpu"), ["S: the GPU was not timed."]),
         (
-            crossed("gpu-from", Crossing(exact(900.0), 100, 10_000, "gpu", apart=100)),
+            crossed("gpu-from", Crossing(at=exact(900.0), below=100, above=10_000, to="gpu", widest_gap=100)),
             ["S: the GPU starts to win between n = 100 and 10,000."],
         ),
     ],

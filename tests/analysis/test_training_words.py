@@ -66,7 +66,11 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     assert not [s for s in words.training_sentences(made) if "wins from" in s]
     between = both("peaks", 2000, 2000, 1.1e-3, 1e-3, noise=0.9, epochs=2, **own)
     (crossing,) = one(break_even.answers([*made, *between], ["samples"]), BY_STEP).crossings
-    assert (crossing.below, crossing.above, crossing.apart) == (100, 40_000, 20.0)  # neither wins at 2000: still far
+    assert (crossing.below, crossing.above, crossing.widest_gap) == (
+        100,
+        40_000,
+        20.0,
+    )  # neither wins at 2000: still far
     noise = {200: 0.0, 1000: 0.2, 4000: 0.0}
     near = [m for n, off in noise.items() for m in both("peaks", n, n, 1e-6 * n, 1e-3, noise=off, epochs=2, **own)]
     said = words.training_sentences(near)[1]  # 20 times in all, in steps of 5 and 4

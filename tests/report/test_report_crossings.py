@@ -15,9 +15,9 @@ from analysis.text import answers, questions, sentences
 from workloads.records import Loaded
 
 LAYER = {"m": 0, "n": 512, "k": 3136, "layout": "nn"}
-SHARP = Crossing(Estimate(103.0, 102.0, 104.0), 96, 128, "gpu", 1.33)
-NOISY = Crossing(Estimate(480.0, 288.0, 721.0), 256, 2048, "cpu", 8.0)
-WIDE = Crossing(Estimate(700.0, 650.0, 750.0), 100, 40_000, "gpu", 400.0)
+SHARP = Crossing(at=Estimate(103.0, 102.0, 104.0), below=96, above=128, to="gpu", widest_gap=1.33)
+NOISY = Crossing(at=Estimate(480.0, 288.0, 721.0), below=256, above=2048, to="cpu", widest_gap=8.0)
+WIDE = Crossing(at=Estimate(700.0, 650.0, 750.0), below=100, above=40_000, to="gpu", widest_gap=400.0)
 
 
 def far_apart():

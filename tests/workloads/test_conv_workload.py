@@ -103,7 +103,7 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
         assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
         done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
         sizes += [families.Family("conv", varies, families.CONV_FIELDS[varies]).size(p) for p in new]
-    (answer,) = crossover.of_families(conv_rows(comparable(done, "conv"), {varies: 2}), [LATENCY])
+    (answer,) = crossover.family_crossovers(conv_rows(comparable(done, "conv"), {varies: 2}), [LATENCY])
     assert answer.family.varies == varies and answer.kind == "gpu-from"
     (crossing,) = answer.crossings
     assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
@@ -137,15 +137,17 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
         rows.append(row("conv/tensorflow/function", p, 1e-9, device="gpu:0"))
         rows.append(row("conv/tensorflow/function", p, 1.0))
         rows.append(row("conv/tensorflow/held", p, 1e-12))
-    (raw,) = crossover.of_families(conv_rows(comparable(rows, "conv")), [LATENCY])
+    (raw,) = crossover.family_crossovers(conv_rows(comparable(rows, "conv")), [LATENCY])
     assert raw.kind == "gpu-from"
     assert {s.kernel for p in raw.points for s in (p.cpu, p.gpu)} == {"conv/numpy/im2col", "conv/cudnn/plan"}
-    (own,) = crossover.of_families(conv_rows(comparable(rows, "conv", "tensorflow")), [LATENCY], "tensorflow")
+    (own,) = crossover.family_crossovers(
+        conv_rows(comparable(rows, "conv", "tensorflow")), [LATENCY], framework="tensorflow"
+    )
     assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
     assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
     cold = [replace(m, settings=replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
     assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
-    assert crossover.of_families(conv_rows(comparable(cold, "conv")), [LATENCY]) == ()
+    assert crossover.family_crossovers(conv_rows(comparable(cold, "conv")), [LATENCY]) == ()
 
 
 def test_answers_in_words_name_the_family_and_what_varies():

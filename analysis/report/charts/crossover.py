@@ -4,7 +4,7 @@ selects, and the parts of the time at each size."""
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, best_of_cpu
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, FastestRow, best_of_cpu
 from analysis.crossover.families import SQUARES, Rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
@@ -65,9 +65,9 @@ def _precisions(of: Material) -> list[dict]:
     return found
 
 
-def _cpu(of: Material) -> "dict[str, dict[int, Side]]":
+def _cpu(of: Material) -> "dict[str, dict[int, FastestRow]]":
     """precision -> n -> the CPU's best side: from the answers if there are any, else from the fastest rows."""
-    found: dict[str, dict[int, Side]] = {}
+    found: dict[str, dict[int, FastestRow]] = {}
     for a in shown(of.analysis.crossovers):
         found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
     return {precision: dict(sorted(at.items())) for precision, at in found.items()} or best_of_cpu(of.rows)
