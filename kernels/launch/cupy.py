@@ -27,7 +27,9 @@ def rawkernel(problem: Launch, *_):
 @only("elementwise")
 def ufunc(problem: Launch, x=None, *_):
     """x + 1 by CuPy's own element-wise call, each on the result of the one before."""
-    one, out, repeats = np.float32(1), cupy.empty_like(x), range(problem.count - 1)
+    one = np.float32(1)
+    out = cupy.empty_like(x)
+    repeats = range(problem.count - 1)
 
     def run():
         cupy.add(x, one, out=out)
@@ -75,7 +77,8 @@ def cublas(problem: Launch, a=None, b=None):
 @only("copy")
 def set(problem: Launch, x=None, *_):
     """4 bytes to the device by `ndarray.set`: the cost of a copy that copies next to nothing."""
-    host, out = cupy.asnumpy(x), cupy.zeros_like(x)
+    host = cupy.asnumpy(x)
+    out = cupy.zeros_like(x)
 
     def run():
         out.set(host)

@@ -75,11 +75,11 @@ def _in_a_function(problem: Launch, arrays, jit_compile: bool):
 
 def _require(problem: Launch, call) -> None:
     """Raises RuntimeError unless the graph that runs, after TensorFlow's optimizer, has `count` operations of the call."""
-    ran = calls.ran(call)
-    found = ran["MatMul" if problem.call == "matmul" else "Sub"]
-    if found != problem.count:
+    operations = calls.ran(call)
+    count = operations["MatMul" if problem.call == "matmul" else "Sub"]
+    if count != problem.count:
         raise RuntimeError(
-            f"the optimized graph has {found} operations, not {problem.count}; it holds {', '.join(sorted(ran))}"
+            f"the optimized graph has {count} operations, not {problem.count}; it holds {', '.join(sorted(operations))}"
         )
 
 

@@ -46,13 +46,13 @@ def _bound(problem: Launch, arrays, jit_compile: bool | str):
     }
     call = calls[problem.call]
     call()  # builds, traces and compiles
-    made = int(model.optimizer.iterations.numpy())
+    steps_before = int(model.optimizer.iterations.numpy())
 
     def run():
-        nonlocal made
-        steps = _Steps(model.optimizer, made)
+        nonlocal steps_before
+        steps = _Steps(model.optimizer, steps_before)
         call()
-        made += count
+        steps_before += count
         return steps
 
     return run

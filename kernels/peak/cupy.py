@@ -7,7 +7,12 @@ from kernels.cuda import loader
 from kernels.problems import Peak
 from kernels.registry import into, kernel
 
-_CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 16, 256, 8
+_CHAINS = 8  # independent values a thread
+_UNROLL = 16  # FMAs of a chain in a trip of the loop
+_THREADS = 256  # a block
+_BLOCKS_A_MULTIPROCESSOR = 8
+_LEAST_TRIPS = 20  # fewer would understate the rate by more than 5 %, as trips are rounded up
+_MOST_TRIPS = 1 << 20  # so that a launch ends soon
 
 
 @kernel
@@ -19,13 +24,14 @@ def fma(problem: Peak, constants):
     blocks = loader.attribute("MultiProcessorCount") * _BLOCKS_A_MULTIPROCESSOR
     out = cupy.empty((_CHAINS, blocks * _THREADS), dtype)
     factor, addend = cupy.asnumpy(constants).astype(dtype)
-    trips = -(-problem.flops // (2 * out.size * _UNROLL))
-    if trips < 20:
-        raise ValueError(f"{problem.flops} FLOPs are too few for a GPU this wide; at least {40 * out.size * _UNROLL}")
-    if trips > 1 << 20:
-        raise ValueError(
-            f"{problem.flops} FLOPs in one launch is too long; the most here is {(2 * out.size * _UNROLL) << 20}"
-        )
+    trip_flops = 2 * out.size * _UNROLL
+    trips = -(-problem.flops // trip_flops)
+    if trips < _LEAST_TRIPS:
+        least = _LEAST_TRIPS * trip_flops
+        raise ValueError(f"{problem.flops} FLOPs are too few for a GPU this wide; at least {least}")
+    if trips > _MOST_TRIPS:
+        most = _MOST_TRIPS * trip_flops
+        raise ValueError(f"{problem.flops} FLOPs in one launch is too long; the most here is {most}")
     real = {"float32": "float", "float64": "double"}[problem.math]
     compiled = loader.load("peak/cupy", "fma_chains", REAL=real, CHAINS=_CHAINS, UNROLL=_UNROLL)
     arguments = (out, factor, addend, np.int32(trips))

@@ -1,8 +1,7 @@
 """The arithmetic ceilings of the GPU's tensor cores: products of tiles from registers or shared memory, nothing else."""
 
-from typing import Any
-
 import cupy
+import msgspec
 import numpy as np
 
 from kernels.cuda import loader
@@ -10,15 +9,85 @@ from kernels.problems import Peak
 from kernels.problems.arrays import ARITHMETIC, HALVES, ITEM_BYTES, precision
 from kernels.registry import into, kernel
 
-# Sums are float32 (float64 of float64); the operands of a step are 32 bytes deep, 128 of float64.
 _MMA = ("float16", "bfloat16", "tf32", "float64")
-_SINGLE: dict[str, Any] = {"WORD": "unsigned", "SUM": "float", "AS": '"r"', "TO": '"f"', "A_WORDS": 4, "SUMS": 4}
-_DOUBLE: dict[str, Any] = {"WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"', "A_WORDS": 8, "SUMS": 4}
-_CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 4, 256, 4
-_LEAST_TRIPS, _MOST_TRIPS = 20, 1 << 18
+_CHAINS = 8  # independent tiles of sums a warp, as peak/cupy_tensor.cu has them
+_UNROLL = 4  # products of a tile in a trip of the loop
+_THREADS = 256  # a block
+_BLOCKS_A_MULTIPROCESSOR = 4
+_LEAST_TRIPS = 20  # fewer would understate the rate by more than 5 %, as trips are rounded up
+_MOST_TRIPS = 1 << 18  # so that a launch ends soon
 
 _WGMMA = ("float16", "bfloat16", "tf32", "float8_e4m3")
-_WGMMA_THREADS, _WGMMA_UNROLL = 256, 4
+_WGMMA_THREADS = 256  # a block: two warpgroups
+_WGMMA_UNROLL = 4  # products in a trip of the loop
+
+
+class _Mma(msgspec.Struct, frozen=True, kw_only=True):
+    """A form of mma.sync: D (rows x 8) += A (rows x depth) B (depth x 8)."""
+
+    #: Rows of A and of the sums.
+    rows: int
+    #: Steps of the sum in an instruction.
+    depth: int
+    #: PTX's type of the operands, and of the sums.
+    operand: str
+    total: str
+    #: C's types of a register of operands and of a sum, and their letters in inline assembly.
+    word: str
+    sum: str
+    word_letter: str
+    sum_letter: str
+    #: Registers of A, and sums, a lane.
+    a_words: int
+    sums: int
+
+    @property
+    def macros(self) -> dict[str, str | int]:
+        """The constants of peak/cupy_tensor.cu."""
+        types = f"{self.total}.{self.operand}.{self.operand}.{self.total}"
+        return {
+            "WORD": self.word,
+            "SUM": self.sum,
+            "AS": f'"{self.word_letter}"',
+            "TO": f'"{self.sum_letter}"',
+            "A_WORDS": self.a_words,
+            "SUMS": self.sums,
+            "PACK": f"packed_{self.operand}",
+            "MMA": f'"mma.sync.aligned.m{self.rows}n8k{self.depth}.row.col.{types}"',
+        }
+
+
+def _mma(math: str, capability: int) -> _Mma:
+    """The largest form for that arithmetic. Sums are float32, or float64 of float64; operands are 32 bytes deep, of float64 128,
+    which before Hopper has only a small form."""
+    if math != "float64":
+        return _Mma(
+            rows=16,
+            depth=_depth(math),
+            operand=ARITHMETIC[math].ptx,
+            total="f32",
+            word="unsigned",
+            sum="float",
+            word_letter="r",
+            sum_letter="f",
+            a_words=4,
+            sums=4,
+        )
+    large = _Mma(
+        rows=16,
+        depth=16,
+        operand="f64",
+        total="f64",
+        word="double",
+        sum="double",
+        word_letter="d",
+        sum_letter="d",
+        a_words=8,
+        sums=4,
+    )
+    if capability < 90:
+        return msgspec.structs.replace(large, rows=8, depth=4, a_words=1, sums=2)
+    return large
 
 
 def _trips(problem: Peak, a_trip: int) -> int:
@@ -37,7 +106,7 @@ def _depth(math: str) -> int:
     return 32 // ITEM_BYTES[precision(math)[0]]
 
 
-def _bound(compiled, out, constants, trips: int, blocks: int, threads: int):
+def _bound(compiled, out, constants, *, trips: int, blocks: int, threads: int):
     arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
     return into(out, compiled, (blocks,), (threads,), arguments)
 
@@ -48,21 +117,14 @@ def tensor(problem: Peak, constants):
     if problem.math not in _MMA:
         raise ValueError(f"mma.sync has no {problem.math}; this kernel has {', '.join(_MMA)}")
     loader.require(80)
-    kind, rows, depth, words = ARITHMETIC[problem.math].ptx, 16, _depth(problem.math), _SINGLE
-    if problem.math == "float64":
-        rows, depth, words = 16, 16, _DOUBLE
-        if int(cupy.cuda.Device().compute_capability) < 90:
-            rows, depth, words = 8, 4, _DOUBLE | {"A_WORDS": 1, "SUMS": 2}
-    total = "f64" if problem.math == "float64" else "f32"
-    shape = f"mma.sync.aligned.m{rows}n8k{depth}.row.col.{total}.{kind}.{kind}.{total}"
-    macros = words | {"PACK": f"packed_{kind}", "MMA": f'"{shape}"'}
-    compiled = loader.load("peak/cupy_tensor", "mma_chains", **macros)
+    form = _mma(problem.math, int(cupy.cuda.Device().compute_capability))
+    compiled = loader.load("peak/cupy_tensor", "mma_chains", **form.macros)
     blocks = loader.attribute("MultiProcessorCount") * _BLOCKS_A_MULTIPROCESSOR
     warps = blocks * _THREADS // 32
-    trips = _trips(problem, 2 * rows * 8 * depth * warps * _CHAINS * _UNROLL)
+    trips = _trips(problem, 2 * form.rows * 8 * form.depth * warps * _CHAINS * _UNROLL)
     dtype = np.float64 if problem.math == "float64" else np.float32
-    out = cupy.empty((_CHAINS * macros["SUMS"], blocks * _THREADS), dtype)
-    return _bound(compiled, out, constants, trips, blocks, _THREADS)
+    out = cupy.empty((_CHAINS * form.sums, blocks * _THREADS), dtype)
+    return _bound(compiled, out, constants, trips=trips, blocks=blocks, threads=_THREADS)
 
 
 @kernel
@@ -71,7 +133,8 @@ def wgmma(problem: Peak, constants):
     if problem.math not in _WGMMA:
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
     loader.require(90, only=True)
-    kind, depth = ARITHMETIC[problem.math].ptx, _depth(problem.math)
+    kind = ARITHMETIC[problem.math].ptx
+    depth = _depth(problem.math)
     compiled = loader.load(
         "peak/cupy_wgmma",
         "wgmma_chain",
@@ -84,4 +147,4 @@ def wgmma(problem: Peak, constants):
     groups = blocks * _WGMMA_THREADS // 128
     trips = _trips(problem, 2 * 64 * 256 * depth * groups * _WGMMA_UNROLL)
     out = cupy.empty((128, blocks * _WGMMA_THREADS), np.float32)
-    return _bound(compiled, out, constants, trips, blocks, _WGMMA_THREADS)
+    return _bound(compiled, out, constants, trips=trips, blocks=blocks, threads=_WGMMA_THREADS)

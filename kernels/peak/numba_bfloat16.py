@@ -27,7 +27,8 @@ def _dots(typingctx, sums, a, b, trips):
     signature = types.void(sums, a, b, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector, words = ir.VectorType(ir.FloatType(), 16), ir.VectorType(ir.IntType(32), 16)
+        vector = ir.VectorType(ir.FloatType(), 16)
+        words = ir.VectorType(ir.IntType(32), 16)
         target, *sources = vectors.datas(context, builder, signature, arguments, (0, 1, 2))
         operands = [builder.load(builder.bitcast(source, words.as_pointer()), align=4) for source in sources]
         multiply = vectors.multiplier(builder, vector, words)
@@ -43,20 +44,21 @@ def _dots(typingctx, sums, a, b, trips):
     return signature, codegen
 
 
-_TILE_CODE = "\n".join(
-    [
-        "ldtilecfg ($4)",
-        *(f"tilezero %tmm{i}" for i in range(_TILES)),
-        f"tileloadd ($2,$5,1), %tmm{_TILES}",
-        f"tileloadd ($3,$5,1), %tmm{_TILES + 1}",
-        "1:",
-        *(f"tdpbf16ps %tmm{_TILES + 1}, %tmm{_TILES}, %tmm{i}" for i in range(_TILES)),
-        "decq $0",
-        "jnz 1b",
-        *(f"tilestored %tmm{i}, {i * ROWS * ROW_BYTES}($1,$5,1)" for i in range(_TILES)),
-        "tilerelease",
-    ]
-)
+def _tile_code() -> str:
+    """Assembly: $0 trips that are left, $1 sums, $2 A, $3 B, $4 the tiles' shapes, $5 bytes of a row."""
+    tiles = range(_TILES)
+    lines = ["ldtilecfg ($4)"]
+    lines += [f"tilezero %tmm{i}" for i in tiles]
+    # Load: operands stay in the two tiles behind the sums.
+    lines += [f"tileloadd ($2,$5,1), %tmm{_TILES}", f"tileloadd ($3,$5,1), %tmm{_TILES + 1}"]
+    # Multiply.
+    lines += ["1:"]
+    lines += [f"tdpbf16ps %tmm{_TILES + 1}, %tmm{_TILES}, %tmm{i}" for i in tiles]
+    lines += ["decq $0", "jnz 1b"]
+    # Store.
+    lines += [f"tilestored %tmm{i}, {i * ROWS * ROW_BYTES}($1,$5,1)" for i in tiles]
+    lines += ["tilerelease"]
+    return "\n".join(lines)
 
 
 @intrinsic
@@ -73,7 +75,7 @@ def _tile_products(typingctx, sums, a, b, config, trips):
         kind = ir.FunctionType(vectors.INDEX, [p.type for p in pointers] + [vectors.INDEX] * 2)
         constraints = "=&r,r,r,r,r,r,0,~{memory},~{flags}"
         values = [*pointers, vectors.INDEX(ROW_BYTES), arguments[4]]
-        builder.asm(kind, _TILE_CODE, constraints, values, side_effect=True)
+        builder.asm(kind, _tile_code(), constraints, values, side_effect=True)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -118,7 +120,8 @@ def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
 def dot(problem: Peak, constants):
     """AVX-512's vdpbf16ps, twelve independent sums a thread: each of 16 lanes adds two products of pairs."""
     require(problem, "avx512f", "avx512bf16")
-    a, b = _operands(constants, 32), _operands(constants, 32)
+    a = _operands(constants, 32)
+    b = _operands(constants, 32)
     sums = empty((numba.get_num_threads(), vectors.CHAINS * 16), np.dtype(np.float32))
     total = np.zeros(sums.shape)
     rounds, trips = _plan(problem, 4 * sums.size * _UNROLL, 2 * _UNROLL)
@@ -132,12 +135,13 @@ def tiles(problem: Peak, constants):
     require(problem, "amx-tile", "amx-bf16")
     if not tiles_allowed():
         raise ValueError("the kernel of this system does not let a process use AMX's tiles")
-    a, b = (_operands(constants, ROWS * ROW_BYTES // 2) for _ in range(2))
+    a = _operands(constants, ROWS * ROW_BYTES // 2)
+    b = _operands(constants, ROWS * ROW_BYTES // 2)
     sums = empty((numba.get_num_threads(), _TILES * ROWS * ROW_BYTES // 4), np.dtype(np.float32))
     total = np.zeros(sums.shape)
     rounds, trips = _plan(problem, 2 * 32 * sums.size, 32)
-    shapes, passes = tile_shapes(), max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
+    passes = max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
 
-    run = into(total, _tile_peak, total, sums, a, b, shapes, passes, rounds, trips)
+    run = into(total, _tile_peak, total, sums, a, b, tile_shapes(), passes, rounds, trips)
     run.passes = passes
     return run

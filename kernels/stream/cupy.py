@@ -10,7 +10,8 @@ from kernels.stream import _passes
 
 _EXPRESSIONS = {"copy": "a", "scale": "3 * a", "add": "a + b", "triad": "a + 3 * b"}
 _REALS = {"float32": "float", "float64": "double"}
-_SUM_FLIGHT, _SUM_PLACES = 16, 1024  # as stream/cupy_sum.cu has them
+_SUM_FLIGHT = 16  # loads a thread, as stream/cupy_sum.cu has them
+_SUM_PLACES = 1024  # places that blocks add to, as stream/cupy_sum.cu has them
 
 
 def _known(problem: Stream, *operations: str) -> None:
@@ -53,14 +54,17 @@ def wide(problem: Stream, *arrays):
 
 
 def _sum(problem: Stream, array, real: str):
-    tiles, places_of = (loader.load("stream/cupy_sum", name, REAL=real) for name in ("tiles", "places"))
+    add_tiles = loader.load("stream/cupy_sum", "tiles", REAL=real)
+    add_places = loader.load("stream/cupy_sum", "places", REAL=real)
     blocks = -(-array.nbytes // (loader.STREAM_THREADS * _SUM_FLIGHT * 16))
-    places, out = cupy.zeros(_SUM_PLACES, array.dtype), cupy.empty(1, array.dtype)
-    sums, total = (array, places, np.int64(problem.elements)), (places, out)
+    places = cupy.zeros(_SUM_PLACES, array.dtype)
+    out = cupy.empty(1, array.dtype)
+    tile_arguments = (array, places, np.int64(problem.elements))
+    place_arguments = (places, out)
 
     def run():
-        tiles((blocks,), (loader.STREAM_THREADS,), sums)
-        places_of((1,), (_SUM_PLACES,), total)
+        add_tiles((blocks,), (loader.STREAM_THREADS,), tile_arguments)
+        add_places((1,), (_SUM_PLACES,), place_arguments)
         return out
 
     run.reads = array

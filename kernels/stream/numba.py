@@ -15,17 +15,17 @@ from kernels.registry import into, kernel
 from kernels.simd import vectors
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
-# So many bytes a thread are moved in a call, in as many passes as it takes: some 0.3 ms in a first-level cache, of which
-# starting the threads takes a hundredth or two. Larger problems are passed over once.
+#: So many bytes a thread are moved in a call, in as many passes as it takes: some 0.3 ms in a first-level cache, of which
+#: starting the threads takes a hundredth or two. Larger problems are passed over once.
 _BYTES_A_CALL = 1 << 26
 _MOST_PASSES = 1 << 13
 _NEAR_BYTES = 1 << 15  # a thread's part of all arrays that every first-level cache holds
 _LINE = 64  # bytes that caches move
 _UNROLL = 4  # vectors of each array a trip
 _SUMS = 8  # independent sums: two additions a cycle, four cycles long
-# Beyond the first-level cache, vectors of half a line are 5 to 10 % faster than whole ones on a chip with AVX-512, and
-# asking for the lines of the output a little ahead of writing them gains as much again.
+#: Beyond the first-level cache, vectors of half a line are 5 to 10 % faster than whole ones on a chip with AVX-512 ...
 _FAR_BYTES = 32
+#: ... and prefetching the output's lines this far ahead of writing them gains as much again.
 _AHEAD_BYTES = 512
 
 
@@ -52,30 +52,36 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
     width = vectors.vector_bytes() if how == "near" else min(_FAR_BYTES, vectors.vector_bytes())
 
     def codegen(context, builder, signature, arguments):
-        whole, item = vectors.vector_type(context, signature.args[4], width), signature.args[4].dtype.bitwidth // 8
-        pointers = vectors.datas(context, builder, signature, arguments, (2, 3, 4))
+        whole = vectors.vector_type(context, signature.args[4], width)
+        item = signature.args[4].dtype.bitwidth // 8
+        sources = vectors.datas(context, builder, signature, arguments, (2, 3))
+        (target,) = vectors.datas(context, builder, signature, arguments, (4,))
+
+        def load(pointer, places, vector):
+            return [builder.load(vectors.at(builder, pointer, place, vector), align=item) for place in places]
 
         def some(index, count, vector):
             places = [builder.add(index, vectors.INDEX(i * vector.count)) for i in range(count)]
-            x, y = (
-                [builder.load(vectors.at(builder, pointer, place, vector), align=item) for place in places]
-                for pointer in pointers[:2]
-            )
+            factors = vectors.broadcast(builder, arguments[5], vector)
+            # Load: all vectors of both arrays.
+            x = load(sources[0], places, vector)
+            y = load(sources[1], places, vector)
+            # Compute and store.
             for i, place in enumerate(places):
-                made = _combined(builder, word, vectors.broadcast(builder, arguments[5], vector), x[i], y[i])
+                value = _combined(builder, word, factors, x=x[i], y=y[i])
                 if how == "far" and vector is whole and i * width % _LINE == 0:
-                    ahead = vectors.at(builder, pointers[2], place, vector, _AHEAD_BYTES // item)
+                    ahead = vectors.at(builder, target, place, vector, ahead=_AHEAD_BYTES // item)
                     vectors.prefetch(builder, ahead, write=True)
-                to = vectors.at(builder, pointers[2], place, vector)
+                to = vectors.at(builder, target, place, vector)
                 if how == "nontemporal" and vector is whole:
-                    vectors.store_past_caches(builder, made, to, width)
+                    vectors.store_past_caches(builder, value, to, width)
                 else:
-                    builder.store(made, to, item)
+                    builder.store(value, to, item)
 
         index = cgutils.alloca_once_value(builder, arguments[6])
         one = ir.VectorType(whole.element, 1)
         for count, vector in ((_UNROLL, whole), (1, whole), (1, one)):
-            _steps(builder, index, arguments[7], count, vector, some)
+            _steps(builder, index, arguments[7], count=count, vector=vector, body=some)
         if how == "nontemporal":
             _drain(builder)
         return context.get_dummy_value()
@@ -108,7 +114,9 @@ def _combined(builder, operation: str, factors, x, y):
 def _steps(builder, index, stop, count: int, vector, body) -> None:
     """`body(index, count, vector)` for as long as `count` vectors lie before `stop`; `index` is a slot that it moves on."""
     step = vectors.INDEX(count * vector.count)
-    check, trip, after = (builder.append_basic_block(name) for name in ("check", "trip", "after"))
+    check = builder.append_basic_block("check")
+    trip = builder.append_basic_block("trip")
+    after = builder.append_basic_block("after")
     builder.branch(check)
     builder.position_at_end(check)
     here = builder.load(index)
@@ -127,7 +135,8 @@ def _sum(typingctx, a, sums, start, stop):
     signature = types.void(a, sums, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        whole, item = vectors.vector_type(context, signature.args[0]), signature.args[0].dtype.bitwidth // 8
+        whole = vectors.vector_type(context, signature.args[0])
+        item = signature.args[0].dtype.bitwidth // 8
         source, target = vectors.datas(context, builder, signature, arguments, (0, 1))
         slots = [cgutils.alloca_once_value(builder, ir.Constant(whole, None)) for _ in range(_SUMS)]
         rest = ir.VectorType(whole.element, 1)
@@ -141,13 +150,12 @@ def _sum(typingctx, a, sums, start, stop):
 
         index = cgutils.alloca_once_value(builder, arguments[2])
         for count, vector in ((_SUMS, whole), (1, whole), (1, rest)):
-            _steps(builder, index, arguments[3], count, vector, some)
+            _steps(builder, index, arguments[3], count=count, vector=vector, body=some)
         zero = ir.Constant(ir.IntType(32), 0)
         left = builder.extract_element(builder.load(last), zero)
         first = builder.load(slots[0])
-        builder.store(
-            builder.insert_element(first, builder.fadd(builder.extract_element(first, zero), left), zero), slots[0]
-        )
+        total = builder.fadd(builder.extract_element(first, zero), left)
+        builder.store(builder.insert_element(first, total, zero), slots[0])
         for i, slot in enumerate(slots):
             place = vectors.INDEX(i * whole.count)
             builder.store(builder.load(slot), vectors.at(builder, target, place, whole), item)
@@ -159,12 +167,14 @@ def _sum(typingctx, a, sums, start, stop):
 @functools.cache
 def _compiled(operation: str, nontemporal: bool):
     """The operation, passed over `passes` times in slices of `share` elements, one for each thread."""
-    small, large = ("nontemporal", "nontemporal") if nontemporal else ("near", "far")
+    small = "nontemporal" if nontemporal else "near"
+    large = "nontemporal" if nontemporal else "far"
 
     @numba.njit(cache=True, parallel=True)
     def passed_over(a, b, out, factor, share, passes, near):
         for thread in numba.prange(-(-out.size // share)):
-            start, stop = thread * share, min((thread + 1) * share, out.size)
+            start = thread * share
+            stop = min((thread + 1) * share, out.size)
             for _ in range(passes):
                 if near:
                     _pass(operation, small, a, b, out, factor, start, stop)

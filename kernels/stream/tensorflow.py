@@ -6,7 +6,7 @@ Every result is a fresh tensor, as in a training step; the optimizers update var
 import numpy as np
 
 from kernels.problems import Stream
-from kernels.reference import stream as passes
+from kernels.reference import stream
 from kernels.registry import into, kernel
 from kernels.tensorflow import calls
 
@@ -34,7 +34,7 @@ def formulas(tf, jit_compile: bool) -> dict:
         "read": lambda x: tf.reshape(tf.reduce_sum(x), (1,)),
         "relu": tf.nn.relu,
         "relu_grad": lambda x, dy: raw.ReluGrad(gradients=dy, features=x),
-        "dropout": lambda x, seed: tf.nn.experimental.stateless_dropout(x, passes.DROPPED, seed),
+        "dropout": lambda x, seed: tf.nn.experimental.stateless_dropout(x, stream.DROPPED, seed),
         "maxpool": lambda x: _flat(tf, tf.nn.max_pool2d(x, 2, 2, "VALID")),
         "maxpool_grad": lambda x, dy, y: _flat(tf, raw.MaxPoolGrad(orig_input=x, orig_output=y, grad=dy, **_POOL)),
         "batchnorm": lambda x: _flat(tf, _keras_batchnorm(tf, x)),
@@ -44,21 +44,21 @@ def formulas(tf, jit_compile: bool) -> dict:
 def _keras_batchnorm(tf, x):
     """Batch normalization in training as Keras 3's layer computes it: moments, then the formula, no fused kernel."""
     mean, variance = tf.nn.moments(x, (0, 1, 2))
-    return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), passes.EPSILON)
+    return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), stream.EPSILON)
 
 
 def tensors(tf, problem: Stream, arrays) -> list:
     """The arguments: images where the operation knows of images, the seed of dropout, maxpool_grad's pooled images."""
-    made = list(arrays)
+    arguments = list(arrays)
     if problem.operation in problem.IMAGE_OPERATIONS:
-        height, width, channels = problem.IMAGE
-        made[0] = tf.reshape(arrays[0], (-1, height, width, channels))
+        height, width, channels = tuple(problem.IMAGE)
+        arguments[0] = tf.reshape(arrays[0], (-1, height, width, channels))
         if problem.operation == "maxpool_grad":
-            made[1] = tf.reshape(arrays[1], (-1, height // 2, width // 2, channels))
-            made.append(tf.nn.max_pool2d(made[0], 2, 2, "VALID"))
+            arguments[1] = tf.reshape(arrays[1], (-1, height // 2, width // 2, channels))
+            arguments.append(tf.nn.max_pool2d(arguments[0], 2, 2, "VALID"))
     if problem.operation == "dropout":
-        made.append(tf.constant([1, 2], tf.int32))
-    return made
+        arguments.append(tf.constant([1, 2], tf.int32))
+    return arguments
 
 
 def formula(tf, problem: Stream, jit_compile: bool = False):
@@ -70,12 +70,12 @@ def formula(tf, problem: Stream, jit_compile: bool = False):
         raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
     if problem.operation in ("sgd", "adam"):
         return None
-    found = formulas(tf, jit_compile).get(problem.operation)
-    if found is None:
+    computed = formulas(tf, jit_compile).get(problem.operation)
+    if computed is None:
         raise ValueError(
             f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} by itself"
         )
-    return found
+    return computed
 
 
 def _bound(problem: Stream, arrays, jit_compile: bool):
@@ -83,7 +83,7 @@ def _bound(problem: Stream, arrays, jit_compile: bool):
 
     computed = formula(tf, problem, jit_compile)
     if computed is None:
-        return updates(tf, problem, arrays, 1, jit_compile)
+        return updates(tf, problem, arrays, count=1, jit_compile=jit_compile)
     arguments = tensors(tf, problem, arrays)
     compiled = tf.function(computed, jit_compile=jit_compile, autograph=False)
     compiled(*arguments)
@@ -97,23 +97,27 @@ def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
         weights.assign_sub(gradient * rate)
         return
     m, v = state
-    m.assign_add((gradient - m) * (1 - passes.BETA1))
-    v.assign_add((tf.square(gradient) - v) * (1 - passes.BETA2))
-    weights.assign_sub((m * rate) / (tf.sqrt(v) + passes.ADAM_EPSILON))
+    m.assign_add((gradient - m) * (1 - stream.BETA1))
+    v.assign_add((tf.square(gradient) - v) * (1 - stream.BETA2))
+    weights.assign_sub((m * rate) / (tf.sqrt(v) + stream.ADAM_EPSILON))
 
 
 def updates(tf, problem: Stream, arrays, count: int, jit_compile: bool = False):
     """The call that updates `count` variables and gives the first, compiled or not."""
-    sets = [[tf.Variable(array) for array in (arrays[0], *arrays[2:])] for _ in range(count)]
-    rate = tf.constant(passes.RATE, arrays[0].dtype)
+    variables = []
+    for _ in range(count):
+        weights = tf.Variable(arrays[0])
+        state = [tf.Variable(array) for array in arrays[2:]]
+        variables.append((weights, state))
+    rate = tf.constant(stream.RATE, arrays[0].dtype)
 
-    def every(gradient, rate):
-        for weights, *state in sets:
-            update(tf, problem.operation, weights, state, gradient, rate)
+    def update_all(gradient, rate):
+        for weights, state in variables:
+            update(tf, problem.operation, weights, state=state, gradient=gradient, rate=rate)
 
-    step = tf.function(every, jit_compile=jit_compile, autograph=False)
+    step = tf.function(update_all, jit_compile=jit_compile, autograph=False)
     step.get_concrete_function(arrays[1], rate)  # traced, and no step taken: the first call is the one that is checked
-    run = into(sets[0][0], step, arrays[1], rate)
+    run = into(variables[0][0], step, arrays[1], rate)
     run.passes = count
     return run
 
@@ -130,7 +134,7 @@ def jit(problem: Stream, *arrays):
     return _bound(problem, arrays, True)
 
 
-class _Held:
+class _OneElement:
     """The one element of a data set, taken only when somebody reads it."""
 
     def __init__(self, dataset):
@@ -148,7 +152,7 @@ def dataset(problem: Stream, *arrays):
     if problem.operation != "copy":
         raise ValueError("a tf.data set only holds what it is made of: it is a copy")
     data = arrays[0].numpy()
-    return lambda: _Held(tensorflow.data.Dataset.from_tensors(data))
+    return lambda: _OneElement(tensorflow.data.Dataset.from_tensors(data))
 
 
 @kernel(allocates=True, rung=True)
@@ -162,7 +166,7 @@ def graph(problem: Stream, *arrays):
         return calls.in_a_row(computed, *tensors(tf, problem, arrays))
     if calls.on_gpu(arrays[0]):
         raise ValueError("a row of updates in one graph is for the CPU: on a GPU calls are queued one behind the other")
-    return updates(tf, problem, arrays, passes.UPDATES)
+    return updates(tf, problem, arrays, stream.UPDATES)
 
 
 @kernel(allocates=True, rung=True)

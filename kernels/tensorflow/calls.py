@@ -10,15 +10,15 @@ import numpy as np
 from kernels import reference
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ITEM_BYTES
-from kernels.reference import stream as passes
+from kernels.reference.stream import IN_A_ROW
 
 
 def on_gpu(tensor) -> bool:
     return "GPU" in tensor.device
 
 
-def allow(problem: Matmul | Conv, tensor, way: str) -> None:
-    """Lets this process multiply in the problem's arithmetic and no other; `way` is how the kernel is called.
+def allow(problem: Matmul | Conv, tensor, execution: str) -> None:
+    """Lets this process multiply in the problem's arithmetic and no other; `execution` is `eager`, `function` or `jit`.
 
     On a GPU the switch for TF32 must stay as it is for the rest of the process, since TensorFlow keeps the plans of a
     product by its shape alone: rows with and without TF32 need processes of their own (workloads.harness.worker.environment).
@@ -31,7 +31,7 @@ def allow(problem: Matmul | Conv, tensor, way: str) -> None:
     if not on_gpu(tensor):
         if problem.math == "tf32":
             raise ValueError("TF32 is an arithmetic of GPUs; TensorFlow's CPU kernels have float32")
-        if way != "jit" and ITEM_BYTES[problem.dtype] == 2 and not _rounds_once(problem.dtype):
+        if execution != "jit" and ITEM_BYTES[problem.dtype] == 2 and not _rounds_once(problem.dtype):
             raise ValueError(
                 f"TensorFlow has only general {problem.dtype} kernels for this CPU, which round sums on the way"
             )
@@ -54,22 +54,25 @@ def _rounds_once(dtype: str) -> bool:
     return reference.check(problem, inputs, np.asarray(product)).passed
 
 
-def called(way: str, formula: Callable, *tensors) -> Callable:
-    """The call that computes `formula(*tensors)`: an operation at a time, in a tf.function, or compiled by XLA. It has been
-    made once.
+def called(execution: str, formula: Callable, *tensors) -> Callable:
+    """The call that computes `formula(*tensors)`: an operation at a time (`eager`), in a tf.function (`function`), or compiled by
+    XLA (`jit`). It is called once before it is returned.
 
-    Raises: ValueError with TensorFlow's own words for what it has no kernel for.
+    Raises: ValueError with TensorFlow's message for what it has no kernel for.
     """
     import tensorflow
 
-    made = formula if way == "eager" else tensorflow.function(formula, jit_compile=way == "jit", autograph=False)
+    if execution == "eager":
+        function = formula
+    else:
+        function = tensorflow.function(formula, jit_compile=execution == "jit", autograph=False)
     errors = tensorflow.errors
     try:
-        made(*tensors)
+        function(*tensors)
     except (errors.InvalidArgumentError, errors.UnimplementedError, errors.NotFoundError) as error:
-        words = " ".join(str(error.message).split()).rpartition("}} ")[2]
-        raise ValueError(f"TensorFlow cannot do this: {words[:160]}") from error
-    return lambda: made(*tensors)
+        reason = " ".join(str(error.message).split()).rpartition("}} ")[2]
+        raise ValueError(f"TensorFlow cannot do this: {reason[:160]}") from error
+    return lambda: function(*tensors)
 
 
 def ran(call: Callable) -> collections.Counter:
@@ -83,19 +86,29 @@ def ran(call: Callable) -> collections.Counter:
         graphs = context.context().export_run_metadata().partition_graphs
     finally:
         context.context().disable_graph_collection()
-    names = (node.op.removeprefix("_MklNative").removeprefix("_Mkl") for graph in graphs for node in graph.node)
-    return collections.Counter(names)
+    counts: collections.Counter = collections.Counter()
+    for graph in graphs:
+        counts.update(node.op.removeprefix("_MklNative").removeprefix("_Mkl") for node in graph.node)
+    return counts
 
 
+#: Operations of a graph that compute nothing.
 _STRUCTURE = ("Const", "Identity", "NoOp", "_Arg", "_Retval", "Reshape", "VarHandleOp", "ReadVariableOp")
 
 
-def in_a_row(formula: Callable, *tensors, count: int = passes.IN_A_ROW) -> Callable:
+def _require_all(single: collections.Counter, row: collections.Counter, count: int) -> None:
+    """Raises RuntimeError unless a graph of a row has the operations of a single formula `count` times."""
+    lost = [name for name, n in single.items() if name not in _STRUCTURE and row[name] < count * n]
+    if lost:
+        raise RuntimeError(f"TensorFlow's optimizer left out some {', '.join(lost)}: {dict(row)}")
+
+
+def in_a_row(formula: Callable, *tensors, count: int = IN_A_ROW) -> Callable:
     """A call that computes `formula(*tensors)` `count` times in one graph, one after the other as the operations of a
     training step are: Python dispatches once, and TensorFlow's threads are awake from the second on. Every result is put into
     a variable, which no optimizer may leave out, and the next waits for that; the graph that runs is looked at.
 
-    Raises: ValueError on a GPU, where calls that are queued tell the same.
+    Raises: ValueError on a GPU, where queued calls give the same time.
     """
     import tensorflow
 
@@ -110,13 +123,10 @@ def in_a_row(formula: Callable, *tensors, count: int = passes.IN_A_ROW) -> Calla
         after: list = []
         for _ in range(count):
             with tensorflow.control_dependencies(after):
-                made = formula(*tensors)
-            after = [result.assign(made, read_value=False)]
+                value = formula(*tensors)
+            after = [result.assign(value, read_value=False)]
 
-    alone = ran(called("function", formula, *tensors))
-    found = ran(lambda: row(*tensors))
-    if lost := [name for name, n in alone.items() if name not in _STRUCTURE and found[name] < count * n]:
-        raise RuntimeError(f"TensorFlow's optimizer left out some {', '.join(lost)}: {dict(found)}")
+    _require_all(ran(called("function", formula, *tensors)), ran(lambda: row(*tensors)), count)
 
     def run():
         row(*tensors)
