@@ -103,7 +103,7 @@ def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
             gpu = int(np.flatnonzero(told)[0])
             raise RuntimeError(f"GPU {gpu} waited {LONGEST_NS / 1e9:.3g} s for GPU {told[gpu] - 1} and gave up")
 
-    return several_gpus.on_each(launches), got, wait
+    return several_gpus.on_all(launches), got, wait
 
 
 def _in_graphs(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:

@@ -1,6 +1,7 @@
 """Shared by the implicit GEMMs in CUDA C: refusals, the products of a direction, split-k, and the choice of tiles."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -12,22 +13,27 @@ from kernels import registry
 from kernels.cuda import autotuner, conv_tiles, loader
 from kernels.cuda.conv_tiles import Gather
 from kernels.cuda.rows import Placed, in_place, placed
-from kernels.cuda.tiles import Plan, traffic
+from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ARITHMETIC
 
+#: Threads of a block of `widen` and of `direct`, as the .cu have them.
 THREADS = 256
-_ROUND, _TEAMS = 64, 8  # of a `reduce`, as the .cu have them
-_FEW_FILTERS = 1 << 16  # whose 16 parts leave multiprocessors idle
+#: Threads that add neighbors in a block of `reduce`, as implicit_gemm.cuh has them.
+_ROUND = 64
+#: Most teams of so many threads in a block of `reduce`; they share the parts.
+_TEAMS = 8
+#: Filters of a gradient that are few: a sum in 16 parts leaves multiprocessors idle.
+_FEW_FILTERS = 1 << 16
 
 
 def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
     """Raises ValueError for other arithmetic, for arrays too large to count in 32 bits, and for another layout or groups."""
     if problem.math not in maths:
         raise ValueError(f"{name} convolves {' and '.join(maths)}, not {problem.math}")
-    sizes = [int(np.prod(shape)) for shape in (problem.x_shape, problem.w_shape, problem.y_shape)]
-    if max(sizes) >= conv_tiles.MOST_ITEMS // 8:  # channels may be padded, to 8 for 1
-        raise ValueError(f"places are counted in 32 bits; an array here has {max(sizes)} items")
+    most_items = max(math.prod(shape) for shape in (problem.x_shape, problem.w_shape, problem.y_shape))
+    if most_items >= conv_tiles.MOST_ITEMS // 8:  # channels may be padded, to 8 for 1
+        raise ValueError(f"places are counted in 32 bits; an array here has {most_items} items")
     if name != "direct" and (problem.layout != "NHWC" or problem.groups > 1):
         raise ValueError(f"{name} is for NHWC in one group, not for {problem.layout} in {problem.groups}")
 
@@ -39,53 +45,68 @@ def whole(channels: int, item_bytes: int) -> int:
 
 def widened(images) -> Placed:
     """The images, or a copy padded with zero channels. Every pixel then begins at a multiple of 16 bytes."""
-    channels, wide = images.shape[-1], whole(images.shape[-1], images.dtype.itemsize)
+    channels = images.shape[-1]
+    wide = whole(channels, images.dtype.itemsize)
     if images.dtype.itemsize == 4:
         pixels = placed(images.reshape(-1, channels))
         return pixels._replace(array=pixels.array.reshape(*images.shape[:-1], wide))
     if wide == channels and images.data.ptr % 16 == 0:
         return in_place(images)
-    to = cupy.empty((*images.shape[:-1], wide), images.dtype)
-    pieces = to.size // 8
-    compiled, arguments = loader.load("conv/cuda_sums", "widen"), (images, to, np.int32(pieces), np.int32(channels))
-    return Placed(to, wide, lambda: compiled((-(-pieces // THREADS),), (THREADS,), arguments))
+    wide_images = cupy.empty((*images.shape[:-1], wide), images.dtype)
+    pieces = wide_images.size // 8
+    compiled = loader.load("conv/cuda_sums", "widen")
+    arguments = (images, wide_images, np.int32(pieces), np.int32(channels))
+    grid = (-(-pieces // THREADS),)
+    return Placed(array=wide_images, pitch=wide, copy=lambda: compiled(grid, (THREADS,), arguments))
 
 
 def wide_filters(filters, channels: int):
     """Filters r x s x c_in x c_out, padded with zeros: as many input channels as the images have, output channels up to a
     multiple of 16 bytes."""
-    *taps, c, k = filters.shape
-    shape = (*taps, channels, whole(k, filters.dtype.itemsize))
+    *taps, c_in, c_out = filters.shape
+    shape = (*taps, channels, whole(c_out, filters.dtype.itemsize))
     if shape == filters.shape and filters.data.ptr % 16 == 0:
         return filters
     wide = cupy.zeros(shape, filters.dtype)
-    wide[:, :, :c, :k] = filters
+    wide[:, :, :c_in, :c_out] = filters
     return wide
 
 
-def product(problem: Conv, name: str, a, b) -> Callable | None:
-    """1x1 filters at every pixel are a product of matrices as they lie, by the kernel of that name, which is asked for as any
-    caller would: operations share no code. None for others, and a gradient of few: products split a sum in few parts."""
-    few = problem.direction == "wgrad" and problem.c_in * problem.c_out < _FEW_FILTERS
-    if few or (problem.r, problem.s, problem.stride, problem.pads) != (1, 1, 1, ((0, 0), (0, 0))):
+def matrix_product(problem: Conv, name: str, a, b) -> Callable | None:
+    """1x1 filters at every pixel are a product of matrices as they lie, by the matmul kernel of that name.
+
+    It is bound through the registry, as operations share no code. None for other filters, and for a gradient of few: products
+    split a sum in few parts.
+    """
+    is_pointwise = (problem.r, problem.s, problem.stride, problem.pads) == (1, 1, 1, ((0, 0), (0, 0)))
+    has_few_filters = problem.direction == "wgrad" and problem.c_in * problem.c_out < _FEW_FILTERS
+    if has_few_filters or not is_pointwise:
         return None
     layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
-    of = Matmul(*problem.gemm, problem.dtype, problem.math, layout=layout)
-    call = registry.find(f"matmul/cuda/{name}").bind(of, *(x.reshape(-1, x.shape[-1]) for x in (a, b)))
+    m, n, k = problem.gemm
+    product = Matmul(m, n, k, dtype=problem.dtype, math=problem.math, layout=layout)
+    left = a.reshape(-1, a.shape[-1])
+    right = b.reshape(-1, b.shape[-1])
+    call = registry.find(f"matmul/cuda/{name}").bind(product, left, right)
     run = registry.into(call().reshape(problem.out_shape), call)
     run.notes = call.notes
     return run
 
 
 class Product(NamedTuple):
-    """One implicit GEMM of a problem: the convolution, the two arrays that it reads, and the one that it writes. early: its
-    blocks may start while those of the phase before it end."""
+    """One implicit GEMM of a problem."""
 
+    #: The convolution.
     problem: Conv
-    of: Gather
+    #: Its sizes as the kernel reads them.
+    gather: Gather
+    #: The images that are read.
     a: cupy.ndarray
+    #: The filters, of wgrad the gradients of the output.
     b: cupy.ndarray
+    #: What is written.
     out: cupy.ndarray
+    #: Whether its blocks may start while those of the phase before it end.
     early: bool = False
 
     @property
@@ -99,97 +120,164 @@ class Product(NamedTuple):
 
     def sides(self, whole: int = 1) -> tuple[int, int, int]:
         """Rows, columns and depth, the channels of a tap counted in multiples of `whole`."""
-        taps = self.of.taps * -(-self.of.c // whole) * whole
-        return (taps, self.of.k, self.of.pixels) if self.wgrad else (self.of.pixels, self.of.k, taps)
+        channels = -(-self.gather.c // whole) * whole
+        taps = self.gather.taps * channels
+        if self.wgrad:
+            return taps, self.gather.k, self.gather.pixels
+        return self.gather.pixels, self.gather.k, taps
 
 
-def products(
-    problem: Conv, a, b, out, widen: Callable = widened, filters: Callable = wide_filters
-) -> tuple[list[Product], list[Callable]]:
-    """(the implicit GEMMs of a problem, the calls that must run before them). dgrad has one GEMM per phase, others have one.
+class Products(NamedTuple):
+    """The implicit GEMMs of a problem."""
 
-    widen: gives images as the kernel reads them; filters: its filters for images of so many channels, made once here, as a
-    library would hold them.
+    #: One for a phase of dgrad, the one with most taps first; else a single one.
+    products: list[Product]
+    #: The calls that must run before them.
+    before: list[Callable[[], object]]
+
+
+def implicit_products(
+    problem: Conv, a, b, *, out, widen: Callable = widened, filters: Callable = wide_filters
+) -> Products:
+    """The implicit GEMMs of a problem.
+
+    widen: gives images as the kernel reads them. filters: gives filters for images of so many channels; they are made once here,
+    as a library would keep them.
     """
-    x = widen(a)
-    c, before = x.array.shape[-1], [x.copy] if x.copy else []
-    if problem.direction != "dgrad":
-        y = widen(b) if problem.direction == "wgrad" else in_place(filters(b, c))
-        before += [y.copy] if y.copy else []
-        return [Product(problem, conv_tiles.gather(problem, c), x.array, y.array, out)], before
-    phases = sorted(conv_tiles.phases(problem, c), key=lambda phase: -phase.of.taps)
+    images = widen(a)
+    before = [images.copy] if images.copy else []
+    channels = images.array.shape[-1]
+    if problem.direction == "dgrad":
+        return _phase_products(problem, images.array, b, out=out, filters=filters, before=before)
+    if problem.direction == "wgrad":
+        gradients = widen(b)
+        if gradients.copy:
+            before.append(gradients.copy)
+        factor = gradients.array
+    else:
+        factor = filters(b, channels)
+    product = Product(problem=problem, gather=conv_tiles.gather(problem, channels), a=images.array, b=factor, out=out)
+    return Products(products=[product], before=before)
+
+
+def _phase_products(problem: Conv, gradients, w, *, out, filters: Callable, before: list) -> Products:
+    """The implicit GEMMs of dgrad: one for each phase of the stride."""
+    channels = gradients.shape[-1]
+    phases = sorted(conv_tiles.phases(problem, channels), key=lambda phase: -phase.gather.taps)
     if len(phases) < min(problem.stride, problem.h) * min(problem.stride, problem.w):  # pixels that no tap reaches
         before.append(lambda: runtime.memsetAsync(out.data.ptr, 0, out.nbytes, cupy.cuda.get_current_stream().ptr))
-    turned = [filters(cupy.ascontiguousarray(b[p.rows, p.columns].transpose(0, 1, 3, 2)), c) for p in phases]
-    return [Product(problem, p.of, x.array, turned[i], out, i > 0) for i, p in enumerate(phases)], before
+    products = []
+    for number, phase in enumerate(phases):
+        taps = w[phase.rows, phase.columns].transpose(0, 1, 3, 2)
+        product = Product(
+            problem=problem,
+            gather=phase.gather,
+            a=gradients,
+            b=filters(cupy.ascontiguousarray(taps), channels),
+            out=out,
+            early=number > 0,
+        )
+        products.append(product)
+    return Products(products=products, before=before)
 
 
-def _early() -> bool:
+def _can_start_early() -> bool:
     """Whether programmatic dependent launch works: a kernel's blocks start while those of the one before end (Hopper on)."""
     return int(cupy.cuda.Device().compute_capability) >= 90
 
 
-def added(on: Product, sums) -> Callable:
+def adding_parts(product: Product, sums) -> Callable:
     """The call that adds the sums of split-k, parts x rows x columns: four neighbors per thread where rows divide by four,
     teams of 64 that divide the parts. Its blocks start while those that write the sums end."""
-    split, rows, columns = sums.shape
-    reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(on.out.dtype.itemsize == 2), **on.macros)
-    blocks = -(-rows * columns // (4 if columns % 4 == 0 else 1) // _ROUND)
-    arguments = (sums, on.out, on.of.passed, *map(np.int32, (rows, split, on.problem.c_in)))
-    return loader.overlapping(reduce, blocks, _ROUND * max(1, min(split, _TEAMS)), arguments, early=_early())
+    parts, rows, columns = sums.shape
+    reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(product.out.dtype.itemsize == 2), **product.macros)
+    sums_of_a_thread = 4 if columns % 4 == 0 else 1
+    blocks = -(-rows * columns // sums_of_a_thread // _ROUND)
+    threads = _ROUND * max(1, min(parts, _TEAMS))
+    sizes = (rows, parts, product.problem.c_in)
+    arguments = (sums, product.out, product.gather.passed, *map(np.int32, sizes))
+    return loader.overlapping(reduce, blocks, threads, arguments, early=_can_start_early())
 
 
-def called(compiled, on: Product, plan: Plan, grid: tuple, shared: int, arguments: tuple, after) -> Callable:
+def launch_of(
+    compiled, product: Product, plan: TilePlan, *, grid: tuple, shared_bytes: int, arguments: tuple, after=None
+) -> Callable:
     """The call of a kernel, followed by the call `after` it, if any. A phase that is not split starts early."""
-    compiled.max_dynamic_shared_size_bytes, block = shared, (plan.of.threads,)
-    launch = functools.partial(compiled, grid, block, arguments, shared_mem=shared)
-    if on.early and plan.parts == 1:
-        launch = loader.overlapping(compiled, grid[0], *block, arguments, shared, early=_early())
+    compiled.max_dynamic_shared_size_bytes = shared_bytes
+    threads = plan.tiles.threads
+    if product.early and plan.parts == 1:
+        launch = loader.overlapping(
+            compiled, grid[0], threads, arguments, shared_bytes=shared_bytes, early=_can_start_early()
+        )
+    else:
+        launch = functools.partial(compiled, grid, (threads,), arguments, shared_mem=shared_bytes)
 
     def run():
         launch()
         if after:
             after()
 
-    loads = traffic(on.a.dtype.itemsize, *((m + n, m * n) for m, n in (plan.of.tile, plan.of.unit)))
-    run.notes = {"tiles": str(plan), "traffic": loads}
+    of_block = lines_and_results(*plan.tiles.tile)
+    of_unit = lines_and_results(*plan.tiles.unit)
+    run.notes = {"tiles": str(plan), "traffic": traffic(product.a.dtype.itemsize, of_block, of_unit)}
     return run
 
 
-def call_of(file: str, on: Product, plan: Plan, macros: dict, *more) -> Callable:
-    """The call of the file's `implicit_gemm` with those tiles, its sum split over so many blocks."""
-    of, (m, n, _), sums, add = plan.of, on.sides(), on.out, None
-    compiled = loader.load(file, "implicit_gemm", **of.macros(), **macros)
+def implicit_gemm_call(file: str, product: Product, plan: TilePlan, macros: dict, *more) -> Callable:
+    """The call of the file's `implicit_gemm` by that plan. `more`: its last arguments."""
+    tiles = plan.tiles
+    rows, columns, _ = product.sides()
+    compiled = loader.load(file, "implicit_gemm", **tiles.macros(), **macros)
+    sums = product.out
+    after = None
     if plan.parts > 1:
-        sums = cupy.empty((plan.parts, m, n), np.float32)
-        add = added(on, sums)
-    counts = map(np.int32, (on.b.shape[-1], on.problem.c_in, of.group()))
-    arguments = (on.a, on.b, on.out, sums, on.of.passed, *counts, *more)
-    return called(compiled, on, plan, (of.count(m, n), plan.parts), of.shared_bytes(on.wgrad), arguments, add)
+        sums = cupy.empty((plan.parts, rows, columns), np.float32)
+        after = adding_parts(product, sums)
+    sizes = (product.b.shape[-1], product.problem.c_in, tiles.group())
+    arguments = (
+        product.a,
+        product.b,
+        product.out,
+        sums,
+        product.gather.passed,
+        *map(np.int32, sizes),
+        *more,
+    )
+    grid = (tiles.count(rows, columns), plan.parts)
+    shared_bytes = tiles.shared_bytes(product.wgrad)
+    return launch_of(compiled, product, plan, grid=grid, shared_bytes=shared_bytes, arguments=arguments, after=after)
 
 
 def fitting(tiles: Sequence, wgrad: int) -> list:
-    """Those of the tiles that fit the shared memory of a thread block on this GPU."""
+    """The tiles that fit the shared memory of a thread block on this GPU."""
     limit = loader.attribute("MaxSharedMemoryPerBlockOptin")
     return [tile for tile in tiles if tile.shared_bytes(wgrad) <= limit]
 
 
-def tuned(
-    file: str, found: list[Product], before: list[Callable], forms: Sequence, call: Callable, out, whole: int = 1
-) -> Callable:
-    """What goes before, then each product by the fastest of its plans, as one call. Of the phases of a stride, which differ in
-    their taps alone, the first, which has most, chooses the form of all."""
-    calls, multiprocessors = list(before), loader.attribute("MultiProcessorCount")
-    for on in found:
-        plans = conv_tiles.plans(forms, *on.sides(whole), on.wgrad, multiprocessors)
-        problem = f"{on.problem.math} {on.problem.direction} {'x'.join(map(str, on.of))}"
-        calls.append(autotuner.tuned(file, problem, {str(plan): functools.partial(call, on, plan) for plan in plans}))
-        forms = [of for of in forms if calls[-1].notes["tiles"].startswith(str(of))]
+def tuned(file: str, work: Products, forms: Sequence, call: Callable, *, out, whole: int = 1) -> Callable:
+    """The call of what comes before, then of each product by the fastest of its plans.
+
+    Of the phases of a stride, which differ in their taps alone, the first, which has most, chooses the tiles of all.
+    call: (product, plan) -> its call. whole: the channels of a tap are counted in multiples of it.
+    """
+    multiprocessors = loader.attribute("MultiProcessorCount")
+    product_calls: list[Callable] = []
+    for product in work.products:
+        m, n, k = product.sides(whole)
+        sizes = "x".join(map(str, product.gather))
+        problem = f"{product.problem.math} {product.problem.direction} {sizes}"
+        ranked = conv_tiles.plans(forms, m, n, k, wgrad=product.wgrad, multiprocessors=multiprocessors)
+        plans = {str(plan): plan for plan in ranked}
+        candidates = {name: functools.partial(call, product, plan) for name, plan in plans.items()}
+        fastest = autotuner.tuned(file, problem, candidates)
+        product_calls.append(fastest)
+        forms = [plans[fastest.notes["tiles"]].tiles]
+    calls = [*work.before, *product_calls]
 
     def run():
-        for call in calls:
-            call()
+        for step in calls:
+            step()
         return out
 
-    run.notes = calls[len(before)].notes if found else {}
+    run.notes = product_calls[0].notes if product_calls else {}
     return run

@@ -13,7 +13,7 @@
 //
 // Takes, from the constants here (defaults; implicit_gemm):
 //   shared memory: 4 * STAGES * (TILE_M * (DEEP + 4) + DEEP * TILE_N) + 16 * TILE_M = 59,392 bytes a block, the table with it
-//   registers:     65536 / (THREADS * BLOCKS) = 170 a thread at most; EACH_M * EACH_N = 64 of them are its sums
+//   registers:     65536 / (THREADS * BLOCKS) = 170 a thread at most; THREAD_M * THREAD_N = 64 of them are its sums
 // Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning", 2014 (implicit GEMM).
 
 #ifndef TILE_M
@@ -22,8 +22,8 @@
 #define DEEP 16      // items of the sum per stage
 #define WARP_M 64    // rows and columns of the product per warp
 #define WARP_N 32
-#define EACH_M 8     // rows and columns of the product per thread
-#define EACH_N 8
+#define THREAD_M 8     // rows and columns of the product per thread
+#define THREAD_N 8
 #define STAGES 4     // stages in shared memory, each with a tile of A and of B
 #define BLOCKS 3     // blocks per multiprocessor
 #define WGRAD 0      // 1: A's rows are taps and channels, and the sum runs over pixels
@@ -96,8 +96,8 @@ extern "C" __global__ void direct(const float* a, const float* b, float* out, co
 #include "implicit_gemm.cuh"
 #include "rasterization.cuh"
 
-constexpr int LANES_M = WARP_M / EACH_M;  // threads of a warp down: 8
-constexpr int LANES_N = WARP_N / EACH_N;  // and across: 4
+constexpr int LANES_M = WARP_M / THREAD_M;  // threads of a warp down: 8
+constexpr int LANES_N = WARP_N / THREAD_N;  // and across: 4
 constexpr int WARPS_M = TILE_M / WARP_M;  // warps of a block down
 constexpr int WARPS_N = TILE_N / WARP_N;  // and across
 constexpr int THREADS = WARPS_M * WARPS_N * 32;
@@ -105,7 +105,7 @@ constexpr int THREADS = WARPS_M * WARPS_N * 32;
 constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4;  // floats from line to line; + 4 spreads lines over banks
 constexpr int A_SIZE = A_LINES * A_PITCH;           // floats of A's tile
 constexpr int STAGE = A_SIZE + DEEP * TILE_N;
-static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && EACH_N % 4 == 0 && EACH_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
+static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && THREAD_N % 4 == 0 && THREAD_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
 
 // A is the im2col matrix: pixels (rows) by taps and channels, or for wgrad its transpose. B's rows are `pitch` items apart. With several
 // blocks in the grid's y each computes a part of the sum; `partial_sums` has room for all parts, which `reduce` then adds.
@@ -172,7 +172,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         if (s < steps) stage();
         fetched();
     }
-    float sums[EACH_M][EACH_N] = {};
+    float sums[THREAD_M][THREAD_N] = {};
     int slot = 0;
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
@@ -189,23 +189,23 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         // Multiply: four of the sum at a time, as operands are read by fours.
         #pragma unroll
         for (int l = 0; l < DEEP; l += 4) {
-            float4 u[EACH_M];  // an entry is a row's next 4 items of the sum, or for wgrad 4 rows' items of 1
+            float4 u[THREAD_M];  // an entry is a row's next 4 items of the sum, or for wgrad 4 rows' items of 1
             if (!WGRAD) {
                 #pragma unroll
-                for (int e = 0; e < EACH_M; e++) u[e] = *(const float4*)(as + e * LANES_M * A_PITCH + l);
+                for (int e = 0; e < THREAD_M; e++) u[e] = *(const float4*)(as + e * LANES_M * A_PITCH + l);
             }
             #pragma unroll
             for (int f = 0; f < 4; f++) {
-                float4 v[EACH_N / 4];
+                float4 v[THREAD_N / 4];
                 if (WGRAD) {
                     #pragma unroll
-                    for (int e = 0; e < EACH_M / 4; e++) u[e] = *(const float4*)(as + (l + f) * A_PITCH + e * LANES_M * 4);
+                    for (int e = 0; e < THREAD_M / 4; e++) u[e] = *(const float4*)(as + (l + f) * A_PITCH + e * LANES_M * 4);
                 }
                 #pragma unroll
-                for (int e = 0; e < EACH_N / 4; e++) v[e] = *(const float4*)(bs + (l + f) * TILE_N + e * 16);
+                for (int e = 0; e < THREAD_N / 4; e++) v[e] = *(const float4*)(bs + (l + f) * TILE_N + e * 16);
                 #pragma unroll
-                for (int e = 0; e < EACH_M * EACH_N; e++) {  // back and forth: each shares an operand with the one before
-                    const int q = e / EACH_M, p = q % 2 ? EACH_M - 1 - e % EACH_M : e % EACH_M;
+                for (int e = 0; e < THREAD_M * THREAD_N; e++) {  // back and forth: each shares an operand with the one before
+                    const int q = e / THREAD_M, p = q % 2 ? THREAD_M - 1 - e % THREAD_M : e % THREAD_M;
                     sums[p][q] += (WGRAD ? ((const float*)u)[p] : ((const float*)&u[p])[f]) * ((const float*)v)[q];
                 }
             }
@@ -214,14 +214,14 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
 
     // Store: each pixel's results where it belongs, or as partial sums.
     #pragma unroll
-    for (int p = 0; p < EACH_M; p++) {
+    for (int p = 0; p < THREAD_M; p++) {
         const int within = row + (WGRAD ? p / 4 * LANES_M * 4 + p % 4 : p * LANES_M), at = top + within;
         if (at >= m) continue;
         const int place = gridDim.y > 1 ? at : WGRAD ? target(of, at, m, kept) : pixels[within].w;
         if (place < 0) continue;
         float* const row_of = gridDim.y > 1 ? partial_sums + (long long)blockIdx.y * m * n : out;
         #pragma unroll
-        for (int q = 0; q < EACH_N / 4; q++) {
+        for (int q = 0; q < THREAD_N / 4; q++) {
             const int beside = left + column + q * 16;
             float* const to = row_of + (long long)place * n + beside;
             const float4 put = make_float4(sums[p][4 * q] * scale, sums[p][4 * q + 1] * scale, sums[p][4 * q + 2] * scale,

@@ -6,38 +6,43 @@ from collections.abc import Callable
 import cupy
 import numpy as np
 
-from kernels.conv import _implicit_gemm as gemm
+from kernels.conv import _implicit_gemm
 from kernels.conv._implicit_gemm import THREADS, Product
 from kernels.cuda import conv_tiles, loader
-from kernels.cuda.conv_tiles import Tensors, Warps
+from kernels.cuda.conv_tiles import ConvTensors, ConvWarps
 from kernels.cuda.rows import Placed, in_place
-from kernels.cuda.tiles import Plan
+from kernels.cuda.tiles import TilePlan
 from kernels.problems import Conv
 from kernels.problems.arrays import HALVES
 from kernels.registry import into, kernel
 
-# Products of a call, and of one output (one thread's loop), from which a call would take most of a second.
-_MOST_DIRECT, _MOST_OF_ONE = 1 << 37, 1 << 20
-# From so many FLOPs, and multiplications of each item, a copy of images whose channels are no fours saves more than it takes.
-_COPY_FLOPS, _COPY_READS = 1e9, 256
+#: Products of a call from which `direct` would take most of a second.
+_MOST_DIRECT = 1 << 37
+#: Products of one output, a thread's loop, from which it would.
+_MOST_OF_ONE_OUTPUT = 1 << 20
+#: FLOPs from which a copy of images whose channels are no fours saves more than it takes.
+_COPY_FLOPS = 1e9
+#: Multiplications of each item from which it does.
+_COPY_READS = 256
 
 
 @kernel(rung=True)
 def direct(problem: Conv, a, b):
     """An output a thread, seven plain loops: every product reads its image and its filter anew, from the caches
     at best."""
-    gemm.refuse(problem, ("float32",), "direct")
+    _implicit_gemm.refuse(problem, ("float32",), "direct")
+    products = problem.flops // 2
     depth = problem.gemm[2]
-    if problem.flops // 2 > _MOST_DIRECT or depth > _MOST_OF_ONE:
-        raise ValueError(f"{problem.flops // 2:.3g} products, {depth} an output: this kernel would take seconds a call")
+    if products > _MOST_DIRECT or depth > _MOST_OF_ONE_OUTPUT:
+        raise ValueError(f"{products:.3g} products, {depth} an output: this kernel would take seconds a call")
     (top, _), (left, _) = problem.pads
     sizes = [getattr(problem, side) for side in ("n", "h", "w", "c_in", "p", "q", "c_out", "r", "s", "stride")]
     loops = np.array([*sizes, top, left, problem.groups, problem.layout == "NHWC"], np.int32)
     out = cupy.empty(problem.out_shape, np.float32)
-    compiled, grid = loader.load("conv/cuda", "direct"), (-(-out.size // THREADS),)
-    way = problem.DIRECTIONS.index(problem.direction)
-    arguments = (a, b, out, loops.view(f"V{loops.nbytes}"), np.int32(way), np.int32(out.size))
-
+    compiled = loader.load("conv/cuda", "direct")
+    direction = problem.DIRECTIONS.index(problem.direction)
+    arguments = (a, b, out, loops.view(f"V{loops.nbytes}"), np.int32(direction), np.int32(out.size))
+    grid = (-(-out.size // THREADS),)
     return into(out, compiled, grid, (THREADS,), arguments)
 
 
@@ -46,10 +51,15 @@ def _in_fours(channels: int, array) -> int:
     return int(channels % 4 == 0 and array.data.ptr % 16 == 0)
 
 
-def _call(on: Product, plan: Plan[Warps]) -> Callable:
-    b, out = _in_fours(on.b.shape[-1], on.b), _in_fours(on.of.k, on.out)
-    vectors = {"VECTOR_A": _in_fours(on.of.c, on.a), "VECTOR_B": b, "VECTOR": out}
-    return gemm.call_of("conv/cuda", on, plan, {"WGRAD": on.wgrad, **vectors}, np.float32(1))
+def _call(product: Product, plan: TilePlan[ConvWarps]) -> Callable:
+    macros = {
+        "WGRAD": product.wgrad,
+        "VECTOR_A": _in_fours(product.gather.c, product.a),
+        "VECTOR_B": _in_fours(product.b.shape[-1], product.b),
+        "VECTOR": _in_fours(product.gather.k, product.out),
+    }
+    scale = np.float32(1)
+    return _implicit_gemm.implicit_gemm_call("conv/cuda", product, plan, macros, scale)
 
 
 @kernel
@@ -57,34 +67,44 @@ def implicit_gemm(problem: Conv, a, b):
     """The columns of im2col are never written: pixels are copied from the images straight into tiles in shared
     memory, several stages ahead, as warp_tiled does it; tiles and parts of the sum are the fastest of several
     on this GPU."""
-    gemm.refuse(problem, ("float32",), "implicit_gemm")
-    if product := gemm.product(problem, "warp_tiled", a, b):
+    _implicit_gemm.refuse(problem, ("float32",), "implicit_gemm")
+    product = _implicit_gemm.matrix_product(problem, "warp_tiled", a, b)
+    if product:
         return product
     out = cupy.empty(problem.out_shape, np.float32)
 
     def widen(images) -> Placed:
-        often = problem.flops >= max(_COPY_FLOPS, 2 * _COPY_READS * images.size)
-        few = images is a and 5 * images.shape[-1] < 4 * gemm.whole(images.shape[-1], 4)
-        return gemm.widened(images) if often and not few else in_place(images)
+        """The images, copied into whole fours of channels where that saves more than it takes."""
+        is_multiplied_often = problem.flops >= max(_COPY_FLOPS, 2 * _COPY_READS * images.size)
+        channels = images.shape[-1]
+        padding_is_much = images is a and 5 * channels < 4 * _implicit_gemm.whole(channels, 4)
+        if is_multiplied_often and not padding_is_much:
+            return _implicit_gemm.widened(images)
+        return in_place(images)
 
-    wgrad, (found, before) = problem.direction == "wgrad", gemm.products(problem, a, b, out, widen)
-    forms = gemm.fitting(conv_tiles.WARPS, wgrad)
-    if wgrad and not _in_fours(found[0].of.c, found[0].a):  # a thread fetches single rows, at least one of every line
-        forms = [of for of in forms if of.tile_m <= of.threads]
-    return gemm.tuned("conv/cuda", found, before, forms, _call, out)
+    wgrad = problem.direction == "wgrad"
+    work = _implicit_gemm.implicit_products(problem, a, b, out=out, widen=widen)
+    forms = _implicit_gemm.fitting(conv_tiles.WARPS, wgrad)
+    if wgrad and not _in_fours(work.products[0].gather.c, work.products[0].a):
+        # A thread fetches single rows, at least one of every line.
+        forms = [form for form in forms if form.tile_m <= form.threads]
+    return _implicit_gemm.tuned("conv/cuda", work, forms, _call, out=out)
 
 
-def _tensor_call(on: Product, plan: Plan[Tensors]) -> Callable:
-    return gemm.call_of("conv/cuda_tensor", on, plan, on.macros)
+def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable:
+    return _implicit_gemm.implicit_gemm_call("conv/cuda_tensor", product, plan, product.macros)
 
 
 @kernel
 def tensor_core(problem: Conv, a, b):
     """mma.sync on pixels that cp.async gathers into tiles, ldmatrix brings them into registers; images whose
     channels are no eights are copied into eights first, each time."""
-    gemm.refuse(problem, HALVES, "tensor_core")
+    _implicit_gemm.refuse(problem, HALVES, "tensor_core")
     loader.require(80)
-    if product := gemm.product(problem, "tensor_core", a, b):
+    product = _implicit_gemm.matrix_product(problem, "tensor_core", a, b)
+    if product:
         return product
-    out, forms = cupy.empty(problem.out_shape, a.dtype), gemm.fitting(conv_tiles.TENSORS, problem.direction == "wgrad")
-    return gemm.tuned("conv/cuda_tensor", *gemm.products(problem, a, b, out), forms, _tensor_call, out)
+    out = cupy.empty(problem.out_shape, a.dtype)
+    work = _implicit_gemm.implicit_products(problem, a, b, out=out)
+    forms = _implicit_gemm.fitting(conv_tiles.TENSORS, problem.direction == "wgrad")
+    return _implicit_gemm.tuned("conv/cuda_tensor", work, forms, _tensor_call, out=out)

@@ -6,54 +6,87 @@ from collections.abc import Callable
 import cupy
 import numpy as np
 
-from kernels.conv import _implicit_gemm as gemm
+from kernels.conv import _implicit_gemm
 from kernels.conv._implicit_gemm import Product
 from kernels.cuda import conv_tiles, loader
-from kernels.cuda.conv_tiles import Gather, Groups
+from kernels.cuda.conv_tiles import ConvGroups, Gather
 from kernels.cuda.rows import placed
-from kernels.cuda.tiles import Plan
+from kernels.cuda.tiles import LINE, TilePlan
 from kernels.problems import Conv
 from kernels.problems.arrays import HALVES
 from kernels.registry import kernel
 
-_DEEP = Groups.deep
-# Of images of four dimensions, from cuTensorMapEncodeIm2col and the PTX ISA.
-_CORNERS, _MOST_TAP, _MOST_STEP = range(-128, 128), 255, 8
+#: Channels of a stage.
+_DEEP = ConvGroups.deep
+
+# Limits of images of four dimensions, from cuTensorMapEncodeIm2col and the PTX ISA.
+
+#: Pixels that a corner of the walk may lie beside the image's.
+_CORNERS = range(-128, 128)
+#: Largest offset of a tap from the first one.
+_MOST_TAP = 255
+#: Most pixels from step to step.
+_MOST_STEP = 8
+
+# OUT of conv/cuda_wgmma.cu: how results leave.
+
+#: By TMA.
+_BY_TMA = 0
+#: As sums, which `reduce` adds.
+_AS_SUMS = 1
+#: Eight at once to each pixel.
+_IN_EIGHTS = 2
+#: Two at once to each pixel, where pixels do not begin on 16 bytes.
+_IN_PAIRS = 3
 
 
-def box(of: Gather) -> tuple[tuple[int, int], tuple[int, int]]:
+def box(gather: Gather) -> tuple[tuple[int, int], tuple[int, int]]:
     """((first column, row), (last column, row) counted from the image's last) of the pixels that the first tap meets: as many as
     the product has, whatever the padding was called.
 
     Raises: ValueError where the copy engine cannot count so far.
     """
-    low = -of.left, -of.top
-    high = (of.q - 1) * of.step - of.left - (of.w - 1), (of.p - 1) * of.step - of.top - (of.h - 1)
-    within = all(corner in _CORNERS for corner in (*low, *high))
-    if not within or max(of.r, of.s) - 1 > _MOST_TAP or of.step > _MOST_STEP:
+    first = (-gather.left, -gather.top)
+    last_column = (gather.q - 1) * gather.step - gather.left - (gather.w - 1)
+    last_row = (gather.p - 1) * gather.step - gather.top - (gather.h - 1)
+    within = all(corner in _CORNERS for corner in (*first, last_column, last_row))
+    if not within or max(gather.r, gather.s) - 1 > _MOST_TAP or gather.step > _MOST_STEP:
         raise ValueError(f"the copy engine goes 128 pixels past an edge, 256 taps and steps of {_MOST_STEP} at most")
-    return low, high
+    return first, (last_column, last_row)
 
 
-def im2col_map(address: int, of: Gather, pixels: int) -> np.ndarray:
+def im2col_map(address: int, gather: Gather, pixels: int) -> np.ndarray:
     """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) walks through images. A copy takes 64
-    channels of so many pixels, zeros where there are none; in shared memory they lie in lines of 128 bytes, swizzled.
+    channels of so many pixels, zeros outside the images; in shared memory they lie in lines of 128 bytes, swizzled.
 
     Raises: ValueError for what the engine or the driver cannot do.
     """
-    if address % 16 or of.c % 8:
-        raise ValueError(f"TMA needs pixels on 16 bytes: no map of {of.c} channels at {address:#x}")
-    low, high = box(of)
-    made, sizes = loader.map_room(), (of.c, of.w, of.h, of.n)
-    pitches = (2 * of.c, 2 * of.c * of.w, 2 * of.c * of.w * of.h)
-    failed = loader._driver().cuTensorMapEncodeIm2col(
-        *(ctypes.c_void_p(made.ctypes.data), loader.UINT16, 4, ctypes.c_void_p(address), (ctypes.c_uint64 * 4)(*sizes)),
-        *((ctypes.c_uint64 * 3)(*pitches), (ctypes.c_int * 2)(*low), (ctypes.c_int * 2)(*high), _DEEP, pixels),
-        *((ctypes.c_uint32 * 4)(1, of.step, of.step, 1), *loader.SWIZZLED),
+    if address % 16 or gather.c % 8:
+        raise ValueError(f"TMA needs pixels on 16 bytes: no map of {gather.c} channels at {address:#x}")
+    first, last = box(gather)
+    dimensions = 4
+    sizes = (gather.c, gather.w, gather.h, gather.n)
+    pixel_bytes = 2 * gather.c
+    row_bytes = pixel_bytes * gather.w
+    image_bytes = row_bytes * gather.h
+    whole_map = loader.map_room()
+    error = loader._driver().cuTensorMapEncodeIm2col(
+        ctypes.c_void_p(whole_map.ctypes.data),
+        loader.UINT16,
+        dimensions,
+        ctypes.c_void_p(address),
+        (ctypes.c_uint64 * dimensions)(*sizes),
+        (ctypes.c_uint64 * (dimensions - 1))(pixel_bytes, row_bytes, image_bytes),
+        (ctypes.c_int * 2)(*first),
+        (ctypes.c_int * 2)(*last),
+        _DEEP,
+        pixels,
+        (ctypes.c_uint32 * dimensions)(1, gather.step, gather.step, 1),
+        *loader.swizzle(LINE),
     )
-    if failed:
-        raise ValueError(f"cuTensorMapEncodeIm2col: error {failed} for {sizes}, {low} to {high} by {of.step}")
-    return made.view(f"V{loader.MAP_BYTES}")
+    if error:
+        raise ValueError(f"cuTensorMapEncodeIm2col: error {error} for {sizes}, {first} to {last} by {gather.step}")
+    return whole_map.view(f"V{loader.MAP_BYTES}")
 
 
 def chunked(filters, _=None):
@@ -66,28 +99,64 @@ def chunked(filters, _=None):
     return wide.reshape(k, -1)
 
 
-def _call(on: Product, plan: Plan[Groups]) -> Callable:
-    """The call of conv/cuda_wgmma.cu with those tiles, its sum split over so many blocks. Split sums and wgrad's rows, which have
-    channels of padding, go through `reduce`; results that do not follow each other in memory cannot leave by TMA."""
-    (tile, split), (of, a, b, out) = (plan.of, plan.parts), on[1:5]
-    leaves = 1 if split > 1 or on.wgrad else 2 + (of.k % 8 > 0) if of.to_step > 1 else 0
-    (rows, columns, _), (tile_m, tile_n), b_columns = on.sides(_DEEP), tile.tile, b.shape[-1]
+def _results_leave(product: Product, parts: int) -> int:
+    """OUT of the .cu. Split sums and wgrad's rows, which have channels of padding, go through `reduce`; results that do not
+    follow each other in memory cannot leave by TMA."""
+    if parts > 1 or product.wgrad:
+        return _AS_SUMS
+    if product.gather.to_step == 1:
+        return _BY_TMA
+    return _IN_PAIRS if product.gather.k % 8 else _IN_EIGHTS
 
-    compiled = loader.load("conv/cuda_wgmma", "convolve", _arch="sm_90a", **on.macros, OUT=leaves, **tile.macros())
-    b_box = (_DEEP if on.wgrad else tile_n, _DEEP)
-    b_map = loader.tensor_map(b.data.ptr, (b.size // b_columns, b_columns), b_columns, b_box)
-    a_map = im2col_map(a.data.ptr, of, _DEEP if on.wgrad else tile_m)
-    c_map, sums, after = b_map, b, None  # nothing leaves through them where it goes another way
-    if leaves == 1:
-        sums = cupy.empty((split, rows, columns), np.float32)
-        after = gemm.added(on, sums)
-    elif not leaves:
-        to = placed(out.reshape(rows, columns), out=True)
-        c_map, after = loader.tensor_map(to.array.data.ptr, (rows, columns), to.pitch, (64, 64)), to.copy
-    grid = (min(tile.count(rows, columns) * split, tile.blocks * loader.attribute("MultiProcessorCount")),)
-    arguments = (a_map, b_map, c_map, sums, out, of.passed, np.int32(split), np.int32(tile.group()))
-    call = gemm.called(compiled, on, plan, grid, tile.shared_bytes, arguments, after)
-    call.keep = on, after  # the maps hold raw addresses, so their owners are held here
+
+def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable:
+    """The call of conv/cuda_wgmma.cu by that plan."""
+    groups = plan.tiles
+    gather = product.gather
+    a = product.a
+    b = product.b
+    rows, columns, _ = product.sides(_DEEP)
+    leave = _results_leave(product, plan.parts)
+    compiled = loader.load(
+        "conv/cuda_wgmma", "convolve", _arch="sm_90a", **product.macros, OUT=leave, **groups.macros()
+    )
+    tile_m, tile_n = groups.tile
+    b_shape = (b.size // b.shape[-1], b.shape[-1])
+    b_box = (_DEEP if product.wgrad else tile_n, _DEEP)
+    b_map = loader.tensor_map(b.data.ptr, b_shape, b.shape[-1], b_box)
+    a_map = im2col_map(a.data.ptr, gather, _DEEP if product.wgrad else tile_m)
+    # These stand for a map and for sums through which no result leaves.
+    c_map = b_map
+    sums = b
+    after = None
+    if leave == _AS_SUMS:
+        sums = cupy.empty((plan.parts, rows, columns), np.float32)
+        after = _implicit_gemm.adding_parts(product, sums)
+    elif leave == _BY_TMA:
+        c = placed(product.out.reshape(rows, columns), out=True)
+        c_map = loader.tensor_map(c.array.data.ptr, (rows, columns), c.pitch, (64, 64))
+        after = c.copy
+    blocks = min(groups.count(rows, columns) * plan.parts, groups.blocks * loader.attribute("MultiProcessorCount"))
+    arguments = (
+        a_map,
+        b_map,
+        c_map,
+        sums,
+        product.out,
+        gather.passed,
+        np.int32(plan.parts),
+        np.int32(groups.group()),
+    )
+    call = _implicit_gemm.launch_of(
+        compiled,
+        product,
+        plan,
+        grid=(blocks,),
+        shared_bytes=groups.shared_bytes,
+        arguments=arguments,
+        after=after,
+    )
+    call.keep = (product, after)  # the maps have raw addresses alone: this keeps their arrays alive
     return call
 
 
@@ -96,10 +165,11 @@ def wgmma(problem: Conv, a, b):
     """TMA in im2col mode walks the pixels and fills a ring of tiles, warpgroups multiply them by wgmma while it
     runs ahead; a step takes whole lines of channels, zeros where an image has fewer; blocks stay on their
     multiprocessors."""
-    gemm.refuse(problem, HALVES, "wgmma")
+    _implicit_gemm.refuse(problem, HALVES, "wgmma")
     loader.require(90, only=True)
-    if product := gemm.product(problem, "wgmma", a, b):
+    product = _implicit_gemm.matrix_product(problem, "wgmma", a, b)
+    if product:
         return product
     out = cupy.empty(problem.out_shape, a.dtype)
-    found = gemm.products(problem, a, b, out, filters=chunked)
-    return gemm.tuned("conv/cuda_wgmma", *found, conv_tiles.GROUPS, _call, out, _DEEP)
+    work = _implicit_gemm.implicit_products(problem, a, b, out=out, filters=chunked)
+    return _implicit_gemm.tuned("conv/cuda_wgmma", work, conv_tiles.GROUPS, _call, out=out, whole=_DEEP)

@@ -352,7 +352,7 @@ def _choice(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
     choice = _stored(key, problem)
     if choice is None:
         choice = _choose(problem, arrays, stream, direct)
-        autotuner.keep(key, msgspec.json.encode(choice).decode())
+        autotuner.store(key, msgspec.json.encode(choice).decode())
     _choices[problem, direct] = choice
     return choice
 
@@ -360,7 +360,7 @@ def _choice(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
 def _stored(key: str, problem: Conv) -> Choice | None:
     """The choice on disk, if cuDNN still lists its plan in that place."""
     try:
-        choice = msgspec.json.decode(autotuner.kept().get(key, ""), type=Choice)
+        choice = msgspec.json.decode(autotuner.stored_choices().get(key, ""), type=Choice)
     except msgspec.DecodeError:
         return None
     graph = call_graph(problem).graph

@@ -14,15 +14,30 @@ from typing import TypeVar
 
 import numpy as np
 
-from kernels.cuda import held, loader
+from kernels.cuda import blocking_kernel, loader
 
 Name = TypeVar("Name", str, int)
 
-_chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
-_ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
-_HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 80e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
-_ENOUGH_S, _BOTH_WAYS = 0.3, 2  # of rounds; of them at least so many, one in each order
-_RESTED = 2  # timings that do not count: a GPU that has rested runs faster for a tenth of a second
+#: Choices of this process by GPU, file, problem and candidates: copying calls bind anew in every mode.
+_chosen: dict[tuple, str] = {}
+#: Rounds in which all candidates are timed, at most.
+_ROUNDS = 5
+#: Seconds after which no further round begins.
+_ENOUGH_S = 0.3
+#: Rounds at least: one in either order.
+_LEAST_ROUNDS = 2
+#: Timings before the rounds, which do not count: a GPU that has rested runs faster for a tenth of a second.
+_WARM_TIMINGS = 2
+#: Seconds of the calls in a timing of a short call.
+_ROUND_S = 4e-3
+#: Most calls in such a timing.
+_MOST_CALLS = 50
+#: Seconds of a call from which it is timed under load.
+_HEAVY_S = 30e-6
+#: Seconds of its load before it is timed.
+_LOAD_S = 80e-3
+#: Seconds of that timing.
+_LOADED_S = 20e-3
 
 
 def folder() -> pathlib.Path:
@@ -30,27 +45,41 @@ def folder() -> pathlib.Path:
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "crossover"
 
 
-def kept() -> dict[str, str]:
-    """GPU, file and problem -> the tiles chosen, as kept on disk; empty when there are none or they cannot be read."""
+def stored_choices() -> dict[str, str]:
+    """GPU, file and problem -> the tiles chosen, as stored on disk; empty when there are none or they cannot be read."""
     try:
-        found = json.loads((folder() / "tiles.json").read_text(encoding="utf-8"))
+        choices = json.loads((folder() / "tiles.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return choices if isinstance(choices, dict) else {}
 
 
-def keep(key: str, choice: str) -> None:
-    """Adds a choice; processes that keep theirs at once wait for each other. A folder that cannot be written costs the next
-    process its tuning, nothing else. To time all anew, delete the file."""
+def store(key: str, choice: str) -> None:
+    """Adds a choice to those on disk; processes that store at once wait for each other.
+
+    A folder that cannot be written costs the next process its tuning, nothing else. To time all anew, delete the file.
+    """
     try:
         folder().mkdir(parents=True, exist_ok=True)
-        with open(folder() / "tiles.lock", "w") as lock, tempfile.TemporaryDirectory(dir=folder()) as own:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # written beside and put in its place at once: others may read
-            written = pathlib.Path(own) / "tiles.json"
-            written.write_text(json.dumps(kept() | {key: choice}, indent=1, sort_keys=True), encoding="utf-8")
-            written.replace(folder() / "tiles.json")
+        with open(folder() / "tiles.lock", "w") as lock, tempfile.TemporaryDirectory(dir=folder()) as scratch:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            choices = stored_choices() | {key: choice}
+            # Others may read meanwhile: a whole file takes the old one's place.
+            whole = pathlib.Path(scratch) / "tiles.json"
+            whole.write_text(json.dumps(choices, indent=1, sort_keys=True), encoding="utf-8")
+            whole.replace(folder() / "tiles.json")
     except OSError:
         pass
+
+
+def _sources(file: str) -> bytes:
+    """What candidates of a CUDA file may be made of: its operation's files for CUDA, and the sources that operations share."""
+    operation = file.partition("/")[0]
+    text = b""
+    for pattern in (f"{operation}/cuda*.*", "cuda/*.cu", "cuda/include/*"):
+        for path in sorted(loader.FOLDER.glob(pattern)):
+            text += path.read_bytes()
+    return text
 
 
 def fastest(
@@ -63,40 +92,44 @@ def fastest(
     """The name of the candidate that takes the least time for the problem on the GPU, from disk where it was timed before.
 
     candidates: name -> a function that gives the call to time. A choice holds for one problem: whether the last round of tiles
-    fills the multiprocessors changes from size to size. It is made anew when the candidates change, or
-    a file of what they may be made of: their operation's for CUDA, and the sources that operations share.
+    fills the multiprocessors changes from size to size. It is made anew when the candidates or their sources change.
+    seconds: the time of a call; by default that under load.
     """
-    asked, seconds = (gpu, file, problem, *candidates), seconds or loaded_seconds
-    if asked in _chosen or len(candidates) == 1:
-        return _chosen.get(asked) or next(iter(candidates))
-    every = f"{file.partition('/')[0]}/cuda*.*", "cuda/*.cu", "cuda/include/*"
-    sources = b"".join(path.read_bytes() for of in every for path in sorted(loader.FOLDER.glob(of)))
-    made_of = hashlib.sha256(sources + "\n".join(candidates).encode()).hexdigest()[:12]
-    key = f"{gpu}, {file} {made_of}, {problem}"
-    if (choice := kept().get(key, "")) not in candidates:
+    if len(candidates) == 1:
+        return next(iter(candidates))
+    choice_of = (gpu, file, problem, *candidates)
+    if choice_of in _chosen:
+        return _chosen[choice_of]
+    version = hashlib.sha256(_sources(file) + "\n".join(candidates).encode()).hexdigest()[:12]
+    key = f"{gpu}, {file} {version}, {problem}"
+    choice = stored_choices().get(key, "")
+    if choice not in candidates:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
-            runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-        choice = fastest_by_rounds(runs, seconds)
-        keep(key, choice)
-    _chosen[asked] = choice
+            calls = pool.map(lambda make: make(), candidates.values())
+            runs = dict(zip(candidates, calls, strict=True))
+        choice = fastest_by_rounds(runs, seconds or loaded_seconds)
+        store(key, choice)
+    _chosen[choice_of] = choice
     return choice
 
 
 def fastest_by_rounds(runs: Mapping[Name, Callable], seconds: Callable[[Callable], float]) -> Name:
-    """The name of the call with the least median of its timings, in rounds whose order turns around."""
+    """The name of the call with the least median of its timings, in rounds whose order alternates."""
     names = list(runs)
-    rounds: list[dict[Name, float]] = []
-    for name in names[:_RESTED]:
+    for name in names[:_WARM_TIMINGS]:
         seconds(runs[name])
+    timings: dict[Name, list[float]] = {name: [] for name in names}
     begin = time.monotonic()
-    while len(rounds) < _ROUNDS and (len(rounds) < _BOTH_WAYS or time.monotonic() - begin < _ENOUGH_S):
-        order = reversed(names) if len(rounds) % 2 else names
-        rounds.append({name: seconds(runs[name]) for name in order})
-    return min(runs, key=lambda name: float(np.median([timings[name] for timings in rounds])))
+    for number in range(_ROUNDS):
+        if number >= _LEAST_ROUNDS and time.monotonic() - begin >= _ENOUGH_S:
+            break
+        for name in reversed(names) if number % 2 else names:
+            timings[name].append(seconds(runs[name]))
+    return min(names, key=lambda name: float(np.median(timings[name])))
 
 
 def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callable]]) -> Callable:
-    """The fastest of the calls on the GPU at hand, timed under load when the problem is first met there.
+    """The fastest of the calls on the GPU at hand, timed under load when the problem is first met.
 
     Raises: ValueError where there is none.
     """
@@ -104,7 +137,8 @@ def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callabl
 
     if not candidates:
         raise ValueError("a block of this GPU has too little shared memory for the smallest tiles")
-    device, stream = cupy.cuda.Device(), cupy.cuda.get_current_stream()
+    device = cupy.cuda.Device()
+    stream = cupy.cuda.get_current_stream()
     gpu = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
 
     def bound(make: Callable[[], Callable]) -> Callable:
@@ -120,7 +154,8 @@ def milliseconds(call: Callable, calls: int, stream) -> float:
     """Milliseconds of `calls` calls one after the other, by CUDA events on the stream that they go to."""
     import cupy
 
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin = cupy.cuda.Event()
+    end = cupy.cuda.Event()
     begin.record(stream)
     for _ in range(calls):
         call()
@@ -130,16 +165,19 @@ def milliseconds(call: Callable, calls: int, stream) -> float:
 
 
 def device_seconds(run: Callable) -> float:
-    """Seconds of a call by CUDA events around several that wait in the queue behind a held stream (50 ms at most)."""
+    """Seconds of a call by CUDA events around several that are queued behind a blocking kernel (50 ms at most)."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
-    run()  # loads its module, which may not happen behind a held stream
+    run()  # loads its module, which may not happen while the stream is blocked
     stream.synchronize()
-    batch = held.batches(stream)
-    one, _ = batch(run, 1)
-    calls = min(_MOST_CALLS, round(_ROUND_S / max(one, 1e-7)))
-    return batch(run, calls)[0] / calls if calls > 1 else one
+    batch = blocking_kernel.batches(stream)
+    one_call_s, _ = batch(run, 1)
+    calls = min(_MOST_CALLS, round(_ROUND_S / max(one_call_s, 1e-7)))
+    if calls <= 1:
+        return one_call_s
+    all_calls_s, _ = batch(run, calls)
+    return all_calls_s / calls
 
 
 def loaded_seconds(run: Callable) -> float:
@@ -148,10 +186,10 @@ def loaded_seconds(run: Callable) -> float:
 
     stream = cupy.cuda.get_current_stream()
     run()
-    each = milliseconds(run, 1, stream) * 1e-3
-    if each < _HEAVY_S:
+    one_call_s = milliseconds(run, 1, stream) * 1e-3
+    if one_call_s < _HEAVY_S:
         return device_seconds(run)
-    for _ in range(round(_LOAD_S / each)):
+    for _ in range(round(_LOAD_S / one_call_s)):
         run()
-    calls = max(1, round(_LOADED_S / each))
+    calls = max(1, round(_LOADED_S / one_call_s))
     return milliseconds(run, calls, stream) * 1e-3 / calls

@@ -7,40 +7,60 @@ from cupy.cuda import cublas as library
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, DTYPES
 
-_NO_TRANSPOSE, _TRANSPOSE, _DEFAULT_ALGORITHM = 0, 1, -1
+#: cublasOperation_t, from cublas_api.h.
+_NO_TRANSPOSE = 0
+_TRANSPOSE = 1
+#: cublasGemmAlgo_t: CUBLAS_GEMM_DEFAULT, from cublas_api.h.
+_DEFAULT_ALGORITHM = -1
 
 
 def product(problem: Matmul, a, b):
-    """The call of cublasGemmEx, or of its batched form; sums are float32 or wider. Raises: ValueError for another output type."""
-    m, n, k, many = problem.m, problem.n, problem.k, problem.count > 1
+    """The call of cublasGemmEx, or of its batched form; sums are float32 or wider.
+
+    cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
+    Raises: ValueError for another output type.
+    """
     if problem.out != problem.dtype:
         raise ValueError("this variant gives C in the operands' dtype")
+    m = problem.m
+    n = problem.n
+    k = problem.k
+    is_batch = problem.count > 1
     c = cupy.empty(problem.out_shape, a.dtype)
     scalar = np.float64 if problem.dtype == "float64" else np.float32
-    one, zero = np.ones(1, scalar), np.zeros(1, scalar)
-    # cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
-    b_operation, b_rows = (_TRANSPOSE, k) if problem.layout == "nt" else (_NO_TRANSPOSE, n)
-    a_operation, a_rows = (_TRANSPOSE, m) if problem.layout == "tn" else (_NO_TRANSPOSE, k)
-    handle = cupy.cuda.get_cublas_handle()
-    data, compute = DTYPES[problem.dtype].cuda, ARITHMETIC[problem.math].cublas
+    one = np.ones(1, scalar)
+    zero = np.zeros(1, scalar)
+    a_transposed = problem.layout == "tn"
+    b_transposed = problem.layout == "nt"
+    a_pitch = m if a_transposed else k
+    b_pitch = k if b_transposed else n
+    data_type = DTYPES[problem.dtype].cuda
 
-    def matrix(x, columns: int, items: int) -> tuple[int, ...]:
-        """A matrix as the call wants it; of several also how many items there are from one to the next."""
-        return (x.data.ptr, data, columns, *([items] if many else []))
+    def matrix(array, pitch: int, items: int) -> tuple[int, ...]:
+        """A matrix as the call takes it; `items`: how many there are from one matrix of a batch to the next."""
+        described = (array.data.ptr, data_type, pitch)
+        return (*described, items) if is_batch else described
 
+    batch = (problem.count,) if is_batch else ()
     arguments = (
-        *(handle, b_operation, a_operation, n, m, k, one.ctypes.data),
-        *matrix(b, b_rows, k * n),
-        *matrix(a, a_rows, m * k),
+        cupy.cuda.get_cublas_handle(),
+        _TRANSPOSE if b_transposed else _NO_TRANSPOSE,
+        _TRANSPOSE if a_transposed else _NO_TRANSPOSE,
+        n,
+        m,
+        k,
+        one.ctypes.data,
+        *matrix(b, b_pitch, k * n),
+        *matrix(a, a_pitch, m * k),
         zero.ctypes.data,
         *matrix(c, n, m * n),
-        *([problem.count] if many else []),
-        compute,
+        *batch,
+        ARITHMETIC[problem.math].cublas,
         _DEFAULT_ALGORITHM,
     )
-    call = library.gemmStridedBatchedEx if many else library.gemmEx
+    call = library.gemmStridedBatchedEx if is_batch else library.gemmEx
 
-    def run(keep=(one, zero, a, b)):  # the call holds raw addresses, so their owners are held here
+    def run(keep=(one, zero, a, b)):  # the call has raw addresses alone: this keeps their arrays alive
         call(*arguments)
         return c
 

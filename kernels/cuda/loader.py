@@ -13,14 +13,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-FOLDER = pathlib.Path(__file__).parent.parent  # the kernels package
+#: The kernels package.
+FOLDER = pathlib.Path(__file__).parent.parent
+#: Threads of a block of stream/cupy.cu.
 STREAM_THREADS = 256
-H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
-# CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes; 2: 64), -L2promotion (128 bytes),
-# -FloatOOBfill (0): the toolkit's cuda.h
-UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 2, 0)  # the copy engine rounds what it reads as TFLOAT32
-MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
-_PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
+#: cudaMemcpyKind, from driver_types.h.
+H2D = 1
+D2H = 2
+D2D = 3
+#: CUtensorMapDataType, from cuda.h; the copy engine rounds what it reads as TFLOAT32.
+UINT16 = 1
+FLOAT32 = 7
+TFLOAT32 = 11
+#: CUtensorMapInterleave: none.
+INTERLEAVE_NONE = 0
+#: CUtensorMapSwizzle of lines of 64 and of 128 bytes.
+SWIZZLES = {64: 2, 128: 3}
+#: CUtensorMapL2promotion: 128 bytes.
+L2_PROMOTION_128B = 2
+#: CUtensorMapFloatOOBfill: zeros.
+FILL_ZEROS = 0
+#: Bytes of a CUtensorMap.
+MAP_BYTES = 128
+#: Bytes on which it begins; the driver asks for 64 at least.
+_MAP_ALIGNMENT = 128
+#: CUlaunchAttributeID, from cuda.h.
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 _compiling: dict[str, threading.Lock] = {}
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$')
@@ -62,10 +80,10 @@ def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
     defined = [f"#define {name} {value}\n" for name, value in macros.items()]
     text = "".join(defined) + f'#line 1 "{file}.cu"\n' + source(file)
     options = ("-std=c++17", f"-arch={_arch}") if _arch else ("-std=c++17",)
-    made = cupy.RawKernel(text, kernel, options=options)
+    raw_kernel = cupy.RawKernel(text, kernel, options=options)
     with _compiling.setdefault(text, threading.Lock()):  # of threads that want it at once one compiles it
-        made.compile()
-    return made
+        raw_kernel.compile()
+    return raw_kernel
 
 
 def require(least: int, only: bool = False) -> None:
@@ -84,9 +102,9 @@ def stream(real: str, formula: str, arrays: int, nbytes: int):
     One load a thread where one array is read and two an array where two are: most on an H200 (copy 4.27 TB/s against 4.13
     with two, triad 4.39 against 4.37 with one).
     """
-    macros = {"FORMULA": formula.replace(" ", ""), "HAS_B": arrays - 1, "FLIGHT": arrays}
-    compiled = load("stream/cupy", "stream", REAL=real, **macros)
-    return compiled, -(-nbytes // (STREAM_THREADS * arrays * 16))
+    compiled = load("stream/cupy", "stream", REAL=real, FORMULA=formula, HAS_B=arrays - 1, FLIGHT=arrays)
+    bytes_of_a_block = STREAM_THREADS * arrays * 16
+    return compiled, -(-nbytes // bytes_of_a_block)
 
 
 @functools.cache
@@ -108,44 +126,65 @@ def map_room() -> np.ndarray:
     return room[begin : begin + MAP_BYTES]
 
 
-def tensor_map(
-    address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], item: int = UINT16
-) -> np.ndarray:
-    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) reads or writes a matrix of that shape.
+def swizzle(line_bytes: int) -> tuple[int, int, int, int]:
+    """How lines of so many bytes lie in shared memory: interleave, swizzle, L2 promotion and fill, as a CUtensorMap has them."""
+    return INTERLEAVE_NONE, SWIZZLES[line_bytes], L2_PROMOTION_128B, FILL_ZEROS
 
-    `address`: of its first item; `pitch`: items from row to row; `box`: rows and columns of what a copy takes, of which what lies
-    outside is read as zero and not written; `item`: a CUtensorMapDataType. In shared memory a box lies in lines of 128 bytes, or
-    of 64, swizzled.
-    Raises: ValueError for what the engine cannot do: it begins on 16 bytes, and so does each of its rows.
+
+def tensor_map(
+    address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], *, item: int = UINT16
+) -> np.ndarray:
+    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) reads or writes a matrix.
+
+    address: the first item's. shape: rows and columns. pitch: items from row to row. box: rows and columns of one copy; outside
+    the matrix zeros are read and nothing is written. item: a CUtensorMapDataType. In shared memory a box lies in lines of 128
+    bytes, or of 64, swizzled.
+    Raises: ValueError for what the engine cannot do: a matrix or a row that does not begin on 16 bytes.
     """
-    (rows, columns), size = shape, 2 if item == UINT16 else 4
-    if address % 16 or pitch * size % 16 or not pitch >= columns >= 1 or rows < 1:
+    rows, columns = shape
+    box_rows, box_columns = box
+    size = 2 if item == UINT16 else 4
+    on_16_bytes = address % 16 == 0 and pitch * size % 16 == 0
+    if not on_16_bytes or not pitch >= columns >= 1 or rows < 1:
         raise ValueError(
             f"TMA needs rows on 16 bytes: no map of {rows} x {columns} at {address:#x}, {pitch} items a row"
         )
-    interleave, _, *others = SWIZZLED
-    how = interleave, {128: 3, 64: 2}[box[1] * size], *others
-    words = ctypes.c_uint64 * 2
-    boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
-    made = map_room()
-    failed = _driver().cuTensorMapEncodeTiled(
-        *(ctypes.c_void_p(made.ctypes.data), item, 2, ctypes.c_void_p(address), words(columns, rows)),
-        *((ctypes.c_uint64 * 1)(pitch * size), boxes, steps, *how),
+    dimensions = 2
+    whole_map = map_room()
+    error = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(whole_map.ctypes.data),
+        item,
+        dimensions,
+        ctypes.c_void_p(address),
+        (ctypes.c_uint64 * dimensions)(columns, rows),
+        (ctypes.c_uint64 * (dimensions - 1))(pitch * size),
+        (ctypes.c_uint32 * dimensions)(box_columns, box_rows),
+        (ctypes.c_uint32 * dimensions)(1, 1),  # every item
+        *swizzle(box_columns * size),
     )
-    if failed:
+    if error:
         raise ValueError(
-            f"cuTensorMapEncodeTiled: error {failed} for {rows} x {columns}, {pitch} items a row, boxes of {box}"
+            f"cuTensorMapEncodeTiled: error {error} for {rows} x {columns}, {pitch} items a row, boxes of {box}"
         )
-    return made.view(f"V{MAP_BYTES}")
+    return whole_map.view(f"V{MAP_BYTES}")
 
 
-class _Attribute(ctypes.Structure):  # CUlaunchAttribute, whose value is a union of 64 bytes
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute, whose value is a union of 64 bytes."""
+
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
 
 
-class _Launch(ctypes.Structure):  # CUlaunchConfig
+class _Launch(ctypes.Structure):
+    """CUlaunchConfig."""
+
     _fields_ = (
-        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
+        ("grid_x", ctypes.c_uint),
+        ("grid_y", ctypes.c_uint),
+        ("grid_z", ctypes.c_uint),
+        ("block_x", ctypes.c_uint),
+        ("block_y", ctypes.c_uint),
+        ("block_z", ctypes.c_uint),
         ("shared_bytes", ctypes.c_uint),
         ("stream", ctypes.c_void_p),
         ("attributes", ctypes.POINTER(_Attribute)),
@@ -154,26 +193,41 @@ class _Launch(ctypes.Structure):  # CUlaunchConfig
 
 
 def overlapping(compiled, blocks: int, threads: int, arguments: Sequence, shared_bytes: int = 0, on=None, early=True):
-    """A call that launches the kernel with those arguments on that stream (None: the current one). early: its blocks start as
-    those of the one before it end (programmatic dependent launch, from Hopper on); the kernel itself says `griddepcontrol.wait`
-    before it touches what an earlier kernel writes, and before it ends.
+    """A call that launches the kernel with those arguments on that stream (None: the current one).
 
-    CuPy's own launch has no attributes and looks at its arguments each time. These are CuPy arrays and NumPy scalars; they are
-    kept.
+    early: its blocks start as those of the launch before it end (programmatic dependent launch, from Hopper on); the kernel
+    itself says `griddepcontrol.wait` before it touches what an earlier kernel writes, and before it ends.
+
+    CuPy's own launch has no attributes and looks at its arguments on every call. These are CuPy arrays and NumPy scalars; the
+    call keeps them alive.
     """
     import cupy
 
-    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
-    addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
-    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
-    launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, on and on.ptr, ctypes.pointer(attribute), early)
-    given = ctypes.byref(launch), ctypes.c_void_p(compiled.kernel.ptr), addresses, None
+    values = []
+    for argument in arguments:
+        is_on_gpu = isinstance(argument, cupy.ndarray)
+        values.append(np.array(argument.data.ptr) if is_on_gpu else np.ascontiguousarray(argument))
+    addresses = (ctypes.c_void_p * len(values))(*(value.ctypes.data for value in values))
+    attribute = _Attribute(id=_PROGRAMMATIC_STREAM_SERIALIZATION, pad=0, value=1)
+    launch = _Launch(
+        grid_x=blocks,
+        grid_y=1,
+        grid_z=1,
+        block_x=threads,
+        block_y=1,
+        block_z=1,
+        shared_bytes=shared_bytes,
+        stream=on.ptr if on else None,
+        attributes=ctypes.pointer(attribute),
+        count=1 if early else 0,
+    )
+    passed = (ctypes.byref(launch), ctypes.c_void_p(compiled.kernel.ptr), addresses, None)
     call = _driver().cuLaunchKernelEx
 
     def run(keep=(arguments, values, attribute)):
         if not on:
             launch.stream = cupy.cuda.get_current_stream().ptr
-        if failed := call(*given):
-            raise RuntimeError(f"cuLaunchKernelEx: error {failed}")
+        if error := call(*passed):
+            raise RuntimeError(f"cuLaunchKernelEx: error {error}")
 
     return run

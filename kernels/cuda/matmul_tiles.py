@@ -1,4 +1,4 @@
-"""Compile-time parameters of our CUDA matmuls: the tiles that are tried on a GPU, and the resources that each needs.
+"""Compile-time parameters of our CUDA matmuls: the tiles that are tried on a GPU, and the resources that they need.
 
 Nothing here needs a GPU.
 """
@@ -6,35 +6,94 @@ Nothing here needs a GPU.
 import math
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
-from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS, GroupTiles, Plan, Tiles, WarpTiles
+from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS, GroupTiles, TilePlan, Tiles, WarpTiles
 
-# Figures of one Hopper multiprocessor, used only to rank plans. Per cycle: multiply-adds of 2-byte items (dense, from the data
-# sheet), multiply-adds of float32, bytes that arrive from the L2, bytes that wgmma reads from shared memory. Last: cycles until
-# the first stage has arrived.
-MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
-# Per cycle, measured on an H200: bytes of lines that lie across two of the L2's, of sums sent to another block of the cluster.
-ACROSS_BYTES, CLUSTER_BYTES = 30, 14
-# Cycles that a stage takes beside, for its barriers; how much longer one of ping-pong takes if the other warpgroup has no tile.
-TURN, ALONE = 64, 1.25
-HELD = 1.12  # how much slower a GPU at its power limit is; multiprocessors that idle in a last wave leave power to the others
-POWER = 0.07  # slowdown at the GPU's power limit, as a share of the time that operands take from the L2
-# Costs in the float32 kernel, in multiply-adds: reading an operand's item from shared memory, fetching it into shared memory, and
-# waiting if a block is alone. Then: warps that keep a multiprocessor busy; a thread's registers beside sums and items, at least.
-READ, FETCH, WAITED, BUSY_WARPS, OTHER_REGISTERS = 0.4, 4, 0.05, 5.2, 8
+# Figures of one Hopper multiprocessor, used only to rank plans.
+
+#: Multiply-adds of 2-byte items per cycle; dense, from the data sheet.
+MULTIPLIES = 2048
+#: Multiply-adds of float32 per cycle; from the data sheet.
+FMAS = 128
+#: Bytes per cycle that arrive from the L2.
+L2_BYTES = 64
+#: Bytes per cycle that wgmma reads from shared memory.
+SHARED_BYTES_CYCLE = 128
+#: Cycles until the first stage has arrived.
+FILL = 1500
+#: Bytes per cycle of lines that lie across two of the L2's; measured on an H200.
+ACROSS_BYTES = 30
+#: Bytes per cycle of sums that are sent to another block of the cluster; measured on an H200.
+CLUSTER_BYTES = 14
+#: Cycles that the barriers of a stage take.
+BARRIERS = 64
+#: How much longer a stage of ping-pong takes if the other warpgroup has no tile.
+IDLE_PARTNER = 1.25
+#: How much slower a GPU at its power limit is; multiprocessors that idle in a last wave leave power to the others.
+POWER_LIMIT = 1.12
+#: Slowdown at the GPU's power limit, as a share of the time that operands take from the L2.
+POWER = 0.07
+
+# Costs in the float32 kernel.
+
+#: Reading an operand's item from shared memory, in multiply-adds.
+READ = 0.4
+#: Fetching an operand's item into shared memory, in multiply-adds.
+FETCH = 4
+#: Waiting if a multiprocessor has a single block, as a share of its multiply-adds.
+WAITED = 0.05
+#: Warps that keep a multiprocessor busy.
+BUSY_WARPS = 5.2
+#: A thread's registers for anything but sums and items, at least.
+OTHER_REGISTERS = 8
+
+# Limits of the kernels that read operands straight from memory.
+
+#: Longest sum that a thread computes alone.
+SHORT = 32
+#: k from which matmul/cuda_direct.cu is not tried.
+LONG = 1 << 15
+#: Most rows or columns of C that count as few.
+FEW = 8
+#: Blocks per multiprocessor that keep memory busy.
+BUSY_BLOCKS = 3
+#: Least k per thread when k is split over blocks.
+LEAST_DEEP = 16
+
+#: 32-bit registers of a multiprocessor. Source: CUDA C++ Programming Guide.
+REGISTERS = 65536
+#: Most registers of a thread. Source: CUDA C++ Programming Guide.
+MOST_REGISTERS = 255
+#: Most sums and items of A in a thread's registers.
+MOST_SUMS = 192
 
 
-class Warps(WarpTiles, frozen=True):
-    """Tiles of matmul/cuda_warp.cu: C per block and per warp, k per stage, C per thread, stages, groups of warps (slices) that
-    share a stage's k, blocks per multiprocessor."""
+def is_across(layout: str) -> tuple[bool, bool]:
+    """Whether A, and whether B, is stored across k: the numbers of one k follow each other in memory."""
+    return layout[0] == "t", layout[1] == "n"
 
+
+class Warps(WarpTiles, frozen=True, kw_only=True):
+    """Tiles of matmul/cuda_warp.cu."""
+
+    #: k per stage.
     deep: int
-    each_m: int
-    each_n: int
+    #: Rows of C per thread.
+    thread_m: int
+    #: Columns of C per thread.
+    thread_n: int
+    #: Stages of the ring in shared memory.
     stages: int
+    #: Groups of warps that share a stage's k.
     slices: int
+    #: Blocks per multiprocessor.
     blocks: int
+
+    @property
+    def unit(self) -> tuple[int, int]:
+        """(rows, columns) of C per thread."""
+        return self.thread_m, self.thread_n
 
     @property
     def threads(self) -> int:
@@ -44,17 +103,24 @@ class Warps(WarpTiles, frozen=True):
     def shared_bytes(self) -> int:
         """Bytes of shared memory: the ring of stages, rows padded by 4 floats, or the sums of half the slices if more."""
         ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n + 4)
-        return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
+        sums = 4 * self.tile_m * self.tile_n * (self.slices // 2)
+        return max(ring, sums)
 
     def registers(self, layout: str) -> int:
-        """Least registers of a thread: its sums, and items of four k of an operand stored along k, or of two k of one stored
-        across k or transposed on its way (in a short stage)."""
-        a, b = (2 if across or self.deep == 16 else 4 for across in (layout[0] == "t", layout[1] == "n"))
-        return self.each_m * self.each_n + a * self.each_m + b * self.each_n + OTHER_REGISTERS
+        """Least registers of a thread: its sums, and the items of A and B that it multiplies.
+
+        It has items of four k of an operand stored along k, but of two k where the operand is stored across k or transposed on
+        its way into shared memory (a short stage).
+        """
+        is_short = self.deep == 16
+        a_across, b_across = is_across(layout)
+        a_items = self.thread_m * (2 if a_across or is_short else 4)
+        b_items = self.thread_n * (2 if b_across or is_short else 4)
+        return self.thread_m * self.thread_n + a_items + b_items + OTHER_REGISTERS
 
     def by_items(self) -> "Warps":
         """For operands with rows not aligned to 16 bytes: one block fewer, as the addresses of single items need registers."""
-        return msgspec.structs.replace(self, blocks=max(1, self.blocks - 1))
+        return replace(self, blocks=max(1, self.blocks - 1))
 
     def slots(self, multiprocessors: int) -> int:
         """Number of tiles that are computed at once."""
@@ -64,75 +130,92 @@ class Warps(WarpTiles, frozen=True):
         """Estimated cycles of `tiles` tiles in `parts` parts of `steps` stages each. A multiprocessor computes its tiles one
         after the other. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
-        items = READ * (1 / self.each_m + 1 / self.each_n) + FETCH * (1 / self.tile_m + 1 / self.tile_n)
-        slower = 1 + items + WAITED / self.blocks
-        alone = max(1.0, BUSY_WARPS / (self.threads // 32 * min(self.blocks, rounds)))
-        stage = self.tile_m * self.tile_n * self.deep / FMAS * slower * alone
-        leaving = self.tile_m * self.tile_n * 4 / L2_BYTES
-        adding = leaving * (parts + 1) + FILL if parts > 1 else 0
-        return rounds * (steps * stage + (leaving + adding) / self.blocks)
+        reading = READ * (1 / self.thread_m + 1 / self.thread_n)
+        fetching = FETCH * (1 / self.tile_m + 1 / self.tile_n)
+        slowdown = 1 + (reading + fetching) + WAITED / self.blocks
+        warps = self.threads // 32 * min(self.blocks, rounds)
+        too_few_warps = max(1.0, BUSY_WARPS / warps)
+        stage = self.tile_m * self.tile_n * self.deep / FMAS * slowdown * too_few_warps
+        storing = self.tile_m * self.tile_n * 4 / L2_BYTES
+        adding = storing * (parts + 1) + FILL if parts > 1 else 0
+        return rounds * (steps * stage + (storing + adding) / self.blocks)
 
     def __str__(self) -> str:
         return (
-            f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices} "
-            f"blocks={self.blocks}"
+            f"{self.tile_m}x{self.tile_n}x{self.deep} {self.thread_m}x{self.thread_n} stages={self.stages} "
+            f"slices={self.slices} blocks={self.blocks}"
         )
 
 
 # With more of C per thread a product needs fewer loads. Small tiles are for few rows, or too few tiles for all multiprocessors.
 WARPS = (
-    Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1),
-    Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3),
-    Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4),
-    Warps(64, 64, 32, 32, 32, 4, 8, 3, 1, 4),
-    Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2),
-    Warps(64, 64, 64, 32, 32, 8, 8, 4, 2, 3),
-    Warps(64, 32, 32, 32, 32, 4, 8, 4, 2, 4),
-    Warps(16, 128, 16, 128, 32, 16, 4, 3, 2, 3),
-    Warps(4, 128, 4, 128, 32, 4, 4, 3, 2, 4),
-    Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4),
+    Warps(tile_m=128, tile_n=256, warp_m=64, warp_n=64, deep=16, thread_m=8, thread_n=16, stages=4, slices=1, blocks=1),
+    Warps(tile_m=96, tile_n=128, warp_m=96, warp_n=32, deep=16, thread_m=12, thread_n=8, stages=4, slices=1, blocks=3),
+    Warps(tile_m=64, tile_n=128, warp_m=64, warp_n=32, deep=16, thread_m=8, thread_n=8, stages=4, slices=1, blocks=4),
+    Warps(tile_m=64, tile_n=64, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=3, slices=1, blocks=4),
+    Warps(tile_m=64, tile_n=128, warp_m=64, warp_n=32, deep=32, thread_m=8, thread_n=8, stages=3, slices=2, blocks=2),
+    Warps(tile_m=64, tile_n=64, warp_m=64, warp_n=32, deep=32, thread_m=8, thread_n=8, stages=4, slices=2, blocks=3),
+    Warps(tile_m=64, tile_n=32, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=4, slices=2, blocks=4),
+    Warps(tile_m=16, tile_n=128, warp_m=16, warp_n=128, deep=32, thread_m=16, thread_n=4, stages=3, slices=2, blocks=3),
+    Warps(tile_m=4, tile_n=128, warp_m=4, warp_n=128, deep=32, thread_m=4, thread_n=4, stages=3, slices=2, blocks=4),
+    Warps(tile_m=32, tile_n=64, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=4, slices=2, blocks=4),
 )
 # For batches, which have enough blocks: a tile is not much larger than a small product, and its stages hold all of a short k.
 SMALL = (
-    Warps(64, 64, 64, 32, 32, 8, 8, 3, 2, 3),
-    Warps(64, 64, 32, 32, 32, 4, 8, 2, 1, 4),
-    Warps(64, 64, 32, 32, 32, 4, 8, 3, 2, 2),
-    Warps(32, 32, 32, 32, 32, 4, 8, 2, 1, 8),
-    Warps(32, 32, 32, 16, 32, 4, 4, 2, 2, 4),
-    Warps(32, 16, 32, 16, 16, 4, 4, 2, 1, 16),
+    Warps(tile_m=64, tile_n=64, warp_m=64, warp_n=32, deep=32, thread_m=8, thread_n=8, stages=3, slices=2, blocks=3),
+    Warps(tile_m=64, tile_n=64, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=2, slices=1, blocks=4),
+    Warps(tile_m=64, tile_n=64, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=3, slices=2, blocks=2),
+    Warps(tile_m=32, tile_n=32, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=2, slices=1, blocks=8),
+    Warps(tile_m=32, tile_n=32, warp_m=32, warp_n=16, deep=32, thread_m=4, thread_n=4, stages=2, slices=2, blocks=4),
+    Warps(tile_m=32, tile_n=16, warp_m=32, warp_n=16, deep=16, thread_m=4, thread_n=4, stages=2, slices=1, blocks=16),
 )
 
 
-class Direct(Tiles, frozen=True):
-    """Parameters of matmul/cuda_direct.cu: units per block, threads that share a unit's k (a power of four), most rows of C per
-    unit, and its columns."""
+class Direct(Tiles, frozen=True, kw_only=True):
+    """Parameters of matmul/cuda_direct.cu."""
 
+    #: Units of work per block.
     lanes: int
+    #: Threads that share a unit's k: a power of four.
     deep: int
+    #: Most rows of C per unit.
     few: int
+    #: Columns of C per unit.
     columns: int
 
     def fitted(self, rows: int, along: bool, vector: bool) -> "Direct":
         """As compiled for so many rows. Four columns if rows are many, to use loads again, or if B is read by fours across k."""
         few = min(rows, self.few)
-        wide = (few > 2 and self.deep > 1) or (vector and not along)
-        return msgspec.structs.replace(self, few=few, columns=4 if wide else 1 if along else self.columns)
+        loads_used_again = few > 2 and self.deep > 1
+        reads_fours_across = vector and not along
+        if loads_used_again or reads_fours_across:
+            columns = 4
+        elif along:
+            columns = 1
+        else:
+            columns = self.columns
+        return replace(self, few=few, columns=columns)
 
     def __str__(self) -> str:
         return f"direct lanes={self.lanes} deep={self.deep}"
 
 
-DIRECT = (Direct(64, 1, 4, 4), Direct(16, 16, 8, 4), Direct(4, 64, 8, 1), Direct(2, 256, 4, 1))
-# Longest sum that a thread has alone; k from which this kernel is not tried; most rows or columns of C that count as few; blocks
-# per multiprocessor that keep memory busy; least k per thread when k is split over blocks.
-SHORT, LONG, FEW, BUSY_BLOCKS, LEAST_DEEP = 32, 1 << 15, 8, 3, 16
+DIRECT = (
+    Direct(lanes=64, deep=1, few=4, columns=4),
+    Direct(lanes=16, deep=16, few=8, columns=4),
+    Direct(lanes=4, deep=64, few=8, columns=1),
+    Direct(lanes=2, deep=256, few=4, columns=1),
+)
 
 
-class Tensors(WarpTiles, frozen=True):
-    """Tiles of matmul/cuda_tensor.cu: C per block and per warp, bytes of k per stage, stages, blocks per multiprocessor."""
+class Tensors(WarpTiles, frozen=True, kw_only=True):
+    """Tiles of matmul/cuda_tensor.cu."""
 
+    #: Bytes of k per stage.
     line: int
+    #: Stages of the ring in shared memory.
     stages: int
+    #: Blocks per multiprocessor.
     blocks: int
 
     @property
@@ -143,8 +226,10 @@ class Tensors(WarpTiles, frozen=True):
     def shared_bytes(self, layout: str, size: int) -> int:
         """Bytes of shared memory for items of `size` bytes: the ring of stages. An operand's lines along k are padded by
         16 bytes, its rows across k by 8 items."""
-        sides = ((self.tile_m, layout[0] == "t"), (self.tile_n, layout[1] == "n"))
-        return self.stages * sum(self.line * (of + 8) if across else of * (self.line + 16) for of, across in sides)
+        a_across, b_across = is_across(layout)
+        a = self.line * (self.tile_m + 8) if a_across else self.tile_m * (self.line + 16)
+        b = self.line * (self.tile_n + 8) if b_across else self.tile_n * (self.line + 16)
+        return self.stages * (a + b)
 
     def slots(self, multiprocessors: int) -> int:
         """Number of tiles that are computed at once."""
@@ -154,11 +239,12 @@ class Tensors(WarpTiles, frozen=True):
         """Estimated cycles of `tiles` tiles in `parts` parts of `steps` stages each. A stage is multiplied at half of wgmma's
         rate, or waits for its operands; all stages but one are loaded ahead. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
+        multiplying = 2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES
         arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES
-        stage = max(2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES, arriving)
-        waited = max(rounds * stage, FILL / (self.stages - 1))
-        leaving = rounds * self.tile_m * self.tile_n * 4 / L2_BYTES
-        return steps * waited + leaving + ((parts + 1) * leaving + 2 * FILL if parts > 1 else 0)
+        stage = max(rounds * max(multiplying, arriving), FILL / (self.stages - 1))
+        storing = rounds * self.tile_m * self.tile_n * 4 / L2_BYTES
+        adding = (parts + 1) * storing + 2 * FILL if parts > 1 else 0
+        return steps * stage + storing + adding
 
     def __str__(self) -> str:
         return (
@@ -168,23 +254,26 @@ class Tensors(WarpTiles, frozen=True):
 
 
 TENSORS = (
-    Tensors(128, 128, 64, 64, 64, 4, 2),
-    Tensors(128, 256, 64, 64, 128, 3, 1),
-    Tensors(256, 128, 64, 64, 128, 3, 1),
-    Tensors(64, 128, 64, 32, 128, 3, 2),
-    Tensors(64, 64, 32, 32, 128, 3, 3),
-    Tensors(32, 64, 16, 32, 128, 4, 3),
-    Tensors(32, 32, 16, 16, 128, 4, 4),
+    Tensors(tile_m=128, tile_n=128, warp_m=64, warp_n=64, line=64, stages=4, blocks=2),
+    Tensors(tile_m=128, tile_n=256, warp_m=64, warp_n=64, line=128, stages=3, blocks=1),
+    Tensors(tile_m=256, tile_n=128, warp_m=64, warp_n=64, line=128, stages=3, blocks=1),
+    Tensors(tile_m=64, tile_n=128, warp_m=64, warp_n=32, line=128, stages=3, blocks=2),
+    Tensors(tile_m=64, tile_n=64, warp_m=32, warp_n=32, line=128, stages=3, blocks=3),
+    Tensors(tile_m=32, tile_n=64, warp_m=16, warp_n=32, line=128, stages=4, blocks=3),
+    Tensors(tile_m=32, tile_n=32, warp_m=16, warp_n=16, line=128, stages=4, blocks=4),
 )
 
 
-class Groups(GroupTiles, frozen=True):
-    """Tiles of matmul/cuda_wgmma.cu, and blocks of a cluster down, across, and along k (those add their sums in shared memory).
-    `pingpong` 1: each warpgroup has its own tiles (ping-pong); 0: the warpgroups share one (cooperative)."""
+class Groups(GroupTiles, frozen=True, kw_only=True):
+    """Tiles of matmul/cuda_wgmma.cu."""
 
+    #: Blocks of a cluster down: they share B's tile.
     cluster_m: int
+    #: Blocks of a cluster across: they share A's tile.
     cluster_n: int
+    #: 1: a warpgroup has its own tiles (ping-pong); 0: the warpgroups share one (cooperative).
     pingpong: int = 0
+    #: Blocks of a cluster along k: they add their sums in shared memory.
     cluster_k: int = 1
 
     @property
@@ -193,10 +282,12 @@ class Groups(GroupTiles, frozen=True):
 
     @property
     def threads(self) -> int:
+        """The warpgroups that multiply, and the one that loads."""
         return 128 * (1 + self.consumers)
 
     @property
     def cluster(self) -> int:
+        """Blocks of a cluster."""
         return self.sharing * self.cluster_k
 
     @property
@@ -209,22 +300,32 @@ class Groups(GroupTiles, frozen=True):
         return self.cluster_k > 1
 
     def parts(self, most: int) -> range:
-        return range(self.cluster_k, most + 1)[:1] if self.in_cluster else super().parts(most)
+        if not self.in_cluster:
+            return super().parts(most)
+        return range(self.cluster_k, self.cluster_k + 1) if self.cluster_k <= most else range(0)
 
     def shares(self) -> tuple[int, int]:
         """(rows of A's tile, columns of B's tile) that a block loads for its cluster."""
-        return self.tile[0] // self.cluster_n, self.tile[1] // self.cluster_m
+        tile_m, tile_n = self.tile
+        return tile_m // self.cluster_n, tile_n // self.cluster_m
 
     def fits(self, layout: str, item_bytes: int = 2) -> bool:
-        """Whether the tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns (8 lines, or 64
-        if the operand lies across k and is shared), and registers hold the sums and an A that goes through them."""
-        a, b = self.shares()
-        a_across, b_across = layout[0] == "t", layout[1] == "n"
-        whole = a % (64 if a_across else 8) == 0 and b % (64 if b_across and self.cluster_m > 1 else 8) == 0
-        if a_across and item_bytes == 4:
-            whole &= self.columns % 64 == 0
-        held = self.rows // 64 * (self.columns // 2 + (16 if a_across and item_bytes == 4 else 0))
-        return whole and self.shared_bytes <= HOPPER_SHARED_BYTES and held <= MOST_HELD
+        """Whether the tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns, and registers
+        hold the sums and an A that goes through them."""
+        a_across, b_across = is_across(layout)
+        a_in_registers = a_across and item_bytes == 4
+        # A swizzle pattern is 8 lines, or 64 if the operand lies across k and is shared.
+        a_pattern = 64 if a_across else 8
+        b_pattern = 64 if b_across and self.cluster_m > 1 else 8
+        a_share, b_share = self.shares()
+        if a_share % a_pattern or b_share % b_pattern:
+            return False
+        if a_in_registers and self.columns % 64:
+            return False
+        sums = self.columns // 2
+        items_of_a = 16 if a_in_registers else 0
+        registers = self.rows // 64 * (sums + items_of_a)
+        return self.shared_bytes <= HOPPER_SHARED_BYTES and registers <= MOST_SUMS
 
     def count(self, rows: int, columns: int) -> int:
         """Number of clusters' tiles that cover a product."""
@@ -241,96 +342,123 @@ class Groups(GroupTiles, frozen=True):
         fitting = multiprocessors if self.cluster <= 2 else multiprocessors * 10 // 11
         return max(1, fitting // self.cluster) * self.cluster_k
 
-    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int, aligned: bool = True) -> float:
+    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int, *, aligned: bool = True) -> float:
         """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave, or at the power
-        limit if that takes longer. A stage takes the longest of its products, its loads from the L2 (not `aligned`: lines lie
-        across two of the L2's) and its reads of shared memory. Storing C is added (ping-pong hides three quarters of it), and
-        with split-k the parts' way through the L2, or to the cluster's other blocks. The same for all layouts."""
-        tile_m, tile_n = self.tile
+        limit if that takes longer. Storing C is added, and with split-k adding the parts. The same for all layouts.
+
+        aligned: no line of the operands lies across two of the L2's.
+        """
         share = tiles * parts / self.slots(multiprocessors)
-        waves = max(math.ceil(share), HELD * share)
+        waves = max(math.ceil(share), POWER_LIMIT * share)
+        stage = self._stage(idle_partner=share <= 1, aligned=aligned)
+        tile_m, tile_n = self.tile
+        storing = tile_m * tile_n * 2 / L2_BYTES
+        if self.pingpong:
+            storing *= 0.25  # the rest is hidden behind the other warpgroup's products
+        return waves * (steps * stage + storing + self._adding(parts))
+
+    def _stage(self, *, idle_partner: bool, aligned: bool) -> float:
+        """Estimated cycles of a stage: the longest of its products, its loads from the L2 and its reads of shared memory."""
+        tile_m, tile_n = self.tile
         wgmmas = tile_m // 64 * self.deep // 16
+        multiplying = tile_m * tile_n * self.deep / MULTIPLIES
+        reading = wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE
         loaded = sum(self.shares()) * LINE
-        arriving = max((tile_m + tile_n) * LINE / L2_BYTES, 0 if aligned else loaded / ACROSS_BYTES)
-        products = max(tile_m * tile_n * self.deep / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
-        alone = ALONE if self.pingpong and share <= 1 else 1
-        stage = max(products, arriving) * alone + POWER * loaded / L2_BYTES + TURN
-        leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
-        sums, held = tile_m * tile_n * 4, self.rows * self.columns // 128  # bytes; sums in a thread's registers
+        arriving = (tile_m + tile_n) * LINE / L2_BYTES
+        if not aligned:
+            arriving = max(arriving, loaded / ACROSS_BYTES)
+        slowdown = IDLE_PARTNER if self.pingpong and idle_partner else 1
+        return max(multiplying, reading, arriving) * slowdown + POWER * loaded / L2_BYTES + BARRIERS
+
+    def _adding(self, parts: int) -> float:
+        """Estimated cycles until the sums of all parts are added: through the L2, or in the shared memory of a cluster."""
+        tile_m, tile_n = self.tile
+        sum_bytes = tile_m * tile_n * 4
         if self.in_cluster:
-            adding = sums * (parts - 1) / parts / CLUSTER_BYTES + 2 * FILL
-        else:
-            adding = sums * (parts + 1) / L2_BYTES + max(4, held // 16) * FILL if parts > 1 else 0
-        return waves * (steps * stage + leaving + adding)
+            return sum_bytes * (parts - 1) / parts / CLUSTER_BYTES + 2 * FILL
+        if parts == 1:
+            return 0
+        sums_of_a_thread = self.rows * self.columns // 128
+        return sum_bytes * (parts + 1) / L2_BYTES + max(4, sums_of_a_thread // 16) * FILL
 
     def __str__(self) -> str:
-        return (
-            f"{self.tile[0]}x{self.tile[1]} {'ping-pong' if self.pingpong else 'cooperative'} stages={self.stages} "
-            f"cluster={self.cluster_m}x{self.cluster_n}{f'x{self.cluster_k}' * self.in_cluster} staged={self.staged}"
-        )
+        tile_m, tile_n = self.tile
+        form = "ping-pong" if self.pingpong else "cooperative"
+        cluster = f"{self.cluster_m}x{self.cluster_n}"
+        if self.in_cluster:
+            cluster += f"x{self.cluster_k}"
+        return f"{tile_m}x{tile_n} {form} stages={self.stages} cluster={cluster} staged={self.staged}"
 
 
 GROUPS = (
-    Groups(2, 128, 128, 6, 2, 1, 2, 1),
-    Groups(2, 128, 128, 6, 2, 2, 1, 1),
-    Groups(2, 64, 256, 4, 2, 1, 1),
-    Groups(2, 64, 256, 4, 2, 2, 1),
-    Groups(2, 64, 256, 3, 4, 2, 1),
-    Groups(2, 128, 192, 3, 2, 1, 2),
-    Groups(2, 128, 192, 4, 2, 1, 1, 1),
-    Groups(2, 128, 192, 5, 1, 2, 1, 1),
-    Groups(2, 128, 192, 5, 1, 1, 2, 1),
-    Groups(2, 128, 128, 4, 2, 1, 1),
-    Groups(2, 64, 64, 8, 1, 1, 1),
-    Groups(1, 64, 256, 5, 2, 1, 1),
-    Groups(1, 64, 128, 8, 2, 1, 1),
-    Groups(1, 64, 64, 12, 1, 1, 1),
-    Groups(2, 64, 128, 6, 2, 1, 1),
-    Groups(1, 64, 96, 8, 2, 1, 1),
-    Groups(1, 64, 160, 6, 2, 1, 1),
-    Groups(2, 64, 96, 6, 2, 1, 1),
-    Groups(2, 64, 160, 5, 1, 1, 1),
-    Groups(2, 128, 160, 5, 1, 2, 1, 1),
-    Groups(2, 128, 160, 3, 2, 1, 2),
-    Groups(2, 64, 128, 6, 2, 1, 1, 0, 2),
-    Groups(2, 64, 128, 6, 2, 1, 1, 0, 3),
-    Groups(2, 64, 128, 6, 2, 2, 1, 0, 2),
-    Groups(2, 64, 128, 6, 2, 2, 2, 0, 2),
-    Groups(1, 64, 128, 8, 2, 1, 1, 0, 2),
-    Groups(2, 64, 64, 8, 1, 1, 1, 0, 2),
+    Groups(consumers=2, rows=128, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=2, pingpong=1),
+    Groups(consumers=2, rows=128, columns=128, stages=6, staged=2, cluster_m=2, cluster_n=1, pingpong=1),
+    Groups(consumers=2, rows=64, columns=256, stages=4, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=2, rows=64, columns=256, stages=4, staged=2, cluster_m=2, cluster_n=1),
+    Groups(consumers=2, rows=64, columns=256, stages=3, staged=4, cluster_m=2, cluster_n=1),
+    Groups(consumers=2, rows=128, columns=192, stages=3, staged=2, cluster_m=1, cluster_n=2),
+    Groups(consumers=2, rows=128, columns=192, stages=4, staged=2, cluster_m=1, cluster_n=1, pingpong=1),
+    Groups(consumers=2, rows=128, columns=192, stages=5, staged=1, cluster_m=2, cluster_n=1, pingpong=1),
+    Groups(consumers=2, rows=128, columns=192, stages=5, staged=1, cluster_m=1, cluster_n=2, pingpong=1),
+    Groups(consumers=2, rows=128, columns=128, stages=4, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=2, rows=64, columns=64, stages=8, staged=1, cluster_m=1, cluster_n=1),
+    Groups(consumers=1, rows=64, columns=256, stages=5, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=1, rows=64, columns=128, stages=8, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=1, rows=64, columns=64, stages=12, staged=1, cluster_m=1, cluster_n=1),
+    Groups(consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=1, rows=64, columns=96, stages=8, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=1, rows=64, columns=160, stages=6, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=2, rows=64, columns=96, stages=6, staged=2, cluster_m=1, cluster_n=1),
+    Groups(consumers=2, rows=64, columns=160, stages=5, staged=1, cluster_m=1, cluster_n=1),
+    Groups(consumers=2, rows=128, columns=160, stages=5, staged=1, cluster_m=2, cluster_n=1, pingpong=1),
+    Groups(consumers=2, rows=128, columns=160, stages=3, staged=2, cluster_m=1, cluster_n=2),
+    Groups(consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, cluster_k=2),
+    Groups(consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, cluster_k=3),
+    Groups(consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=2, cluster_n=1, cluster_k=2),
+    Groups(consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=2, cluster_n=2, cluster_k=2),
+    Groups(consumers=1, rows=64, columns=128, stages=8, staged=2, cluster_m=1, cluster_n=1, cluster_k=2),
+    Groups(consumers=2, rows=64, columns=64, stages=8, staged=1, cluster_m=1, cluster_n=1, cluster_k=2),
 )
-MOST_HELD = 192  # most sums and items of A in a thread's registers
 
 
 def warps(layout: str, single: bool = True) -> list[Warps]:
-    """The tiles of matmul/cuda_warp.cu for one product or (not `single`) a batch, each with as many blocks per multiprocessor
-    as there are registers for."""
-    found = []
-    for of in WARPS if single else SMALL:
-        each = [65536 // (of.threads * blocks) for blocks in range(1, of.blocks + 1)]
-        fitting = sum(of.registers(layout) <= min(255, given // 8 * 8) for given in each)
-        found.append(msgspec.structs.replace(of, blocks=fitting))
-    return found
+    """The tiles of matmul/cuda_warp.cu for one product or (not `single`) a batch, with as many blocks per multiprocessor as there
+    are registers for."""
+    fitting = []
+    for tiles in WARPS if single else SMALL:
+        needed = tiles.registers(layout)
+        blocks = 0
+        for number in range(1, tiles.blocks + 1):
+            registers = REGISTERS // (tiles.threads * number)
+            if needed <= min(MOST_REGISTERS, registers // 8 * 8):
+                blocks = number
+        fitting.append(replace(tiles, blocks=blocks))
+    return fitting
 
 
-def direct(m: int, n: int, k: int, multiprocessors: int) -> list[Plan[Direct]]:
+def direct(m: int, n: int, k: int, multiprocessors: int) -> list[TilePlan[Direct]]:
     """The plans of matmul/cuda_direct.cu: for short sums, and for few rows or columns. With few, k is split if there are too few
     blocks to keep memory busy. None for 2^31 items of C or more, which it counts in 32 bits."""
-    found, (few, many) = [], sorted((m, n))
     if m * n >= 1 << 31:
         return []
     if k <= SHORT:
-        return [Plan(DIRECT[0])]
-    for of in (of for of in DIRECT[1:] if few <= of.few and k < LONG):
-        room = BUSY_BLOCKS * multiprocessors * of.lanes * of.columns // many
-        found.append(Plan(of, max(1, min(MOST_PARTS, room, k // (LEAST_DEEP * of.deep)))))
-    return found
+        return [TilePlan(tiles=DIRECT[0])]
+    if k >= LONG:
+        return []
+    few, many = sorted((m, n))
+    plans = []
+    for tiles in DIRECT[1:]:
+        if few <= tiles.few:
+            parts_for_busy_memory = BUSY_BLOCKS * multiprocessors * tiles.lanes * tiles.columns // many
+            parts = max(1, min(MOST_PARTS, parts_for_busy_memory, k // (LEAST_DEEP * tiles.deep)))
+            plans.append(TilePlan(tiles=tiles, parts=parts))
+    return plans
 
 
 def groups(layout: str, item_bytes: int) -> list[Groups]:
-    """The tiles of matmul/cuda_wgmma.cu that can be compiled for items of `item_bytes` bytes. A part of the results is 64 lines
-    of 128 bytes, so 64 x 64 items of four bytes are two parts, and `staged` is even."""
-    every: Sequence[Groups] = GROUPS
+    """The tiles of matmul/cuda_wgmma.cu that can be compiled for items of `item_bytes` bytes."""
+    forms: Sequence[Groups] = GROUPS
     if item_bytes == 4:
-        every = [msgspec.structs.replace(of, staged=max(2, of.staged // 2 * 2)) for of in GROUPS]
-    return [of for of in every if of.fits(layout, item_bytes)]
+        # A part of the results is 64 lines of 128 bytes, so 64 x 64 items of four bytes are two parts: `staged` is even.
+        forms = [replace(tiles, staged=max(2, tiles.staged // 2 * 2)) for tiles in GROUPS]
+    return [tiles for tiles in forms if tiles.fits(layout, item_bytes)]

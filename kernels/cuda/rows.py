@@ -9,64 +9,131 @@ from cupy.cuda import runtime
 
 from kernels.cuda import loader
 
-_THREADS, _EACH, _SIDE = 256, 8, 64
+#: Threads of a block, as rows.cu has them.
+_THREADS = 256
+#: Words that a thread of `rows` copies, as rows.cu has them.
+_WORDS_OF_A_THREAD = 8
+#: Rows and columns that a block of `turned` transposes, as rows.cu has them.
+_SIDE = 64
+#: Bytes from row to row that are further than the driver copies.
+_DRIVER_PITCH_BYTES = 1 << 31
 
 
 class Placed(NamedTuple):
-    """A matrix as a kernel sees it: array, items from row to row, the copy to or from it, and whether that transposes."""
+    """A matrix as a kernel reads or writes it."""
 
+    #: The array that the kernel is passed.
     array: cupy.ndarray
+    #: Items from row to row.
     pitch: int
+    #: The copy to it, of a result from it; None where the matrix is used where it lies.
     copy: Callable[[], None] | None = None
+    #: Whether that copy transposes.
     turned: bool = False
+
+
+class _Copy(NamedTuple):
+    """What is copied between a matrix and its wider form, row by row."""
+
+    source: cupy.ndarray
+    #: Items from row to row of the source.
+    source_pitch: int
+    target: cupy.ndarray
+    #: Items from row to row of the target.
+    target_pitch: int
+    rows: int
+    columns: int
 
 
 def in_place(array: cupy.ndarray) -> Placed:
     """The matrix where it lies, without a copy."""
-    return Placed(array, array.shape[-1])
+    return Placed(array=array, pitch=array.shape[-1])
 
 
 def placed(array: cupy.ndarray, out: bool = False, line: int = 16) -> Placed:
     """The matrix where it lies, if its rows begin on 16 bytes; else a wider one with rows on 16 bytes, or if they are as long on
     `line`, padded with zeros, copied to (a result: copied from) in each call."""
-    (rows, columns), size = array.shape, array.dtype.itemsize
-    if columns * size % 16 == array.data.ptr % 16 == 0:
+    rows, columns = array.shape
+    size = array.dtype.itemsize
+    if columns * size % 16 == 0 and array.data.ptr % 16 == 0:
         return in_place(array)
-    on = line if columns * size >= line else 16
-    pitch = -(-columns * size // on) * on // size
+    alignment = line if columns * size >= line else 16
+    pitch = -(-columns * size // alignment) * alignment // size
     wider = cupy.zeros((rows, pitch), array.dtype)
-    (to, to_pitch), (source, source_pitch) = ((array, columns), (wider, pitch))[:: 1 if out else -1]
-    if pitch * size >= 1 << 31:  # further than the driver copies from row to row
-        views = (wider[:, :columns], array)[:: -1 if out else 1]
-        return Placed(wider, pitch, lambda: cupy.copyto(*views))
-    if columns * size % 4 or array.data.ptr % 4:  # of two bytes, which the driver copies faster than we do
+    if pitch * size >= _DRIVER_PITCH_BYTES:
+        inside = wider[:, :columns]
+        target, source = (array, inside) if out else (inside, array)
+        return Placed(array=wider, pitch=pitch, copy=lambda: cupy.copyto(target, source))
+    source, source_pitch = (wider, pitch) if out else (array, columns)
+    target, target_pitch = (array, columns) if out else (wider, pitch)
+    copy = _Copy(
+        source=source,
+        source_pitch=source_pitch,
+        target=target,
+        target_pitch=target_pitch,
+        rows=rows,
+        columns=columns,
+    )
+    is_of_words = columns * size % 4 == 0 and array.data.ptr % 4 == 0
+    return Placed(array=wider, pitch=pitch, copy=_by_words(copy) if is_of_words else _by_driver(copy))
 
-        def driver(keep=(array, wider)):
-            ends = to.data.ptr, to_pitch * size, source.data.ptr, source_pitch * size, columns * size, rows
-            runtime.memcpy2DAsync(*ends, runtime.memcpyDeviceToDevice, cupy.cuda.get_current_stream().ptr)
 
-        return Placed(wider, pitch, driver)
-    words = [of * size // 4 for of in (columns, source_pitch, to_pitch)]
-    compiled, items = loader.load("cuda/rows", "rows"), rows * words[0]
-    arguments = (source, to, np.int64(items), *map(np.int32, words))
-    grid = (-(-items // (_THREADS * _EACH)),)
-    return Placed(wider, pitch, lambda: compiled(grid, (_THREADS,), arguments))
+def _by_driver(copy: _Copy) -> Callable[[], None]:
+    """The call that copies items of two bytes, which the driver does faster than we do."""
+    size = copy.source.dtype.itemsize
+    arguments = (
+        copy.target.data.ptr,
+        copy.target_pitch * size,
+        copy.source.data.ptr,
+        copy.source_pitch * size,
+        copy.columns * size,
+        copy.rows,
+        loader.D2D,
+    )
+
+    def run(keep=copy):  # the call has raw addresses alone: this keeps their arrays alive
+        runtime.memcpy2DAsync(*arguments, cupy.cuda.get_current_stream().ptr)
+
+    return run
+
+
+def _by_words(copy: _Copy) -> Callable[[], None]:
+    """The call that copies rows of 4-byte words, by our kernel."""
+    compiled = loader.load("cuda/rows", "rows")
+    size = copy.source.dtype.itemsize
+    row_words = copy.columns * size // 4
+    words = copy.rows * row_words
+    arguments = (
+        copy.source,
+        copy.target,
+        np.int64(words),
+        np.int32(row_words),
+        np.int32(copy.source_pitch * size // 4),
+        np.int32(copy.target_pitch * size // 4),
+    )
+    grid = (-(-words // (_THREADS * _WORDS_OF_A_THREAD)),)
+    return lambda: compiled(grid, (_THREADS,), arguments)
 
 
 def turned(array: cupy.ndarray) -> Placed:
-    """The transpose of a float32 matrix with rows on 16 bytes and zeros beside them, copied to in each call."""
+    """The transpose of a float32 matrix with rows on 16 bytes, filled up with zeros, copied to in each call."""
     rows, columns = array.shape
-    across = cupy.zeros((columns, -(-rows // 4) * 4), array.dtype)
-    compiled, grid = loader.load("cuda/rows", "turned"), (-(-rows // _SIDE) * -(-columns // _SIDE),)
-    arguments = (array, across, *map(np.int32, (rows, columns, across.shape[1])))
-    return Placed(across, across.shape[1], lambda: compiled(grid, (_THREADS,), arguments), True)
+    pitch = -(-rows // 4) * 4
+    transpose = cupy.zeros((columns, pitch), array.dtype)
+    compiled = loader.load("cuda/rows", "turned")
+    grid = (-(-rows // _SIDE) * -(-columns // _SIDE),)
+    arguments = (array, transpose, np.int32(rows), np.int32(columns), np.int32(pitch))
+    return Placed(array=transpose, pitch=pitch, copy=lambda: compiled(grid, (_THREADS,), arguments), turned=True)
 
 
 def copying(launch: Callable[[], None], read: Sequence[Placed], written: Placed, result) -> Callable:
     """The `run()` that launches between the copies of what is read and of what is written, and gives `result`."""
-    calls = [call for call in (*(x.copy for x in read), launch, written.copy) if call]
+    calls = [operand.copy for operand in read if operand.copy]
+    calls.append(launch)
+    if written.copy:
+        calls.append(written.copy)
 
-    def run(keep=(read, written)):  # a launch may hold raw addresses, so their owners are held here
+    def run(keep=(read, written)):  # a launch may have raw addresses alone: this keeps their arrays alive
         for call in calls:
             call()
         return result

@@ -22,29 +22,29 @@ def stream(gpu: int) -> cupy.cuda.Stream:
 
 def require(count: int) -> None:
     """Raises ValueError where the process sees fewer GPUs."""
-    there = runtime.getDeviceCount()
-    if there < count:
-        raise ValueError(f"it takes {count} GPUs, and this process sees {there}")
+    visible = runtime.getDeviceCount()
+    if visible < count:
+        raise ValueError(f"it takes {count} GPUs, and this process sees {visible}")
 
 
 def array(gpu: int, values: np.ndarray) -> cupy.ndarray:
     """The values on that GPU; bfloat16 as its 16 bits."""
     raw = values.view(np.uint16) if values.dtype.name == "bfloat16" else values
     with cupy.cuda.Device(gpu), stream(gpu):
-        made = cupy.empty(raw.shape, raw.dtype)
-        made.set(raw)
+        copy = cupy.empty(raw.shape, raw.dtype)
+        copy.set(raw)
         stream(gpu).synchronize()
-    return made
+    return copy
 
 
 def poisoned(like: cupy.ndarray) -> cupy.ndarray:
     """An array of the same shape, type and GPU with every bit set: what a kernel leaves unwritten is NaN."""
     gpu = like.device.id
     with cupy.cuda.Device(gpu), stream(gpu):
-        made = cupy.empty_like(like)
-        made.data.memset_async(0xFF, made.nbytes, stream(gpu))
+        unwritten = cupy.empty_like(like)
+        unwritten.data.memset_async(0xFF, unwritten.nbytes, stream(gpu))
         stream(gpu).synchronize()
-    return made
+    return unwritten
 
 
 @functools.cache
@@ -74,8 +74,8 @@ def wait_for(count: int) -> Callable[[], None]:
     streams = [stream(gpu) for gpu in range(count)]
 
     def wait():
-        for each in streams:
-            each.synchronize()
+        for stream_of_gpu in streams:
+            stream_of_gpu.synchronize()
 
     return wait
 
@@ -88,11 +88,14 @@ def launcher(
         return loader.overlapping(compiled, blocks, threads, arguments, on=stream(gpu), early=early)
 
 
-def on_each(works: Sequence[Callable[..., None]]) -> Callable[[], None]:
-    """A call that does each work with its own GPU as the current device, then makes the first GPU current again."""
+def on_all(works: Sequence[Callable[..., None]], keep: object = None) -> Callable[[], None]:
+    """A call that does the first work with GPU 0 as the current device, the second with GPU 1 .., then makes GPU 0 current.
+
+    keep: what the works know by raw address only.
+    """
     numbered = list(enumerate(works))
 
-    def run():
+    def run(keep=keep):
         for gpu, work in numbered:
             runtime.setDevice(gpu)
             work()
@@ -101,29 +104,42 @@ def on_each(works: Sequence[Callable[..., None]]) -> Callable[[], None]:
     return run
 
 
+def _graphs(call: Callable[[], None], passes: int, streams: Sequence[cupy.cuda.Stream]) -> list:
+    """`passes` calls as CUDA graphs, one of the work on each stream; the streams are GPU 0's, GPU 1's ..
+
+    Raises: CUDARuntimeError where they cannot be recorded.
+    """
+    graphs = []
+    errors = []
+    on_all([stream_of_gpu.begin_capture for stream_of_gpu in streams])()
+    try:
+        for _ in range(passes):
+            call()
+    finally:
+        for gpu, stream_of_gpu in enumerate(streams):
+            runtime.setDevice(gpu)
+            try:
+                graphs.append(stream_of_gpu.end_capture())
+            except runtime.CUDARuntimeError as error:
+                errors.append(error)
+        runtime.setDevice(0)
+        if errors:
+            stream.cache_clear()  # a stream whose recording failed is of no more use
+    if errors:
+        raise errors[0]
+    return graphs
+
+
 def recorded(call: Callable[[], None], count: int, passes: int) -> Callable[[], None]:
     """A call that replays `passes` calls, recorded once as a CUDA graph on each of the first `count` GPUs."""
     streams = [stream(gpu) for gpu in range(count)]
     call()  # what happens once may not be recorded
     wait_for(count)()
-    graphs, broken = [], []
-    on_each([each.begin_capture for each in streams])()
-    try:
-        for _ in range(passes):
-            call()
-    finally:
-        for gpu, each in enumerate(streams):
-            runtime.setDevice(gpu)
-            try:
-                graphs.append(each.end_capture())
-            except runtime.CUDARuntimeError as error:
-                broken.append(error)
-        runtime.setDevice(0)
-        if broken:
-            stream.cache_clear()  # a stream whose recording failed is of no more use
-    if broken:
-        raise broken[0]
-    on_each([lambda g=g, s=s: g.upload(s) for g, s in zip(graphs, streams, strict=True)])()
+    uploads = []
+    launches = []
+    for graph, stream_of_gpu in zip(_graphs(call, passes, streams), streams, strict=True):
+        uploads.append(functools.partial(graph.upload, stream_of_gpu))
+        launches.append(functools.partial(graph.launch, stream_of_gpu))
+    on_all(uploads)()
     wait_for(count)()
-    # graphs hold addresses
-    return on_each([lambda g=g, s=s, keep=call: g.launch(s) for g, s in zip(graphs, streams, strict=True)])
+    return on_all(launches, keep=call)

@@ -1,33 +1,45 @@
-"""The base class of tile configurations, and the choice among their plans; nothing here needs a GPU."""
+"""The base classes of tile configurations, and the choice among their plans; nothing here needs a GPU."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-GROUP_ROWS = 2048  # rows of a product whose tiles are computed together (rasterization)
-HOPPER_SHARED_BYTES = 227 << 10  # most shared memory of a thread block, from the CUDA C programming guide
-# Bytes of a line of a stage, and of a part of the results (64 lines) in shared memory, as in the wgmma sources.
-LINE, STORED_BYTES = 128, 64 * 128
-TRIED = 4  # number of plans that are timed on the GPU: those that the cost model ranks first
-MOST_PARTS, LEAST_STEPS = 16, 4  # most parts that k is split into; least stages in a part
-SPLIT = 1.05  # factor on the modeled cycles of a split plan: smaller gains are within the model's error
+#: Rows of a product whose tiles are computed together (rasterization).
+GROUP_ROWS = 2048
+#: Most shared memory of a thread block, in bytes. Source: CUDA C++ Programming Guide, compute capability 9.0.
+HOPPER_SHARED_BYTES = 227 << 10
+#: Bytes of a line of a stage in shared memory, as in the wgmma sources.
+LINE = 128
+#: Bytes of a part of the results in shared memory: 64 lines, as in the wgmma sources.
+STORED_BYTES = 64 * LINE
+#: Plans that are timed on the GPU: the first by the cost model.
+TRIED = 4
+#: Most of these whose tiles have one size.
+TRIED_OF_ONE_SIZE = 2
+#: Most parts that k is split into.
+MOST_PARTS = 16
+#: Least stages in a part of k.
+LEAST_STEPS = 4
+#: Factor on the modeled cycles of a split plan: smaller gains are within the model's error.
+SPLIT_MARGIN = 1.05
 
 
-class Tiles(msgspec.Struct, frozen=True):
-    """Compile-time parameters of a kernel. Each field, in capitals, is a macro of its .cu file."""
+class Tiles(msgspec.Struct, frozen=True, kw_only=True):
+    """Compile-time parameters of a kernel. A field, in capitals, is a macro of its .cu file."""
 
     def macros(self) -> dict[str, int]:
         return {name.upper(): getattr(self, name) for name in self.__struct_fields__}
 
     @property
     def tile(self) -> tuple[int, int]:
-        """(rows, columns) of the product per block; each kind of tiles defines its own."""
+        """(rows, columns) of the product per block; a kind of tiles defines its own."""
         raise NotImplementedError(type(self).__name__)
 
     def count(self, rows: int, columns: int) -> int:
         """Number of tiles that cover a product of rows x columns."""
-        return -(-rows // self.tile[0]) * -(-columns // self.tile[1])
+        tile_m, tile_n = self.tile
+        return -(-rows // tile_m) * -(-columns // tile_n)
 
     @property
     def in_cluster(self) -> bool:
@@ -44,18 +56,33 @@ class Tiles(msgspec.Struct, frozen=True):
 
 
 def traffic(item_bytes: int, block: tuple[int, int], unit: tuple[int, int]) -> str:
-    """Text with the bytes read per FLOP from the L2 and from shared memory (or the L1). `block` is (lines of operands read,
-    results computed from them) of a thread block; `unit` is that of the thread, warp or instruction that multiplies."""
-    l2, shared = (item_bytes * lines / (2 * results) for lines, results in (block, unit))
-    return f"{l2:.2g} L2, {shared:.2g} shared"
+    """Text with the bytes read per FLOP from the L2 and from shared memory (or the L1).
+
+    block: (lines of operands read, results computed from them) of a thread block.
+    unit: the same of the thread, warp or instruction that multiplies.
+    """
+
+    def bytes_per_flop(lines: int, results: int) -> float:
+        return item_bytes * lines / (2 * results)
+
+    return f"{bytes_per_flop(*block):.2g} L2, {bytes_per_flop(*unit):.2g} shared"
 
 
-class WarpTiles(Tiles, frozen=True):
-    """Tiles of kernels that multiply by warps: rows and columns of the product per block and per warp."""
+def lines_and_results(rows: int, columns: int) -> tuple[int, int]:
+    """(lines of operands read, results) of a tile of rows x columns, as `traffic` takes them."""
+    return rows + columns, rows * columns
 
+
+class WarpTiles(Tiles, frozen=True, kw_only=True):
+    """Tiles of kernels that multiply by warps."""
+
+    #: Rows of the product per block.
     tile_m: int
+    #: Columns of the product per block.
     tile_n: int
+    #: Rows of the product per warp.
     warp_m: int
+    #: Columns of the product per warp.
     warp_n: int
 
     @property
@@ -64,23 +91,29 @@ class WarpTiles(Tiles, frozen=True):
 
     @property
     def unit(self) -> tuple[int, int]:
-        """(rows, columns) of the product that are computed from the same registers: those of a warp."""
+        """(rows, columns) of the product that are computed from the same registers: a warp's."""
         return self.warp_m, self.warp_n
 
     @property
     def threads(self) -> int:
-        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
+        warps = (self.tile_m // self.warp_m) * (self.tile_n // self.warp_n)
+        return warps * 32
 
 
-class GroupTiles(Tiles, frozen=True):
-    """Tiles of the wgmma kernels: warpgroups that multiply, rows and columns of the product per warpgroup, stages, and the most
-    parts of a warpgroup's results in flight. `deep`: k per stage, in items of two bytes."""
+class GroupTiles(Tiles, frozen=True, kw_only=True):
+    """Tiles of the wgmma kernels, which multiply by warpgroups of four warps."""
 
+    #: Warpgroups that multiply.
     consumers: int
+    #: Rows of the product per warpgroup.
     rows: int
+    #: Columns of the product per warpgroup.
     columns: int
+    #: Stages of the ring in shared memory.
     stages: int
+    #: Most parts of a warpgroup's results that are on their way to memory.
     staged: int
+    #: k per stage, in items of two bytes.
     deep: ClassVar[int] = LINE // 2
 
     @property
@@ -94,69 +127,103 @@ class GroupTiles(Tiles, frozen=True):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory, at most: the ring of stages with two barriers each, and all warpgroups' parts of results in
-        flight. Of an operand that lies across k 64 columns are loaded at once."""
+        """Bytes of shared memory, at most: the ring, and the results on their way.
+
+        A stage has the lines of both operands and two barriers of 8 bytes. An operand that lies across k is loaded by whole 64
+        columns.
+        """
         lines = self.tile[0] + -(-self.columns // 64) * 64
-        return self.stages * (lines * LINE + 16) + self.consumers * self.staged * STORED_BYTES
+        ring = self.stages * (lines * LINE + 16)
+        results = self.consumers * self.staged * STORED_BYTES
+        return ring + results
 
 
-T = TypeVar("T", bound=Any)  # tiles with `deep`; those of a matmul also have `slots` and `cycles`
+T = TypeVar("T", bound=Any)  # tiles with `deep`; a matmul's also have `slots` and `cycles`
 
 
-class Plan(msgspec.Struct, Generic[T], frozen=True):
-    """Tiles, and the number of parts that k is split into (split-k); the parts' sums are added in order. In a matmul, tiles that
-    fill all multiprocessors, wave by wave, have all of k, and only the rest are split. In a convolution all are."""
+class TilePlan(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """Tiles, and into how many parts k is split (split-k).
 
-    of: T
+    The parts' sums are added in order. In a matmul only the tiles of the last wave, which leaves multiprocessors idle, are split;
+    in a convolution all are.
+    """
+
+    #: Compile-time parameters.
+    tiles: T
+    #: Parts of k; 1: not split.
     parts: int = 1
 
     def __str__(self) -> str:
-        return f"{self.of} split-k={self.parts}" if self.parts > 1 else str(self.of)
+        return f"{self.tiles} split-k={self.parts}" if self.parts > 1 else str(self.tiles)
 
     def steps(self, k: int) -> int:
         """Number of stages in a part of k."""
-        return -(-k // (self.of.deep * self.parts))
+        return -(-k // (self.tiles.deep * self.parts))
 
     def leaves_none_empty(self, k: int) -> bool:
-        return (self.parts - 1) * self.steps(k) * self.of.deep < k
+        """Whether even the last part has some of k."""
+        return (self.parts - 1) * self.steps(k) * self.tiles.deep < k
 
     def whole(self, m: int, n: int, multiprocessors: int) -> int:
         """Number of tiles that are not split."""
-        if self.of.in_cluster:
+        if self.tiles.in_cluster:
             return 0
-        tiles, slots = self.of.count(m, n), self.of.slots(multiprocessors)
-        return tiles // slots * slots if self.parts > 1 else tiles
+        count = self.tiles.count(m, n)
+        if self.parts == 1:
+            return count
+        slots = self.tiles.slots(multiprocessors)
+        return count // slots * slots
 
     def units(self, m: int, n: int, multiprocessors: int) -> int:
         """Number of units of work: whole tiles, and the parts of the split ones."""
         whole = self.whole(m, n, multiprocessors)
-        return whole + (self.of.count(m, n) - whole) * self.parts
+        split = self.tiles.count(m, n) - whole
+        return whole + split * self.parts
 
     def cycles(self, m: int, n: int, k: int, multiprocessors: int, **operands: bool) -> float:
-        """Estimated cycles of a launch after its first stage has arrived. `operands`: what else the tiles' own estimate asks."""
+        """Estimated cycles of a launch after its first stage has arrived.
+
+        operands: what the tiles' estimate depends on beside counts.
+        """
         whole = self.whole(m, n, multiprocessors)
-        shares = (whole, Plan(self.of).steps(k), 1), (self.of.count(m, n) - whole, self.steps(k), self.parts)
-        return sum(self.of.cycles(*share, multiprocessors, **operands) for share in shares if share[0])
+        split = self.tiles.count(m, n) - whole
+        cycles = 0.0
+        if whole:
+            steps = TilePlan(tiles=self.tiles).steps(k)
+            cycles += self.tiles.cycles(whole, steps, 1, multiprocessors, **operands)
+        if split:
+            cycles += self.tiles.cycles(split, self.steps(k), self.parts, multiprocessors, **operands)
+        return cycles
 
 
-def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int, **operands: bool) -> list[Plan[T]]:
-    """The plans of a product to time, best first by the cost model: at most TRIED, and at most two with tiles of one size."""
+def plans(forms: Sequence[T], m: int, n: int, k: int, *, multiprocessors: int, **operands: bool) -> list[TilePlan[T]]:
+    """The plans of a product to time, best first by the cost model: those of `best_plans`."""
 
-    def cycles(plan: Plan[T]) -> float:
-        return plan.cycles(m, n, k, multiprocessors, **operands) * (SPLIT if plan.parts > 1 else 1)
+    def cycles(plan: TilePlan[T]) -> float:
+        margin = SPLIT_MARGIN if plan.parts > 1 else 1
+        return plan.cycles(m, n, k, multiprocessors=multiprocessors, **operands) * margin
 
-    def every(of: T) -> list[Plan[T]]:
-        slots = of.slots(multiprocessors)
-        room = 4 * slots // (of.count(m, n) % slots or slots)
-        most = max(1, min(MOST_PARTS, -(-k // of.deep) // LEAST_STEPS, room))
-        found = [Plan(of, parts) for parts in of.parts(most)]
-        return [plan for plan in found if plan.leaves_none_empty(k)]
+    def splits(tiles: T) -> list[TilePlan[T]]:
+        """The plans with these tiles: parts for at most four waves of the tiles that are split, none of them empty."""
+        slots = tiles.slots(multiprocessors)
+        tiles_to_split = tiles.count(m, n) % slots or slots
+        stages = -(-k // tiles.deep)
+        most = max(1, min(MOST_PARTS, stages // LEAST_STEPS, 4 * slots // tiles_to_split))
+        split = [TilePlan(tiles=tiles, parts=parts) for parts in tiles.parts(most)]
+        return [plan for plan in split if plan.leaves_none_empty(k)]
 
-    return few(map(every, forms), cycles)
+    return best_plans(map(splits, forms), cycles)
 
 
-def few(forms: Iterable[list[Plan[T]]], cycles: Callable[[Plan[T]], float]) -> list[Plan[T]]:
-    """The best plan of each form by the cost model `cycles`; of these the best TRIED, at most two with tiles of one size."""
-    ranked = sorted((min(every, key=cycles) for every in forms if every), key=cycles)
-    tiles = [plan.of.tile for plan in ranked]
-    return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
+def best_plans(forms: Iterable[list[TilePlan[T]]], cycles: Callable[[TilePlan[T]], float]) -> list[TilePlan[T]]:
+    """The best plan of each form by the cost model `cycles`; the best TRIED of these, TRIED_OF_ONE_SIZE at most with tiles of one
+    size."""
+    best_of_forms = [min(plans_of_form, key=cycles) for plans_of_form in forms if plans_of_form]
+    chosen: list[TilePlan[T]] = []
+    count_of_size: dict[tuple[int, int], int] = {}
+    for plan in sorted(best_of_forms, key=cycles):
+        size = plan.tiles.tile
+        count_of_size[size] = count_of_size.get(size, 0) + 1
+        if count_of_size[size] <= TRIED_OF_ONE_SIZE:
+            chosen.append(plan)
+    return chosen[:TRIED]

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import cupy
 import numpy as np
@@ -10,78 +11,110 @@ import numpy as np
 from kernels.cuda import autotuner, loader, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import FEW, Direct, Warps
 from kernels.cuda.rows import Placed, copying, in_place, placed, turned
-from kernels.cuda.tiles import Plan, traffic
+from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC
 from kernels.registry import into, kernel
 
-# m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
-_MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
-_INT, _MOST_AT_ONCE = (1 << 31) - (1 << 12), 65535  # tiles and parts of k reach beyond the edge, less than 4,096
-# Of an H200: seconds of a launch, bytes and FLOPs a second, and the share of a call that an operand takes more which is fetched
-# item by item: its rows begin anywhere, or it lies along k.
-_LAUNCH_S, _BYTES_S, _FLOPS_S, _BY_ITEMS = 3e-6, 4e12, 50e12, 0.11
+#: m n k from which a call of `naive` would take most of a second: nobody learns more from it.
+_MOST_NAIVE = 1 << 36
+#: The same of `coalesced`.
+_MOST_COALESCED = 1 << 39
+#: Most rows and columns: tiles and parts of k reach beyond the edge, by less than 4,096.
+_MOST_ROWS = (1 << 31) - (1 << 12)
+#: Most blocks of a grid in its second direction. Source: CUDA C++ Programming Guide.
+_MOST_GRID_ROWS = 65535
+
+# Figures of an H200 by which it is decided whether an operand is copied into aligned rows first.
+
+#: Seconds of a launch.
+_LAUNCH_S = 3e-6
+#: Bytes a second of such a copy.
+_BYTES_S = 4e12
+#: FLOPs a second of a product.
+_FLOPS_S = 50e12
+#: Share of a call that it takes longer if an operand is fetched item by item: its rows begin anywhere, or it lies along k.
+_BY_ITEMS = 0.11
 
 
 def count_in_32_bits(problem: Matmul) -> None:
     """Raises: ValueError for a product with more rows or columns than our kernels count."""
-    if max(problem.m, problem.n, problem.k) > _INT:
+    if max(problem.m, problem.n, problem.k) > _MOST_ROWS:
         raise ValueError("rows and columns are counted in 32 bits")
 
 
-def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple[int, int], most: int | None = None):
-    """The kernel of that name, a block for each tile of C: rows along the grid's y (of `naive` its x).
+# ---------------------------------------------------------------- a tile of C for each block
 
-    Raises: ValueError for another arithmetic or layout, and for more than `most` products.
-    """
+
+def _refuse(problem: Matmul, most_products: int | None) -> None:
+    """Raises: ValueError for another arithmetic or layout, and for more than `most_products` products."""
     if problem.math != "float32" or problem.layout != "nn":
         raise ValueError(f"this kernel multiplies float32 stored nn, not {problem.math} {problem.layout}")
     count_in_32_bits(problem)
-    if most and problem.m * problem.n * problem.k > most:
-        raise ValueError(f"more than 2^{most.bit_length() - 1} products would take this kernel seconds a call")
-    compiled, (m, n, k) = loader.load("matmul/cuda", name), (problem.m, problem.n, problem.k)
-    c = cupy.empty((m, n), np.float32)
-    across, down = -(-n // tile[1]), -(-m // tile[0])
-    grid, arguments = (
-        (down, across) if name == "naive" else (across, down),
-        (a, b, c, np.int32(m), np.int32(n), np.int32(k)),
-    )
-    if grid[1] > _MOST_AT_ONCE:
-        raise ValueError(f"a grid has 65,535 blocks in its second direction at most, this would need {grid[1]}")
+    if most_products and problem.m * problem.n * problem.k > most_products:
+        raise ValueError(f"more than 2^{most_products.bit_length() - 1} products would take this kernel seconds a call")
 
+
+def _bound(name: str, problem: Matmul, a, b, *, block: tuple[int, int], tile: tuple[int, int]):
+    """The kernel of that name in matmul/cuda.cu, a block of threads for each tile of C.
+
+    Raises: ValueError where the grid would have too many rows.
+    """
+    tile_m, tile_n = tile
+    across = -(-problem.n // tile_n)
+    down = -(-problem.m // tile_m)
+    grid = (down, across) if name == "naive" else (across, down)
+    if grid[1] > _MOST_GRID_ROWS:
+        raise ValueError(f"a grid has 65,535 blocks in its second direction at most, this would need {grid[1]}")
+    compiled = loader.load("matmul/cuda", name)
+    c = cupy.empty((problem.m, problem.n), np.float32)
+    arguments = (a, b, c, np.int32(problem.m), np.int32(problem.n), np.int32(problem.k))
     run = into(c, compiled, grid, block, arguments)
-    loaded = (sum(tile), math.prod(tile)) if name.endswith("tiled") else (2, 1)  # the first two: if no cache helped
-    each = math.isqrt(math.prod(tile) // math.prod(block))
-    run.notes = {"traffic": traffic(4, loaded, (2 * each, each * each))}
+    run.notes = {"traffic": _traffic(name, block, tile)}
     return run
+
+
+def _traffic(name: str, block: tuple[int, int], tile: tuple[int, int]) -> str:
+    """The traffic of a kernel of matmul/cuda.cu; `naive` and `coalesced` as if no cache helped: two items for each product."""
+    side_of_a_thread = math.isqrt(math.prod(tile) // math.prod(block))
+    uses_shared_memory = name in ("tiled", "register_tiled")
+    of_block = lines_and_results(*tile) if uses_shared_memory else (2, 1)
+    return traffic(4, of_block, lines_and_results(side_of_a_thread, side_of_a_thread))
 
 
 @kernel(rung=True)
 def naive(problem: Matmul, a, b):
     """A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32
     lines of memory."""
-    return _bound("naive", problem, a, b, (32, 8), (32, 8), _MOST_NAIVE)
+    _refuse(problem, _MOST_NAIVE)
+    return _bound("naive", problem, a, b, block=(32, 8), tile=(32, 8))
 
 
 @kernel(rung=True)
 def coalesced(problem: Matmul, a, b):
     """The same product a thread with a warp's threads in a row of C: loads of B and stores are whole lines, A's
     are shared."""
-    return _bound("coalesced", problem, a, b, (32, 8), (8, 32), _MOST_COALESCED)
+    _refuse(problem, _MOST_COALESCED)
+    return _bound("coalesced", problem, a, b, block=(32, 8), tile=(8, 32))
 
 
 @kernel(rung=True)
 def tiled(problem: Matmul, a, b):
     """Tiles of 32 x 32 of A and B in shared memory: each element is read from memory once for 32 products, not
     once for each."""
-    return _bound("tiled", problem, a, b, (32, 32), (32, 32))
+    _refuse(problem, None)
+    return _bound("tiled", problem, a, b, block=(32, 32), tile=(32, 32))
 
 
 @kernel(rung=True)
 def register_tiled(problem: Matmul, a, b):
     """8 x 8 of C in each thread's registers, 128 x 128 a block: 16 loads from shared memory feed 64 products,
     not 2 for each."""
-    return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
+    _refuse(problem, None)
+    return _bound("register_tiled", problem, a, b, block=(16, 16), tile=(128, 128))
+
+
+# ---------------------------------------------------------------- a tile of C for each warp
 
 
 def operand(array, along: bool, copied: bool) -> Placed:
@@ -91,51 +124,44 @@ def operand(array, along: bool, copied: bool) -> Placed:
     return turned(array) if along else placed(array)
 
 
-def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
-    """The call of matmul/cuda_warp.cu with those tiles, k in that many parts."""
-    of, (m, n, k) = plan.of, (problem.m, problem.n, problem.k)
-    a_km, b_kn = int(a.turned or problem.layout == "tn"), int(b.turned or problem.layout != "nt")
+def _in_fours(pitch: int, array) -> int:
+    """1 where 16 bytes are read at once: every row of float32 begins on 16 bytes."""
+    return int(pitch % 4 == 0 and array.data.ptr % 16 == 0)
 
-    def vector(columns: int, array) -> int:
-        return int(columns % 4 == 0 and array.data.ptr % 16 == 0)
 
-    stored = {"A_STORED_KM": a_km, "B_STORED_KN": b_kn}
-    vectors = {"VECTOR_A": vector(a.pitch, a.array), "VECTOR_B": vector(b.pitch, b.array), "VECTOR": vector(n, c)}
-    form = of if vectors["VECTOR_A"] and vectors["VECTOR_B"] else of.by_items()
-    compiled = loader.load("matmul/cuda_warp", "matmul", **form.macros(), **stored, **vectors)
-    compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    grid, whole, sums = split_sums(plan, m, n)
-    counts = map(np.int32, (m, n, k, a.pitch, b.pitch, whole, plan.parts, plan.steps(k) * of.deep))
-    arguments = (a.array, b.array, c, *counts, *sums, np.float32(1))
-    launch = functools.partial(compiled, (grid, problem.count), (of.threads,), arguments, shared_mem=of.shared_bytes)
+def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c):
+    """The call of matmul/cuda_warp.cu by that plan."""
+    a_in_fours = _in_fours(a.pitch, a.array)
+    b_in_fours = _in_fours(b.pitch, b.array)
+    compiled_tiles = plan.tiles if a_in_fours and b_in_fours else plan.tiles.by_items()
+    compiled = loader.load(
+        "matmul/cuda_warp",
+        "matmul",
+        **compiled_tiles.macros(),
+        A_STORED_KM=int(a.turned or problem.layout == "tn"),
+        B_STORED_KN=int(b.turned or problem.layout != "nt"),
+        VECTOR_A=a_in_fours,
+        VECTOR_B=b_in_fours,
+        VECTOR=_in_fours(problem.n, c),
+    )
+    shared_bytes = plan.tiles.shared_bytes
+    compiled.max_dynamic_shared_size_bytes = shared_bytes
+    work = split_work(plan, problem.m, problem.n)
+    k_of_a_part = plan.steps(problem.k) * plan.tiles.deep
+    sizes = (problem.m, problem.n, problem.k, a.pitch, b.pitch, work.whole, plan.parts, k_of_a_part)
+    scale = np.float32(1)
+    arguments = (a.array, b.array, c, *map(np.int32, sizes), work.sums, work.arrived, scale)
+    grid = (work.units, problem.count)
+    launch = functools.partial(compiled, grid, (plan.tiles.threads,), arguments, shared_mem=shared_bytes)
     run = copying(launch, [a, b], in_place(c), c)
-    loads = traffic(4, (sum(of.tile), of.tile_m * of.tile_n), (of.each_m + of.each_n, of.each_m * of.each_n))
+    loads = traffic(4, lines_and_results(*plan.tiles.tile), lines_and_results(*plan.tiles.unit))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
 
-def direct_call(problem: Matmul, plan: Plan[Direct], a, b, c):
-    """The call of matmul/cuda_direct.cu, k in that many parts; of few columns it multiplies the transposes, B's by A's."""
-    m, n, k, size = problem.m, problem.n, problem.k, a.dtype.itemsize
-    sides = (a, m, problem.layout != "tn", n), (b, n, problem.layout == "nt", 1)
-    (a, m, a_along, c_row), (b, n, b_along, c_column) = sides[:: -1 if n <= FEW and n < m else 1]
-    along = b_along and k > 1
-    vector = (k if along else n) % 4 == 0 and b.data.ptr % (4 * size) == 0
-    of = plan.of.fitted(m, along, vector)
-    whole = 0 if a.data.ptr % (4 * size) else along and vector if a_along else 2 * (of.few % 4 == 0 and m % of.few == 0)
-    flags = {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole, "TF32": problem.math == "tf32", "HALVES": size == 2}
-    macros: dict = {name: int(flag) for name, flag in flags.items()} | of.macros()
-    macros["TYPE"] = f'"{ARITHMETIC[problem.math].ptx}"'
-    compiled = loader.load("matmul/cuda_direct", "matmul", **macros)
-    groups = -(-n // (of.columns * (1 if along or vector else of.lanes)))  # of columns, as the source has it
-    units, strides = -(-m // of.few) * groups * -(-n // (of.columns * groups)), (k, 1) if a_along else (1, m)
-    blocks = -(-units // of.lanes)
-    counts = map(np.int32, (m, n, k, *strides, k if along else n, c_row, c_column, plan.steps(k) * of.deep))
-    sums = cupy.empty(blocks * plan.parts * of.lanes * of.few * of.columns if plan.parts > 1 else 1, np.float32)
-    arguments = a, b, c, *counts, sums, cupy.zeros(blocks, np.uint32)
-    run = into(c, compiled, (blocks, plan.parts), (of.lanes * of.deep,), arguments)
-    run.notes = {"tiles": str(plan), "traffic": traffic(size, *[(of.few + of.columns, of.few * of.columns)] * 2)}
-    return run
+def _layout_as_multiplied(a_along: bool, b_along: bool) -> str:
+    """The layout of operands that lie along k or across it."""
+    return ("n" if a_along else "t") + ("t" if b_along else "n")
 
 
 @kernel(batched=True)
@@ -146,43 +172,142 @@ def warp_tiled(problem: Matmul, a, b):
     if problem.math != "float32":
         raise ValueError(f"this kernel multiplies float32, not {problem.math}")
     count_in_32_bits(problem)
-    if problem.count > _MOST_AT_ONCE:
-        raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
-    m, n, c = problem.m, problem.n, cupy.empty(problem.out_shape, np.float32)
-    single, along = problem.count == 1, (problem.layout != "tn", problem.layout == "nt")
-    saved = _BY_ITEMS * problem.flops / _FLOPS_S if single else 0
-    copied = [saved > _LAUNCH_S + 2 * x.nbytes / _BYTES_S for x in (a, b)]
-    read_a, read_b = map(operand, (a, b), along, copied)
-    layout = ("n" if along[0] > copied[0] else "t") + ("t" if along[1] > copied[1] else "n")  # as it is multiplied
-    most = loader.attribute("MaxSharedMemoryPerBlockOptin")
-    forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
-    if single:
-        ranked = tiles.plans(forms, m, n, problem.k, loader.attribute("MultiProcessorCount"))
-        direct = matmul_tiles.direct(m, n, problem.k, loader.attribute("MultiProcessorCount"))
-        found: list[Plan] = [*ranked[: tiles.TRIED - len(direct)], *direct]
+    if problem.count > _MOST_GRID_ROWS:
+        raise ValueError(f"a grid has {_MOST_GRID_ROWS:,} products at most, not {problem.count:,}")
+    is_single = problem.count == 1
+    c = cupy.empty(problem.out_shape, np.float32)
+    a_along = problem.layout != "tn"
+    b_along = problem.layout == "nt"
+    a_copied = is_single and _copy_pays(problem, a)
+    b_copied = is_single and _copy_pays(problem, b)
+    placed_a = operand(a, a_along, a_copied)
+    placed_b = operand(b, b_along, b_copied)
+    layout = _layout_as_multiplied(a_along and not a_copied, b_along and not b_copied)
+    most_bytes = loader.attribute("MaxSharedMemoryPerBlockOptin")
+    forms = [form for form in matmul_tiles.warps(layout, is_single) if form.shared_bytes <= most_bytes]
+    plans: list[TilePlan]
+    if is_single:
+        multiprocessors = loader.attribute("MultiProcessorCount")
+        direct = matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)
+        ranked = tiles.plans(forms, problem.m, problem.n, problem.k, multiprocessors=multiprocessors)
+        plans = [*ranked[: tiles.TRIED - len(direct)], *direct]
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
-        found = list(map(Plan, forms))
+        plans = [TilePlan(tiles=form) for form in forms]
 
-    def call(plan: Plan):
-        if isinstance(plan.of, Direct):
-            return direct_call(problem, plan, a, b, c)
-        return warps_call(problem, plan, read_a, read_b, c)
+    def call(plan: TilePlan):
+        if isinstance(plan.tiles, Direct):
+            return direct_call(problem, plan, a, b, c=c)
+        return warps_call(problem, plan, placed_a, placed_b, c=c)
 
-    return fastest_plan("matmul/cuda_warp", problem, found, call)
-
-
-def split_sums(plan: Plan, m: int, n: int, cluster: int = 1) -> tuple[int, int, tuple]:
-    """Units of work, those of them that are whole tiles, and room for the sums of the others and for how many parts of each have
-    come (split_sums.cuh); a unit is of so many blocks."""
-    size = m, n, loader.attribute("MultiProcessorCount")
-    units, whole = plan.units(*size), plan.whole(*size)
-    parts = 1 if plan.of.in_cluster else max(1, (units - whole) * cluster)
-    return units, whole, (cupy.empty(parts * math.prod(plan.of.tile), np.float32), cupy.zeros(parts, np.uint32))
+    return fastest_plan("matmul/cuda_warp", problem, plans, call)
 
 
-def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan], Callable]) -> Callable:
+def _copy_pays(problem: Matmul, array) -> bool:
+    """Whether a product is faster if an operand is copied first, than if it is fetched item by item."""
+    saved_s = _BY_ITEMS * problem.flops / _FLOPS_S
+    copy_s = _LAUNCH_S + 2 * array.nbytes / _BYTES_S
+    return saved_s > copy_s
+
+
+# ---------------------------------------------------------------- straight from memory
+
+
+class _Side(NamedTuple):
+    """An operand of matmul/cuda_direct.cu, which multiplies few lines of one by many of the other."""
+
+    array: cupy.ndarray
+    #: Its lines: rows of A or columns of B.
+    lines: int
+    #: Whether a line lies along k in memory.
+    along: bool
+    #: Items of C from line to line.
+    c_step: int
+
+
+def direct_call(problem: Matmul, plan: TilePlan[Direct], a, b, c):
+    """The call of matmul/cuda_direct.cu by that plan; of few columns it multiplies the transposes, B's by A's."""
+    k = problem.k
+    few = _Side(array=a, lines=problem.m, along=problem.layout != "tn", c_step=problem.n)
+    many = _Side(array=b, lines=problem.n, along=problem.layout == "nt", c_step=1)
+    if problem.n <= FEW and problem.n < problem.m:
+        few, many = many, few
+    size = a.dtype.itemsize
+    along = many.along and k > 1
+    vector = (k if along else many.lines) % 4 == 0 and many.array.data.ptr % (4 * size) == 0
+    fitted = plan.tiles.fitted(few.lines, along, vector)
+    compiled = loader.load(
+        "matmul/cuda_direct",
+        "matmul",
+        ALONG=int(along),
+        VECTOR=int(vector),
+        VECTOR_A=_vectors_of_few(few, fitted, reads_fours_along=along and vector),
+        TF32=int(problem.math == "tf32"),
+        HALVES=int(size == 2),
+        **fitted.macros(),
+        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
+    )
+    # Groups of columns of the many, and units of work, as the source counts them.
+    columns_of_a_group = fitted.columns * (1 if along or vector else fitted.lanes)
+    groups = -(-many.lines // columns_of_a_group)
+    units = -(-few.lines // fitted.few) * groups * -(-many.lines // (fitted.columns * groups))
+    blocks = -(-units // fitted.lanes)
+    line_step, k_step = (k, 1) if few.along else (1, few.lines)
+    many_pitch = k if along else many.lines
+    k_of_a_part = plan.steps(k) * fitted.deep
+    sizes = (few.lines, many.lines, k, line_step, k_step, many_pitch, few.c_step, many.c_step, k_of_a_part)
+    sums_of_a_block = fitted.lanes * fitted.few * fitted.columns
+    sums = cupy.empty(blocks * plan.parts * sums_of_a_block if plan.parts > 1 else 1, np.float32)
+    arrived = cupy.zeros(blocks, np.uint32)
+    arguments = (few.array, many.array, c, *map(np.int32, sizes), sums, arrived)
+    run = into(c, compiled, (blocks, plan.parts), (fitted.lanes * fitted.deep,), arguments)
+    of_unit = lines_and_results(fitted.few, fitted.columns)
+    run.notes = {"tiles": str(plan), "traffic": traffic(size, of_unit, of_unit)}
+    return run
+
+
+def _vectors_of_few(few: _Side, fitted: Direct, *, reads_fours_along: bool) -> int:
+    """VECTOR_A of matmul/cuda_direct.cu: 0: items of the few lines are read one by one; 1: four of k at once; 2: of four lines at
+    once."""
+    if few.array.data.ptr % (4 * few.array.dtype.itemsize):
+        return 0
+    if few.along:
+        return int(reads_fours_along)
+    return 2 if fitted.few % 4 == 0 and few.lines % fitted.few == 0 else 0
+
+
+# ---------------------------------------------------------------- what the CUDA matmuls share
+
+
+class SplitWork(NamedTuple):
+    """The work of a launch where k is split (split_sums.cuh)."""
+
+    #: Units of work: whole tiles, and the parts of the split ones.
+    units: int
+    #: Tiles that are not split.
+    whole: int
+    #: Room for the sums of the parts.
+    sums: cupy.ndarray
+    #: How many parts of a split tile have come.
+    arrived: cupy.ndarray
+
+
+def split_work(plan: TilePlan, m: int, n: int, cluster: int = 1) -> SplitWork:
+    """The work of a plan for C of m x n; a unit is of `cluster` blocks."""
+    multiprocessors = loader.attribute("MultiProcessorCount")
+    units = plan.units(m, n, multiprocessors)
+    whole = plan.whole(m, n, multiprocessors)
+    parts = 1 if plan.tiles.in_cluster else max(1, (units - whole) * cluster)
+    return SplitWork(
+        units=units,
+        whole=whole,
+        sums=cupy.empty(parts * math.prod(plan.tiles.tile), np.float32),
+        arrived=cupy.zeros(parts, np.uint32),
+    )
+
+
+def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[TilePlan], Callable]) -> Callable:
     """The call of the plan that takes the least time under load."""
     calls = {str(plan): functools.partial(call, plan) for plan in plans}
-    many = f"{problem.count} of " if problem.count > 1 else ""
-    name = f"{problem.math} {problem.layout} {many}{problem.m}x{problem.n}x{problem.k}"
+    batch = f"{problem.count} of " if problem.count > 1 else ""
+    name = f"{problem.math} {problem.layout} {batch}{problem.m}x{problem.n}x{problem.k}"
     return autotuner.tuned(file, name, calls)

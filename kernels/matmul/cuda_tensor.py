@@ -7,35 +7,54 @@ import numpy as np
 
 from kernels.cuda import loader, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import Tensors
-from kernels.cuda.tiles import Plan, traffic
-from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_sums
+from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
+from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_work
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import into, kernel
 
 
-def call(problem: Matmul, plan: Plan[Tensors], a, b, c):
-    """The call of matmul/cuda_tensor.cu with those tiles, k in that many parts."""
-    of, (m, n, k), size = plan.of, (problem.m, problem.n, problem.k), a.dtype.itemsize
-    a_km, b_kn, shared = int(problem.layout == "tn"), int(problem.layout != "nt"), of.shared_bytes(problem.layout, size)
-    macros = {"TYPE": f'"{ARITHMETIC[problem.math].ptx}"', "TF32": int(size == 4), "VECTOR": 1 - n % 2, **of.macros()}
-    macros |= {"A_STORED_KM": a_km, "BYTES_A": math.gcd(16, (m if a_km else k) * size, a.data.ptr)}
-    macros |= {"B_STORED_KN": b_kn, "BYTES_B": math.gcd(16, (n if b_kn else k) * size, b.data.ptr)}
-    compiled = loader.load("matmul/cuda_tensor", "matmul", **macros)
-    compiled.max_dynamic_shared_size_bytes = shared
-    blocks, whole, sums = split_sums(plan, m, n)
-    counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(k * size // 2)))
-    run = into(c, compiled, (blocks,), (of.threads,), (a, b, c, *counts, *sums), shared_mem=shared)
-    loads = traffic(size, (sum(of.tile), of.tile_m * of.tile_n), (of.warp_m + of.warp_n, of.warp_m * of.warp_n))
+def _aligned_bytes(row_items: int, array) -> int:
+    """Bytes, 16 at most, on which every row of an operand begins: so many are loaded at once."""
+    return math.gcd(16, row_items * array.dtype.itemsize, array.data.ptr)
+
+
+def call(problem: Matmul, plan: TilePlan[Tensors], a, b, c):
+    """The call of matmul/cuda_tensor.cu by that plan."""
+    size = a.dtype.itemsize
+    a_across, b_across = matmul_tiles.is_across(problem.layout)
+    compiled = loader.load(
+        "matmul/cuda_tensor",
+        "matmul",
+        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
+        TF32=int(size == 4),
+        VECTOR=1 - problem.n % 2,
+        **plan.tiles.macros(),
+        A_STORED_KM=int(a_across),
+        BYTES_A=_aligned_bytes(problem.m if a_across else problem.k, a),
+        B_STORED_KN=int(b_across),
+        BYTES_B=_aligned_bytes(problem.n if b_across else problem.k, b),
+    )
+    shared_bytes = plan.tiles.shared_bytes(problem.layout, size)
+    compiled.max_dynamic_shared_size_bytes = shared_bytes
+    work = split_work(plan, problem.m, problem.n)
+    stages_of_a_part = plan.steps(problem.k * size // 2)
+    sizes = (problem.m, problem.n, problem.k, plan.tiles.group(), work.whole, plan.parts, stages_of_a_part)
+    arguments = (a, b, c, *map(np.int32, sizes), work.sums, work.arrived)
+    run = into(c, compiled, (work.units,), (plan.tiles.threads,), arguments, shared_mem=shared_bytes)
+    loads = traffic(size, lines_and_results(*plan.tiles.tile), lines_and_results(*plan.tiles.unit))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
 
-def plans(problem: Matmul) -> list[Plan[Tensors]]:
+def plans(problem: Matmul) -> list[TilePlan[Tensors]]:
     """The plans of matmul/cuda_tensor.cu that are tried."""
-    size, most = 4 if problem.math == "tf32" else 2, loader.attribute("MaxSharedMemoryPerBlockOptin")
-    fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(problem.layout, size) <= most]
-    return tiles.plans(fitting, problem.m, problem.n, problem.k * size // 2, loader.attribute("MultiProcessorCount"))
+    size = 4 if problem.math == "tf32" else 2
+    most_bytes = loader.attribute("MaxSharedMemoryPerBlockOptin")
+    forms = [form for form in matmul_tiles.TENSORS if form.shared_bytes(problem.layout, size) <= most_bytes]
+    k_of_two_bytes = problem.k * size // 2
+    multiprocessors = loader.attribute("MultiProcessorCount")
+    return tiles.plans(forms, problem.m, problem.n, k_of_two_bytes, multiprocessors=multiprocessors)
 
 
 @kernel
@@ -47,4 +66,4 @@ def tensor_core(problem: Matmul, a, b):
     count_in_32_bits(problem)
     loader.require(80)
     c = cupy.empty((problem.m, problem.n), a.dtype)
-    return fastest_plan("matmul/cuda_tensor", problem, plans(problem), lambda plan: call(problem, plan, a, b, c))
+    return fastest_plan("matmul/cuda_tensor", problem, plans(problem), lambda plan: call(problem, plan, a, b, c=c))

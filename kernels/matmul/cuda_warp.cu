@@ -2,7 +2,7 @@
 // C = A B in float32. It adds to register_tiled: a tile for each warp between the block's and the thread's, loads of 16 bytes that
 // neighboring lanes share, and stages that are fetched ahead (cp.async), so that no thread waits for memory.
 //
-//     a block's tile of C              a warp's tile                  a lane's EACH_M x EACH_N
+//     a block's tile of C              a warp's tile                  a lane's THREAD_M x THREAD_N
 //    +---------+---------+ TILE_M     +--+--+--+--+ WARP_M           +----+    +----+
 //    | warp 0  | warp 1  |            |00|01|04|05|  lanes:          |4x4 |    |4x4 |  fours of
 //    |         |         |            +--+--+--+--+  8 down,         +----+    +----+  neighbors;
@@ -16,7 +16,7 @@
 //
 // Takes, from the constants here (defaults):
 //   shared memory: 4 * STAGES * DEEP * (TILE_M + 4 + TILE_N + 4) = 67,584 bytes a block
-//   registers:     65536 / (THREADS * BLOCKS) = 256 a thread at most; EACH_M * EACH_N = 128 of them are its sums
+//   registers:     65536 / (THREADS * BLOCKS) = 256 a thread at most; THREAD_M * THREAD_N = 128 of them are its sums
 // Source: NVIDIA, CUTLASS, "Efficient GEMM in CUDA" (warps' tiles, stages); Gray, maxas, "SGEMM" (order of lanes, register
 // banks).
 
@@ -26,8 +26,8 @@
 #define DEEP 16      // k per stage
 #define WARP_M 64    // rows and columns of C per warp
 #define WARP_N 64
-#define EACH_M 8     // rows and columns of C per thread
-#define EACH_N 16
+#define THREAD_M 8     // rows and columns of C per thread
+#define THREAD_N 16
 #define STAGES 4     // stages in shared memory, each with a tile of A and of B
 #define SLICES 1     // groups of warps that share a stage's k; their sums are added at the end
 #define BLOCKS 2     // blocks per multiprocessor
@@ -38,15 +38,15 @@
 #define VECTOR 1
 #endif
 
-constexpr int LANES_M = WARP_M / EACH_M;  // threads of a warp down
-constexpr int LANES_N = WARP_N / EACH_N;  // and across
+constexpr int LANES_M = WARP_M / THREAD_M;  // threads of a warp down
+constexpr int LANES_N = WARP_N / THREAD_N;  // and across
 constexpr int WARPS_M = TILE_M / WARP_M;  // warps of a block down
 constexpr int WARPS_N = TILE_N / WARP_N;  // and across
 constexpr int GROUP = WARPS_M * WARPS_N * 32;  // threads of a slice
 constexpr int THREADS = GROUP * SLICES;        // of a block
 constexpr int OWN_DEEP = DEEP / SLICES;        // k per stage of a slice
 constexpr bool THIN = LANES_M == 1;  // a warp is 8 x 4 threads, or 1 x 32 for few rows of C
-static_assert((THIN ? WARPS_M == 1 : LANES_M == 8) && LANES_M * LANES_N == 32 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "its threads");
+static_assert((THIN ? WARPS_M == 1 : LANES_M == 8) && LANES_M * LANES_N == 32 && THREAD_M % 4 == 0 && THREAD_N % 4 == 0 && OWN_DEEP % 16 == 0, "its threads");
 
 #include "cp_async.cuh"
 #include "rows.cuh"
@@ -111,8 +111,8 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
         return ((const float*)held)[LIES ? 4 * i + l % 4 : l % 2 * EACH + i];
     }
 };
-using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A>;
-using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B>;
+using A = Operand<!A_STORED_KM, TILE_M, THREAD_M, LANES_M, VECTOR_A>;
+using B = Operand<!B_STORED_KN, TILE_N, THREAD_N, LANES_N, VECTOR_B>;
 constexpr int STAGE = A::SIZE + B::SIZE;  // floats of a stage
 constexpr int PITCH_C = WARP_N + 4;       // floats from row to row of results on their way, padded by 16 bytes
 constexpr int HIGH = 4 * LANES_M;         // rows of them at once
@@ -151,7 +151,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         if (s < steps) stage();
         fetched();
     }
-    float sums[EACH_M][EACH_N] = {};
+    float sums[THREAD_M][THREAD_N] = {};
     int slot = 0;
     auto next_slot = [&]() {
         const int on = ++slot == STAGES ? (1 - STAGES) * STAGE : STAGE;
@@ -182,24 +182,24 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             if (!B::LIES) b_tile.read((l + 1) % OWN_DEEP);
             // Multiply: one k of the whole tile of the thread.
             #pragma unroll
-            for (int e = 0; e < EACH_M * EACH_N; e++) {  // back and forth: each shares an operand with the one before
-                const int i = e / EACH_N, j = i % 2 * (EACH_N - 1) + (1 - i % 2 * 2) * (e % EACH_N);
+            for (int e = 0; e < THREAD_M * THREAD_N; e++) {  // back and forth: each shares an operand with the one before
+                const int i = e / THREAD_N, j = i % 2 * (THREAD_N - 1) + (1 - i % 2 * 2) * (e % THREAD_N);
                 sums[i][j] += a_tile.item(l, i) * b_tile.item(l, j);
             }
         }
     }
     #pragma unroll
     for (int half = SLICES / 2; half; half /= 2) {  // half of the slices add the other half's sums, until one has all
-        float* const own = memory + slice % half * EACH_M * EACH_N * GROUP + t % GROUP;
+        float* const own = memory + slice % half * THREAD_M * THREAD_N * GROUP + t % GROUP;
         __syncthreads();
         if (slice >= half && slice < 2 * half) {
             #pragma unroll
-            for (int e = 0; e < EACH_M * EACH_N; e++) own[e * GROUP] = sums[e / EACH_N][e % EACH_N];
+            for (int e = 0; e < THREAD_M * THREAD_N; e++) own[e * GROUP] = sums[e / THREAD_N][e % THREAD_N];
         }
         __syncthreads();
         if (slice < half) {
             #pragma unroll
-            for (int e = 0; e < EACH_M * EACH_N; e++) sums[e / EACH_N][e % EACH_N] += own[e * GROUP];
+            for (int e = 0; e < THREAD_M * THREAD_N; e++) sums[e / THREAD_N][e % THREAD_N] += own[e * GROUP];
         }
     }
     // Store.
@@ -215,21 +215,21 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             if (beside + 3 < n) to[3] = x.w;
         }
     };
-    constexpr int FOURS = EACH_N / 4;
+    constexpr int FOURS = THREAD_N / 4;
     // Split-k: each part stores its sums, and the block that is last adds all in order, so the result does not depend on which it is.
     const int piece_of_c = own.tile - whole;
     const bool cut = parts > 1 && piece_of_c >= 0;
-    float4* const held = (float4*)partial + (long long)piece_of_c * parts * EACH_M * FOURS * GROUP + t % GROUP;
+    float4* const held = (float4*)partial + (long long)piece_of_c * parts * THREAD_M * FOURS * GROUP + t % GROUP;
     float* const piece = memory + warp * HIGH * PITCH_C;
     if (!VECTOR) __syncthreads();  // all warps have finished reading the ring
     if (!slice)
         #pragma unroll
-        for (int i = 0; i < EACH_M; i++) {
+        for (int i = 0; i < THREAD_M; i++) {
             #pragma unroll
             for (int j = 0; j < FOURS; j++) {
                 const float* const v = sums[i] + 4 * j;
                 const float4 x = make_float4(v[0] * scale, v[1] * scale, v[2] * scale, v[3] * scale);
-                if (cut) __stcg(held + (own.part * EACH_M * FOURS + i * FOURS + j) * GROUP, x);
+                if (cut) __stcg(held + (own.part * THREAD_M * FOURS + i * FOURS + j) * GROUP, x);
                 else if (VECTOR) put(i, j, x);
                 else *(float4*)(piece + (lane_m * 4 + i % 4) * PITCH_C + (lane_n + j * LANES_N) * 4) = x;
             }
@@ -239,11 +239,11 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         }
     if (!cut || !is_last((unsigned*)memory, arrived_parts + piece_of_c, parts)) return;
     #pragma unroll 1
-    for (int q = slice; q < EACH_M * FOURS; q += SLICES) {
+    for (int q = slice; q < THREAD_M * FOURS; q += SLICES) {
         float4 sum = make_float4(0, 0, 0, 0);
         #pragma unroll 4
         for (int part = 0; part < parts; part++) {
-            const float4 x = __ldcg(held + (part * EACH_M * FOURS + q) * GROUP);
+            const float4 x = __ldcg(held + (part * THREAD_M * FOURS + q) * GROUP);
             sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
         }
         put(q / FOURS, q % FOURS, sum);

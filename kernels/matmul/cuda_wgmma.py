@@ -6,74 +6,139 @@ import cupy
 import numpy as np
 
 from kernels.cuda import loader, matmul_tiles, tiles
-from kernels.cuda.matmul_tiles import Groups
+from kernels.cuda.matmul_tiles import Direct, Groups
 from kernels.cuda.rows import Placed, copying, placed
-from kernels.cuda.tiles import LINE, Plan, traffic
+from kernels.cuda.tiles import LINE, TilePlan, lines_and_results, traffic
 from kernels.matmul import cuda_tensor
-from kernels.matmul.cuda import count_in_32_bits, direct_call, fastest_plan, split_sums
+from kernels.matmul.cuda import count_in_32_bits, direct_call, fastest_plan, split_work
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
-_FEW_COPIED = 64  # rows or columns: with more a product takes longer than copies of its operands
-# Of two operands of four bytes that lie across k wgmma can take one.
+#: Most rows or columns of a product that takes less time than copies of its operands.
+_FEW_COPIED = 64
+#: Arithmetic -> layouts. Of two operands of four bytes that lie across k wgmma can take one.
 LAYOUTS = dict.fromkeys(HALVES, ("nn", "nt", "tn")) | {"tf32": ("nn", "nt")}
 
 
-class Seen(NamedTuple):
-    """A product as matmul/cuda_wgmma.cu computes it, k counted in items of two bytes. tf32 nn is C^T = B^T A^T there: wgmma takes
-    items of four bytes from shared memory along k alone, and others from registers, for its left side."""
+class HopperProduct(NamedTuple):
+    """A product as matmul/cuda_wgmma.cu computes it.
+
+    tf32 nn is C^T = B^T A^T there: wgmma takes items of four bytes from shared memory along k alone, and others from registers,
+    for its left side.
+    """
 
     m: int
     n: int
+    #: In items of two bytes.
     k: int
+    #: `t` of the left side or `n` of the right side: it lies across k. `tt`: both sides are those of C^T.
     layout: str
     item_bytes: int
 
     @property
-    def forms(self) -> list[matmul_tiles.Groups]:
+    def is_transposed(self) -> bool:
+        """Whether it computes C^T."""
+        return self.layout == "tt"
+
+    @property
+    def forms(self) -> list[Groups]:
+        """The tiles that can be compiled for it."""
         return matmul_tiles.groups(self.layout, self.item_bytes)
 
 
-def seen(problem: Matmul) -> Seen:
+def hopper_product(problem: Matmul) -> HopperProduct:
     """The product as the kernel computes it."""
-    m, n, k, layout = problem.m, problem.n, problem.k, problem.layout
     if problem.math != "tf32":
-        return Seen(m, n, k, layout, 2)
-    return Seen(n, m, 2 * k, "tt", 4) if layout == "nn" else Seen(m, n, 2 * k, layout, 4)
+        return HopperProduct(m=problem.m, n=problem.n, k=problem.k, layout=problem.layout, item_bytes=2)
+    k = 2 * problem.k
+    if problem.layout == "nn":
+        return HopperProduct(m=problem.n, n=problem.m, k=k, layout="tt", item_bytes=4)
+    return HopperProduct(m=problem.m, n=problem.n, k=k, layout=problem.layout, item_bytes=4)
 
 
-def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result, *bias, early: bool = True):
-    """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts. early: launched before the one before it has
-    ended."""
-    of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
-    turned, a_km, b_kn = layout == "tt", int(layout[0] == "t"), int(layout[1] == "n")
-    macros = {"TYPE": f'"{ARITHMETIC[problem.math].ptx}"', "TF32": int(size == 4), "BIAS_RELU": len(bias)}
-    macros |= {"A_STORED_KM": a_km, "B_STORED_KN": b_kn, **of.macros()}
-    compiled = loader.load("matmul/cuda_wgmma", "matmul", _arch="sm_90a", **macros)
-    compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    (a_share, b_share), deep = of.shares(), LINE // size
-    item, out = (loader.TFLOAT32, loader.FLOAT32) if size == 4 else (loader.UINT16, loader.UINT16)
-    maps = [
-        loader.tensor_map(x.array.data.ptr, shape, x.pitch, (lines, deep), kind)
-        for x, shape, lines, kind in (
-            (b if turned else a, (k, m) if a_km else (m, k), deep if a_km else a_share, item),
-            (a if turned else b, (k, n) if b_kn else (n, k), deep if b_kn else b_share, item),
-            (c, (n, m) if turned else (m, n), 64, out),
-        )
-    ]
-    maps.append(loader.tensor_map(c.array.data.ptr, (n, m) if turned else (m, n), c.pitch, (64, deep // 2), out))
-    units, whole, sums = split_sums(plan, m, n, of.cluster)
-    at_once = units if of.in_cluster else min(units, of.slots(loader.attribute("MultiProcessorCount")))
-    counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(wide_k)))
-    arguments = (*maps, *counts, *sums, *(bias or sums[:1]))
-    launch = loader.overlapping(compiled, at_once * of.sharing, of.threads, arguments, of.shared_bytes, early=early)
+def _operand_map(operand: Placed, side: int, k: int, *, across: bool, share: int, item_bytes: int) -> np.ndarray:
+    """The map by which TMA loads a block's share of an operand, `side` x k or, across k, k x `side`.
+
+    share: the lines that the block loads along k; across k it loads boxes of one line's width.
+    """
+    line_items = LINE // item_bytes
+    shape = (k, side) if across else (side, k)
+    box_rows = line_items if across else share
+    item = loader.TFLOAT32 if item_bytes == 4 else loader.UINT16
+    return loader.tensor_map(operand.array.data.ptr, shape, operand.pitch, (box_rows, line_items), item=item)
+
+
+def _result_map(c: Placed, shape: tuple[int, int], columns: int, item_bytes: int) -> np.ndarray:
+    """The map by which TMA stores 64 rows of `columns` results."""
+    item = loader.FLOAT32 if item_bytes == 4 else loader.UINT16
+    return loader.tensor_map(c.array.data.ptr, shape, c.pitch, (64, columns), item=item)
+
+
+def call(
+    problem: Matmul, plan: TilePlan[Groups], a: Placed, b: Placed, *, c: Placed, result, bias=(), early: bool = True
+):
+    """The call of matmul/cuda_wgmma.cu by that plan, which gives `result`.
+
+    bias: () or (the bias of each column,). early: it starts before the launch before it has ended.
+    """
+    product = hopper_product(problem)
+    groups = plan.tiles
+    a_across, b_across = matmul_tiles.is_across(product.layout)
+    compiled = loader.load(
+        "matmul/cuda_wgmma",
+        "matmul",
+        _arch="sm_90a",
+        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
+        TF32=int(product.item_bytes == 4),
+        BIAS_RELU=len(bias),
+        A_STORED_KM=int(a_across),
+        B_STORED_KN=int(b_across),
+        **groups.macros(),
+    )
+    compiled.max_dynamic_shared_size_bytes = groups.shared_bytes
+    left, right = (b, a) if product.is_transposed else (a, b)
+    a_share, b_share = groups.shares()
+    size = product.item_bytes
+    line_items = LINE // size
+    left_map = _operand_map(left, product.m, problem.k, across=a_across, share=a_share, item_bytes=size)
+    right_map = _operand_map(right, product.n, problem.k, across=b_across, share=b_share, item_bytes=size)
+    c_shape = (problem.m, problem.n)
+    c_map = _result_map(c, c_shape, line_items, size)
+    half_line_map = _result_map(c, c_shape, line_items // 2, size)
+    work = split_work(plan, product.m, product.n, groups.cluster)
+    stages_of_a_part = plan.steps(product.k)
+    sizes = (product.m, product.n, problem.k, groups.group(), work.whole, plan.parts, stages_of_a_part)
+    arguments = (
+        left_map,
+        right_map,
+        c_map,
+        half_line_map,
+        *map(np.int32, sizes),
+        work.sums,
+        work.arrived,
+        *(bias or (work.sums,)),  # the sums stand for a bias that is not read
+    )
+    clusters = work.units
+    if not groups.in_cluster:
+        clusters = min(work.units, groups.slots(loader.attribute("MultiProcessorCount")))
+    blocks = clusters * groups.sharing
+    launch = loader.overlapping(compiled, blocks, groups.threads, arguments, groups.shared_bytes, early=early)
     run = copying(launch, [a, b], c, result)
-    tile_m, tile_n = of.tile
-    loaded = a_share + (-(-b_share // deep) * deep if b_kn else b_share)
-    loads = traffic(result.dtype.itemsize, (loaded, tile_m * tile_n), (64 + tile_n, 64 * tile_n))
+    tile_m, tile_n = groups.tile
+    b_lines = -(-b_share // line_items) * line_items if b_across else b_share
+    loads = traffic(result.dtype.itemsize, (a_share + b_lines, tile_m * tile_n), lines_and_results(*groups.unit))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
+
+
+def _plans_straight_from_memory(problem: Matmul, product: HopperProduct, has_copies: bool) -> list[TilePlan]:
+    """Plans for few rows or short sums, and where copies would take longer than the product."""
+    multiprocessors = loader.attribute("MultiProcessorCount")
+    plans: list[TilePlan] = [*matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)]
+    if has_copies and min(product.m, product.n) <= _FEW_COPIED:
+        plans += cuda_tensor.plans(problem)[: max(1, 2 - len(plans))]
+    return plans
 
 
 @kernel(fused=True)
@@ -89,21 +154,29 @@ def wgmma(problem: Matmul, a, b, *bias):
     count_in_32_bits(problem)
     loader.require(90, only=True)
     result = cupy.empty((problem.m, problem.n), a.dtype)
-    operands = placed(a, line=LINE), placed(b, line=LINE), placed(result, out=True)
-    of = seen(problem)
-    multiprocessors = loader.attribute("MultiProcessorCount")
-    aligned = all(x.pitch * a.dtype.itemsize % LINE == 0 for x in operands[:2])
-    found: list[Plan] = tiles.plans(of.forms, of.m, of.n, of.k, multiprocessors, aligned=aligned)
-    if not bias:  # few rows or short sums, and where copies would take longer than the product: straight from memory
-        others: list[Plan] = matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)
-        if min(of.m, of.n) <= _FEW_COPIED and any(x.copy for x in operands):
-            others += cuda_tensor.plans(problem)[: max(1, 2 - len(others))]
-        found[tiles.TRIED - len(others) :] = others
+    placed_a = placed(a, line=LINE)
+    placed_b = placed(b, line=LINE)
+    placed_c = placed(result, out=True)
+    product = hopper_product(problem)
+    size = a.dtype.itemsize
+    plans: list[TilePlan] = tiles.plans(
+        product.forms,
+        product.m,
+        product.n,
+        product.k,
+        multiprocessors=loader.attribute("MultiProcessorCount"),
+        aligned=placed_a.pitch * size % LINE == 0 and placed_b.pitch * size % LINE == 0,
+    )
+    if not bias:
+        has_copies = any(matrix.copy for matrix in (placed_a, placed_b, placed_c))
+        others = _plans_straight_from_memory(problem, product, has_copies)
+        plans = [*plans[: tiles.TRIED - len(others)], *others]
 
-    def called(plan: Plan):
-        if isinstance(plan.of, Groups):
-            return call(problem, plan, *operands, result, *bias)
-        in_place = direct_call if isinstance(plan.of, matmul_tiles.Direct) else cuda_tensor.call
-        return in_place(problem, plan, a, b, result)
+    def bind(plan: TilePlan):
+        if isinstance(plan.tiles, Groups):
+            return call(problem, plan, placed_a, placed_b, c=placed_c, result=result, bias=bias)
+        if isinstance(plan.tiles, Direct):
+            return direct_call(problem, plan, a, b, c=result)
+        return cuda_tensor.call(problem, plan, a, b, c=result)
 
-    return fastest_plan("matmul/cuda_wgmma", problem, found, called)
+    return fastest_plan("matmul/cuda_wgmma", problem, plans, bind)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from kernels.cuda import loader
 from kernels.cuda.matmul_tiles import Groups
 from kernels.cuda.rows import placed
-from kernels.cuda.tiles import Plan
+from kernels.cuda.tiles import LEAST_STEPS, TilePlan
 from kernels.matmul.cuda_wgmma import call
 from kernels.problems import Matmul
 from kernels.problems.arrays import HALVES
@@ -17,16 +17,17 @@ _WIDE = replace(_STAGES, consumers=2, columns=256, stages=4)
 _PING_PONG = replace(_STAGES, consumers=2, rows=128, stages=6, cluster_n=2, pingpong=1)
 
 
-def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1, early: bool = False):
-    """The call of matmul/cuda_wgmma.cu with those tiles. early: as the one before it ends.
+def _bound(problem: Matmul, a, b, groups: Groups, *, parts: int = 1, early: bool = False):
+    """The call of matmul/cuda_wgmma.cu with those tiles. early: it starts as the launch before it ends.
 
     Raises: ValueError for another arithmetic and another GPU than Hopper's.
     """
-    if problem.math not in HALVES or problem.out != problem.dtype or not of.fits(problem.layout):
+    if problem.math not in HALVES or problem.out != problem.dtype or not groups.fits(problem.layout):
         raise ValueError(f"this rung multiplies float16 and bfloat16 into their own type, not {problem.math}")
     loader.require(90, only=True)
     c = cupy.empty((problem.m, problem.n), a.dtype)
-    return call(problem, Plan(of, parts), placed(a), placed(b), placed(c, out=True), c, early=early)
+    plan = TilePlan(tiles=groups, parts=parts)
+    return call(problem, plan, placed(a), placed(b), c=placed(c, out=True), result=c, early=early)
 
 
 @kernel(rung=True)
@@ -81,10 +82,12 @@ def wgmma_overlapped(problem: Matmul, a, b):
 def wgmma_split_k(problem: Matmul, a, b):
     """Split-k: where C has fewer tiles than there are multiprocessors, several blocks share a tile's sum over k
     and their parts are added in a fixed order, which takes bytes."""
-    count = loader.attribute("MultiProcessorCount")
-    tiles = -(-problem.m // _WIDE.tile[0]) * -(-problem.n // _WIDE.tile[1])
-    steps = -(-problem.k // 64)
-    parts = min(count // tiles, -(-steps // 4))
+    multiprocessors = loader.attribute("MultiProcessorCount")
+    tiles = _WIDE.count(problem.m, problem.n)
+    stages = -(-problem.k // _WIDE.deep)
+    parts = min(multiprocessors // tiles, -(-stages // LEAST_STEPS))
     if parts < 2:
         raise ValueError(f"{tiles} tiles keep all multiprocessors busy, or k is too short to be split")
-    return _bound(problem, a, b, _WIDE, -(-steps // -(-steps // parts)), early=True)  # none of them empty
+    stages_of_a_part = -(-stages // parts)
+    no_part_empty = -(-stages // stages_of_a_part)
+    return _bound(problem, a, b, _WIDE, parts=no_part_empty, early=True)

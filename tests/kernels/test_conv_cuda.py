@@ -32,25 +32,30 @@ PROBLEMS = [
 def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
     """3 x 3 / 2 with a zero above and to the left: even pixels meet tap 1 alone, odd ones taps 2 and 0."""
     problem = Conv(1, 8, 8, 1, 1, 3, 3, 2, 1, direction="dgrad")
-    sizes = [(p.of.to_y, p.of.to_x, p.of.r, p.of.s, p.of.top, p.of.left) for p in conv_tiles.phases(problem)]
+    sizes = [
+        (p.gather.to_y, p.gather.to_x, p.gather.r, p.gather.s, p.gather.top, p.gather.left)
+        for p in conv_tiles.phases(problem)
+    ]
     assert sizes == [(0, 0, 1, 1, 0, 0), (0, 1, 1, 2, 0, 0), (1, 0, 2, 1, 0, 0), (1, 1, 2, 2, 0, 0)]
     assert [list(range(3))[p.rows] for p in conv_tiles.phases(problem)] == [[1], [1], [2, 0], [2, 0]]
-    assert [p.of.taps for p in conv_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
+    assert [p.gather.taps for p in conv_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
     for forms, (m, n, k), wgrad in itertools.product(FORMS, ((9, 7, 75), (1600, 40, 950424)), (0, 1)):
-        plans = conv_tiles.plans(forms, m, n, k, wgrad, 132)
+        plans = conv_tiles.plans(forms, m, n, k, wgrad=wgrad, multiprocessors=132)
         assert 1 < len({str(plan) for plan in plans}) == len(plans) <= 4
         assert all(plan.leaves_none_empty(k) and plan.steps(k) >= 4 for plan in plans if plan.parts > 1)
         assert any(plan.parts > 1 for plan in plans) == (m == 1600)
     # 13 tiles: a wave of 2 blocks on each of 132 multiprocessors
-    assert [plan.parts for plan in conv_tiles.plans(conv_tiles.GROUPS[:1], 1600, 40, 950424, 1, 132)] == [20]
+    assert [
+        plan.parts for plan in conv_tiles.plans(conv_tiles.GROUPS[:1], 1600, 40, 950424, wgrad=1, multiprocessors=132)
+    ] == [20]
     # a `reduce` is dearer than what it saves; two waves are quicker than one; 79 parts would leave some empty
     for size, parts in (((1280, 640, 128), 1), ((12800, 64, 2048), 7), ((640, 64, 6560), 69)):
-        assert conv_tiles.plans(conv_tiles.WARPS[:1], *size, 0, 132)[0].parts == parts
+        assert conv_tiles.plans(conv_tiles.WARPS[:1], *size, wgrad=0, multiprocessors=132)[0].parts == parts
     assert conv_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
     assert conv_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
     assert conv_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
     assert conv_tiles.TENSORS[0].shared_bytes(True) == 2 * 4 * (32 * 136 + 32 * 136)
-    group = conv_tiles.Groups(2, 64, 256, 4, 2, 1)
+    group = conv_tiles.ConvGroups(consumers=2, rows=64, columns=256, stages=4, staged=2, blocks=1)
     assert (group.tile, group.threads) == ((128, 256), 288)
     assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
     for of in (*conv_tiles.WARPS, *conv_tiles.TENSORS):
@@ -74,11 +79,12 @@ def test_a_phase_that_started_early_ends_when_the_one_before_has(path):
 
 
 def test_only_phases_after_the_first_start_early(monkeypatch):
-    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)().gemm
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)()._implicit_gemm
     problem = Conv(1, 9, 9, 4, 4, 3, 3, 2, direction="dgrad")
     a, b = (cuda_on_cpu.filled(x) for x in problem.inputs(1, True))
-    found, _ = module.products(problem, a, b, cuda_on_cpu.empty(problem.out_shape, np.float32))
-    assert [on.early for on in found] == [False, True, True, True]
+    out = cuda_on_cpu.empty(problem.out_shape, np.float32)
+    products = module.implicit_products(problem, a, b, out=out).products
+    assert [product.early for product in products] == [False, True, True, True]
 
 
 @pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
@@ -96,7 +102,7 @@ def test_rows_that_are_loaded_together_lie_in_different_banks():
             assert len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
     for of in conv_tiles.WARPS:
         assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
-        assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
+        assert of.warp_m == 8 * of.thread_m and of.warp_n == 4 * of.thread_n
 
 
 # Every tile; of what comes 16 bytes at a time both operands or neither, as the registers of a mixture lie between. How results
@@ -152,7 +158,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, bui
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     module, parts, loads = bound(), set(), set()
     monkeypatch.setattr(conv_tiles, "TENSORS" if of else "WARPS", (tile,))  # one to build
-    monkeypatch.setattr(conv_tiles, "_REDUCE", -1e12)  # a sum is split wherever it can be
+    monkeypatch.setattr(conv_tiles, "_REDUCE_CYCLES", -1e12)  # a sum is split wherever it can be
 
     def some(gpu, file, problem, calls):
         parts.update(re.findall(r"split-k=(\d+)", next(iter(calls))))
@@ -162,7 +168,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, bui
     for number, shape in enumerate(WHOLE):
         monkeypatch.setattr(bound(""), "_COPY_FLOPS", number % 2 * 1e9)
         monkeypatch.setattr(bound(""), "_COPY_READS", 0)
-        monkeypatch.setattr(bound("").gemm, "_FEW_FILTERS", 0)
+        monkeypatch.setattr(bound("")._implicit_gemm, "_FEW_FILTERS", 0)
         problem = Conv(*shape, direction=way, dtype=dtype)
         inputs = problem.inputs(3, True)
         given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
@@ -229,7 +235,7 @@ def walked(of: conv_tiles.Gather, box, pixels: int):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_the_copy_engine_walks_the_pixels_of_the_product(problem, wgmma):
-    for of in (conv_tiles.gather(problem), *(p.of for p in conv_tiles.phases(replace(problem, direction="dgrad")))):
+    for of in (conv_tiles.gather(problem), *(p.gather for p in conv_tiles.phases(replace(problem, direction="dgrad")))):
         pixels = itertools.product(range(of.n), range(of.p), range(of.q))
         wanted = [(n, y * of.step - of.top, x * of.step - of.left) for n, y, x in pixels]
         assert list(walked(of, wgmma.box(of), of.pixels)) == wanted

@@ -82,37 +82,48 @@ def test_a_warp_is_8_x_4_threads_or_1_x_32_and_what_it_reads_and_writes_lies_in_
         for tile in of.tile:  # a warp's items that are turned: so many k's of the lines beside each other
             banks = {(l * (tile + 4) + line) % 32 for l in range(across) for line in range(32 // across)}
             assert len(banks) == (32 if tile > 4 else 16) and tile % 4 == 0
-        assert (of.warp_m, of.warp_n) in ((8 * of.each_m, 4 * of.each_n), (of.each_m, 32 * of.each_n))
+        assert (of.warp_m, of.warp_n) in ((8 * of.thread_m, 4 * of.thread_n), (of.thread_m, 32 * of.thread_n))
         for line, l in itertools.product(range(64), range(0, of.deep // of.slices, 4)):  # a four lies where it is read
             assert c(put, line=line, l=l) == l ^ c(turn, line=line) < of.deep
         for half, side in itertools.product((lanes[:16], lanes[16:]), (0, 1)):
-            lines = {4 * lane[side] for lane in half} if of.warp_m > of.each_m else set(range(0, 128, 4))
+            lines = {4 * lane[side] for lane in half} if of.warp_m > of.thread_m else set(range(0, 128, 4))
             assert len({(line * of.deep + c(turn, line=line)) // 4 % 8 for line in lines}) == 4  # times 16 bytes
 
 
-@pytest.mark.parametrize("of", {(of.each_m, of.each_n): of for of in matmul_tiles.WARPS}.values(), ids=str)
+@pytest.mark.parametrize("of", {(of.thread_m, of.thread_n): of for of in matmul_tiles.WARPS}.values(), ids=str)
 def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(of):
     order = []
     i, j = re.search(r"const int i = (.*), j = (.*);", loader.source(WARP)).groups()
-    for e in range(of.each_m * of.each_n):
-        row = c(i, e=e, EACH_N=of.each_n)
-        order.append((row, c(j, e=e, EACH_N=of.each_n, i=row)))
-    assert sorted(order) == [(i, j) for i in range(of.each_m) for j in range(of.each_n)]
+    for e in range(of.thread_m * of.thread_n):
+        row = c(i, e=e, THREAD_N=of.thread_n)
+        order.append((row, c(j, e=e, THREAD_N=of.thread_n, i=row)))
+    assert sorted(order) == [(i, j) for i in range(of.thread_m) for j in range(of.thread_n)]
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in itertools.pairwise(order))
 
 
 def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
-    first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2)  # 4 stages of 16 k's of 132 floats twice
+    first = matmul_tiles.Warps(
+        tile_m=128, tile_n=128, warp_m=64, warp_n=64, deep=16, thread_m=8, thread_n=16, stages=4, slices=1, blocks=2
+    )  # 4 stages of 16 k's of 132 floats twice
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 132))
-    sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1)  # C's tile is more than its ring
+    sliced = matmul_tiles.Warps(
+        tile_m=128, tile_n=128, warp_m=64, warp_n=64, deep=8, thread_m=8, thread_n=16, stages=2, slices=2, blocks=1
+    )  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
-    assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1).shared_bytes == 2 * 128 * 128 * 4  # two add to two
+    assert (
+        matmul_tiles.Warps(
+            tile_m=128, tile_n=128, warp_m=64, warp_n=64, deep=8, thread_m=8, thread_n=16, stages=2, slices=4, blocks=1
+        ).shared_bytes
+        == 2 * 128 * 128 * 4
+    )  # two add to two
     taken = [matmul_tiles.TENSORS[i].shared_bytes(*how) for i, *how in ((0, "nn", 2), (0, "nn", 4), (1, "nt", 2))]
     assert taken == [4 * (128 * 80 + 32 * 136 * 2), 4 * (128 * 80 + 16 * 136 * 4), 3 * (128 * 144 + 256 * 144)]
-    group = matmul_tiles.Groups(2, 64, 256, 4, 2, 2, 1)
+    group = matmul_tiles.Groups(consumers=2, rows=64, columns=256, stages=4, staged=2, cluster_m=2, cluster_n=1)
     assert (group.tile, group.threads) == ((128, 256), 384)
     assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
-    assert matmul_tiles.Groups(2, 128, 128, 6, 2, 2, 1, 1).tile == (128, 128)
+    assert matmul_tiles.Groups(
+        consumers=2, rows=128, columns=128, stages=6, staged=2, cluster_m=2, cluster_n=1, pingpong=1
+    ).tile == (128, 128)
     for of in matmul_tiles.GROUPS:
         assert of.fits("nt") and of.shared_bytes <= 232448
         # registers of a thread at the launch, all that a block may share out again
@@ -121,22 +132,30 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
         loading, each = map(int, changed)
         assert loading + of.consumers * each <= given * (1 + of.consumers), "it would wait for registers for ever"
         assert of.rows // 64 * of.columns // 2 <= min(each, 255) - 32
-    assert matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
-    assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 2, 1).fits("nn")
-    assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
+    assert matmul_tiles.Groups(consumers=2, rows=128, columns=192, stages=3, staged=2, cluster_m=1, cluster_n=2).fits(
+        "nn"
+    )
+    assert not matmul_tiles.Groups(
+        consumers=2, rows=128, columns=192, stages=3, staged=2, cluster_m=2, cluster_n=1
+    ).fits("nn")
+    assert not matmul_tiles.Groups(
+        consumers=2, rows=64, columns=256, stages=5, staged=1, cluster_m=1, cluster_n=1
+    ).fits("nt")  # 5 places of 48 KiB
     taken = [of.shared_bytes * of.blocks for of in matmul_tiles.WARPS]
     taken += [of.shared_bytes(way, 4) * of.blocks for of in matmul_tiles.TENSORS for way in ("nn", "nt", "tn")]
     assert max(taken) <= 228 << 10
     # a cluster's tile is 256 x 256, of which 66 are at work at once: of 165 the first 132 go whole, and each of the others in two
-    plan = tiles.Plan(group, 2)
+    plan = tiles.TilePlan(tiles=group, parts=2)
     size = 11 * 256, 15 * 256, 132
     assert ([group.slots(n) for n in (132, 133)], plan.whole(*size), plan.units(*size)) == ([66, 66], 132, 132 + 2 * 33)
-    assert (tiles.Plan(group).whole(*size), tiles.Plan(group).units(*size)) == (165, 165)
+    assert (tiles.TilePlan(tiles=group).whole(*size), tiles.TilePlan(tiles=group).units(*size)) == (165, 165)
     assert (plan.whole(256, 256, 132), plan.units(256, 257, 133)) == (0, 4)
 
 
 def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
-    of = matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 1, 1)
+    of = matmul_tiles.Groups(
+        consumers=2, rows=128, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, pingpong=1
+    )
     # a stage: 128 x 128 x 64 / 2048 = 512 cycles of products (a quarter more while the other warpgroup has no tile), as many for
     # 32 KiB from the L2, of which 7 % beside, and 64 for barriers; 128 to leave
     each, alone = 512 * 1.07 + 64, 512 * 1.32 + 64
@@ -145,11 +164,13 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     # and 128 of each thread, 16 in the time of half a first stage; a full wave at the power limit takes 12 % more
     assert of.cycles(133, 8, 1, 132) == pytest.approx(2 * (8 * each + 128))
     assert of.cycles(1320, 8, 1, 132) == pytest.approx(11.2 * (8 * each + 128))
-    split, adding = tiles.Plan(of, 2), 3 * 1024 + 8 * 1500
+    split, adding = tiles.TilePlan(tiles=of, parts=2), 3 * 1024 + 8 * 1500
     whole, part = 1.12 * (8 * alone + 128), 4 * alone + 128
     assert split.cycles(128, 128 * 133, 512, 132) == pytest.approx(whole + part + adding)
-    assert tiles.Plan(of).cycles(128, 128 * 133, 512, 132) == of.cycles(133, 8, 1, 132)
-    warps = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2)
+    assert tiles.TilePlan(tiles=of).cycles(128, 128 * 133, 512, 132) == of.cycles(133, 8, 1, 132)
+    warps = matmul_tiles.Warps(
+        tile_m=128, tile_n=128, warp_m=64, warp_n=64, deep=16, thread_m=8, thread_n=16, stages=4, slices=1, blocks=2
+    )
     # two tiles on each multiprocessor: 128 x 128 x 16 / 128 = 2048 cycles each stage, 0.4 (1/8 + 1/16) of them to read, 4 / 64 to
     # fetch, 0.05 / 2 to wait; C leaves in 1024 cycles, of which two blocks hide half
     slower = 1 + 0.075 + 0.0625 + 0.025
@@ -166,12 +187,12 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert tensors.cycles(1, 5, 2, 132) == pytest.approx(5 * 500 + 4 * 64 + 2 * 1500)
     assert of.cycles(1, 1, 2, 132) == pytest.approx(alone + 128 + adding)
     assert min(blocks["nt"]) == 1 and all(x <= y for x, y in zip(blocks["nt"], blocks["nn"], strict=True))
-    one, parts = tiles.Plan(of), tiles.Plan(of, 5)
+    one, parts = tiles.TilePlan(tiles=of), tiles.TilePlan(tiles=of, parts=5)
     assert parts.steps(3072) == 10 and one.steps(3072) == 48
     assert parts.leaves_none_empty(320) and not parts.leaves_none_empty(256)
     for m, n, k, layout in [(128, 3000, 3072, "nt"), (8192, 8192, 8192, "nn"), (1, 1, 1, "tn"), (32, 1024, 4096, "nn")]:
         for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.TENSORS, matmul_tiles.warps(layout)):
-            plans = tiles.plans(forms, m, n, k, 132)
+            plans = tiles.plans(forms, m, n, k, multiprocessors=132)
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
             assert any(plan.parts > 1 for plan in plans) == (k > 1000 and m < 200)
@@ -183,7 +204,7 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert matmul_tiles.direct(4096, 4096, 32, 132)[0].parts == 1, "a thread has a short sum alone"
     # a last wave of 24 of 132 is split; of 44 what that gains is within what the model is wrong by; few waves; few stages
     sizes = [(of, 1536, 3000, 8192), (of, 2816, 4096, 2048), (tensors, 128, 3000, 65536), (tensors, 32, 32, 2048)]
-    assert [tiles.plans([form], *size, 132)[0].parts for form, *size in sizes] == [5, 1, 2, 8]
+    assert [tiles.plans([form], *size, multiprocessors=132)[0].parts for form, *size in sizes] == [5, 1, 2, 8]
 
 
 def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiprocessors(monkeypatch):
@@ -193,20 +214,45 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
     monkeypatch.setattr(loader, "overlapping", lambda of, count, *given, **how: blocks.append(count))
     for n, parts in ((8, 1), (264, 1), (2048, 1), (4096, 1), (256, 5)):
         a = cuda_on_cpu.empty((n, n), np.uint16)
-        plan = tiles.Plan(matmul_tiles.Groups(2, 64, 256, 4, 2, 2, 1), parts)
-        module.call(Matmul(n, n, n, "bfloat16", layout="nt"), plan, *[module.placed(a)] * 3, a)
+        plan = tiles.TilePlan(
+            tiles=matmul_tiles.Groups(consumers=2, rows=64, columns=256, stages=4, staged=2, cluster_m=2, cluster_n=1),
+            parts=parts,
+        )
+        module.call(
+            Matmul(n, n, n, "bfloat16", layout="nt"),
+            plan,
+            module.placed(a),
+            module.placed(a),
+            c=module.placed(a),
+            result=a,
+        )
     assert blocks == [2, 8, 128, 132, 10]
     # of 128 x 128 in clusters of two along k two blocks a tile, as many as there are: none takes a second one
-    plan = tiles.Plan(matmul_tiles.Groups(2, 64, 128, 6, 2, 1, 1, 0, 2), 2)
+    plan = tiles.TilePlan(
+        tiles=matmul_tiles.Groups(
+            consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, pingpong=0, cluster_k=2
+        ),
+        parts=2,
+    )
     a = cuda_on_cpu.empty((1664, 1664), np.uint16)
-    module.call(Matmul(1664, 1664, 1664, "bfloat16", layout="nt"), plan, *[module.placed(a)] * 3, a)
+    module.call(
+        Matmul(1664, 1664, 1664, "bfloat16", layout="nt"),
+        plan,
+        module.placed(a),
+        module.placed(a),
+        c=module.placed(a),
+        result=a,
+    )
     assert blocks[-1] == 13 * 13 * 2
 
 
 def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_empty(monkeypatch):
     # 12 tiles leave room for 11 parts on 132 multiprocessors: of 48 stages nine would have 5, one 3 and the last none
+    def bound(problem, a, b, groups, parts=1, early=False):
+        return tiles.TilePlan(tiles=groups, parts=parts), early
+
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("_wgmma_rungs", "matmul")
-    monkeypatch.setattr(module, "_bound", lambda problem, a, b, *of, early=False: (tiles.Plan(*of), early))
+    monkeypatch.setattr(module, "_bound", bound)
     names = [name.removeprefix("cuda/") for name in LADDER if name.startswith("cuda/wgmma_")]
     given = [(Matmul(512, n, 3072, "bfloat16"), None, None) for n in (768, 256)]
     plans, early = zip(*(getattr(module, name)(*of) for of in given for name in names), strict=True)
@@ -216,14 +262,14 @@ def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_
         "64x128 cluster=1x1 cooperative staged=1 stages=2 | staged=2 stages=8 | 128x128 stages=6 | 128x256 stages=4 | "
         "cluster=2x1 | 128x128 cluster=1x2 ping-pong stages=6 |  | 128x256 cluster=1x1 cooperative split-k=10 stages=4"
     )
-    assert [(plan.of.consumers, begun) for plan, begun in zip(plans[:8], early, strict=False)] == (
+    assert [(plan.tiles.consumers, begun) for plan, begun in zip(plans[:8], early, strict=False)] == (
         [(1, False)] * 2 + [(2, False)] * 4 + [(2, True)] * 2
     )
 
 
 def test_short_sums_and_few_rows_of_one_product_are_tried_straight_from_memory_too(monkeypatch):
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("", "matmul")
-    monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(plan.of) for plan in plans])
+    monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(plan.tiles) for plan in plans])
     every = [Matmul(300, 280, 16), Matmul(1, 30000, 64), Matmul(300, 280, 33), Matmul(1, 9, 9, batch=3)]
     tried = [module.warp_tiled(problem, *problem.inputs(3, True)) for problem in every]
     assert [of.count(matmul_tiles.Direct) for of in tried] == [1, 3, 0, 0] and [*map(len, tried[:3])] == [4] * 3
@@ -307,27 +353,27 @@ FEW += [(68, 4, 260, 1, 0), (68, 4, 260, 0, 1)]  # one of both operands begins a
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(
-        ("", "warp_tiled", tiles.Plan(of), layout)
+        ("", "warp_tiled", tiles.TilePlan(tiles=of), layout)
         for i, of in enumerate(matmul_tiles.WARPS)
         for j, layout in enumerate(("nn", "nt", "tn"))
         if (i + j) % 3 == 0 or i in (2, 5, 7, 8)  # each form once; all layouts of short and long stages, of few rows
     ),
-    *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
-    ("", "warp_tiled", tiles.Plan(matmul_tiles.DIRECT[0]), "nn"),
-    ("_wgmma", "wgmma", tiles.Plan(matmul_tiles.DIRECT[0]), "nn bfloat16"),
+    *(("", "warp_tiled", tiles.TilePlan(tiles=matmul_tiles.WARPS[-1], parts=2), layout) for layout in ("nn", "tn")),
+    ("", "warp_tiled", tiles.TilePlan(tiles=matmul_tiles.DIRECT[0]), "nn"),
+    ("_wgmma", "wgmma", tiles.TilePlan(tiles=matmul_tiles.DIRECT[0]), "nn bfloat16"),
     *(
-        ("", "direct_call", tiles.Plan(of, 3 if i == 1 else 1), f"{layout} {math}")
+        ("", "direct_call", tiles.TilePlan(tiles=of, parts=3 if i == 1 else 1), f"{layout} {math}")
         for i, of in enumerate(matmul_tiles.DIRECT)
         for layout, math in itertools.product(("nn", "nt", "tn"), ("float32", "bfloat16", "tf32", "float16"))
         if (i, layout) == (1, "nt") or (math != "float16" and (i < 2 or math != "tf32"))
     ),
-    *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
+    *(("", "warp_tiled", tiles.TilePlan(tiles=matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
     *(
-        ("", "warp_tiled", tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
+        ("", "warp_tiled", tiles.TilePlan(tiles=matmul_tiles.warps(way, single=False)[i]), f"{way} many")
         for i, way in zip(range(len(matmul_tiles.SMALL)), ["nn", "nt", "tn"] * 3, strict=False)
     ),
     *(
-        ("_tensor", "tensor_core", tiles.Plan(of, 3 if i == 6 else 1), f"{layout} {math}")
+        ("_tensor", "tensor_core", tiles.TilePlan(tiles=of, parts=3 if i == 6 else 1), f"{layout} {math}")
         for i, of in enumerate(matmul_tiles.TENSORS)
         for j, layout in enumerate(("nn", "nt", "tn"))
         for l, math in enumerate(("bfloat16", "tf32"))
@@ -375,7 +421,7 @@ FAULTS = {  # what stands in the kernel, what is put instead, and how it is foun
 
 @pytest.mark.parametrize(("old", "new", "how"), FAULTS.values(), ids=FAULTS)
 def test_faults_planted_in_a_kernel_are_found(old, new, how, built, tmp_path, monkeypatch):
-    right = ("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1]), "nn")
+    right = ("", "warp_tiled", tiles.TilePlan(tiles=matmul_tiles.WARPS[-1]), "nn")
     text, count = re.subn(old, new, loader.source(WARP))
     assert right in RUNGS and count
     monkeypatch.setattr(loader, "source", lambda file: text)
@@ -466,7 +512,7 @@ def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache
     cache.write_text("{ broken")
     by_name = {"large": 3.0, "small": 2.0, "odd": 4.0}
     assert autotuner.fastest("H200", WARP, "64", candidates([]), lambda run: by_name[run()]) == "small"
-    assert autotuner.kept()  # and the broken file is replaced
+    assert autotuner.stored_choices()  # and the broken file is replaced
     autotuner._chosen.clear()
     cache.unlink()
     cache.mkdir()
@@ -474,16 +520,16 @@ def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache
 
 
 def test_choices_kept_at_once_are_all_kept(cache, monkeypatch):
-    read = autotuner.kept
+    read = autotuner.stored_choices
 
     def slow():
         found = read()
         time.sleep(0.02)  # long enough for another to read the same
         return found
 
-    monkeypatch.setattr(autotuner, "kept", slow)
+    monkeypatch.setattr(autotuner, "stored_choices", slow)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda i: autotuner.keep(str(i), "large"), range(4)))
+        list(pool.map(lambda i: autotuner.store(str(i), "large"), range(4)))
     assert read() == dict.fromkeys("0123", "large")
 
 

@@ -172,10 +172,12 @@ def test_in_a_cluster_along_k_each_piece_is_added_once_of_all_sums_in_their_orde
 def test_parts_within_a_cluster_are_sent_and_lines_across_two_of_the_l2_s_come_slowly():
     # in a cluster each of two blocks sends half of 65,536 bytes by 14 a cycle; lines across two of the L2's come by 30 a cycle,
     # and two blocks below each other load half of B each
-    near = matmul_tiles.Groups(2, 64, 128, 6, 2, 2, 1, 0, 2)
+    near = matmul_tiles.Groups(
+        consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=2, cluster_n=1, pingpong=0, cluster_k=2
+    )
     stage = {True: 512 + 0.07 * 192 * 2 + 64, False: 192 * 128 / 30 + 0.07 * 192 * 2 + 64}
     for aligned, each in stage.items():
-        estimated = tiles.Plan(near, 2).cycles(256, 128, 1024, 132, aligned=aligned)
+        estimated = tiles.TilePlan(tiles=near, parts=2).cycles(256, 128, 1024, 132, aligned=aligned)
         assert estimated == pytest.approx(8 * each + 512 + 32768 / 14 + 2 * 1500)
     assert (near.slots(132), [*near.parts(16)], [*near.parts(1)]) == (60, [2], [])
 
@@ -187,7 +189,9 @@ FEW += [((64, 1001, 999), "2 Groups 2 Tensors"), ((65, 1001, 999), "4 Groups"), 
 @pytest.mark.parametrize(("shape", "kinds"), FEW)
 def test_few_rows_are_read_without_copies_too(shape, kinds, monkeypatch):
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("_wgmma", "matmul")
-    monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(x.of).__name__ for x in plans])
+    monkeypatch.setattr(
+        module, "fastest_plan", lambda file, problem, plans, call: [type(x.tiles).__name__ for x in plans]
+    )
     problem = Matmul(*shape, "bfloat16")
     tried = module.wgmma(problem, *(cuda_on_cpu.empty(s, np.uint16) for s in problem.operand_shapes))
     assert " ".join(f"{len([*same])} {kind}" for kind, same in itertools.groupby(tried)) == kinds
@@ -238,7 +242,7 @@ def test_the_driver_s_numbers_and_layouts_are_those_of_its_bindings():
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B.value,
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B.value,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE.value,
-    ) == (loader.UINT16, *loader.SWIZZLED)
+    ) == (loader.UINT16, *loader.swizzle(128))
     launch, attribute = loader._Launch, loader._Attribute
     places = (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset)
     assert (*places, ctypes.sizeof(attribute), attribute.value.offset) == (56, 32, 40, 48, 72, 8)

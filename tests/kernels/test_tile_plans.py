@@ -4,14 +4,18 @@ import pytest
 
 from kernels.cuda import conv_tiles, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import Groups, Tensors, Warps
-from kernels.cuda.tiles import Plan
+from kernels.cuda.tiles import TilePlan
 from kernels.problems import Conv
 
-WARPS = Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4)
-DEEP = Warps(64, 64, 32, 32, 32, 4, 8, 3, 1, 4)
-TENSORS = Tensors(64, 128, 64, 32, 128, 3, 2)
-GROUPS = Groups(2, 64, 128, 6, 2, 1, 1)
-CLUSTER = Groups(2, 64, 128, 6, 2, 2, 1, 0, 2)
+WARPS = Warps(
+    tile_m=64, tile_n=128, warp_m=64, warp_n=32, deep=16, thread_m=8, thread_n=8, stages=4, slices=1, blocks=4
+)
+DEEP = Warps(tile_m=64, tile_n=64, warp_m=32, warp_n=32, deep=32, thread_m=4, thread_n=8, stages=3, slices=1, blocks=4)
+TENSORS = Tensors(tile_m=64, tile_n=128, warp_m=64, warp_n=32, line=128, stages=3, blocks=2)
+GROUPS = Groups(consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1)
+CLUSTER = Groups(
+    consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=2, cluster_n=1, pingpong=0, cluster_k=2
+)
 
 
 def test_tiles_cover_a_product():
@@ -20,8 +24,15 @@ def test_tiles_cover_a_product():
     assert (CLUSTER.count(1000, 300), CLUSTER.group(), CLUSTER.threads) == (12, 8, 384)
     assert (CLUSTER.cluster, CLUSTER.sharing, CLUSTER.in_cluster, [*CLUSTER.parts(16)]) == (4, 2, True, [2])
     assert (CLUSTER.shares(), CLUSTER.slots(132)) == ((128, 64), 60)  # 30 clusters of four at once, of two parts
-    assert Groups(2, 64, 256, 4, 2, 2, 1).slots(132) == 66 and [*GROUPS.parts(3)] == [1, 2, 3]
-    assert Groups(2, 128, 192, 4, 2, 1, 1, 1).tile == (128, 192) != Groups(2, 128, 192, 4, 2, 1, 1).tile == (256, 192)
+    assert Groups(consumers=2, rows=64, columns=256, stages=4, staged=2, cluster_m=2, cluster_n=1).slots(
+        132
+    ) == 66 and [*GROUPS.parts(3)] == [1, 2, 3]
+    assert (
+        Groups(consumers=2, rows=128, columns=192, stages=4, staged=2, cluster_m=1, cluster_n=1, pingpong=1).tile
+        == (128, 192)
+        != Groups(consumers=2, rows=128, columns=192, stages=4, staged=2, cluster_m=1, cluster_n=1).tile
+        == (256, 192)
+    )
     assert tiles.traffic(2, (64 + 128, 64 * 128), (8 + 4, 8 * 4)) == "0.023 L2, 0.38 shared"
 
 
@@ -29,8 +40,25 @@ def test_tiles_cover_a_product():
     ("of", "nbytes"),
     [
         (WARPS, 4 * 4 * 16 * (68 + 132)),
-        (Warps(128, 256, 64, 64, 4, 8, 16, 2, 2, 1), 4 * 128 * 256),  # the sums of half of the slices
-        (Groups(2, 64, 160, 5, 1, 1, 1), 5 * ((128 + 192) * 128 + 16) + 2 * 8192),
+        (
+            Warps(
+                tile_m=128,
+                tile_n=256,
+                warp_m=64,
+                warp_n=64,
+                deep=4,
+                thread_m=8,
+                thread_n=16,
+                stages=2,
+                slices=2,
+                blocks=1,
+            ),
+            4 * 128 * 256,
+        ),  # the sums of half of the slices
+        (
+            Groups(consumers=2, rows=64, columns=160, stages=5, staged=1, cluster_m=1, cluster_n=1),
+            5 * ((128 + 192) * 128 + 16) + 2 * 8192,
+        ),
     ],
 )
 def test_bytes_of_shared_memory(of, nbytes):
@@ -70,8 +98,18 @@ def test_as_many_blocks_as_there_are_registers_for():
         (TENSORS, (5, 10, 2, 4), 10 * 1536 + 1536 + 3 * 1536 + 3000),
         (GROUPS, (200, 16, 1, 132), 2 * (16 * 611.84 + 512)),
         (GROUPS, (50, 16, 2, 132), 16 * 611.84 + 512 + 3072 + 4 * 1500),
-        (Groups(2, 128, 128, 6, 2, 1, 1, 1), (100, 16, 1, 132), 16 * (640 + 99.84) + 128),  # ping-pong, alone
-        (Groups(2, 64, 128, 6, 2, 1, 1, 0, 2), (30, 16, 2, 132), 16 * 611.84 + 512 + 32768 / 14 + 3000),
+        (
+            Groups(consumers=2, rows=128, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, pingpong=1),
+            (100, 16, 1, 132),
+            16 * (640 + 99.84) + 128,
+        ),  # ping-pong, alone
+        (
+            Groups(
+                consumers=2, rows=64, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, pingpong=0, cluster_k=2
+            ),
+            (30, 16, 2, 132),
+            16 * 611.84 + 512 + 32768 / 14 + 3000,
+        ),
     ],
 )
 def test_cycles_by_the_models(of, share, cycles):
@@ -87,22 +125,43 @@ def test_lines_that_lie_across_two_arrive_later():
 
 def test_a_split_plan_has_whole_tiles_first():
     """1,280 x 1,280 are 100 tiles: 64 fill all multiprocessors, the other 36 are split in two."""
-    plan = Plan(GROUPS, 2)
-    assert (plan.steps(1000), Plan(GROUPS).steps(1000)) == (8, 16)
+    plan = TilePlan(tiles=GROUPS, parts=2)
+    assert (plan.steps(1000), TilePlan(tiles=GROUPS).steps(1000)) == (8, 16)
     assert [plan.leaves_none_empty(k) for k in (64, 65, 1000)] == [False, True, True]
     assert (plan.whole(1280, 1280, 64), plan.units(1280, 1280, 64)) == (64, 136)
-    assert (Plan(GROUPS).whole(1280, 1280, 64), Plan(GROUPS).units(1280, 1280, 64)) == (100, 100)
-    assert (Plan(CLUSTER, 2).whole(1280, 1280, 64), Plan(CLUSTER, 2).units(1280, 1280, 64)) == (0, 100)
+    assert (TilePlan(tiles=GROUPS).whole(1280, 1280, 64), TilePlan(tiles=GROUPS).units(1280, 1280, 64)) == (100, 100)
+    assert (
+        TilePlan(tiles=CLUSTER, parts=2).whole(1280, 1280, 64),
+        TilePlan(tiles=CLUSTER, parts=2).units(1280, 1280, 64),
+    ) == (0, 100)
     whole, rest = GROUPS.cycles(64, 16, 1, 64), GROUPS.cycles(36, 8, 2, 64)
     assert plan.cycles(1280, 1280, 1000, 64) == pytest.approx(whole + rest)
-    assert (str(plan), str(Plan(GROUPS))) == (f"{GROUPS} split-k=2", str(GROUPS))
+    assert (str(plan), str(TilePlan(tiles=GROUPS))) == (f"{GROUPS} split-k=2", str(GROUPS))
 
 
 def test_few_plans_are_timed_and_two_of_a_tile_at_most():
-    wide, tall = Tensors(32, 64, 16, 32, 128, 4, 3), Tensors(64, 32, 16, 32, 128, 4, 3)
-    costs = {Plan(wide): 5.0, Plan(wide, 2): 3.0, Plan(tall): 1.0, Plan(tall, 2): 2.0}
-    forms = [[Plan(wide), Plan(wide, 2)], [], [Plan(tall, 2), Plan(tall)], [Plan(wide)], [Plan(wide)]]
-    assert tiles.few(forms, costs.__getitem__) == [Plan(tall), Plan(wide, 2), Plan(wide)]
+    wide, tall = (
+        Tensors(tile_m=32, tile_n=64, warp_m=16, warp_n=32, line=128, stages=4, blocks=3),
+        Tensors(tile_m=64, tile_n=32, warp_m=16, warp_n=32, line=128, stages=4, blocks=3),
+    )
+    costs = {
+        TilePlan(tiles=wide): 5.0,
+        TilePlan(tiles=wide, parts=2): 3.0,
+        TilePlan(tiles=tall): 1.0,
+        TilePlan(tiles=tall, parts=2): 2.0,
+    }
+    forms = [
+        [TilePlan(tiles=wide), TilePlan(tiles=wide, parts=2)],
+        [],
+        [TilePlan(tiles=tall, parts=2), TilePlan(tiles=tall)],
+        [TilePlan(tiles=wide)],
+        [TilePlan(tiles=wide)],
+    ]
+    assert tiles.best_plans(forms, costs.__getitem__) == [
+        TilePlan(tiles=tall),
+        TilePlan(tiles=wide, parts=2),
+        TilePlan(tiles=wide),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +181,11 @@ def test_products_of_few_rows_or_columns_are_split_where_blocks_are_few(m, n, k,
 
 
 def test_stages_of_convolutions_by_the_models():
-    warps, tensors = conv_tiles.Warps(128, 64, 64, 32, 16, 8, 8, 4, 3), conv_tiles.Tensors(128, 64, 64, 32, 64, 3, 2)
-    groups = conv_tiles.Groups(2, 64, 192, 4, 2, 1)
+    warps = conv_tiles.ConvWarps(
+        tile_m=128, tile_n=64, warp_m=64, warp_n=32, deep=16, thread_m=8, thread_n=8, stages=4, blocks=3
+    )
+    tensors = conv_tiles.ConvTensors(tile_m=128, tile_n=64, warp_m=64, warp_n=32, deep=64, stages=3, blocks=2)
+    groups = conv_tiles.ConvGroups(consumers=2, rows=64, columns=192, stages=4, staged=2, blocks=1)
     assert warps.stage(0) == pytest.approx(1024 * (1 + 16 / 128 + 16 / 64))
     assert tensors.stage(0) == pytest.approx(512 * (0.28 + 36 / 128 + 36 / 64))
     assert [groups.stage(wgrad) for wgrad in (0, 1)] == pytest.approx([153.6 + 256 + 192, 153.6 + 512 + 192])
@@ -136,8 +198,8 @@ def test_a_convolution_as_a_product_of_gathered_pixels():
     assert tuple(conv_tiles.gather(problem)) == (9, 7, 3, 2, 5, 4, 5, 3, 2, 2, 1, 1, 5, 4, 1, 0, 0)
     assert conv_tiles.gather(problem, c=8).c == 8
     assert (conv_tiles.gather(problem).pixels, conv_tiles.gather(problem).taps) == (40, 6)
-    found = conv_tiles.phases(problem)
-    assert [(of.p, of.q, of.r, of.s, of.to_y, of.to_x) for of, *_ in found] == [
+    products = [phase.gather for phase in conv_tiles.phases(problem)]
+    assert [(of.p, of.q, of.r, of.s, of.to_y, of.to_x) for of in products] == [
         (5, 4, 1, 1, 0, 0),
         (5, 3, 1, 1, 0, 1),
         (4, 4, 2, 1, 1, 0),

@@ -38,7 +38,7 @@ def one(kind: str, fault: str) -> int:
         loader.source = lambda file: text
     problem = Matmul(7 if kind == "direct" else 131, 137, 1048, "float32" if kind == "warps" else "bfloat16")
     given = [cupy.asarray(x if kind == "warps" else x.view(np.uint16)) for x in problem.inputs(3, True)]
-    Form(tiles.Plan(FORMS[kind], 1 if fault else 3), problem).bind(problem, *given)()
+    Form(tiles.TilePlan(tiles=FORMS[kind], parts=1 if fault else 3), problem).bind(problem, *given)()
     cupy.cuda.Device().synchronize()
     return 0
 

@@ -34,7 +34,7 @@ LARGE += [((2, 1 << 19, 1 << 13), way) for way in ("nn", "nt")]
 class Form(NamedTuple):
     """A plan as a kernel whose `bind` the benches call, and what it is tried on."""
 
-    plan: tiles.Plan
+    plan: tiles.TilePlan
     problem: Matmul
     copied: bool = False
 
@@ -45,15 +45,16 @@ class Form(NamedTuple):
         from kernels.matmul import cuda, cuda_tensor, cuda_wgmma
 
         c = cupy.empty(problem.out_shape, a.dtype)
-        if isinstance(self.plan.of, matmul_tiles.Tensors):
-            return cuda_tensor.call(problem, self.plan, a, b, c)
-        if isinstance(self.plan.of, matmul_tiles.Direct):
-            return cuda.direct_call(problem, self.plan, a, b, c)
-        if isinstance(self.plan.of, matmul_tiles.Warps):
-            along = problem.layout != "tn", problem.layout == "nt"
-            return cuda.warps_call(problem, self.plan, *map(cuda.operand, (a, b), along, [self.copied] * 2), c)
+        if isinstance(self.plan.tiles, matmul_tiles.Tensors):
+            return cuda_tensor.call(problem, self.plan, a, b, c=c)
+        if isinstance(self.plan.tiles, matmul_tiles.Direct):
+            return cuda.direct_call(problem, self.plan, a, b, c=c)
+        if isinstance(self.plan.tiles, matmul_tiles.Warps):
+            placed_a = cuda.operand(a, problem.layout != "tn", self.copied)
+            placed_b = cuda.operand(b, problem.layout == "nt", self.copied)
+            return cuda.warps_call(problem, self.plan, placed_a, placed_b, c=c)
         operands = (rows.placed(x, line=tiles.LINE) for x in (a, b))
-        return cuda_wgmma.call(problem, self.plan, *operands, rows.placed(c, out=True), c)
+        return cuda_wgmma.call(problem, self.plan, *operands, c=rows.placed(c, out=True), result=c)
 
 
 def forms(kinds: list[str]) -> Iterator[Form]:
@@ -69,20 +70,25 @@ def forms(kinds: list[str]) -> Iterator[Form]:
             problem = Matmul(*shape, dtype, math, layout=layout)
             tried += [(problem, matmul_tiles.TENSORS)] * ("tensors" in kinds)
             if "wgmma" in kinds and layout in cuda_wgmma.LAYOUTS[math]:
-                tried.append((problem, cuda_wgmma.seen(problem).forms))
+                tried.append((problem, cuda_wgmma.hopper_product(problem).forms))
         for problem, forms in tried:
-            k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k
-            plans = [tiles.Plan(of, parts) for of in forms for parts in PARTS if parts in of.parts(max(PARTS))]
+            k = problem.k if problem.math == "float32" else cuda_wgmma.hopper_product(problem).k
+            plans = [
+                tiles.TilePlan(tiles=of, parts=parts)
+                for of in forms
+                for parts in PARTS
+                if parts in of.parts(max(PARTS))
+            ]
             plans = [plan for plan in plans if plan.leaves_none_empty(k)]
-            plans = tiles.plans(forms, *shape[:2], k, 132)[:1] if large else plans
+            plans = tiles.plans(forms, *shape[:2], k, multiprocessors=132)[:1] if large else plans
             ways = (False, True) if problem.math == "float32" else (False,)
             yield from (Form(plan, problem, copied) for plan in plans for copied in ways)
         plans = matmul_tiles.direct(*shape, 132) if "direct" in kinds else []
-        plans += [tiles.Plan(plan.of, 3) for plan in plans if plan.of.deep > 1]
+        plans += [tiles.TilePlan(tiles=plan.tiles, parts=3) for plan in plans if plan.tiles.deep > 1]
         for plan, precision in itertools.product(plans, (("float32",), ("bfloat16",), ("float32", "tf32"))):
             yield Form(plan, Matmul(*shape, *precision, layout=layout))
         for of in matmul_tiles.warps(layout, single=False) if "small" in kinds else ():
-            yield Form(tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
+            yield Form(tiles.TilePlan(tiles=of), Matmul(*shape, layout=layout, batch=BATCH))
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import pytest
 from fake_cupy import ISSUE, PAGEABLE, PINNED, WAIT
 
 from kernels import reference, registry
-from kernels.cuda import autotuner, held
+from kernels.cuda import autotuner, blocking_kernel
 from kernels.problems import Launch, Matmul, Transfer
 from workloads.harness import cache_state, copy_modes, kept, one_row, telemetry, timing, warming
 from workloads.harness.timing import Limits
@@ -78,7 +78,7 @@ def test_held_calls_leave_no_gaps(gpu, stream):
     assert take(4) == exactly(4 * WORK) and gpu.calls == 4
     assert gpu.now == exactly(ISSUE + ISSUE + 4 * 30e-6 + ISSUE + 4 * WORK + WAIT)  # let go when all were issued
     assert [(released, late) for _, released, late in gpu.held] == [(True, False)] and not hasattr(take, "flags")
-    assert held.HOLD_NS == 50_000_000
+    assert blocking_kernel.HOLD_NS == 50_000_000
 
 
 @pytest.mark.parametrize(("launches", "batches"), [(1, [200, 200, 50]), (4, [50] * 9), (1000, [1] * 450)])

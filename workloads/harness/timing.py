@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from kernels.cuda.autotuner import milliseconds
-from kernels.cuda.held import batches
+from kernels.cuda.blocking_kernel import batches
 from workloads.records import Samples
 from workloads.records.visits import joined
 from workloads.shared_flags import Limits
@@ -125,9 +125,10 @@ def device(run: Callable, stream) -> Take:
 
 
 def held(run: Callable, stream, launches: int = 1) -> Take:
-    """Device clock around calls that are all queued before the first one begins (kernels.cuda.held). A call has so many kernel
-    `launches`. If the hold ends before all are issued, fewer are queued at a time. If it ends before a single one is issued,
-    the clock has the flag `hold-ended`.
+    """Device clock around calls that are all queued before the first one begins (kernels.cuda.blocking_kernel).
+
+    A call has so many kernel `launches`. If the hold ends before all are issued, fewer are queued at a time. If it ends before a
+    single one is issued, the clock has the flag `hold-ended`.
     """
     batch, most = batches(stream), max(1, HELD_CALLS // launches)
 

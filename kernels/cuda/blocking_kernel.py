@@ -1,4 +1,4 @@
-"""Calls that wait in a stream's queue until all of them are issued: no gap of Python's lies between them on the device."""
+"""A kernel that blocks a stream until all calls to be timed are queued: no gap of Python's lies between them on the device."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,14 @@ import numpy as np
 
 from kernels.cuda import loader
 
+#: The kernel ends by itself after so many nanoseconds, so that nothing waits for a host that died.
 HOLD_NS = 50_000_000
 
 
 def batches(stream) -> Callable[[Callable, int], tuple[float, bool]]:
-    """batch(run, calls) -> (seconds of all calls by CUDA events, whether they all waited).
+    """batch(run, calls) -> (seconds of all calls by CUDA events, whether they were all queued before the first began).
 
-    A kernel of ours holds the stream, which must be the current one, until they are issued. It ends by itself after 50 ms: calls
+    A kernel of ours blocks the stream, which must be the current one, until they are issued. It ends by itself after 50 ms: calls
     issued later did not wait.
 
     `run` must not allocate, synchronize or load a module; a stream's launch queue has room for about a thousand launches.
@@ -20,8 +21,11 @@ def batches(stream) -> Callable[[Callable, int], tuple[float, bool]]:
     import cupy
 
     kernel = loader.load("cuda/hold", "hold")
-    go, ended = flags = np.frombuffer(cupy.cuda.alloc_pinned_memory(8), np.int32, 2).reshape(2, 1)
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    # Two numbers that host and kernel share: the host says go, the kernel says that it ended before that.
+    flags = np.frombuffer(cupy.cuda.alloc_pinned_memory(8), np.int32, 2).reshape(2, 1)
+    go, ended = flags
+    begin = cupy.cuda.Event()
+    end = cupy.cuda.Event()
 
     def batch(run: Callable, calls: int) -> tuple[float, bool]:
         flags[:] = 0
