@@ -1,5 +1,6 @@
 """Matmul in CUDA C for Hopper: TMA, wgmma and warps with roles of their own."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import cupy
@@ -75,15 +76,8 @@ def _result_map(c: Placed, shape: tuple[int, int], columns: int, item_bytes: int
     return loader.tensor_map(c.array.data.ptr, shape, c.pitch, (64, columns), item=item)
 
 
-def call(
-    problem: Matmul, plan: TilePlan[Groups], a: Placed, b: Placed, *, c: Placed, result, bias=(), early: bool = True
-):
-    """The call of matmul/cuda_wgmma.cu by that plan, which gives `result`.
-
-    bias: () or (the bias of each column,). early: it starts before the launch before it has ended.
-    """
-    product = hopper_product(problem)
-    groups = plan.tiles
+def _compiled(problem: Matmul, product: HopperProduct, groups: Groups, bias_count: int):
+    """The kernel of matmul/cuda_wgmma.cu for a product by those tiles."""
     a_across, b_across = matmul_tiles.is_across(product.layout)
     compiled = loader.load(
         "matmul/cuda_wgmma",
@@ -91,44 +85,63 @@ def call(
         _arch="sm_90a",
         TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
         TF32=int(product.item_bytes == 4),
-        BIAS_RELU=len(bias),
+        BIAS_RELU=bias_count,
         A_STORED_KM=int(a_across),
         B_STORED_KN=int(b_across),
         **groups.macros(),
     )
     compiled.max_dynamic_shared_size_bytes = groups.shared_bytes
-    left, right = (b, a) if product.is_transposed else (a, b)
+    return compiled
+
+
+def _maps(problem: Matmul, product: HopperProduct, groups: Groups, operands: Sequence[Placed], *, c: Placed) -> list:
+    """The maps that the kernel is passed: both operands', the result's, and the result's by half lines."""
+    left, right = reversed(operands) if product.is_transposed else operands
+    a_across, b_across = matmul_tiles.is_across(product.layout)
     a_share, b_share = groups.shares()
     size = product.item_bytes
-    line_items = LINE // size
-    left_map = _operand_map(left, product.m, problem.k, across=a_across, share=a_share, item_bytes=size)
-    right_map = _operand_map(right, product.n, problem.k, across=b_across, share=b_share, item_bytes=size)
     c_shape = (problem.m, problem.n)
-    c_map = _result_map(c, c_shape, line_items, size)
-    half_line_map = _result_map(c, c_shape, line_items // 2, size)
+    return [
+        _operand_map(left, product.m, problem.k, across=a_across, share=a_share, item_bytes=size),
+        _operand_map(right, product.n, problem.k, across=b_across, share=b_share, item_bytes=size),
+        _result_map(c, c_shape, LINE // size, size),
+        _result_map(c, c_shape, LINE // size // 2, size),
+    ]
+
+
+def _traffic(product: HopperProduct, groups: Groups) -> str:
+    """The traffic of a block, which loads its share of both operands; of a B that lies across k it loads whole boxes."""
+    tile_m, tile_n = groups.tile
+    a_share, b_share = groups.shares()
+    line_items = LINE // product.item_bytes
+    _, b_across = matmul_tiles.is_across(product.layout)
+    b_lines = -(-b_share // line_items) * line_items if b_across else b_share
+    return traffic(product.item_bytes, (a_share + b_lines, tile_m * tile_n), lines_and_results(*groups.unit))
+
+
+def call(
+    problem: Matmul, plan: TilePlan[Groups], operands: Sequence[Placed], *, c: Placed, result, bias=(), early=True
+):
+    """The call of matmul/cuda_wgmma.cu by that plan, which gives `result`.
+
+    operands: A and B. bias: () or (the bias of each column,). early: it starts before the launch before it has ended.
+    """
+    product = hopper_product(problem)
+    groups = plan.tiles
+    compiled = _compiled(problem, product, groups, len(bias))
+    maps = _maps(problem, product, groups, operands, c=c)
     work = split_work(plan, product.m, product.n, groups.cluster)
     stages_of_a_part = plan.steps(product.k)
     sizes = (product.m, product.n, problem.k, groups.group(), work.whole, plan.parts, stages_of_a_part)
-    arguments = (
-        left_map,
-        right_map,
-        c_map,
-        half_line_map,
-        *map(np.int32, sizes),
-        work.sums,
-        work.arrived,
-        *(bias or (work.sums,)),  # the sums stand for a bias that is not read
-    )
+    last = bias or (work.sums,)  # the sums stand for a bias that is not read
+    arguments = (*maps, *map(np.int32, sizes), work.sums, work.arrived, *last)
     clusters = work.units
     if not groups.in_cluster:
         clusters = min(work.units, groups.slots(loader.attribute("MultiProcessorCount")))
     blocks = clusters * groups.sharing
     launch = loader.overlapping(compiled, blocks, groups.threads, arguments, groups.shared_bytes, early=early)
-    run = copying(launch, [a, b], c, result)
-    tile_m, tile_n = groups.tile
-    b_lines = -(-b_share // line_items) * line_items if b_across else b_share
-    loads = traffic(result.dtype.itemsize, (a_share + b_lines, tile_m * tile_n), lines_and_results(*groups.unit))
-    run.notes = {"tiles": str(plan), "traffic": loads}
+    run = copying(launch, operands, c, result)
+    run.notes = {"tiles": str(plan), "traffic": _traffic(product, groups)}
     return run
 
 
@@ -174,7 +187,7 @@ def wgmma(problem: Matmul, a, b, *bias):
 
     def bind(plan: TilePlan):
         if isinstance(plan.tiles, Groups):
-            return call(problem, plan, placed_a, placed_b, c=placed_c, result=result, bias=bias)
+            return call(problem, plan, (placed_a, placed_b), c=placed_c, result=result, bias=bias)
         if isinstance(plan.tiles, Direct):
             return direct_call(problem, plan, a, b, c=result)
         return cuda_tensor.call(problem, plan, a, b, c=result)

@@ -27,7 +27,7 @@ def _bound(problem: Matmul, a, b, groups: Groups, *, parts: int = 1, early: bool
     loader.require(90, only=True)
     c = cupy.empty((problem.m, problem.n), a.dtype)
     plan = TilePlan(tiles=groups, parts=parts)
-    return call(problem, plan, placed(a), placed(b), c=placed(c, out=True), result=c, early=early)
+    return call(problem, plan, (placed(a), placed(b)), c=placed(c, out=True), result=c, early=early)
 
 
 @kernel(rung=True)

@@ -219,12 +219,7 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
             parts=parts,
         )
         module.call(
-            Matmul(n, n, n, "bfloat16", layout="nt"),
-            plan,
-            module.placed(a),
-            module.placed(a),
-            c=module.placed(a),
-            result=a,
+            Matmul(n, n, n, "bfloat16", layout="nt"), plan, [module.placed(a)] * 2, c=module.placed(a), result=a
         )
     assert blocks == [2, 8, 128, 132, 10]
     # of 128 x 128 in clusters of two along k two blocks a tile, as many as there are: none takes a second one
@@ -236,12 +231,7 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
     )
     a = cuda_on_cpu.empty((1664, 1664), np.uint16)
     module.call(
-        Matmul(1664, 1664, 1664, "bfloat16", layout="nt"),
-        plan,
-        module.placed(a),
-        module.placed(a),
-        c=module.placed(a),
-        result=a,
+        Matmul(1664, 1664, 1664, "bfloat16", layout="nt"), plan, [module.placed(a)] * 2, c=module.placed(a), result=a
     )
     assert blocks[-1] == 13 * 13 * 2
 
