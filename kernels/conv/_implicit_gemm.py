@@ -127,13 +127,9 @@ class Product(NamedTuple):
         return self.gather.pixels, self.gather.k, taps
 
 
-class Products(NamedTuple):
-    """The implicit GEMMs of a problem."""
-
-    #: One for a phase of dgrad, the one with most taps first; else a single one.
-    products: list[Product]
-    #: The calls that must run before them.
-    before: list[Callable[[], object]]
+#: The implicit GEMMs of a problem (one for a phase of dgrad, the one with most taps first; else a single one), and the calls that
+#: must run before them.
+Products = tuple[list[Product], list[Callable]]
 
 
 def implicit_products(
@@ -157,7 +153,7 @@ def implicit_products(
     else:
         factor = filters(b, channels)
     product = Product(problem=problem, gather=conv_tiles.gather(problem, channels), a=images.array, b=factor, out=out)
-    return Products(products=[product], before=before)
+    return [product], before
 
 
 def _phase_products(problem: Conv, gradients, w, *, out, filters: Callable, before: list) -> Products:
@@ -178,7 +174,7 @@ def _phase_products(problem: Conv, gradients, w, *, out, filters: Callable, befo
             early=number > 0,
         )
         products.append(product)
-    return Products(products=products, before=before)
+    return products, before
 
 
 def _can_start_early() -> bool:
@@ -260,9 +256,10 @@ def tuned(file: str, work: Products, forms: Sequence, call: Callable, *, out, wh
     Of the phases of a stride, which differ in their taps alone, the first, which has most, chooses the tiles of all.
     call: (product, plan) -> its call. whole: the channels of a tap are counted in multiples of it.
     """
+    products, before = work
     multiprocessors = loader.attribute("MultiProcessorCount")
     product_calls: list[Callable] = []
-    for product in work.products:
+    for product in products:
         m, n, k = product.sides(whole)
         sizes = "x".join(map(str, product.gather))
         problem = f"{product.problem.math} {product.problem.direction} {sizes}"
@@ -272,7 +269,7 @@ def tuned(file: str, work: Products, forms: Sequence, call: Callable, *, out, wh
         fastest = autotuner.tuned(file, problem, candidates)
         product_calls.append(fastest)
         forms = [plans[fastest.notes["tiles"]].tiles]
-    calls = [*work.before, *product_calls]
+    calls = [*before, *product_calls]
 
     def run():
         for step in calls:

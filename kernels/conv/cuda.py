@@ -83,12 +83,12 @@ def implicit_gemm(problem: Conv, a, b):
         return in_place(images)
 
     wgrad = problem.direction == "wgrad"
-    work = _implicit_gemm.implicit_products(problem, a, b, out=out, widen=widen)
+    products, before = _implicit_gemm.implicit_products(problem, a, b, out=out, widen=widen)
     forms = _implicit_gemm.fitting(conv_tiles.WARPS, wgrad)
-    if wgrad and not _in_fours(work.products[0].gather.c, work.products[0].a):
+    if wgrad and not _in_fours(products[0].gather.c, products[0].a):
         # A thread fetches single rows, at least one of every line.
         forms = [form for form in forms if form.tile_m <= form.threads]
-    return _implicit_gemm.tuned("conv/cuda", work, forms, _call, out=out)
+    return _implicit_gemm.tuned("conv/cuda", (products, before), forms, _call, out=out)
 
 
 def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable:

@@ -83,7 +83,7 @@ def test_only_phases_after_the_first_start_early(monkeypatch):
     problem = Conv(1, 9, 9, 4, 4, 3, 3, 2, direction="dgrad")
     a, b = (cuda_on_cpu.filled(x) for x in problem.inputs(1, True))
     out = cuda_on_cpu.empty(problem.out_shape, np.float32)
-    products = module.implicit_products(problem, a, b, out=out).products
+    products, _ = module.implicit_products(problem, a, b, out=out)
     assert [product.early for product in products] == [False, True, True, True]
 
 
