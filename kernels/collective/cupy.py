@@ -12,10 +12,16 @@ from kernels.problems import ONE_SHOT_BYTES, AllReduce
 from kernels.problems.arrays import numpy_dtype
 from kernels.registry import into, kernel
 
-RECORDED = 32  # calls in a graph: launching it is then small beside them
-_THREADS, _MOST_BLOCKS = 512, 128  # all at once on any GPU that NVLink connects
+#: Calls in a graph: launching it is then small against them.
+RECORDED = 32
+#: Threads of a block of `one_shot`.
+_THREADS = 512
+#: Most blocks of `one_shot`: they run all at once on any GPU that NVLink connects.
+_MOST_BLOCKS = 128
+#: Bytes that a thread of `one_shot` sends at once.
 _PIECE = 8
-LONGEST_NS = 2_000_000_000  # that a kernel of ours waits for another GPU
+#: Nanoseconds that `one_shot` waits for another GPU.
+LONGEST_NS = 2_000_000_000
 
 
 @functools.cache
@@ -34,30 +40,42 @@ def _communicators(count: int):
     return nccl, nccl.NcclCommunicator.initAll(list(range(count)))
 
 
+#: A sum over all GPUs: the call that starts it on all streams, the array of each GPU that receives it, the wait for all GPUs.
+Sum = tuple[Callable[[], None], list, Callable[[], None]]
+
+
 def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
-    """(the array that each GPU sends, the array that receives its sum)."""
+    """(the arrays that the GPUs send, the arrays that receive the sum)."""
     several_gpus.require(len(problem.members))
     sent = [several_gpus.array(gpu, row) for gpu, row in enumerate(data)]
-    return sent, sent if problem.form == "in-place" else [several_gpus.poisoned(each) for each in sent]
+    if problem.form == "in-place":
+        return sent, sent
+    return sent, [several_gpus.poisoned(array) for array in sent]
 
 
-def _told(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:
-    """`run` with the attributes that clocks and checks read: its wait, and how its results come to the host."""
-    call = into(got, run)
+def _bound(problem: AllReduce, run: Callable[[], None], results: list, wait: Callable[[], None]) -> Callable:
+    """The call of a sum with the attributes that clocks and checks read: its wait, and how its results come to the host."""
+
+    def on_host(arrays) -> np.ndarray:
+        return np.stack([cupy.asnumpy(array) for array in arrays]).view(numpy_dtype(problem.dtype))
+
+    call = into(results, run)
     call.synchronize = wait
-    call.on_host = lambda value: np.stack([cupy.asnumpy(each) for each in value]).view(numpy_dtype(problem.dtype))
+    call.on_host = on_host
     return call
 
 
-def _nccl(problem: AllReduce, data: np.ndarray):
-    """(the call, the arrays that receive the sums): one ncclAllReduce per GPU, grouped in one thread, as in nccl-tests -g."""
-    nccl, communicators = _communicators(len(problem.members))
-    sent, got = _placed(problem, data)
+def _nccl_sum(problem: AllReduce, data: np.ndarray) -> Sum:
+    """One ncclAllReduce per GPU, grouped in one thread, as in nccl-tests -g."""
+    count = len(problem.members)
+    nccl, communicators = _communicators(count)
+    sent, results = _placed(problem, data)
     kind = getattr(nccl, f"NCCL_{problem.dtype.upper()}")
-    parts = [
-        (comm.allReduce, (a.data.ptr, b.data.ptr, problem.elements, kind, nccl.NCCL_SUM, several_gpus.stream(gpu).ptr))
-        for gpu, (comm, a, b) in enumerate(zip(communicators, sent, got, strict=True))
-    ]
+    parts = []
+    for gpu, communicator in enumerate(communicators):
+        pointers = (sent[gpu].data.ptr, results[gpu].data.ptr)
+        arguments = (*pointers, problem.elements, kind, nccl.NCCL_SUM, several_gpus.stream(gpu).ptr)
+        parts.append((communicator.allReduce, arguments))
 
     def run(keep=sent):
         nccl.groupStart()
@@ -65,12 +83,12 @@ def _nccl(problem: AllReduce, data: np.ndarray):
             reduce(*arguments)
         nccl.groupEnd()
 
-    return run, got
+    return run, results, several_gpus.wait_for(count)
 
 
-def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
-    """(the call, the arrays that receive the sums, a wait that reports a missing GPU). early: a call's blocks start while those
-    of the call before it end."""
+def _one_shot_sum(problem: AllReduce, data: np.ndarray, early: bool = False) -> Sum:
+    """Our kernel on every GPU; its wait reports a missing GPU. early: a call's blocks start while those of the call before it
+    end."""
     count = len(problem.members)
     if problem.nbytes > ONE_SHOT_BYTES:
         raise ValueError(
@@ -78,39 +96,50 @@ def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
         )
     if problem.nbytes % _PIECE or problem.dtype == "float16":
         raise ValueError(f"one_shot adds whole {_PIECE} bytes of float32 or bfloat16")
-    sent, got = _placed(problem, data)
+    sent, results = _placed(problem, data)
     several_gpus.require_reach(count)
     pieces = problem.nbytes // _PIECE
     blocks = min(_MOST_BLOCKS, -(-pieces // _THREADS))
     inboxes = [several_gpus.array(gpu, np.zeros((2, count, pieces, 2), np.uint64)) for gpu in range(count)]
     calls = [several_gpus.array(gpu, np.zeros(blocks * _THREADS, np.uint32)) for gpu in range(count)]
     failed = [several_gpus.array(gpu, np.zeros(1, np.int32)) for gpu in range(count)]
-    told = np.frombuffer(cupy.cuda.alloc_pinned_memory(4 * count), np.int32, count)
-    told[:] = 0
+    # A GPU that waited too long writes here the number of the GPU that it waited for, from 1.
+    missing = np.frombuffer(cupy.cuda.alloc_pinned_memory(4 * count), np.int32, count)
+    missing[:] = 0
     boxes = np.array([inbox.data.ptr for inbox in inboxes], np.uint64).view(f"V{8 * count}")
     macros = {"GPUS": count, "BFLOAT16": int(problem.dtype == "bfloat16"), "EARLY": int(early)}
     compiled = loader.load("collective/cupy", "one_shot", **macros)
     launches = []
     for gpu in range(count):
-        where = np.uint64(told.ctypes.data + 4 * gpu)
-        own = sent[gpu], got[gpu], np.int64(pieces), boxes, np.int32(gpu), calls[gpu], failed[gpu], where
-        launches.append(several_gpus.launcher(gpu, compiled, blocks, _THREADS, (*own, np.int64(LONGEST_NS)), early))
+        arguments = (
+            sent[gpu],
+            results[gpu],
+            np.int64(pieces),
+            boxes,
+            np.int32(gpu),
+            calls[gpu],
+            failed[gpu],
+            np.uint64(missing.ctypes.data + 4 * gpu),
+            np.int64(LONGEST_NS),
+        )
+        launches.append(several_gpus.launcher(gpu, compiled, blocks, _THREADS, arguments, early))
     wait_for_all = several_gpus.wait_for(count)
 
-    def wait(keep=(inboxes, told)):
+    def wait(keep=(inboxes, missing)):
         wait_for_all()
-        if told.any():
-            gpu = int(np.flatnonzero(told)[0])
-            raise RuntimeError(f"GPU {gpu} waited {LONGEST_NS / 1e9:.3g} s for GPU {told[gpu] - 1} and gave up")
+        if missing.any():
+            gpu = int(np.flatnonzero(missing)[0])
+            raise RuntimeError(f"GPU {gpu} waited {LONGEST_NS / 1e9:.3g} s for GPU {missing[gpu] - 1} and gave up")
 
-    return several_gpus.on_all(launches), got, wait
+    return several_gpus.on_all(launches), results, wait
 
 
-def _in_graphs(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:
-    """A call of `run` recorded as CUDA graphs, with the attributes that clocks and checks read."""
+def _in_graphs(problem: AllReduce, run: Callable[[], None], results: list, wait: Callable[[], None]) -> Callable:
+    """The call of a sum recorded as CUDA graphs, with the attributes that clocks and checks read."""
     if problem.form == "in-place":
         raise ValueError("a recorded sum has a place of its own: in place each call would add up the one before")
-    call = _told(problem, several_gpus.recorded(run, len(problem.members), RECORDED), got, wait)
+    replay = several_gpus.recorded(run, len(problem.members), RECORDED)
+    call = _bound(problem, replay, results, wait)
     call.passes = RECORDED
     return call
 
@@ -118,27 +147,25 @@ def _in_graphs(problem: AllReduce, run: Callable[[], None], got: list, wait: Cal
 @kernel
 def nccl(problem: AllReduce, data):
     """NCCL's all-reduce, a group of calls from one thread: its ring or tree, chosen by size; NVLink multicast off."""
-    run, got = _nccl(problem, data)
-    return _told(problem, run, got, several_gpus.wait_for(len(problem.members)))
+    return _bound(problem, *_nccl_sum(problem, data))
 
 
 @kernel
 def nccl_graph(problem: AllReduce, data):
     """The same calls recorded as CUDA graphs of 32, one a GPU: what NCCL takes without the host's part."""
-    run, got = _nccl(problem, data)
-    return _in_graphs(problem, run, got, several_gpus.wait_for(len(problem.members)))
+    return _in_graphs(problem, *_nccl_sum(problem, data))
 
 
 @kernel
 def one_shot(problem: AllReduce, data):
     """Each GPU writes its values into all others' inboxes and adds what comes: one way over the link, no second step."""
-    return _told(problem, *_one_shot(problem, data))
+    return _bound(problem, *_one_shot_sum(problem, data))
 
 
 @kernel
 def one_shot_graph(problem: AllReduce, data):
     """The same kernel recorded as CUDA graphs of 32, one a GPU: what it takes without the host's part."""
-    return _in_graphs(problem, *_one_shot(problem, data))
+    return _in_graphs(problem, *_one_shot_sum(problem, data))
 
 
 @kernel
@@ -146,4 +173,4 @@ def one_shot_early_graph(problem: AllReduce, data):
     """The same, each call's blocks started while those before it end: programmatic dependent launch, from Hopper on."""
     if int(cupy.cuda.Device(0).compute_capability) < 90:
         raise ValueError("programmatic dependent launch needs a GPU of compute capability 9.0 or later")
-    return _in_graphs(problem, *_one_shot(problem, data, early=True))
+    return _in_graphs(problem, *_one_shot_sum(problem, data, early=True))

@@ -1,5 +1,8 @@
 """Copies from one GPU to another: straight over their link, and through the host."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import cupy
 import numpy as np
 from cupy.cuda import runtime
@@ -9,25 +12,41 @@ from kernels.cuda.loader import D2H, H2D
 from kernels.problems import PeerCopy
 from kernels.registry import into, kernel
 
-STAGE_BYTES, STAGES = 4 << 20, 4
+#: Bytes of a piece that `staged` copies at once, at most.
+STAGE_BYTES = 4 << 20
+#: Pieces of `staged` that are under way at once.
+STAGES = 4
 
 
-def _ends(problem: PeerCopy, data) -> list[tuple]:
-    """(source GPU, its array, target GPU, its array) of each way, GPUs counted as this process sees them."""
+class Route(NamedTuple):
+    """One way of a copy."""
+
+    #: The GPU that it comes from, counted as this process sees them, and its array there.
+    source: int
+    sent: cupy.ndarray
+    #: The GPU that it goes to, and its array there.
+    target: int
+    received: cupy.ndarray
+
+
+def _routes(problem: PeerCopy, data) -> list[Route]:
+    """The problem's one or two ways, its values at their sources and zeros at their targets."""
     several_gpus.require(len(problem.members))
-    there, back = (problem.members.index(gpu) for gpu in (problem.source, problem.target))
-    ways = ((there, back), (back, there))[: problem.ways]
-    made = []
-    for (source, target), values in zip(ways, data, strict=True):
+    first = problem.members.index(problem.source)
+    second = problem.members.index(problem.target)
+    routes = []
+    for (source, target), values in zip(((first, second), (second, first))[: problem.ways], data, strict=True):
         sent = several_gpus.array(source, values)
-        made.append((source, sent, target, several_gpus.array(target, np.zeros_like(values))))
-    return made
+        received = several_gpus.array(target, np.zeros_like(values))
+        routes.append(Route(source=source, sent=sent, target=target, received=received))
+    return routes
 
 
-def _told(run, ends):
-    call = into([array for *_, array in ends], run)
+def _bound(run: Callable[[], None], routes: list[Route]) -> Callable:
+    """`run` with the attributes that clocks and checks read: its wait, and how its results come to the host."""
+    call = into([route.received for route in routes], run)
     call.synchronize = several_gpus.wait_for(2)
-    call.on_host = lambda value: np.concatenate([cupy.asnumpy(each) for each in value])
+    call.on_host = lambda arrays: np.concatenate([cupy.asnumpy(array) for array in arrays])
     return call
 
 
@@ -35,17 +54,24 @@ def _told(run, ends):
 def direct(problem: PeerCopy, *data):
     """cudaMemcpyPeerAsync on the source's stream, access to the other's memory on: a copy engine writes over the link."""
     several_gpus.require_reach(2)
-    ends = _ends(problem, data)
-    copies = [
-        (b.data.ptr, target, a.data.ptr, source, problem.nbytes, several_gpus.stream(source).ptr)
-        for source, a, target, b in ends
-    ]
+    routes = _routes(problem, data)
+    copies = []
+    for route in routes:
+        stream = several_gpus.stream(route.source).ptr
+        pointers = (route.received.data.ptr, route.target, route.sent.data.ptr, route.source)
+        copies.append((*pointers, problem.nbytes, stream))
 
-    def run(keep=ends):
+    def run(keep=routes):
         for arguments in copies:
             runtime.memcpyPeerAsync(*arguments)
 
-    return _told(run, ends)
+    return _bound(run, routes)
+
+
+def _events(gpu: int) -> list[cupy.cuda.Event]:
+    """An event of that GPU for each piece under way."""
+    with cupy.cuda.Device(gpu):
+        return [cupy.cuda.Event(disable_timing=True) for _ in range(STAGES)]
 
 
 @kernel
@@ -53,30 +79,32 @@ def staged(problem: PeerCopy, *data):
     """Piece by piece into page-locked host memory and out again, four pieces under way: what works without a link."""
     if problem.ways > 1:
         raise ValueError("staged goes one way")
-    ends = _ends(problem, data)
-    ((source, sent, target, got),) = ends
-    away, back = several_gpus.stream(source), several_gpus.stream(target)
+    routes = _routes(problem, data)
+    (route,) = routes
+    out_stream = several_gpus.stream(route.source)
+    in_stream = several_gpus.stream(route.target)
     size = min(STAGE_BYTES, problem.nbytes)
     slots = [cupy.cuda.alloc_pinned_memory(size) for _ in range(STAGES)]
-    full: list[cupy.cuda.Event] = []
-    free: list[cupy.cuda.Event] = []
-    for gpu, events in ((source, full), (target, free)):
-        with cupy.cuda.Device(gpu):
-            events += [cupy.cuda.Event(disable_timing=True) for _ in range(STAGES)]
-    pieces = [
-        (i % STAGES, start, min(size, problem.nbytes - start)) for i, start in enumerate(range(0, problem.nbytes, size))
-    ]
+    full = _events(route.source)
+    free = _events(route.target)
+    pieces = []
+    for number, start in enumerate(range(0, problem.nbytes, size)):
+        pieces.append((number % STAGES, start, min(size, problem.nbytes - start)))
+    source = route.source
+    target = route.target
+    sent = route.sent
+    received = route.received
 
-    def run(keep=ends):
+    def run(keep=routes):
         for slot, start, count in pieces:
             runtime.setDevice(source)
-            away.wait_event(free[slot])  # an event that nobody recorded yet holds nothing up
-            runtime.memcpyAsync(slots[slot].ptr, sent.data.ptr + start, count, D2H, away.ptr)
-            full[slot].record(away)
+            out_stream.wait_event(free[slot])  # an event that nobody recorded yet makes nothing wait
+            runtime.memcpyAsync(slots[slot].ptr, sent.data.ptr + start, count, D2H, out_stream.ptr)
+            full[slot].record(out_stream)
             runtime.setDevice(target)
-            back.wait_event(full[slot])
-            runtime.memcpyAsync(got.data.ptr + start, slots[slot].ptr, count, H2D, back.ptr)
-            free[slot].record(back)
+            in_stream.wait_event(full[slot])
+            runtime.memcpyAsync(received.data.ptr + start, slots[slot].ptr, count, H2D, in_stream.ptr)
+            free[slot].record(in_stream)
         runtime.setDevice(0)
 
-    return _told(run, ends)
+    return _bound(run, routes)

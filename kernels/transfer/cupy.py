@@ -6,7 +6,8 @@ Device and host targets are zeroed first, so that a copy that does nothing is no
 import ctypes
 import functools
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import cupy
 import numba
@@ -19,21 +20,32 @@ from kernels.problems import Transfer
 from kernels.problems.arrays import empty
 from kernels.registry import into, kernel
 
-_WRITE_COMBINED = 0x04  # cudaHostAllocWriteCombined
+#: cudaHostAllocWriteCombined, from driver_types.h.
+_WRITE_COMBINED = 0x04
+#: Bytes of a page of memory.
 _PAGE = 4096
+#: Direction -> cudaMemcpyKind.
 _KINDS = {"h2d": H2D, "d2h": D2H, "d2d": D2D}
-STAGE_BYTES, STAGES, STAGING_THREADS = 8 << 20, 4, 8
+#: Bytes of a piece that `staged` copies at once, at most.
+STAGE_BYTES = 8 << 20
+#: Pieces of `staged` that are under way at once.
+STAGES = 4
+#: Most threads that copy host memory in `staged`.
+STAGING_THREADS = 8
 
 
-def _view(pointer: int, nbytes: int, release, *arguments) -> np.ndarray:
-    """`nbytes` at a host address as an array of bytes; `release(*arguments)` runs when nothing uses it any more."""
+def _view(pointer: int, nbytes: int, release, keep: np.ndarray | None = None) -> np.ndarray:
+    """`nbytes` at a host address as an array of bytes; `release(pointer)` runs when nothing uses it any more.
+
+    keep: the array whose memory it is, alive until then.
+    """
     memory: Any = (ctypes.c_ubyte * nbytes).from_address(pointer)
-    weakref.finalize(memory, release, *arguments)
+    weakref.finalize(memory, _release, release, pointer, keep)
     return np.frombuffer(memory, np.uint8)
 
 
-def _unregister(pointer: int, array: np.ndarray) -> None:
-    runtime.hostUnregister(pointer)
+def _release(release, pointer: int, keep: np.ndarray | None) -> None:
+    release(pointer)
 
 
 def host_array(kind: str, nbytes: int) -> np.ndarray:
@@ -45,27 +57,29 @@ def host_array(kind: str, nbytes: int) -> np.ndarray:
             array = np.frombuffer(cupy.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
         case "write-combined":
             pointer = runtime.hostAlloc(nbytes, _WRITE_COMBINED)
-            array = _view(pointer, nbytes, runtime.freeHost, pointer)
+            array = _view(pointer, nbytes, runtime.freeHost)
         case "registered":
-            own = empty((nbytes,), np.dtype(np.uint8))
-            own.fill(0)
-            runtime.hostRegister(own.ctypes.data, nbytes, 0)
-            array = _view(own.ctypes.data, nbytes, _unregister, own.ctypes.data, own)
+            pages = empty((nbytes,), np.dtype(np.uint8))
+            pages.fill(0)
+            pointer = pages.ctypes.data
+            runtime.hostRegister(pointer, nbytes, 0)
+            array = _view(pointer, nbytes, runtime.hostUnregister, keep=pages)
         case "managed":
             pointer = runtime.mallocManaged(nbytes)
-            array = _view(pointer, nbytes, runtime.free, pointer)
+            array = _view(pointer, nbytes, runtime.free)
     array.fill(0)
     return array
 
 
 def device_array(nbytes: int, data: np.ndarray | None = None) -> cupy.ndarray:
-    made = cupy.zeros(nbytes, np.uint8)
+    """Bytes on the device: the data, or zeros."""
+    array = cupy.zeros(nbytes, np.uint8)
     if data is not None:
-        made.set(data)
-    return made
+        array.set(data)
+    return array
 
 
-def _ends(problem: Transfer, data: np.ndarray):
+def _source_and_target(problem: Transfer, data: np.ndarray):
     """(source, target) of a copy one way: the data at its source, zeros at its target."""
     n = problem.nbytes
     if problem.direction == "h2d":
@@ -110,7 +124,7 @@ def _address(array) -> int:
 @only(("h2d", "d2h"), ("pageable", *LOCKED))
 def array(problem: Transfer, data):
     """`ndarray.set` and `ndarray.get(out=)` into memory that is there, as people write it who care."""
-    source, target = _ends(problem, data)
+    source, target = _source_and_target(problem, data)
 
     def run():
         if problem.direction == "h2d":
@@ -126,7 +140,7 @@ def array(problem: Transfer, data):
 @only(("h2d", "d2h"), ("pageable",))
 def asarray(problem: Transfer, data):
     """`cp.asarray` and `cp.asnumpy`, as people write it: fresh memory each call, staged through CuPy's pinned pool."""
-    source, _ = _ends(problem, data)
+    source, _ = _source_and_target(problem, data)
     if problem.direction == "h2d":
         return lambda: cupy.asarray(source)
     return lambda: cupy.asnumpy(source)
@@ -137,7 +151,7 @@ def asarray(problem: Transfer, data):
 def memcpy(problem: Transfer, data):
     """cudaMemcpy, waited for: of few pageable bytes and on the device it returns before they have arrived. The driver stages
     pageable memory through its own buffers."""
-    source, target = _ends(problem, data)
+    source, target = _source_and_target(problem, data)
     arguments = (_address(target), _address(source), problem.nbytes, _KINDS[problem.direction])
 
     def run(keep=source):
@@ -152,7 +166,7 @@ def memcpy(problem: Transfer, data):
 @only(
     ("h2d", "d2h", "d2d", "both"),
     LOCKED,
-    "the driver stages pageable memory while the call waits, and reading "
+    why="the driver stages pageable memory while the call waits, and reading "
     "write-combined memory takes a hundred times longer",
 )
 def memcpy_async(problem: Transfer, data):
@@ -160,31 +174,32 @@ def memcpy_async(problem: Transfer, data):
     stream, n = cupy.cuda.get_current_stream(), problem.nbytes
     if problem.direction == "both":
         return _both(problem, data, stream)
-    source, target = _ends(problem, data)
+    source, target = _source_and_target(problem, data)
     arguments = (_address(target), _address(source), n, _KINDS[problem.direction], stream.ptr)
 
     run = into(target, runtime.memcpyAsync, *arguments, keep=source)
-    run.ends = source, target
+    run.source_and_target = source, target
     return run
 
 
 def _both(problem: Transfer, data, stream):
     """One copy each way at once, on two streams that begin after what `stream` holds and that it then waits for."""
     n = problem.nbytes
-    (up, device), (back, host) = (_ends(Transfer(way, n, problem.host_memory), data) for way in ("h2d", "d2h"))
+    host_source, device_target = _source_and_target(Transfer("h2d", n, problem.host_memory), data)
+    device_source, host_target = _source_and_target(Transfer("d2h", n, problem.host_memory), data)
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
     copies = (
-        (_address(device), _address(up), n, H2D, streams[0].ptr),
-        (_address(host), _address(back), n, D2H, streams[1].ptr),
+        (_address(device_target), _address(host_source), n, H2D, streams[0].ptr),
+        (_address(host_target), _address(device_source), n, D2H, streams[1].ptr),
     )
     fork, join = forks(stream, streams)
 
-    def run(keep=(up, back)):
+    def run(keep=(host_source, device_source)):
         fork()
         for arguments in copies:
             runtime.memcpyAsync(*arguments)
         join()
-        return device, host
+        return device_target, host_target
 
     return run
 
@@ -220,41 +235,59 @@ def _copy_host(source: np.ndarray, target: np.ndarray) -> None:
     target[8 * words :] = source[8 * words :]
 
 
+class StagedPiece(NamedTuple):
+    """What `staged` copies at once."""
+
+    #: The page-locked buffer that it goes through.
+    slot: int
+    #: Its first byte, and the byte after its last one.
+    start: int
+    stop: int
+
+    @property
+    def nbytes(self) -> int:
+        return self.stop - self.start
+
+
 @kernel(waits=True)
 @only(("h2d", "d2h"), ("pageable",))
 def staged(problem: Transfer, data):
     """Pageable memory through our own page-locked buffers, copied into by all threads while the engine empties others."""
-    source, target = _ends(problem, data)
+    source, target = _source_and_target(problem, data)
     stream = cupy.cuda.Stream(non_blocking=True)
     size = min(STAGE_BYTES, problem.nbytes)
     buffers = [host_array("pinned", size) for _ in range(STAGES)]
     events = [cupy.cuda.Event(disable_timing=True) for _ in range(STAGES)]
     numba.set_num_threads(min(STAGING_THREADS, numba.config.NUMBA_NUM_THREADS))
-    pieces = [
-        (i % STAGES, start, min(size, problem.nbytes - start)) for i, start in enumerate(range(0, problem.nbytes, size))
-    ]
+    pieces = []
+    for number, start in enumerate(range(0, problem.nbytes, size)):
+        pieces.append(StagedPiece(slot=number % STAGES, start=start, stop=min(start + size, problem.nbytes)))
     _copy_host(buffers[0], buffers[0].copy())  # compiles
 
     def send():
-        for i, (slot, start, n) in enumerate(pieces):
-            if i >= STAGES:
-                events[slot].synchronize()
-            _copy_host(source[start : start + n], buffers[slot][:n])
-            runtime.memcpyAsync(target.data.ptr + start, buffers[slot].ctypes.data, n, H2D, stream.ptr)
-            events[slot].record(stream)
+        for number, piece in enumerate(pieces):
+            buffer = buffers[piece.slot]
+            if number >= STAGES:  # the engine has emptied the buffer
+                events[piece.slot].synchronize()
+            _copy_host(source[piece.start : piece.stop], buffer[: piece.nbytes])
+            runtime.memcpyAsync(target.data.ptr + piece.start, buffer.ctypes.data, piece.nbytes, H2D, stream.ptr)
+            events[piece.slot].record(stream)
         stream.synchronize()
         return target
 
+    def begin_fetching(piece: StagedPiece) -> None:
+        buffer = buffers[piece.slot]
+        runtime.memcpyAsync(buffer.ctypes.data, source.data.ptr + piece.start, piece.nbytes, D2H, stream.ptr)
+        events[piece.slot].record(stream)
+
     def fetch():
-        for i in range(len(pieces) + STAGES - 1):
-            if i < len(pieces):
-                slot, start, n = pieces[i]
-                runtime.memcpyAsync(buffers[slot].ctypes.data, source.data.ptr + start, n, D2H, stream.ptr)
-                events[slot].record(stream)
-            if i >= STAGES - 1:
-                slot, start, n = pieces[i - STAGES + 1]
-                events[slot].synchronize()
-                _copy_host(buffers[slot][:n], target[start : start + n])
+        for number in range(len(pieces) + STAGES - 1):
+            if number < len(pieces):
+                begin_fetching(pieces[number])
+            if number >= STAGES - 1:  # a piece that was begun some pieces ago
+                piece = pieces[number - STAGES + 1]
+                events[piece.slot].synchronize()
+                _copy_host(buffers[piece.slot][: piece.nbytes], target[piece.start : piece.stop])
         return target
 
     return send if problem.direction == "h2d" else fetch
@@ -264,25 +297,40 @@ def staged(problem: Transfer, data):
 @only(("d2d",))
 def wide(problem: Transfer, data):
     """Device to device by a kernel of ours with 16-byte loads, several in flight: no copy engine."""
-    source, target = _ends(problem, data)
+    source, target = _source_and_target(problem, data)
     compiled, blocks = loader.stream("char", "a", 1, problem.nbytes)
     arguments = (source, source, target, np.int64(problem.nbytes))
 
     run = into(target, compiled, (blocks,), (loader.STREAM_THREADS,), arguments)
-    run.ends = source, target
+    run.source_and_target = source, target
     return run
+
+
+def _managed(nbytes: int) -> tuple[np.ndarray, cupy.ndarray, Callable[[], None]]:
+    """(zeroed managed memory for the host, the same bytes for the device, the call that sends them to the device)."""
+    memory = host_array("managed", nbytes)
+    stream = cupy.cuda.get_current_stream()
+    device = cupy.cuda.Device().id
+    pointer = memory.ctypes.data
+    unowned = cupy.cuda.UnownedMemory(pointer, nbytes, memory, device)
+    on_device = cupy.ndarray(nbytes, np.uint8, cupy.cuda.MemoryPointer(unowned, 0))
+
+    def send():
+        runtime.memPrefetchAsync(pointer, nbytes, device, stream.ptr)
+
+    return memory, on_device, send
 
 
 @kernel
 @only(("h2d",), ("managed",))
 def prefetch(problem: Transfer, data):
     """Managed memory moved to the device by cudaMemPrefetchAsync; the host takes it back, untimed, before each call."""
-    memory, there, send = _managed(data.size)
+    memory, on_device, send = _managed(data.size)
     memory[:] = data
 
     def run():
         send()
-        return there  # read by the device: what the host wrote must have come
+        return on_device  # read by the device: what the host wrote must have come
 
     run.before = lambda: np.add(memory[::_PAGE], 0, out=memory[::_PAGE])
     return run
@@ -292,22 +340,9 @@ def prefetch(problem: Transfer, data):
 @only(("d2h",), ("managed",))
 def page_faults(problem: Transfer, data):
     """Managed memory read on the host, which fetches it page by page; sent to the device, untimed, before each call."""
-    memory, there, send = _managed(data.size)
-    there.set(data)  # written by the device's copy engine: what the host reads must have come from there
+    memory, on_device, send = _managed(data.size)
+    on_device.set(data)  # written by the device's copy engine: what the host reads must have come from there
 
     run = into(memory, np.max, memory[::_PAGE])
     run.before = send
     return run
-
-
-def _managed(nbytes: int):
-    """(zeroed managed memory, the same bytes as the device has them, what sends them to the device)."""
-    memory, stream, device = host_array("managed", nbytes), cupy.cuda.get_current_stream(), cupy.cuda.Device().id
-    pointer = memory.ctypes.data
-    owned = cupy.cuda.UnownedMemory(pointer, nbytes, memory, device)
-    there = cupy.ndarray(nbytes, np.uint8, cupy.cuda.MemoryPointer(owned, 0))
-
-    def send():
-        runtime.memPrefetchAsync(pointer, nbytes, device, stream.ptr)
-
-    return memory, there, send

@@ -1,6 +1,7 @@
 """Copies in chunks beside kernels: alone, the kernels alone, and both at once on streams of their own."""
 
 import functools
+from collections.abc import Callable
 
 import cupy
 import numpy as np
@@ -12,88 +13,116 @@ from kernels.problems import Transfer
 from kernels.registry import kernel
 from kernels.transfer.cupy import LOCKED, device_array, forks, host_array, only
 
-_COPY_THREADS = 256
-_RAMP = 4  # so many chunks at either end grow and shrink
-_TRIAD_VALUES = 1 << 24  # a power of two, as the kernel in transfer/cupy_overlap.cu wraps around it
+#: Threads of a block of the kernels that run during the copies.
+_THREADS = 256
+#: Chunks at either end that grow and shrink.
+_RAMP = 4
+#: Values of an array of `triad`: a power of two, as the kernel in transfer/cupy_overlap.cu wraps around it.
+_TRIAD_VALUES = 1 << 24
+#: Blocks of a kernel on each multiprocessor.
+_BLOCKS = {"fma": 4, "triad": 8}
+
+
+#: The copy of a part of the bytes, and the kernel that follows it.
+Chunk = tuple[Callable[[], None], Callable[[], None]]
 
 
 @functools.lru_cache(maxsize=8)
 def _trips(problem_bytes: int, compute: str, chunks: int) -> int:
     """Loop trips of a chunk of average size that make the kernels over all chunks about as long as the copies of their
     bytes, measured here."""
-    problem = Transfer("h2d", problem_bytes, "pinned", compute, chunks)
+    problem = Transfer("h2d", problem_bytes, host_memory="pinned", compute=compute, chunks=chunks)
     data = problem.inputs(1)[0]
     stream = cupy.cuda.get_current_stream()
-    copies, *_ = _pieces(problem, data, [stream], 1)
-    copy_s = _device_seconds(lambda: [copy() for copy, _ in copies], stream)
+
+    def seconds(works: list[Callable[[], None]]) -> float:
+        """The least of a few times by events."""
+
+        def work():
+            for call in works:
+                call()
+
+        return min(autotuner.milliseconds(work, 1, stream) for _ in range(4)) * 1e-3
+
+    chunks_of_one_trip, *_ = _pipeline(problem, data, [stream], 1)
+    copy_s = seconds([copy for copy, _ in chunks_of_one_trip])
     trips = 64
     for _ in range(4):
-        pieces, *_ = _pieces(problem, data, [stream], trips)
-        seconds = _device_seconds(lambda made=pieces: [work() for _, work in made], stream)
-        trips = max(1, round(trips * copy_s / seconds))
+        chunks_of_trips, *_ = _pipeline(problem, data, [stream], trips)
+        compute_s = seconds([compute for _, compute in chunks_of_trips])
+        trips = max(1, round(trips * copy_s / compute_s))
     return trips
 
 
-def _device_seconds(work, stream) -> float:
-    """The least of a few times by events."""
-    return min(autotuner.milliseconds(work, 1, stream) for _ in range(4)) * 1e-3
-
-
 def _shares(chunks: int) -> np.ndarray:
-    """Each chunk's share of the bytes: the first and the last are small, as nothing runs beside a pipeline's ends."""
-    ends = np.minimum(np.arange(1, chunks + 1), np.arange(chunks, 0, -1))
-    weights = np.minimum(ends / _RAMP, 1)
+    """Each chunk's share of the bytes: the first and the last are small, as nothing overlaps with a pipeline's start and end."""
+    chunks_to_nearer_end = np.minimum(np.arange(1, chunks + 1), np.arange(chunks, 0, -1))
+    weights = np.minimum(chunks_to_nearer_end / _RAMP, 1)
     return weights / weights.sum()
 
 
-_beside = only(("h2d",), LOCKED, "beside a kernel that the problem names", computes=True)
+_while_computing = only(("h2d",), LOCKED, why="beside a kernel that the problem names", computes=True)
 
 
-def _pieces(problem: Transfer, data, streams, trips: int):
-    """[(copy, compute)] of every chunk, the target, and what the kernels write.
+def _blocks(compute: str) -> int:
+    return loader.attribute("MultiProcessorCount") * _BLOCKS[compute]
 
-    The first stream has the copies, the others the kernels in turn, each of which waits for its chunk; of a single stream it
-    has both. compute works beside the bytes, not on them, so that its length is the same with and without the copy: `fma`
-    in registers, `triad` over three arrays of 128 MiB."""
+
+def _pipeline(problem: Transfer, data, streams, trips: int) -> tuple[list[Chunk], cupy.ndarray, cupy.ndarray]:
+    """(the copy of the data in chunks with a kernel for each, what the copies write, what the kernels write).
+
+    The first stream has the copies; the other streams take the kernels one after the other, each of which waits for its chunk. A
+    single stream has both. A kernel computes on memory of its own, not on the chunk, so that it takes the same time with and
+    without the copy: `fma` in registers, `triad` over three arrays of 128 MiB.
+    """
     source = host_array(problem.host_memory, problem.nbytes)
     source[:] = data
     target = device_array(problem.nbytes)
     work = loader.load("transfer/cupy_overlap", f"{problem.compute}_trips")
-    blocks = loader.attribute("MultiProcessorCount") * (4 if problem.compute == "fma" else 8)
-    triad = problem.compute == "triad"
-    room = cupy.ones((3, _TRIAD_VALUES), np.float64) if triad else cupy.zeros(blocks * _COPY_THREADS, np.float32)
+    blocks = _blocks(problem.compute)
+    if problem.compute == "triad":
+        results = cupy.ones((3, _TRIAD_VALUES), np.float64)
+    else:
+        results = cupy.zeros(blocks * _THREADS, np.float32)
+    copier = streams[0]
+    computers = streams[1:] or streams
     shares = _shares(problem.chunks)
-    bounds = np.round(problem.nbytes * np.concatenate([[0], np.cumsum(shares)])).astype(np.int64)
-    made = []
-    for i, (start, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
-        copier, computer = streams[0], (streams[1:] or streams)[i % max(1, len(streams) - 1)]
-        copied = (target.data.ptr + start, source.ctypes.data + start, stop - start, H2D, copier.ptr)
-        own = max(1, round(trips * problem.chunks * shares[i]))
-        there, arguments = cupy.cuda.Event(disable_timing=True), (room, np.int32(own))
+    bounds = np.round(problem.nbytes * np.concatenate([[0], np.cumsum(shares)])).astype(np.int64).tolist()
 
-        def copy(copied=copied, there=there, copier=copier, keep=source):
-            runtime.memcpyAsync(*copied)
-            there.record(copier)
+    def chunk(number: int) -> Chunk:
+        start = bounds[number]
+        nbytes = bounds[number + 1] - start
+        computer = computers[number % len(computers)]
+        copied = cupy.cuda.Event(disable_timing=True)
+        copy_arguments = (target.data.ptr + start, source.ctypes.data + start, nbytes, H2D, copier.ptr)
+        work_arguments = (results, np.int32(max(1, round(trips * problem.chunks * shares[number]))))
 
-        def compute(there=there, computer=computer, arguments=arguments):
-            computer.wait_event(there)
-            work((blocks,), (_COPY_THREADS,), arguments, stream=computer)
+        def copy(keep=(source, target)):
+            runtime.memcpyAsync(*copy_arguments)
+            copied.record(copier)
 
-        made.append((copy, compute))
-    return made, target, room
+        def compute():
+            computer.wait_event(copied)
+            work((blocks,), (_THREADS,), work_arguments, stream=computer)
+
+        return copy, compute
+
+    return [chunk(number) for number in range(problem.chunks)], target, results
 
 
-def _overlapping(problem: Transfer, data, copies: bool, computes: bool):
+def _overlapping(problem: Transfer, data, *, copies: bool, computes: bool):
+    """The call of the chunks' copies, of their kernels, or of both at once."""
     stream = cupy.cuda.get_current_stream()
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(problem.streams)]
-    pieces, target, room = _pieces(problem, data, streams, _trips(problem.nbytes, problem.compute, problem.chunks))
+    trips = _trips(problem.nbytes, problem.compute, problem.chunks)
+    chunks, target, results = _pipeline(problem, data, streams, trips)
     fork, join = forks(stream, streams)
     if not copies:
         target.set(data)
 
     def run():
         fork()
-        for copy, compute in pieces:
+        for copy, compute in chunks:
             if copies:
                 copy()
             if computes:
@@ -104,37 +133,36 @@ def _overlapping(problem: Transfer, data, copies: bool, computes: bool):
     if computes:
         run()
         stream.synchronize()
-        if not _worked(problem.compute, room):
+        if not _worked(problem.compute, results):
             raise ArithmeticError(f"the {problem.compute} kernels beside the copies did not do their work")
         if copies:
             target.fill(0)  # so that what is checked are the copies of the next call
     return run
 
 
-def _worked(compute: str, room) -> bool:
+def _worked(compute: str, results) -> bool:
     """Whether the kernels wrote their results: 8 registers near 2 each, or 1 + 3 x 1 where the grid's first trip went."""
     if compute == "fma":
-        return bool((abs(room - 16) < 1e-3).all())
-    blocks = loader.attribute("MultiProcessorCount") * 8
-    return bool((room[2, : 8 * blocks * _COPY_THREADS] == 4).all())
+        return bool((abs(results - 16) < 1e-3).all())
+    return bool((results[2, : 8 * _blocks(compute) * _THREADS] == 4).all())
 
 
 @kernel
-@_beside
+@_while_computing
 def overlap_copy(problem: Transfer, data):
     """The chunks' copies alone, one after another on a stream of their own."""
-    return _overlapping(problem, data, True, False)
+    return _overlapping(problem, data, copies=True, computes=False)
 
 
 @kernel
-@_beside
+@_while_computing
 def overlap_compute(problem: Transfer, data):
     """The chunks' kernels alone, made as long as the copies."""
-    return _overlapping(problem, data, False, True)
+    return _overlapping(problem, data, copies=False, computes=True)
 
 
 @kernel
-@_beside
+@_while_computing
 def overlap_both(problem: Transfer, data):
     """Each chunk copied and then computed on: one stream copies chunk after chunk, the others follow with their kernels."""
-    return _overlapping(problem, data, True, True)
+    return _overlapping(problem, data, copies=True, computes=True)

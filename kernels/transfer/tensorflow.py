@@ -46,6 +46,6 @@ def dataset(problem: Transfer, data):
     device = _gpu(problem)
     samples = max(n for n in range(1, _MOST_SAMPLES + 1) if problem.nbytes % n == 0)
     with tensorflow.device("/CPU:0"):
-        made = tensorflow.data.Dataset.from_tensor_slices(data.reshape(samples, -1)).batch(samples).repeat()
-    batches = iter(made.apply(tensorflow.data.experimental.prefetch_to_device(device)))
+        dataset = tensorflow.data.Dataset.from_tensor_slices(data.reshape(samples, -1)).batch(samples).repeat()
+    batches = iter(dataset.apply(tensorflow.data.experimental.prefetch_to_device(device)))
     return lambda: (next(batches),)  # a tuple, whose parts are compared as plain bytes

@@ -121,7 +121,7 @@ def on_device(stream) -> list[Figure]:
     for name in ("wide", "memcpy_async"):
         run = bound(f"transfer/cupy/{name}", Transfer("d2d", size), stream).run
         take = timing.device(run, stream)  # both copy the same memory: where it lies moves the rate by half a percent
-        mine, theirs = alternating(lambda: take(8) / 8, lambda: plain(*run.ends))  # noqa: B023
+        mine, theirs = alternating(lambda: take(8) / 8, lambda: plain(*run.source_and_target))  # noqa: B023
         least = 1.0 if name == "wide" else None  # the other is the same function of CUDA's
         figures += [
             at_least(f"on the device, 2 GiB: {name} / cudaMemcpy", least, over(theirs, mine)),
