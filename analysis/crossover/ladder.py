@@ -10,19 +10,18 @@ from analysis.crossover.layers import is_square
 from analysis.labels import shape, short
 from analysis.roofline.bounds import pick
 from analysis.roofline.roofs import Roof, Roofs
-from analysis.stats import MIN_EFFECT, Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
+from analysis.stats import MIN_EFFECT, Estimate, best_by, call_s, group_by, quick_seconds, seconds_of
 from analysis.table import Table
 from analysis.units import count, digits, flops_rate, join, percent
 from kernels import registry
 from kernels.problems import Problem
 from workloads.records import Measurement, Measurements
 
-_ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rung that adds threads -> rung of the same loops
 _BEYOND = 1.05  # of the peak: no kernel is faster
 SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 HEADS = f"rung | rate | {SHARES}"
-_SAID = {
+_TEMPLATES = {
     "first": "{rung} starts with {rate} at {at}. {why}",
     "same": "{rung} can't be told from {before} at {at}. {why}",
     "slower": "{rung} is {times}x slower than {before} at {at}. {why}",
@@ -37,93 +36,139 @@ _SAID = {
 }
 
 
-class Step(msgspec.Struct, frozen=True):
-    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and the speedup over the fastest
-    rung before it there (None without one). tiles: those it chose there; traffic: the bytes for a FLOP that they read of each
-    level, in words. flags: what disturbed it or the library."""
+class RungStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A rung at one problem."""
 
+    #: Name of its kernel.
     kernel: str
-    problem: "Problem"
-    seconds: "Estimate"
-    of_library: "Estimate | None"
-    of_peak: "Estimate | None"
-    over_before: "Estimate | None"
+    #: The problem.
+    problem: Problem
+    #: Seconds of a call.
+    seconds: Estimate
+    #: Its speed as a fraction of the library's; None without a library.
+    library_share: Estimate | None
+    #: Its speed as a fraction of the peak; None without a peak.
+    peak_share: Estimate | None
+    #: Speedup over the fastest rung before it at this problem; None without one.
+    over_before: Estimate | None
+    #: Kernel of that rung.
     before: str = ""
+    #: The tiles that it chose, in words.
     tiles: str = ""
+    #: Bytes for a FLOP that these tiles read of each memory level, in words.
     traffic: str = ""
+    #: What disturbed its row or the library's.
     flags: tuple[str, ...] = ()
 
 
-class Ladder(msgspec.Struct, frozen=True):
-    """The rungs of one device, arithmetic and thread count (None: a GPU's), problem by problem, the smallest first.
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """The rungs of one device, arithmetic and thread count, problem by problem, the smallest first."""
 
-    ideas: kernel -> its idea, the simplest first. library: problem -> the fastest library's row. skipped: a rung that has rows,
-    a problem where it has none, and why.
-    """
-
+    #: The operation: matmul or conv.
     op: str
+    #: cpu, gpu:0, ...
     device: str
+    #: The arithmetic.
     math: str
+    #: Threads of the CPU; None on a GPU.
     threads: int | None
+    #: Kernel -> its idea, the simplest first.
     ideas: dict[str, str]
-    steps: tuple[Step, ...]
-    library: "dict[Problem, Measurement]"
+    #: Every rung at every problem where it has a time.
+    steps: tuple[RungStep, ...]
+    #: Problem -> the fastest library's row.
+    library: dict[Problem, Measurement]
+    #: The measured peak of the device in that arithmetic.
     peak: Roof | None
-    skipped: "tuple[tuple[str, Problem, str], ...]"
+    #: A rung that has rows, a problem where it has none, and why.
+    skipped: tuple[tuple[str, Problem, str], ...]
 
     @property
     def problems(self) -> "list[Problem]":
         return list(dict.fromkeys(step.problem for step in self.steps))
 
-    def at(self, problem: Problem) -> list[Step]:
+    @property
+    def rungs(self) -> int:
+        """Number of rungs that have a time."""
+        return len({step.kernel for step in self.steps})
+
+    def at(self, problem: Problem) -> list[RungStep]:
         return [step for step in self.steps if step.problem == problem]
 
 
 def ladders(measurements: Measurements, roofs: Roofs, op: str = "matmul") -> list[Ladder]:
     """A ladder for each device, arithmetic and thread count of the devices that have teaching rungs. Ladders of a single rung
-    are kept only where an arithmetic has no longer one."""
+    are dropped where the arithmetic has a longer one."""
     warm = ("resident", "warm", "warm")
     rows = [m for m in measurements if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
-    stored = {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
-    ideas = {kernel: stored[kernel] for kernel in (*registry.ladder(op), *stored) if kernel in stored}
+    stored_ideas = {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
+    in_order = dict.fromkeys((*registry.ladder(op), *stored_ideas))
+    ideas = {kernel: stored_ideas[kernel] for kernel in in_order if kernel in stored_ideas}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
-    known = (m for m in rows if m.device in taught and (m.backend in registry.WRITTEN_HERE or _is_library(m)))
-    groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
-    found = []
-    for device, math, threads in sorted(groups, key=lambda of: (is_gpu(of[0]), of[1] != "float32", of[1], of[2] or 0)):
-        peak = pick(roofs, device, "compute", math, threads)
-        found.append(_ladder(ideas, (op, device, math, threads), groups[device, math, threads], peak))
-    by_math = group_by((one for one in found if one.steps), lambda one: (one.device, one.math)).values()
-    return [one for own in by_math for one in [x for x in own if len({s.kernel for s in x.steps}) > 1] or own]
+    compared = [m for m in rows if m.device in taught and (m.backend in registry.WRITTEN_HERE or _is_library(m))]
+    by_math: dict[tuple[str, str], list[Ladder]] = {}
+    for group in sorted(group_by(compared, _ladder_key).values(), key=_ladder_order):
+        ladder = _ladder(ideas, group, roofs)
+        if ladder.steps:
+            by_math.setdefault((ladder.device, ladder.math), []).append(ladder)
+    chosen = []
+    for alternatives in by_math.values():
+        longer = [ladder for ladder in alternatives if ladder.rungs > 1]
+        chosen += longer or alternatives
+    return chosen
+
+
+def _ladder_key(m: Measurement) -> tuple[str, str, int | None]:
+    return m.device, m.problem.math, m.threads
+
+
+def _ladder_order(rows: list[Measurement]) -> tuple:
+    """Sort key of a ladder's rows: CPUs first, float32 first, few threads first."""
+    m = rows[0]
+    return m.on_gpu, m.problem.math != "float32", m.problem.math, m.threads or 0
+
+
+def _is_onednn(m: Measurement) -> bool:
+    """Whether a row is a convolution by oneDNN, which only a framework brings; it times one call."""
+    is_framework = m.problem.op == "conv" and m.backend == "tensorflow"
+    return is_framework and not m.on_gpu and m.kernel != MANY_IN_ONE
 
 
 def _is_library(m: Measurement) -> bool:
-    onednn = m.kernel.startswith(_ONEDNN) and not m.on_gpu and m.kernel != MANY_IN_ONE
-    return onednn or m.backend in registry.LIBRARIES
+    return _is_onednn(m) or m.backend in registry.LIBRARIES
 
 
-def _ladder(
-    ideas: dict[str, str], where: tuple[str, str, str, int | None], rows: Measurements, peak: Roof | None
-) -> Ladder:
-    """`where`: operation, device, arithmetic and threads of all rows."""
+def _ladder(ideas: dict[str, str], rows: list[Measurement], roofs: Roofs) -> Ladder:
+    """The ladder of rows of one device, arithmetic and thread count."""
+    device, math, threads = _ladder_key(rows[0])
+    peak = pick(roofs, device, "compute", math, threads=threads)
     rungs = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
     libraries = [m for m in rows if m.kernel not in ideas and quick_seconds(m) and _is_library(m)]
     library = best_by(libraries, lambda m: m.problem, call_s)
-    steps: list[Step] = []
+    steps: list[RungStep] = []
     problems = {problem for problem, _ in rungs}
-    for problem in sorted(problems, key=lambda p: (p.flops, repr(p))):
+    for problem in sorted(problems, key=lambda problem: (problem.flops, repr(problem))):
         climbed = [rungs[problem, kernel] for kernel in ideas if (problem, kernel) in rungs]
         steps += _steps(climbed, library.get(problem), peak)
     kernels = {step.kernel for step in steps}
     without_row = [m for m in rungs.values() if m.kernel in kernels and not m.ok]
-    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in without_row)
-    return Ladder(*where, ideas, tuple(steps), library, peak, skipped)
+    return Ladder(
+        op=rows[0].problem.op,
+        device=device,
+        math=math,
+        threads=threads,
+        ideas=ideas,
+        steps=tuple(steps),
+        library=library,
+        peak=peak,
+        skipped=tuple((m.kernel, m.problem, m.reason or m.status) for m in without_row),
+    )
 
 
-def _steps(rungs: list[Measurement], library: Measurement | None, peak: Roof | None) -> list[Step]:
+def _steps(rungs: list[Measurement], library: Measurement | None, peak: Roof | None) -> list[RungStep]:
     """The steps of one problem's rungs that have a time, the simplest first."""
-    steps: list[Step] = []
-    fastest: Step | None = None
+    steps: list[RungStep] = []
+    fastest: RungStep | None = None
     for m in rungs:
         seconds = seconds_of(m)
         if not seconds:
@@ -137,16 +182,16 @@ def _steps(rungs: list[Measurement], library: Measurement | None, peak: Roof | N
     return steps
 
 
-def _step(m: Measurement, seconds: Estimate, library: Measurement | None, peak: Roof | None) -> Step:
+def _step(m: Measurement, seconds: Estimate, library: Measurement | None, peak: Roof | None) -> RungStep:
     """A rung beside the library and under the peak, with no rung before it."""
     library_s = seconds_of(library) if library else None
     flags = m.flags + (library.flags if library else ())
-    return Step(
+    return RungStep(
         kernel=m.kernel,
         problem=m.problem,
         seconds=seconds,
-        of_library=library_s / seconds if library_s else None,
-        of_peak=m.problem.flops / peak.rate / seconds if peak else None,
+        library_share=library_s / seconds if library_s else None,
+        peak_share=m.problem.flops / peak.rate / seconds if peak else None,
         over_before=None,
         tiles=m.notes.get("tiles", ""),
         traffic=m.notes.get("traffic", ""),
@@ -174,21 +219,34 @@ def numbers(ladder: Ladder) -> list[tuple[str, ...]]:
 
 def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
     """The cells under HEADS of each rung at one problem, the library's last."""
-    rows = [
-        (
-            short(s.kernel),
-            flops_rate(problem.flops / s.seconds.value),
-            *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
-            f"{digits(s.over_before.value)}x" if s.over_before else "-",
-            f"{digits(problem.bytes_moved / problem.flops)} memory, {s.traffic}" if s.traffic else "-",
-        )
-        for s in ladder.at(problem)
-    ]
-    if m := ladder.library.get(problem):
-        rate = problem.flops / call_s(m)
-        peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
-        rows.append((f"library: {m.label}", flops_rate(rate), percent(1), peak, "-", "-"))
+    rows = [_rung_cells(step) for step in ladder.at(problem)]
+    library = ladder.library.get(problem)
+    if library is not None:
+        rate = problem.flops / call_s(library)
+        peak_share = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
+        rows.append((f"library: {library.label}", flops_rate(rate), percent(1), peak_share, "-", "-"))
     return rows
+
+
+def _rung_cells(step: RungStep) -> tuple[str, ...]:
+    """The cells under HEADS of a rung; `-` where there is no number."""
+    problem = step.problem
+    speedup = f"{digits(step.over_before.value)}x" if step.over_before else "-"
+    traffic = "-"
+    if step.traffic:
+        traffic = f"{digits(problem.bytes_moved / problem.flops)} memory, {step.traffic}"
+    return (
+        short(step.kernel),
+        flops_rate(problem.flops / step.seconds.value),
+        _share(step.library_share),
+        _share(step.peak_share),
+        speedup,
+        traffic,
+    )
+
+
+def _share(fraction: Estimate | None) -> str:
+    return "-" if fraction is None else percent(fraction.value)
 
 
 def shown_problem(ladder: Ladder) -> Problem:
@@ -199,64 +257,108 @@ def shown_problem(ladder: Ladder) -> Problem:
     return max(nearly_all, key=lambda problem: (problem in ladder.library, problem.flops))
 
 
-def telling(ladder: Ladder) -> list[Step]:
+def telling(ladder: Ladder) -> list[RungStep]:
     """Each rung's most telling step: its largest problem with a rung before it, with a library if one of that magnitude has
     it."""
-    by_rung = group_by(ladder.steps, lambda s: s.kernel)
-    own = [by_rung[kernel] for kernel in ladder.ideas if kernel in by_rung]
-    size = {p: (len(str(p.flops)), p in ladder.library, p.flops) for p in ladder.problems}  # a small one hides an idea
-    return [max(steps, key=lambda s: (bool(s.over_before), size[s.problem])) for steps in own]
+    by_rung = group_by(ladder.steps, lambda step: step.kernel)
+
+    def rank(step: RungStep) -> tuple:
+        # A small problem hides an idea.
+        return (
+            step.over_before is not None,
+            _magnitude(step.problem),
+            step.problem in ladder.library,
+            step.problem.flops,
+        )
+
+    return [max(by_rung[kernel], key=rank) for kernel in ladder.ideas if kernel in by_rung]
+
+
+def _magnitude(problem: Problem) -> int:
+    """Digits of its FLOPs."""
+    return len(str(problem.flops))
 
 
 def sentences(ladder: Ladder) -> list[str]:
     """The gain of each rung over the best before it, with its idea; then the fastest rung beside library and peak."""
     steps = telling(ladder)
-    told = [_gain(step, ladder) for step in steps]
-    largest = sorted(ladder.problems, key=lambda p: (len(str(p.flops)), p in ladder.library))[-1]
-    told += [standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, largest))]
-    told += [_SAID["no row"].format(rung=short(x), at=problem_name(p), reason=why) for x, p, why in ladder.skipped]
-    onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
-    return told + [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
+    lines = [_gain(step, ladder) for step in steps]
+    by_size = sorted(ladder.problems, key=lambda problem: (_magnitude(problem), problem in ladder.library))
+    for problem in dict.fromkeys((steps[-1].problem, by_size[-1])):
+        lines.append(standing(ladder, problem))
+    for kernel, problem, reason in ladder.skipped:
+        lines.append(_TEMPLATES["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))
+    has_onednn = any(_is_onednn(m) for m in ladder.library.values())
+    if ladder.op == "conv" and ladder.device == "cpu" and not has_onednn:
+        lines.append(_TEMPLATES["oneDNN"])
+    return lines
 
 
-def _gain(step: Step, ladder: Ladder) -> str:
+def _gain(step: RungStep, ladder: Ladder) -> str:
     """The gain of a rung over the best before it. For a slower rung also its largest gain over the one just before it."""
-    gain, why = step.over_before, _idea(step, ladder)
-    words = {"rung": short(step.kernel), "before": short(step.before), "why": why, "at": problem_name(step.problem)}
+    gain = step.over_before
+    words = {
+        "rung": short(step.kernel),
+        "before": short(step.before),
+        "why": _idea(step, ladder),
+        "at": problem_name(step.problem),
+    }
     if gain is None:
-        return _SAID["first"].format(rate=flops_rate(step.problem.flops / step.seconds.value), **words)
+        return _TEMPLATES["first"].format(rate=flops_rate(step.problem.flops / step.seconds.value), **words)
+    if gain.low > 1 + MIN_EFFECT:
+        return _TEMPLATES["faster"].format(times=digits(gain.value), **words)
     if gain.high >= 1 - MIN_EFFECT:
-        return _SAID["faster" if gain.low > 1 + MIN_EFFECT else "same"].format(times=digits(gain.value), **words)
-    pairs = ((a, b) for a, b in itertools.pairwise(ladder.steps) if (a.problem, step.kernel) == (b.problem, b.kernel))
-    a, most = max(((a, a.seconds / b.seconds) for a, b in pairs), key=lambda pair: pair[1].value)
-    pays = _SAID["pays"].format(times=digits(most.value), before=short(a.kernel), at=problem_name(a.problem))
-    return _SAID["slower"].format(times=digits(1 / gain.value), **words) + pays * (most.low > 1 + MIN_EFFECT)
+        return _TEMPLATES["same"].format(**words)
+    slower = _TEMPLATES["slower"].format(times=digits(1 / gain.value), **words)
+    before, most = _largest_gain(step.kernel, ladder)
+    if most.low <= 1 + MIN_EFFECT:
+        return slower
+    pays = _TEMPLATES["pays"].format(
+        times=digits(most.value), before=short(before.kernel), at=problem_name(before.problem)
+    )
+    return slower + pays
 
 
-def _idea(step: Step, ladder: Ladder) -> str:
+def _largest_gain(kernel: str, ladder: Ladder) -> tuple[RungStep, Estimate]:
+    """(the rung just before this one, the speedup over it) at the problem where it is largest."""
+    gains = []
+    for before, step in itertools.pairwise(ladder.steps):
+        if step.kernel == kernel and step.problem == before.problem:
+            gains.append((before, before.seconds / step.seconds))
+    return max(gains, key=lambda pair: pair[1].value)
+
+
+def _idea(step: RungStep, ladder: Ladder) -> str:
     """A rung's idea and its tiles here; for a rung that only shares loops among threads, on one thread, a note instead."""
     if ladder.threads == 1 and step.kernel in _SHARED_OUT:
-        return _SAID["one thread"].format(loops=_SHARED_OUT[step.kernel])
+        return _TEMPLATES["one thread"].format(loops=_SHARED_OUT[step.kernel])
     return ladder.ideas[step.kernel] + (f" Its tiles: {step.tiles}." if step.tiles else "")
 
 
 def standing(ladder: Ladder, problem: Problem) -> str:
     """The fastest rung at a problem, as a share of the library and of the peak."""
-    best = min(ladder.at(problem), key=lambda s: s.seconds.value)
-    parts = [f"{percent(best.of_library.value)} of {ladder.library[problem].label}"] if best.of_library else []
-    parts += [f"{percent(best.of_peak.value)} of the measured peak"] if best.of_peak else []
-    reached = " and ".join(parts) or flops_rate(problem.flops / best.seconds.value)
-    doubts = [_SAID["beyond"]] * bool(best.of_peak and best.of_peak.value > _BEYOND)
-    doubts += [_SAID["flagged"].format(flags=join(best.flags))] * bool(best.flags)
-    said = _SAID["standing"].format(at=problem_name(problem), rung=short(best.kernel), reached=reached)
-    return " ".join([said, *doubts])
+    best = min(ladder.at(problem), key=lambda step: step.seconds.value)
+    shares = []
+    if best.library_share:
+        shares.append(f"{percent(best.library_share.value)} of {ladder.library[problem].label}")
+    if best.peak_share:
+        shares.append(f"{percent(best.peak_share.value)} of the measured peak")
+    reached = " and ".join(shares) or flops_rate(problem.flops / best.seconds.value)
+    lines = [_TEMPLATES["standing"].format(at=problem_name(problem), rung=short(best.kernel), reached=reached)]
+    if best.peak_share and best.peak_share.value > _BEYOND:
+        lines.append(_TEMPLATES["beyond"])
+    if best.flags:
+        lines.append(_TEMPLATES["flagged"].format(flags=join(best.flags)))
+    return " ".join(lines)
 
 
-def lines(found: list[Ladder]) -> list[str]:
+def lines(ladders: list[Ladder]) -> list[str]:
+    """The ladders as tables, each with its sentences."""
     out: list[str] = []
-    for ladder in found:
+    for ladder in ladders:
         for problem in ladder.problems:
             out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
             out += Table(HEADS, cells(ladder, problem), 1, SHARES).text()
-        out += ["", *(f"- {line}" for line in sentences(ladder))]
+        out.append("")
+        out += [f"- {line}" for line in sentences(ladder)]
     return out

@@ -22,36 +22,49 @@ _RATE = "{math} {noun}s on the {where}{most}: {rates}."
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Median, least and most of a number over so many `problems`."""
+    """A number over several problems."""
 
+    #: The middle one.
     median: float
+    #: The smallest.
     least: float
+    #: The largest.
     most: float
+    #: Number of problems.
     problems: int
 
     def words(self, form=digits) -> str:
         """`1.40 (0.900 to 3.10)`."""
-        ends = f" ({form(self.least)} to {form(self.most)})" if self.problems > 1 else ""
-        return f"{form(self.median)}{ends}"
+        if self.problems == 1:
+            return form(self.median)
+        return f"{form(self.median)} ({form(self.least)} to {form(self.most)})"
 
 
-class ArithmeticRates(msgspec.Struct, frozen=True):
-    """A backend's FLOP/s, shares of the roof and speedups over its own float32, in one arithmetic. `alignment`: the channels
-    (or a product's sizes) are multiples of it."""
+class ArithmeticRates(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast a backend is in one arithmetic, over problems."""
 
+    #: cpu, gpu:0, ...
     device: str
+    #: The library or framework.
     backend: str
+    #: The arithmetic.
     math: str
+    #: The channels, or a product's sizes, are multiples of it.
     alignment: int
+    #: FLOP/s.
     rate: Spread
+    #: Shares of the roof; None without a roof.
     share: Spread | None
+    #: Speedups over the backend's float32; None for float32 and without it.
     speedup: Spread | None
 
 
 def spread(values: Iterable[float]) -> Spread | None:
     """Median, least, most and count of some numbers; None where there are none."""
     values = sorted(values)
-    return Spread(statistics.median(values), values[0], values[-1], len(values)) if values else None
+    if not values:
+        return None
+    return Spread(statistics.median(values), values[0], values[-1], len(values))
 
 
 def is_square(problem: Problem) -> bool:
@@ -95,10 +108,16 @@ def warm(measurements: Measurements, op: str) -> "list[Measurement]":
 
 def largest(measurements: Measurements, op: str) -> "list[Measurement]":
     """The warm rows of each layer, direction and arithmetic at the largest batch that was measured."""
-    every = warm(measurements, op)
-    kinds = group_by(every, lambda m: (batch_family(m.problem), precision_of(m.problem)))
-    most = {key: max(size_of(m.problem) for m in rows) for key, rows in kinds.items()}
-    return [m for m in every if size_of(m.problem) == most[batch_family(m.problem), precision_of(m.problem)]]
+    rows = warm(measurements, op)
+    most: dict[tuple, int] = {}
+    for m in rows:
+        key = _layer_and_precision(m)
+        most[key] = max(most.get(key, 0), size_of(m.problem))
+    return [m for m in rows if size_of(m.problem) == most[_layer_and_precision(m)]]
+
+
+def _layer_and_precision(m: Measurement) -> tuple:
+    return batch_family(m.problem), precision_of(m.problem)
 
 
 def size_of(problem: Problem) -> int:
@@ -107,64 +126,97 @@ def size_of(problem: Problem) -> int:
 
 
 def against_library(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
-    """(a framework's row, the best library's on that device, its slowdown) of every problem and way, by
+    """(a framework's row, the best library's on that device, its slowdown) of every problem and way of calling, by
     calls that are waited for; threads as the framework chooses them or its best."""
-    best = best_by(
-        timed(measurements, op),
-        lambda m: (m.problem, m.device, m.settings.cache, m.kernel if framework_of(m) else ""),
-        waited,
+    libraries = best_by((m for m in timed(measurements, op) if not framework_of(m)), _place, waited)
+    frameworks = best_by(
+        (m for m in timed(measurements, op) if framework_of(m)), lambda m: (*_place(m), m.kernel), waited
     )
-    return [
-        (m, base, waited(m) / waited(base))
-        for (*key, kernel), m in best.items()
-        if kernel and (base := best.get((*key, "")))
-    ]
+    compared = []
+    for row in frameworks.values():
+        library = libraries.get(_place(row))
+        if library is not None:
+            compared.append((row, library, waited(row) / waited(library)))
+    return compared
+
+
+def _place(m: Measurement) -> tuple:
+    return m.problem, m.device, m.settings.cache
 
 
 def cold_and_warm(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
     """(a kernel's row from cold caches, its warm row, the slowdown) on a clock that both have, each at its fastest thread
     count."""
+    best = best_by(timed(measurements, op), lambda m: (m.settings.cache, *_kernel_and_clock(m)), call_s)
+    compared = []
+    for row in best.values():
+        base = best.get(("warm", *_kernel_and_clock(row)))
+        if row.settings.cache == "cold" and base is not None:
+            compared.append((row, base, call_s(row) / call_s(base)))
+    return compared
 
-    def alike(m: Measurement) -> tuple:
-        samples = clock_of(m)
-        return m.settings.cache, m.kernel, m.problem, m.device, samples and samples.clock
 
-    best = best_by(timed(measurements, op), alike, call_s)
-    return [
-        (m, base, call_s(m) / call_s(base))
-        for (cache, *key), m in best.items()
-        if cache == "cold" and (base := best.get(("warm", *key)))
-    ]
+def _kernel_and_clock(m: Measurement) -> tuple:
+    samples = clock_of(m)
+    return m.kernel, m.problem, m.device, samples and samples.clock
 
 
 def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[ArithmeticRates]:
     """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
-    backend's arithmetics were measured at, or, where there is none, each at its own largest."""
-    kinds = group_by(
-        _alike(measurements, op), lambda m: (m.device, m.backend, precision_of(m.problem), m.problem.alignment)
+    backend's arithmetics were measured at, or, where there is none, each at its largest."""
+    groups = group_by(
+        _at_common_batch(measurements, op),
+        lambda m: (m.device, m.backend, precision_of(m.problem), m.problem.alignment),
     )
-    best = {kind: best_by(rows, lambda m: _but_arithmetic(m.problem), call_s) for kind, rows in kinds.items()}
-    found = []
-    for (device, backend, math, of), at in sorted(best.items(), key=lambda item: _order(*item[0])):
-        base = best.get((device, backend, "float32", of), {}) if math != "float32" else {}
-        shares = [j.fraction.value for m in at.values() if (j := judge(m, roofs)).fraction]
-        rates = [m.problem.flops / call_s(m) for m in at.values()]
-        gains = [call_s(base[key]) / call_s(m) for key, m in at.items() if key in base]
-        if rate := spread(rates):
-            found.append(ArithmeticRates(device, backend, math, of, rate, spread(shares), spread(gains)))
-    return found
+    best = {key: best_by(rows, lambda m: _without_arithmetic(m.problem), call_s) for key, rows in groups.items()}
+    speeds = []
+    for device, backend, math, alignment in sorted(best, key=lambda key: _order(*key)):
+        rows = best[device, backend, math, alignment]
+        float32 = best.get((device, backend, "float32", alignment), {})
+        rate = spread(m.problem.flops / call_s(m) for m in rows.values())
+        if rate is None:
+            continue
+        speeds.append(
+            ArithmeticRates(
+                device=device,
+                backend=backend,
+                math=math,
+                alignment=alignment,
+                rate=rate,
+                share=_roof_shares(rows.values(), roofs),
+                speedup=_speedups(rows, float32) if math != "float32" else None,
+            )
+        )
+    return speeds
 
 
-def _alike(measurements: Measurements, op: str) -> "list[Measurement]":
-    """The warm rows of each backend and layer at one batch for all its arithmetics."""
+def _roof_shares(rows: "Iterable[Measurement]", roofs: Roofs) -> Spread | None:
+    """Shares of the roof of the rows that have one."""
+    fractions = [judge(m, roofs).fraction for m in rows]
+    return spread(fraction.value for fraction in fractions if fraction)
+
+
+def _speedups(rows: "dict[tuple, Measurement]", base: "dict[tuple, Measurement]") -> Spread | None:
+    """Speedups over the rows of `base` at the problems that both have."""
+    return spread(call_s(base[problem]) / call_s(m) for problem, m in rows.items() if problem in base)
+
+
+def _at_common_batch(measurements: Measurements, op: str) -> "list[Measurement]":
+    """The warm rows of each backend and layer at the largest batch that all its arithmetics have; without one, each arithmetic
+    at its largest."""
     rows = _layer_rows(measurements, op)
-    sizes: dict = {}
+    batches: dict[tuple, dict[str, set[int]]] = {}
     for m in rows:
-        sizes.setdefault(_layer(m), {}).setdefault(precision_of(m.problem), set()).add(size_of(m.problem))
-    common = {layer: set.intersection(*by.values()) for layer, by in sizes.items()}
-    return [
-        m for m in rows if size_of(m.problem) == max(common[_layer(m)] or sizes[_layer(m)][precision_of(m.problem)])
-    ]
+        by_precision = batches.setdefault(_layer(m), {})
+        by_precision.setdefault(precision_of(m.problem), set()).add(size_of(m.problem))
+    chosen = []
+    for m in rows:
+        by_precision = batches[_layer(m)]
+        common = set.intersection(*by_precision.values())
+        candidates = common or by_precision[precision_of(m.problem)]
+        if size_of(m.problem) == max(candidates):
+            chosen.append(m)
+    return chosen
 
 
 def _layer(m: Measurement) -> tuple:
@@ -175,43 +227,68 @@ def _order(device: str, backend: str, math: str, alignment: int) -> tuple:
     return is_gpu(device), device, backend, math != "float32", math, -alignment
 
 
-def _but_arithmetic(problem: Problem) -> tuple:
-    own = msgspec.structs.asdict(problem)
-    return tuple(value for name, value in own.items() if name not in ("dtype", "math", "out"))
+def _without_arithmetic(problem: Problem) -> tuple:
+    """The values of the fields that are not the arithmetic."""
+    fields = msgspec.structs.asdict(problem)
+    return tuple(value for name, value in fields.items() if name not in ("dtype", "math", "out"))
 
 
-def by_size(compared) -> "dict[tuple, Spread]":
-    """(device, not float32, arithmetic, kernel, size, size in words) of rows -> the Spread of their ratios, in that order."""
-
-    def key(m: Measurement) -> tuple:
-        p, size = m.problem, size_of(m.problem)
-        return m.device, p.math != "float32", p.math, m.kernel, size, f"{'n =' if is_square(p) else 'batch'} {size}"
-
-    groups = group_by(compared, lambda one: key(one[0]))
-    return {name: made for name in sorted(groups) if (made := spread(ratio for *_, ratio in groups[name]))}
+def by_size(compared: "Iterable[tuple]") -> "dict[tuple, Spread]":
+    """(device, not float32, arithmetic, kernel, size, size in words) of rows -> the Spread of their ratios, in that order.
+    compared: (row, ..., ratio)."""
+    ratios: dict[tuple, list[float]] = {}
+    for row, *_, ratio in compared:
+        problem = row.problem
+        size = size_of(problem)
+        words = f"n = {size}" if is_square(problem) else f"batch {size}"
+        key = (row.device, problem.math != "float32", problem.math, row.kernel, size, words)
+        ratios.setdefault(key, []).append(ratio)
+    spreads = {}
+    for key in sorted(ratios):
+        values = spread(ratios[key])
+        if values is not None:
+            spreads[key] = values
+    return spreads
 
 
 def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
-    every, measured = largest(measurements, op), warm(measurements, op)
-    plain = (m for m in every if not getattr(m.problem, "epilogue", None))
-    rows, maths = [m for m in plain if not framework_of(m)], [precision_of(m.problem) for m in every]
-    first = "float32" if "float32" in maths else next(iter(maths), "")
-    told = []
-    for own in group_by((m for m in rows if precision_of(m.problem) == first), lambda m: m.device).values():
-        best = best_by(own, lambda m: m.problem, call_s).values()
-        ends = (pick(best, key=lambda m: m.problem.flops / call_s(m)) for pick in (min, max))
-        reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in ends))
-        most = ", largest batch" * (len(every) < len(measured))
-        where = labels.device(own[0].device)
-        told.append(_RATE.format(math=first, noun=NOUNS[op], where=where, most=most, rates=reached))
-    return told
+    at_largest = largest(measurements, op)
+    precisions = [precision_of(m.problem) for m in at_largest]
+    if not precisions:
+        return []
+    precision = "float32" if "float32" in precisions else precisions[0]
+    has_more_batches = len(at_largest) < len(warm(measurements, op))
+    rows = []
+    for m in at_largest:
+        has_epilogue = bool(getattr(m.problem, "epilogue", None))
+        if precision_of(m.problem) == precision and not has_epilogue and not framework_of(m):
+            rows.append(m)
+    sentences = []
+    for device, group in group_by(rows, lambda m: m.device).items():
+        best = best_by(group, lambda m: m.problem, call_s).values()
+        extremes = [_rate_and_share(min(best, key=_rate), roofs), _rate_and_share(max(best, key=_rate), roofs)]
+        sentence = _RATE.format(
+            math=precision,
+            noun=NOUNS[op],
+            where=labels.device(device),
+            most=", largest batch" if has_more_batches else "",
+            rates=" to ".join(dict.fromkeys(extremes)),
+        )
+        sentences.append(sentence)
+    return sentences
 
 
-def _reached(m: Measurement, roofs: Roofs) -> str:
+def _rate(m: Measurement) -> float:
+    """FLOP/s."""
+    return m.problem.flops / call_s(m)
+
+
+def _rate_and_share(m: Measurement, roofs: Roofs) -> str:
+    """`1.20 TFLOP/s (80 % of its roof)`."""
     judged = judge(m, roofs)
     share = f" ({percent(judged.fraction.value)} of its roof)" if judged.fraction else ""
-    return flops_rate(m.problem.flops / call_s(m)) + share
+    return flops_rate(_rate(m)) + share
 
 
 def aligned(alignment: int) -> str:

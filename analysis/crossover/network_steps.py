@@ -24,11 +24,14 @@ _ALL = {"fprop", "dgrad", "wgrad"}
 MANY = "the fastest kernel each"
 
 
-class Step(msgspec.Struct, frozen=True):
-    """One network's works of an operation at every batch and arithmetic that was measured: (batch, arithmetic) -> works."""
+class NetworkStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One network's products or convolutions at every batch and arithmetic that was measured."""
 
+    #: Name of the network.
     model: str
+    #: matmul or conv.
     op: str
+    #: (batch, arithmetic) -> the works of one step.
     works: "dict[tuple[int, str], list[Work]]"
 
     @property
@@ -40,97 +43,130 @@ class Step(msgspec.Struct, frozen=True):
         return f"a step of {self.model} ({count(len(group), NOUNS[self.op])}{which})"
 
 
-def complete_steps(measurements: Measurements, op: str) -> list[Step]:
+def complete_steps(measurements: Measurements, op: str) -> list[NetworkStep]:
     """The steps of the measured networks, at the batches and arithmetics with rows of every direction that any of them has."""
-    made: dict[str, dict] = {}
+    by_model: dict[str, dict[tuple[int, str], list[Work]]] = {}
     for model, works in steps(measurements, op):
         problem = works[0].problem
-        made.setdefault(model, {}).setdefault((size_of(problem), precision_of(problem)), works)
-    whole = {model: max(map(len, found.values())) for model, found in made.items()}
-    return [
-        Step(model, op, {at: works for at, works in found.items() if len(works) == whole[model]})
-        for model, found in made.items()
-    ]
+        by_model.setdefault(model, {}).setdefault((size_of(problem), precision_of(problem)), works)
+    complete = []
+    for model, by_batch in by_model.items():
+        most = max(len(works) for works in by_batch.values())
+        whole = {batch: works for batch, works in by_batch.items() if len(works) == most}
+        complete.append(NetworkStep(model=model, op=op, works=whole))
+    return complete
 
 
-def answers(step: Step, measurements: Measurements, machine: "Machine | None" = None) -> list[Answer]:
+def answers(step: NetworkStep, measurements: Measurements, machine: "Machine | None" = None) -> list[Answer]:
     """The crossover of the step along the batch, for each way of calling and arithmetic with times of both devices at some
     batch. A way is libraries called directly or one framework, the same on both devices. A side is its fastest kernels, each
     call waited for, data resident. Lower precisions are compared with the CPU's float32. Order: most batches, libraries,
     float32."""
     family = Family(step.op, "batch", ("batch",), (("network", step.model),))
-    made = []
+    step_answers = []
     for framework in ("", *FRAMEWORKS):
         best = best_rows(measurements, step.op, framework, machine)
-        points: dict[str, list[CrossoverPoint]] = {}
-        for (batch, math), works in sorted(step.works.items()):
-            problems = [w.problem for w in works]
-            gpu, cpu = (step_side(best, problems, is_gpu) for is_gpu in (True, False))
-            cpu = cpu or step_side(best, list(map(_plain, problems)), False)
-            if cpu and gpu:
-                points.setdefault(math, []).append(CrossoverPoint(n=batch, cpu=cpu, gpu=gpu))
         form = replace(LATENCY, framework=framework)
-        made += [crossover.classify(math, form, found, family=family) for math, found in points.items()]
-    return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
+        for math, points in _points(step, best).items():
+            step_answers.append(crossover.classify(math, form, points, family=family))
+    return sorted(
+        step_answers,
+        key=lambda answer: (
+            -len(answer.points),
+            answer.form.framework,
+            answer.precision != "float32",
+            answer.precision,
+        ),
+    )
+
+
+def _points(step: NetworkStep, best: "dict[tuple[Problem, bool], FastestRow]") -> dict[str, list[CrossoverPoint]]:
+    """Arithmetic -> both sides at each batch that has both."""
+    points: dict[str, list[CrossoverPoint]] = {}
+    for (batch, math), works in sorted(step.works.items()):
+        problems = [work.problem for work in works]
+        gpu = step_side(best, problems, gpu=True)
+        cpu = step_side(best, problems, gpu=False)
+        if cpu is None:
+            cpu = step_side(best, [_in_float32(problem) for problem in problems], gpu=False)
+        if cpu and gpu:
+            points.setdefault(math, []).append(CrossoverPoint(n=batch, cpu=cpu, gpu=gpu))
+    return points
 
 
 def best_rows(
     measurements: Measurements, op: str, framework: str, machine: "Machine | None" = None
 ) -> "dict[tuple[Problem, bool], FastestRow]":
     """(problem, on the GPU) -> the fastest row of that framework with resident data, each call waited for."""
-    there = (m for m in comparable(measurements, op, framework) if m.mode == "resident")
-    groups = group_by(there, lambda m: (m.problem, m.on_gpu))
-    return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency", machine))}
+    resident = [m for m in comparable(measurements, op, framework) if m.mode == "resident"]
+    best = {}
+    for key, rows in group_by(resident, lambda m: (m.problem, m.on_gpu)).items():
+        row = fastest(rows, "host-latency", machine)
+        if row is not None:
+            best[key] = row
+    return best
 
 
 def step_side(
     best: "dict[tuple[Problem, bool], FastestRow]", problems: "list[Problem]", gpu: bool
 ) -> FastestRow | None:
     """Seconds of all problems on one side, added up; None if one of them has no time."""
-    sides = [side for p in problems if (side := best.get((p, gpu)))]
+    sides = [best[problem, gpu] for problem in problems if (problem, gpu) in best]
     if len(sides) < len(problems):
         return None
-    alike = len({(s.kernel, s.threads) for s in sides}) == 1
-    return FastestRow(
-        kernel=sides[0].kernel if alike else MANY,
-        device=sides[0].device,
-        threads=sides[0].threads if alike else None,
-        math=sides[0].math,
-        seconds=total(side.seconds for side in sides),
-    )
+    first = sides[0]
+    seconds = total(side.seconds for side in sides)
+    kernels = {(side.kernel, side.threads) for side in sides}
+    if len(kernels) == 1:
+        return replace(first, seconds=seconds)
+    return FastestRow(kernel=MANY, device=first.device, threads=None, math=first.math, seconds=seconds)
 
 
-def _plain(problem: Problem) -> Problem:
+def _in_float32(problem: Problem) -> Problem:
     """The problem in float32, which CPUs have."""
     return batch_family(problem).at(size_of(problem), "float32")
 
 
-class Total(msgspec.Struct, frozen=True):
-    """All products of a step in an arithmetic, each as often as it occurs: their FLOPs, and side (`CPU`, `GPU`, `tensorflow
-    CPU`) -> seconds of its fastest rows by host latency. A side without a time of each product is left out."""
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    """All products of a step in an arithmetic, as often as they occur."""
 
+    #: Samples of the step.
     batch: int
+    #: The arithmetic.
     math: str
+    #: Number of products or convolutions.
     works: int
+    #: Forward and gradients that were measured: fprop, dgrad, wgrad.
     directions: tuple[str, ...]
+    #: FLOPs of all of them.
     flops: int
+    #: Side (`CPU`, `GPU`, `tensorflow CPU`) -> seconds of its fastest rows by host latency; no side that lacks a product.
     seconds: dict[str, float]
 
 
 def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[Total]:
-    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
-    best = {way: best_rows(measurements, op, way) for way in ("", *FRAMEWORKS)}
-    made = []
-    for (batch, math), group in group_by(works, lambda w: (size_of(w.problem), w.problem.math)).items():
-        sums = {
-            f"{way} {device}".strip(): side.seconds.value
-            for way, rows in best.items()
-            for device, gpu in (("CPU", False), ("GPU", True))
-            if (side := step_side(rows, [w.problem for w in group], gpu))
-        }
-        directions, flops = tuple(dict.fromkeys(w.direction for w in group)), sum(w.flops for w in group)
-        made.append(Total(batch, math, len(group), directions, flops, sums))
-    return made
+    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with resident data."""
+    best = {framework: best_rows(measurements, op, framework) for framework in ("", *FRAMEWORKS)}
+    step_totals = []
+    for (batch, math), group in group_by(works, lambda work: (size_of(work.problem), work.problem.math)).items():
+        problems = [work.problem for work in group]
+        seconds = {}
+        for framework, rows in best.items():
+            for device in ("CPU", "GPU"):
+                side = step_side(rows, problems, gpu=device == "GPU")
+                if side is not None:
+                    seconds[f"{framework} {device}".strip()] = side.seconds.value
+        step_totals.append(
+            Total(
+                batch=batch,
+                math=math,
+                works=len(group),
+                directions=tuple(dict.fromkeys(work.direction for work in group)),
+                flops=sum(work.flops for work in group),
+                seconds=seconds,
+            )
+        )
+    return step_totals
 
 
 def layers_of(operations: Iterable[Work], rows: Measurements) -> "dict[Problem, list[Work]]":
@@ -139,12 +175,12 @@ def layers_of(operations: Iterable[Work], rows: Measurements) -> "dict[Problem, 
     by_kind: dict[Family, list[Work]] = {}
     for work in operations:
         by_kind.setdefault(_any_layout(work.problem), []).append(work)
-    found = {}
+    works = {}
     for problem in dict.fromkeys(m.problem for m in rows if m.problem.products):
         kind = _any_layout(problem)
         if kind in by_kind:
-            found[problem] = by_kind[kind]
-    return found
+            works[problem] = by_kind[kind]
+    return works
 
 
 def layers(network: Network, op: str) -> "tuple[Work, ...]":
@@ -176,26 +212,58 @@ def measured_networks(measurements: Measurements, op: str) -> list[str]:
 def steps(measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":
     """(network, the works of one step) for each batch and arithmetic. Only directions count in which every layer of the network
     was measured, so that the times may be added up."""
-    problems = {m.problem: None for m in measurements if m.problem.op == op}
-    there: dict[tuple, set[Family]] = {}  # which kinds of layers were measured at each batch, arithmetic and layout
-    for p in problems:
-        at = (size_of(p), p.dtype, p.math, p.layout if op == "conv" else "")
-        there.setdefault(at, set()).add(_any_layout(p))
-    maths = list(dict.fromkeys((dtype, math) for _, dtype, math, _ in there))
-    layouts = list(dict.fromkeys(layout for *_, layout in there))
-    wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
-    found = []
+    problems = dict.fromkeys(m.problem for m in measurements if m.problem.op == op)
+    kinds = _measured_kinds(problems)
+    network_steps = []
     for model in measured_networks(measurements, op):
         network = networks.NETWORKS[model]
-        own = {_any_layout(w.problem) for w in layers(network, op)}
-        for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
-            works = list(_step(network, batch, dtype, math, op))
-            if layout:
-                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works if w.problem]
-            lacking = {w.direction for w in works if w.problem not in problems}
-            if kept := [w for w in works if w.direction not in lacking]:
-                found.append((model, kept))
-    return found
+        network_kinds = {_any_layout(work.problem) for work in layers(network, op)}
+        for form, measured_kinds in kinds.items():
+            if not measured_kinds & network_kinds:
+                continue
+            works = _works_in_form(network, op, form)
+            unmeasured = {work.direction for work in works if work.problem not in problems}
+            measured = [work for work in works if work.direction not in unmeasured]
+            if measured:
+                network_steps.append((model, measured))
+    return network_steps
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """How the layers of a step were measured."""
+
+    #: Samples of a step.
+    batch: int
+    #: Type of the operands.
+    dtype: str
+    #: The arithmetic.
+    math: str
+    #: Layout of a convolution's tensors; empty for products.
+    layout: str
+
+
+def _measured_kinds(problems: Iterable[Problem]) -> dict[_Form, set[Family]]:
+    """Form -> the kinds of layers that were measured in it: small batches first, then in the order of the rows."""
+    kinds: dict[_Form, set[Family]] = {}
+    for problem in problems:
+        layout = problem.layout if problem.op == "conv" else ""
+        form = _Form(size_of(problem), problem.dtype, problem.math, layout)
+        kinds.setdefault(form, set()).add(_any_layout(problem))
+    arithmetics = list(dict.fromkeys((form.dtype, form.math) for form in kinds))
+    layouts = list(dict.fromkeys(form.layout for form in kinds))
+
+    def order(form: _Form) -> tuple[int, int, int]:
+        return form.batch, arithmetics.index((form.dtype, form.math)), layouts.index(form.layout)
+
+    return {form: kinds[form] for form in sorted(kinds, key=order)}
+
+
+def _works_in_form(network: Network, op: str, form: _Form) -> "list[Work]":
+    """The works of an operation in a step of the network, as they were measured."""
+    works = list(_step(network, batch=form.batch, dtype=form.dtype, math=form.math, op=op))
+    if not form.layout:
+        return works
+    return [replace(work, problem=replace(work.problem, layout=form.layout)) for work in works if work.problem]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -216,13 +284,13 @@ def names(measurements: Measurements, op: str) -> "dict[Problem, str]":
             for work in alike:
                 layer = work.product if len(models) == 1 else f"{model} {work.product}"
                 names_of.setdefault(problem, {})[layer] = None
-    made = {}
-    for problem, named in names_of.items():
+    labels = {}
+    for problem, layer_names in names_of.items():
         if is_square(problem):
             continue
-        first, *more = named
-        made[problem] = f"{first} +{len(more)}" if more else first
-    return made
+        first, *more = layer_names
+        labels[problem] = f"{first} +{len(more)}" if more else first
+    return labels
 
 
 def _any_layout(problem: Problem) -> Family:

@@ -4,6 +4,7 @@ piece, and the share of that which is call overhead, whatever the bytes.
 Times are those of rows of `python -m workloads.transfer --study small-dataset`; in between, of the law fitted to them.
 """
 
+import itertools
 from collections.abc import Iterable
 from math import prod
 
@@ -22,18 +23,24 @@ CALL_ALONE = 4  # bytes of a copy that costs nothing but its call
 _TINY = 1024  # no more than this counts as the call alone
 
 
-class DataSet(msgspec.Struct, frozen=True):
-    """`samples` of `shape`, trained on in batches of `batch` for `epochs`, as the articles `seeds` have it (Keras's default
-    batch and one epoch where they do not say). `one`: a sample in a word. `dtypes`: what they may be kept as, which the
-    articles' own float64 is one of."""
+class DataSet(msgspec.Struct, frozen=True, kw_only=True):
+    """A data set of the articles, and how they train on it."""
 
+    #: Its name.
     name: str
+    #: The articles.
     seeds: tuple[str, ...]
+    #: Training samples.
     samples: int
+    #: Shape of a sample.
     shape: tuple[int, ...]
+    #: Samples of a batch; Keras's default where the article does not say.
     batch: int
+    #: Epochs; 1 where the article does not say.
     epochs: int
+    #: A sample in a word.
     one: str
+    #: Types that its samples may be stored as, the articles' own among them.
     dtypes: tuple[str, ...]
 
     def nbytes(self, dtype: str, samples: int) -> int:
@@ -42,8 +49,8 @@ class DataSet(msgspec.Struct, frozen=True):
 
     def batches(self) -> tuple[int, ...]:
         """Batch sizes to look at, up to all samples in one."""
-        found = {b for b in (*BATCHES, self.batch) if b < self.samples}
-        return (*sorted(found), self.samples)
+        smaller = {batch for batch in (*BATCHES, self.batch) if batch < self.samples}
+        return (*sorted(smaller), self.samples)
 
 
 # Sources: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009); Y. LeCun, C. Cortes, C. Burges, The MNIST
@@ -56,12 +63,24 @@ _DATA = """
     cross-validation | S3a    | 50000 | 1580      | 8     | 1    | sample  | float32
     video            | S3b    | 222   | 299 299 3 | 1     | 1    | frame   | float32 float64 uint8
 """
-DATA = tuple(
-    DataSet(
-        name, tuple(of_.split()), int(n), tuple(map(int, shape.split())), int(b), int(e), one, tuple(dtypes.split())
+
+
+def _data_set(cells: list[str]) -> DataSet:
+    """A data set from a row of _DATA."""
+    field = dict(zip(DataSet.__struct_fields__, cells, strict=True))
+    return DataSet(
+        name=field["name"],
+        seeds=tuple(field["seeds"].split()),
+        samples=int(field["samples"]),
+        shape=tuple(int(side) for side in field["shape"].split()),
+        batch=int(field["batch"]),
+        epochs=int(field["epochs"]),
+        one=field["one"],
+        dtypes=tuple(field["dtypes"].split()),
     )
-    for name, of_, n, shape, b, e, one, dtypes in parsed(_DATA)
-)
+
+
+DATA = tuple(_data_set(cells) for cells in parsed(_DATA))
 # Ways of copying in words, by kernel and host memory.
 WAYS = {
     ("transfer/cupy/array", "pageable"): "ndarray.set",
@@ -75,27 +94,32 @@ _HEADS = (
     "data set | batch | bytes a call | calls an epoch | way | a call | an epoch | of it the calls | once for all, in one piece | "
     "training, batch by batch | times"
 )
-_SAID = {
+_TEMPLATES = {
     "batch": "{data} in float32 by {way}, an epoch: {ends}.",
     "type": "{data} {batches} as {dtype}: {epoch} an epoch, {times}x the float32 copies.",
 }
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """Seconds to copy a data set by one way in batches of `batch`.
+class CopyCost(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds to copy a data set to the device by one method, batch by batch."""
 
-    call: one batch. epoch: all of them, a smaller last one included. calls_alone: as many calls without bytes. whole: the set
-    in one piece. how: measured, interpolated or extrapolated, the least certain of its times.
-    """
-
+    #: The data set.
     data: DataSet
+    #: Type of its samples.
     dtype: str
+    #: Samples of a batch.
     batch: int
-    way: str
+    #: The method in words.
+    method: str
+    #: Copying one batch.
     call: Estimate
+    #: Copying every batch once, a smaller last one included.
     epoch: Estimate
+    #: As many calls without bytes; None where a call alone was not timed.
     calls_alone: Estimate | None
+    #: The data set in one piece; None where its time is unknown.
     whole: Estimate | None
+    #: measured, interpolated or extrapolated: the least certain of these times.
     how: str
 
     @property
@@ -115,102 +139,165 @@ class Cost(msgspec.Struct, frozen=True):
         return percent(min(1.0, self.calls_alone.value / self.epoch.value)) if self.calls_alone else ""
 
 
-class Way:
-    """One way of copying to the device: its rows by size, and the law between them."""
+class CopyMethod:
+    """One method of copying to the device: its rows by size, and the law between them."""
 
     def __init__(self, key: tuple[str, str], rows: Measurements, law: links.Link | None):
         self.name = WAYS.get(key) or f"{labels.short(key[0])} of {key[1]} memory"
-        self._at = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
+        self._seconds_at = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
         self._law = law
 
     def seconds(self, nbytes: int) -> tuple[Estimate, str] | None:
         """(seconds of a call that is waited for, "measured", "interpolated" or "extrapolated"); None without row and law."""
-        if nbytes in self._at:
-            return self._at[nbytes], "measured"
+        if nbytes in self._seconds_at:
+            return self._seconds_at[nbytes], "measured"
         if self._law is None:
             return None
         return self._law.seconds(nbytes), "extrapolated" if self._law.extrapolates(nbytes) else "interpolated"
 
     def call_alone(self) -> Estimate | None:
         """Seconds of the smallest copy measured, where it is small enough to be the call's own."""
-        least = min(self._at, default=_TINY + 1)
-        return self._at[least] if least <= _TINY else None
+        least = min(self._seconds_at, default=_TINY + 1)
+        return self._seconds_at[least] if least <= _TINY else None
 
 
 def sizes() -> list[int]:
-    """The byte counts that the study measures, each once: the call alone; every data set in float32 at its own batch (and
-    the smaller one that ends an epoch), one sample, 32, 256 and all of it; all of it in its other types. Other batches are
+    """The byte counts that the study measures: the call alone; every data set in float32 at the article's batch (and the
+    smaller one that ends an epoch), one sample, 32, 256 and all of it; all of it in its other types. Other batches are
     read off the law."""
-    found = {CALL_ALONE}
+    byte_counts = {CALL_ALONE}
     for data in DATA:
-        batches = {data.batch, 1, 32, 256, data.samples, data.samples % data.batch} - {0}
-        found |= {data.nbytes("float32", b) for b in batches if b <= data.samples}
-        found |= {data.nbytes(dtype, data.samples) for dtype in data.dtypes}
-    return sorted(found)
+        last_batch = data.samples % data.batch
+        for batch in (data.batch, 1, 32, 256, data.samples, last_batch):
+            if 0 < batch <= data.samples:
+                byte_counts.add(data.nbytes("float32", batch))
+        for dtype in data.dtypes:
+            byte_counts.add(data.nbytes(dtype, data.samples))
+    return sorted(byte_counts)
 
 
-def ways(measurements: Measurements) -> list[Way]:
-    """The ways of copying to the device that have rows: those of WAYS, or whatever there is where none of them was run."""
+def copy_methods(measurements: Measurements) -> list[CopyMethod]:
+    """The methods of copying to the device that have rows: those of WAYS, or all where none of them was run."""
     copies = (m for m in measurements if m.problem.op == "transfer" and m.ok and m.on("host-latency"))
     rows = [m for m in copies if m.problem.direction == "h2d" and not m.problem.compute]
-    fitted, groups = links.fits(rows), group_by(rows, lambda m: (m.kernel, m.problem.host_memory))
-    keys = [key for key in WAYS if key in groups] or groups
-    return [Way(key, groups[key], links.find(fitted, "h2d", key[1], key[0])) for key in keys]
+    fitted = links.fits(rows)
+    groups = group_by(rows, lambda m: (m.kernel, m.problem.host_memory))
+    keys = [key for key in WAYS if key in groups] or list(groups)
+    methods = []
+    for kernel, host_memory in keys:
+        law = links.find(fitted, "h2d", host_memory, kernel)
+        methods.append(CopyMethod((kernel, host_memory), groups[kernel, host_memory], law))
+    return methods
 
 
-def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
-    """The cost of copying the data set that way in batches of that size; None where its times are not known."""
-    full, rest = divmod(data.samples, batch)
-    one = way.seconds(data.nbytes(dtype, batch))
-    last = way.seconds(data.nbytes(dtype, rest)) if rest else one
-    whole = way.seconds(data.nbytes(dtype, data.samples))
-    if one is None or last is None:
+def cost(method: CopyMethod, data: DataSet, dtype: str, batch: int) -> CopyCost | None:
+    """The cost of copying the data set by a method in batches of that size; None where its times are not known."""
+    full_batches, rest = divmod(data.samples, batch)
+    full = method.seconds(data.nbytes(dtype, batch))
+    last = method.seconds(data.nbytes(dtype, rest)) if rest else full
+    whole = method.seconds(data.nbytes(dtype, data.samples))
+    if full is None or last is None:
         return None
-    epoch = one[0] * full + last[0] if rest else one[0] * full
-    alone = way.call_alone()
-    known = [k[1] for k in (one, last, whole) if k]
-    how = next(word for word in ("extrapolated", "interpolated", "measured") if word in known)
-    calls = full + bool(rest)
-    return Cost(data, dtype, batch, way.name, one[0], epoch, alone * calls if alone else None, whole and whole[0], how)
+    calls = full_batches
+    epoch = full[0] * full_batches
+    if rest:
+        calls += 1
+        epoch = epoch + last[0]
+    alone = method.call_alone()
+    origins = {time[1] for time in (full, last, whole) if time}
+    least_certain = next(origin for origin in ("extrapolated", "interpolated", "measured") if origin in origins)
+    return CopyCost(
+        data=data,
+        dtype=dtype,
+        batch=batch,
+        method=method.name,
+        call=full[0],
+        epoch=epoch,
+        calls_alone=alone * calls if alone else None,
+        whole=whole[0] if whole else None,
+        how=least_certain,
+    )
 
 
-def costs(measurements: Measurements) -> list[Cost]:
-    """Every data set, type, batch size and way whose times are known."""
-    found = ways(measurements)
-    every = (cost(way, d, dtype, batch) for d in DATA for dtype in d.dtypes for batch in d.batches() for way in found)
-    return [c for c in every if c]
+def costs(measurements: Measurements) -> list[CopyCost]:
+    """Every data set, type, batch size and method whose times are known."""
+    methods = copy_methods(measurements)
+    known = []
+    for data in DATA:
+        for dtype, batch in itertools.product(data.dtypes, data.batches()):
+            for method in methods:
+                copy_cost = cost(method, data, dtype, batch)
+                if copy_cost is not None:
+                    known.append(copy_cost)
+    return known
 
 
-def sentences(found: Iterable[Cost]) -> list[str]:
-    """Sentences on the first way of copying: the smallest and largest batch in float32, and the other types at a data set's own
-    batch against float32."""
-    told: list[str] = []
-    for d, every in group_by(found, lambda c: c.data).items():
-        plain = [c for c in every if c.way == every[0].way]
-        own = {c.dtype: c for c in plain if c.batch == d.batch}
-        base = own.pop("float32", None)
-        some = [c for c in plain if c.dtype == "float32" and c.calls_alone and c.calls > 1]
-        some.sort(key=lambda c: c.batch)
-        if len(some) > 1:
-            ends = " and ".join(f"{seconds(c.epoch.value)} {c.batches}" for c in (some[0], some[-1]))
-            told.append(_SAID["batch"].format(data=d.name, way=some[0].way, ends=ends))
-        for c in own.values() if base else ():
-            words = {"epoch": seconds(c.epoch.value), "times": digits(c.epoch.value / base.epoch.value)}
-            told.append(_SAID["type"].format(data=d.name, batches=c.batches, dtype=c.dtype, **words))
-    return told
+def sentences(copy_costs: Iterable[CopyCost]) -> list[str]:
+    """Sentences on the first method of copying: the smallest and largest batch in float32, and the other types at a data set's
+    own batch against float32."""
+    lines: list[str] = []
+    for data, group in group_by(copy_costs, lambda copy_cost: copy_cost.data).items():
+        by_method = [copy_cost for copy_cost in group if copy_cost.method == group[0].method]
+        lines += _batch_sentence(data, by_method)
+        lines += _type_sentences(data, by_method)
+    return lines
+
+
+def _batch_sentence(data: DataSet, by_method: list[CopyCost]) -> list[str]:
+    """An epoch in the smallest and the largest batch; nothing where fewer than two were timed with the call alone."""
+    several_calls = [c for c in by_method if c.dtype == "float32" and c.calls_alone and c.calls > 1]
+    if len(several_calls) < 2:
+        return []
+    several_calls.sort(key=lambda c: c.batch)
+    smallest, largest = several_calls[0], several_calls[-1]
+    epochs = [f"{seconds(c.epoch.value)} {c.batches}" for c in (smallest, largest)]
+    return [_TEMPLATES["batch"].format(data=data.name, way=smallest.method, ends=" and ".join(epochs))]
+
+
+def _type_sentences(data: DataSet, by_method: list[CopyCost]) -> list[str]:
+    """An epoch in each other type against float32, at the data set's own batch."""
+    by_type = {c.dtype: c for c in by_method if c.batch == data.batch}
+    float32 = by_type.pop("float32", None)
+    if float32 is None:
+        return []
+    lines = []
+    for dtype, copy_cost in by_type.items():
+        line = _TEMPLATES["type"].format(
+            data=data.name,
+            batches=copy_cost.batches,
+            dtype=dtype,
+            epoch=seconds(copy_cost.epoch.value),
+            times=digits(copy_cost.epoch.value / float32.epoch.value),
+        )
+        lines.append(line)
+    return lines
 
 
 def lines(measurements: Measurements) -> list[str | Table]:
     """The study: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
     device."""
-    found = costs(measurements)
-    own = [c for c in found if (c.dtype, c.batch) == ("float32", c.data.batch)]
-    return [Table(_HEADS, map(_cells, own), 12), "", *(f"- {s}" for s in sentences(found))] if own else []
+    copy_costs = costs(measurements)
+    at_article_batch = [c for c in copy_costs if c.dtype == "float32" and c.batch == c.data.batch]
+    if not at_article_batch:
+        return []
+    table = Table(_HEADS, map(_cells, at_article_batch), 12)
+    return [table, "", *(f"- {sentence}" for sentence in sentences(copy_costs))]
 
 
-def _cells(c: Cost) -> list[str]:
-    nbytes = size(c.data.nbytes(c.dtype, c.batch))
-    calls = [f"{c.batch:,}", nbytes, f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value)]
-    whole = seconds(c.whole.value) if c.whole else "-"
-    every = f"{seconds(c.epoch.value * c.data.epochs)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs > 1)})"
-    return [c.data.name, *calls, c.calls_share or "-", whole, every, c.how]
+def _cells(copy_cost: CopyCost) -> list[str]:
+    """The cells under _HEADS."""
+    data = copy_cost.data
+    epochs = "epoch" if data.epochs == 1 else "epochs"
+    return [
+        data.name,
+        f"{copy_cost.batch:,}",
+        size(data.nbytes(copy_cost.dtype, copy_cost.batch)),
+        f"{copy_cost.calls:,}",
+        copy_cost.method,
+        seconds(copy_cost.call.value),
+        seconds(copy_cost.epoch.value),
+        copy_cost.calls_share or "-",
+        seconds(copy_cost.whole.value) if copy_cost.whole else "-",
+        f"{seconds(copy_cost.epoch.value * data.epochs)} ({data.epochs:,} {epochs})",
+        copy_cost.how,
+    ]

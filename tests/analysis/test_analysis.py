@@ -64,4 +64,4 @@ def test_a_roof_counts_replaced_rows_and_a_rungs_share_does_not():
     (roof,) = [roof for roof in results.roofs if roof.kind == "compute"]
     (ladder,) = results.ladders["matmul"]
     assert roof.rate.value == pytest.approx(200e9)
-    assert ladder.steps[0].of_peak.value == pytest.approx(0.1)
+    assert ladder.steps[0].peak_share.value == pytest.approx(0.1)

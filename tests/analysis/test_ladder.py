@@ -57,8 +57,8 @@ def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithm
     assert cuda == [f"matmul/cuda/{name}" for name in (*rungs, *(f"wgmma_{idea}" for idea in ideas), "wgmma")]
     float32, bfloat16 = ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
     assert (float32.device, float32.math, bfloat16.math) == ("gpu:0", "float32", "bfloat16")
-    assert float32.at(square(1024))[-1].of_library.value == pytest.approx(50 / 40)
-    assert len(bfloat16.steps) == 1 and bfloat16.steps[0].of_library is None
+    assert float32.at(square(1024))[-1].library_share.value == pytest.approx(50 / 40)
+    assert len(bfloat16.steps) == 1 and bfloat16.steps[0].library_share is None
 
 
 def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
@@ -66,11 +66,11 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     assert ladder.title(one) == "cpu, 1 thread, float32"
     steps = one.at(square(256))
     assert [s.kernel.rpartition("/")[2] for s in steps] == ["naive", "reordered", "packed"]
-    assert [s.of_library.value for s in steps] == pytest.approx([0.01, 0.08, 0.16])  # of the faster library
-    assert [s.of_peak.value for s in steps] == pytest.approx([0.005, 0.04, 0.08])
+    assert [s.library_share.value for s in steps] == pytest.approx([0.01, 0.08, 0.16])  # of the faster library
+    assert [s.peak_share.value for s in steps] == pytest.approx([0.005, 0.04, 0.08])
     assert steps[0].over_before is None and [s.over_before.value for s in steps[1:]] == pytest.approx([8, 2])
     later = one.at(square(640))
-    assert [s.of_library for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
+    assert [s.library_share for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
     assert [s.problem.n for s in ladder.telling(one)] == [256, 256, 512]  # with a rung before it and a library
     more = [at(f"matmul/numba/{name}", 2048, 8e9) for name in ("reordered", "packed")]  # no library, but far larger
     assert [s.problem.n for s in ladder.telling(*ladders([*cpu_rows(), *more], CPU_MACHINE))] == [256, 256, 2048]
@@ -160,8 +160,8 @@ def test_convolutions_have_a_ladder_of_their_own():
     direct, blocked = one.at(p)
     assert (direct.kernel, blocked.kernel) == ("conv/numba/direct", "conv/numba/blocked")
     # of oneDNN
-    assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(0.5)
-    assert blocked.of_peak.value == pytest.approx(0.5)
+    assert blocked.over_before.value == pytest.approx(50) and blocked.library_share.value == pytest.approx(0.5)
+    assert blocked.peak_share.value == pytest.approx(0.5)
     found = markdown(
         [Material(Analysis.from_loaded(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))))], False
     )

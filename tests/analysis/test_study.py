@@ -22,7 +22,7 @@ def rows(kernel=CUPY, memory="pageable", call=10e-6, rate=10e9, sizes=None, **fi
 
 def cost(measurements, data, dtype, batch, way="ndarray.set"):
     wanted = data, dtype, batch, way
-    (found,) = [c for c in transfer_study.costs(measurements) if (c.data, c.dtype, c.batch, c.way) == wanted]
+    (found,) = [c for c in transfer_study.costs(measurements) if (c.data, c.dtype, c.batch, c.method) == wanted]
     return found
 
 
@@ -83,10 +83,10 @@ def test_copies_back_and_copies_beside_a_kernel_are_no_way_to_the_device():
     """Of 98 KiB: 20 µs to the device; 5 µs back, 9 µs beside a kernel."""
     back = row(CUPY, Transfer("d2h", 100_352, "pageable"), 5e-6, device="gpu:0")
     beside = row(CUPY, Transfer("h2d", 100_352, "pageable", compute="fma"), 9e-6, device="gpu:0")
-    (way,) = transfer_study.ways([*rows(), back, beside])
+    (way,) = transfer_study.copy_methods([*rows(), back, beside])
     seconds, how = way.seconds(100_352)
     assert (way.name, how, seconds.value) == ("ndarray.set", "measured", pytest.approx(20.0352e-6))
-    assert transfer_study.ways([back, beside]) == []
+    assert transfer_study.copy_methods([back, beside]) == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_other_types_are_set_beside_float32_at_a_data_sets_own_batch():
     """uint8 moves a quarter of the bytes: without calls' own time a quarter of float32's epoch."""
     found = [c for c in transfer_study.costs(rows(call=0.0)) if c.data == MNIST]
     told = [line for line in transfer_study.sentences(found) if "float32 copies" in line]
-    own = {c.dtype: c for c in found if c.batch == MNIST.batch and c.way == found[0].way}
+    own = {c.dtype: c for c in found if c.batch == MNIST.batch and c.method == found[0].method}
     assert len(told) == len(own) - 1
     (line,) = [line for line in told if " as uint8: " in line]
     assert line.startswith(f"MNIST {own['uint8'].batches} as uint8: ") and line.endswith("0.250x the float32 copies.")

@@ -201,7 +201,7 @@ def rungs(folder: str) -> Values:
         for of in ladders:
             name = f"ladder/{folder}/{op} {of.device} {of.math} {of.threads}"
             for i, s in enumerate(of.steps):
-                told = " / ".join(interval(e) for e in (s.seconds, s.of_library, s.of_peak, s.over_before))
+                told = " / ".join(interval(e) for e in (s.seconds, s.library_share, s.peak_share, s.over_before))
                 made[f"{name}/{i:02} {s.kernel} {s.problem.flops}"] = told
     return made
 

@@ -29,7 +29,7 @@ def loaded(rows: list) -> Loaded:
     return Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("matmul.jsonl",))
 
 
-def only(rows: list) -> "tuple[network_steps.Step, list]":
+def only(rows: list) -> "tuple[network_steps.NetworkStep, list]":
     (step,) = network_steps.complete_steps(rows, "matmul")
     return step, network_steps.answers(step, rows)
 

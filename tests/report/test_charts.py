@@ -338,9 +338,14 @@ def cells_of(lines: list[str], start: str) -> list[list[str]]:
 
 def test_a_table_of_whole_steps_has_a_column_a_side():
     total = network_steps.Total(
-        8, "float32", 2, ("fprop", "wgrad"), 3_000_000_000, {"CPU": 2e-3, "tensorflow CPU": 4e-3}
+        batch=8,
+        math="float32",
+        works=2,
+        directions=("fprop", "wgrad"),
+        flops=3_000_000_000,
+        seconds={"CPU": 2e-3, "tensorflow CPU": 4e-3},
     )
-    none = network_steps.Total(16, "float32", 2, ("fprop",), 1, {})
+    none = network_steps.Total(batch=16, math="float32", works=2, directions=("fprop",), flops=1, seconds={})
     of = layers.Layers("conv", (), (), {}, (), (("lenet", total), ("lenet", none)), ("The CPU wins.",))
     lines = layer_section._totals_table(of)
     cells = cells_of(lines, "|")

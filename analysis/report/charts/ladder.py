@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from analysis.crossover import ladder
-from analysis.crossover.ladder import Ladder, Step
+from analysis.crossover.ladder import Ladder, RungStep
 from analysis.labels import short
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.stats import call_s, is_gpu
@@ -65,13 +65,13 @@ def _view(one: Ladder, problem: Problem) -> View:
     )
 
 
-def _shares(step: Step) -> str:
+def _shares(step: RungStep) -> str:
     """`104 GFLOP/s, 103 % of the library, 90 % of the peak`."""
     words = [flops_rate(step.problem.flops / step.seconds.value)]
-    if step.of_library:
-        words.append(f"{percent(step.of_library.value)} of the library")
-    if step.of_peak:
-        words.append(f"{percent(step.of_peak.value)} of the peak")
+    if step.library_share:
+        words.append(f"{percent(step.library_share.value)} of the library")
+    if step.peak_share:
+        words.append(f"{percent(step.peak_share.value)} of the peak")
     return ", ".join(words)
 
 
