@@ -11,7 +11,7 @@ from workloads import REPORTS, options
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
-    from analysis.compare.comparison import Comparison
+    from analysis.compare.comparison import RunComparison
     from analysis.compare.plan import ComparePlan
     from workloads.records import Loaded
 
@@ -26,15 +26,21 @@ _MOST = 40  # lines on a terminal; -v shows all
 
 
 def parser() -> options.Parser:
-    saved, needs = "python -m analysis.compare reports/local/MACHINE/OLD NAME", "fail-on strict any-machine verbose"
-    made = options.parser("analysis.compare", LONG, EXAMPLE, saved, question=QUESTION, needs=needs)
-    made.add_argument("old", metavar="OLD", help="the earlier run")
-    made.add_argument("new", metavar="NEW", help="the later run")
+    command_line = options.parser(
+        "analysis.compare",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.compare reports/local/MACHINE/OLD NAME",
+        question=QUESTION,
+        needs="fail-on strict any-machine verbose",
+    )
+    command_line.add_argument("old", metavar="OLD", help="the earlier run")
+    command_line.add_argument("new", metavar="NEW", help="the later run")
     clocks = ("device", "host-latency", "host-throughput", "host-issue")
     about = f"which time of a row counts: {', '.join(clocks)} (device where a row has it)"
-    made.add_argument("--clock", choices=clocks, metavar="CLOCK", help=about)
+    command_line.add_argument("--clock", choices=clocks, metavar="CLOCK", help=about)
     options.add(
-        made,
+        command_line,
         f"""
 --fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%', 5%% (the same), slower
 --strict         exit 5 when a row is too noisy to show a slowdown that --fail-on asks for
@@ -43,8 +49,8 @@ def parser() -> options.Parser:
 -v --verbose     the rows that are the same too""",
     )
     columns = "columns of csv and json, their units, and which is better"
-    made.add_argument_group(columns, metrics.columns_help(metrics.COMPARED))
-    return made
+    command_line.add_argument_group(columns, metrics.columns_help(metrics.COMPARED))
+    return command_line
 
 
 def read_timed(run: str) -> "Loaded":
@@ -67,13 +73,17 @@ def read(run: str) -> "Loaded":
     from workloads import records
 
     loaded = records.read(run)
-    if len(keys := comparison.machine_keys(loaded.runs)) > 1:
+    keys = comparison.machine_keys(loaded.runs)
+    if len(keys) > 1:
         raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them")
     return loaded
 
 
-def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False, clock: str = "") -> "Comparison":
-    """comparison.comparison; two different machines only with `any_machine`. asked: the command with that flag, for the error.
+def compare(
+    old: "Loaded", new: "Loaded", on_any_machine: str, *, any_machine: bool = False, clock: str = ""
+) -> "RunComparison":
+    """comparison.comparison; two different machines only with `any_machine`. on_any_machine: the command with that flag, for the
+    error.
 
     Raises: Usage.
     """
@@ -85,38 +95,56 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
         if not before or not after:
             why = "add --any-machine to compare them all the same"
         message = f"OLD {_measured_on(before)}, NEW {_measured_on(after)}: {why}"
-        raise options.Usage(message, asked, right="--any-machine")
+        raise options.Usage(message, on_any_machine, right="--any-machine")
     return comparison.comparison(old, new, clock)
 
 
 def _measured_on(machines: tuple[str, ...]) -> str:
     """Where the rows of a run were measured, as what a sentence says of the run. machines: their keys."""
-    return f"was measured on {', '.join(machines)}" if machines else "has no line that names its machine"
+    if not machines:
+        return "has no line that names its machine"
+    return f"was measured on {', '.join(machines)}"
 
 
-def show(made: "Comparison", format_: str, verbose: bool = False, share: float | None = None) -> None:
+def show(compared: "RunComparison", format_: str, *, verbose: bool = False, share: float | None = None) -> None:
     """Prints how many rows changed, the changed rows (`verbose`: all), whether a slowdown by `share` would have shown, and notes;
     the sentences go to stderr with csv and json."""
     from analysis import table
     from analysis.compare import comparison
-    from analysis.text import comparisons as words
+    from analysis.text import comparisons
 
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
     mark = "- " if format_ == "md" else ""
-    print(mark + words.summary(made), file=out)
+    print(mark + comparisons.summary(compared), file=out)
     if format_ in ("json", "csv"):
-        table.records(comparison.records(made), tuple(metrics.COMPARED), format_)
-    elif (changed := words.rows(made, comparison.WORDS if verbose else comparison.CHANGED)).rows:
-        more = 0 if verbose else len(changed.rows) - _MOST
-        changed.rows = changed.rows[: None if verbose else _MOST]
-        lines = changed.md()[:-1] if format_ == "md" else changed.text()
-        print("", *lines, sep="\n")
-        print(*[f"... and {more} more; -v shows all"] * (more > 0), "", sep="\n")
-    for line in words.smallest_slowdowns(made, share) + words.notes(made, verbose):
-        print(mark + line, file=out)
+        table.records(comparison.records(compared), tuple(metrics.COMPARED), format_)
+    else:
+        _show_rows(compared, format_, verbose)
+    sentences = comparisons.smallest_slowdowns(compared, share) + comparisons.notes(compared, verbose)
+    for sentence in sentences:
+        print(mark + sentence, file=out)
 
 
-def verdict(made: "Comparison", share: float | None, strict: bool = False) -> int:
+def _show_rows(compared: "RunComparison", format_: str, verbose: bool) -> None:
+    """Prints the table of the changed rows, at most _MOST of them; `verbose`: of all rows."""
+    from analysis.compare import comparison
+    from analysis.text import comparisons
+
+    changed = comparisons.rows(compared, comparison.WORDS if verbose else comparison.CHANGED)
+    if not changed.rows:
+        return
+    hidden = 0
+    if not verbose:
+        hidden = len(changed.rows) - _MOST
+        changed.rows = changed.rows[:_MOST]
+    lines = changed.md()[:-1] if format_ == "md" else changed.text()
+    print("", *lines, sep="\n")
+    if hidden > 0:
+        print(f"... and {hidden} more; -v shows all")
+    print()
+
+
+def verdict(compared: "RunComparison", share: float | None, strict: bool = False) -> int:
     """The exit code: 4 when a row is slower by more than that share, or fails now. Where rows are too noisy to have shown that
     share, stderr warns, and the code is 5 if `strict`. The rows are counted on stderr."""
     from analysis import numbers
@@ -124,17 +152,18 @@ def verdict(made: "Comparison", share: float | None, strict: bool = False) -> in
 
     if share is None:
         return options.OK
-    names = [r.name for r in made.regressions(share)] + [f"{m.kernel} ({m.status})" for m in made.broken]
-    names += [f"{m.kernel} (not among the lines of NEW that can be read)" for m in made.lost]
+    names = [row.name for row in compared.regressions(share)]
+    names += [f"{m.kernel} ({m.status})" for m in compared.broken]
+    names += [f"{m.kernel} (not among the lines of NEW that can be read)" for m in compared.lost]
     if names:
         rule = f"slower by more than {percent(share)}" if share else "slower"
         print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)
         return options.REGRESSION
-    noisy = made.too_noisy(share) if share else ()
+    noisy = compared.too_noisy(share) if share else ()
     if not noisy:
         return options.OK
-    unseen = f"{len(noisy)} of {count(len(made.rows), 'row')}, such as {noisy[0].name}"
-    print(f"warning: {numbers.share(share)} slower would not have been seen in {unseen}", file=sys.stderr)
+    unsure = f"{len(noisy)} of {count(len(compared.rows), 'row')}, such as {noisy[0].name}"
+    print(f"warning: {numbers.share(share)} slower would not have been seen in {unsure}", file=sys.stderr)
     return options.UNSEEN if strict else options.OK
 
 
@@ -143,20 +172,20 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
 
     Raises: Usage.
     """
-    from analysis.text import comparisons as words
+    from analysis.text import comparisons
     from workloads import records
 
-    asked = f"python -m analysis.compare {run} {files[0].parent} --any-machine"
-    made = compare(read_timed(run), records.read(*files), asked)
+    on_any_machine = f"python -m analysis.compare {run} {files[0].parent} --any-machine"
+    compared = compare(read_timed(run), records.read(*files), on_any_machine)
     if format_ in ("table", "md"):
         print(f"\nagainst {run}:")
-        show(made, format_, share=share)
+        show(compared, format_, share=share)
     else:
-        print(f"against {run}: {words.summary(made)}", file=sys.stderr)
-    return verdict(made, share)
+        print(f"against {run}: {comparisons.summary(compared)}", file=sys.stderr)
+    return verdict(compared, share)
 
 
-def _compared(plan: "ComparePlan") -> "Comparison":
+def _compared(plan: "ComparePlan") -> "RunComparison":
     """The comparison of the two runs of a plan.
 
     Raises: Usage for runs that cannot be compared.
@@ -233,7 +262,7 @@ def _plan(flags: argparse.Namespace) -> "ComparePlan":
 
 def _run(plan: "ComparePlan") -> int:
     compared = _compared(plan)
-    show(compared, plan.format, plan.verbose, plan.fail_on)
+    show(compared, plan.format, verbose=plan.verbose, share=plan.fail_on)
     return verdict(compared, plan.fail_on, plan.strict)
 
 

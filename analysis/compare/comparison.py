@@ -10,7 +10,7 @@ from analysis import labels, noise
 from analysis.metrics import COMPARED
 from analysis.noise import Between
 from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, middle, verdict
-from workloads.records import Loaded, Machine, Measurement, Run
+from workloads.records import Loaded, Machine, Measurement, Run, Samples
 
 _BY_INTERVALS = Between(0.0, "in the rows' own intervals")
 _BROKEN = ("failed", "wrong")
@@ -18,14 +18,20 @@ WORDS = ("slower", "faster", "same", "can't tell")
 CHANGED = WORDS[:2]
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """One row in both runs, on the clock it is judged by. between: noise between runs, contained in the verdict's interval."""
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One row in both runs."""
 
+    #: The row in words.
     name: str
-    old: "Measurement"
-    new: "Measurement"
+    #: The row in the earlier run.
+    old: Measurement
+    #: The row in the later run.
+    new: Measurement
+    #: The clock that the verdict is by.
     clock: str
+    #: The later run's seconds over the earlier one's, and what that says.
     verdict: Verdict
+    #: The noise between two runs, which the verdict's interval contains.
     between: Between
 
     @property
@@ -50,40 +56,42 @@ class Compared(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys((*self.old.flags, *self.new.flags)))
 
 
-class Comparison(msgspec.Struct, frozen=True):
-    """Two runs compared row by row.
+class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Two runs compared row by row."""
 
-    differences: facts of machine, software and run that differ. broken: rows that were ok and now fail or are wrong. only_old,
-    only_new: rows with a time in one run alone. unread: lines of the later run's files that cannot be read.
-    """
-
+    #: Facts of machine, software and run that differ: `name: old -> new`.
     differences: tuple[str, ...]
+    #: The rows with a time in both runs.
     rows: tuple[Compared, ...]
-    broken: "tuple[Measurement, ...]"
-    only_old: "tuple[Measurement, ...]"
-    only_new: "tuple[Measurement, ...]"
+    #: Rows of the later run that fail or are wrong now and were ok.
+    broken: tuple[Measurement, ...]
+    #: Rows with a time in the earlier run alone.
+    only_old: tuple[Measurement, ...]
+    #: Rows with a time in the later run alone.
+    only_new: tuple[Measurement, ...]
+    #: Lines of the later run's files that cannot be read.
     unread: int = 0
 
     @property
-    def lost(self) -> "tuple[Measurement, ...]":
+    def lost(self) -> tuple[Measurement, ...]:
         """Rows of the earlier run that a line of the later one may hold which cannot be read."""
         return self.only_old if self.unread else ()
 
-    def of(self, word: str) -> tuple[Compared, ...]:
+    def with_verdict(self, word: str) -> tuple[Compared, ...]:
         """The rows with that verdict, the largest change first."""
         rows = [r for r in self.rows if r.word == word]
         return tuple(sorted(rows, key=lambda r: -abs(math.log(r.verdict.ratio.value))))
 
     def regressions(self, share: float) -> tuple[Compared, ...]:
         """The rows called slower whose time grew by more than that share."""
-        return tuple(r for r in self.of("slower") if r.verdict.ratio.value > 1 + share)
+        return tuple(r for r in self.with_verdict("slower") if r.verdict.ratio.value > 1 + share)
 
     def too_noisy(self, share: float) -> tuple[Compared, ...]:
         """The rows that would not have been called slower if they had become slower by that share."""
         return tuple(r for r in self.rows if r.smallest_slowdown > share)
 
 
-def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
+def comparison(old: Loaded, new: Loaded, clock: str = "") -> RunComparison:
     """Compares the rows that both runs have, by the samples of that clock. "": the device clock on a GPU where both have it,
     else host latency."""
     before = {m.key: m for m in old.measurements}
@@ -102,7 +110,7 @@ def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
             rows.append(row)
     in_both = {row.old.key for row in rows}
     in_both.update(later.key for later in broken)
-    return Comparison(
+    return RunComparison(
         differences=differences(old, new),
         rows=tuple(rows),
         broken=tuple(broken),
@@ -116,25 +124,42 @@ def _timed(m: Measurement) -> bool:
     return m.ok and any(s.seconds for s in m.samples)
 
 
-def compared(a: Measurement, b: Measurement, machine: "Machine | None", clock: str = "") -> Compared | None:
+def compared(old: Measurement, new: Measurement, machine: Machine | None, clock: str = "") -> Compared | None:
     """The verdict on two rows of separate runs; None without a common clock. A row compared with itself is the same; a row that
     other programs disturbed gets no claim of a change."""
-    x, y = (m.on(clock) if clock else clock_of(m) for m in (a, b))
-    if not clock and x and y and x.clock != y.clock:
-        x, y = (m.on("host-latency") for m in (a, b))
-    if not (x and y and x.seconds and y.seconds):
+    old_samples, new_samples = _common_samples(old, new, clock)
+    if old_samples is None or new_samples is None or not old_samples.seconds or not new_samples.seconds:
         return None
     between = _BY_INTERVALS
     judged = Verdict("same", exact(1.0))
-    if a != b:
+    if old != new:
         # Device times differ between processes, and rigorous runs have ten of them. Host times differ from hour to hour too.
-        shows_noise = y.clock == "device" and x.is_by_process and y.is_by_process
+        both_by_process = old_samples.is_by_process and new_samples.is_by_process
+        shows_noise = new_samples.clock == "device" and both_by_process
         if not shows_noise:
-            between = noise.between_runs(machine, noise.side(b, y.clock), middle(y))
-        judged = verdict(x, y, between=between.share)
-    if judged.word != "same" and (disturbed(a, y.clock) or disturbed(b, y.clock)):
+            between = noise.between_runs(machine, noise.side(new, new_samples.clock), middle(new_samples))
+        judged = verdict(old_samples, new_samples, between=between.share)
+    was_disturbed = disturbed(old, new_samples.clock) or disturbed(new, new_samples.clock)
+    if judged.word != "same" and was_disturbed:
         judged = Verdict("can't tell", judged.ratio)
-    return Compared(name=labels.row(b), old=a, new=b, clock=x.clock, verdict=judged, between=between)
+    return Compared(
+        name=labels.row(new),
+        old=old,
+        new=new,
+        clock=old_samples.clock,
+        verdict=judged,
+        between=between,
+    )
+
+
+def _common_samples(old: Measurement, new: Measurement, clock: str) -> tuple[Samples | None, Samples | None]:
+    """The samples of two rows on a clock; "": on the clock that each is judged by, host latency where these differ."""
+    if clock:
+        return old.on(clock), new.on(clock)
+    old_samples, new_samples = clock_of(old), clock_of(new)
+    if old_samples and new_samples and old_samples.clock != new_samples.clock:
+        return old.on("host-latency"), new.on("host-latency")
+    return old_samples, new_samples
 
 
 def disturbed(m: Measurement, clock: str) -> bool:
@@ -175,22 +200,32 @@ def _machine_facts(machine: Machine) -> dict[str, str]:
     return facts
 
 
-def machine_keys(runs: "Iterable[Run]") -> tuple[str, ...]:
+def machine_keys(runs: Iterable[Run]) -> tuple[str, ...]:
     """The machines that runs come from, each once."""
     return tuple(dict.fromkeys(r.machine.key for r in runs))
 
 
-def records(made: Comparison) -> list[dict]:
+def records(comparison: RunComparison) -> list[dict]:
     """The compared rows as plain records, in the columns of metrics.COMPARED, every verdict's largest change first."""
-
-    def cells(r: Compared) -> tuple:
-        times = (middle(m.on(r.clock)) for m in (r.old, r.new))
-        slowdown = r.smallest_slowdown if math.isfinite(r.smallest_slowdown) else None
-        ratio, between = astuple(r.verdict.ratio), (r.between.share, r.between.source)
-        return r.name, r.clock, *times, *ratio, r.word, *between, slowdown, " ".join(r.flags)
-
     records = []
     for word in WORDS:
-        for compared in made.of(word):
-            records.append(dict(zip(COMPARED, cells(compared), strict=True)))
+        for row in comparison.with_verdict(word):
+            records.append(dict(zip(COMPARED, _cells(row), strict=True)))
     return records
+
+
+def _cells(row: Compared) -> tuple[object, ...]:
+    """The values of a compared row, in the order of metrics.COMPARED."""
+    slowdown = row.smallest_slowdown if math.isfinite(row.smallest_slowdown) else None
+    return (
+        row.name,
+        row.clock,
+        middle(row.old.on(row.clock)),
+        middle(row.new.on(row.clock)),
+        *astuple(row.verdict.ratio),
+        row.word,
+        row.between.share,
+        row.between.source,
+        slowdown,
+        " ".join(row.flags),
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workloads import options
 
 if TYPE_CHECKING:
-    from analysis.fleet.judgment import Judged
+    from analysis.fleet.judgment import FleetJudgment
     from analysis.fleet.plan import FleetPlan
 
 QUESTION = "Is every device of a fleet as fast as it should be?"
@@ -20,7 +20,7 @@ a quantity lies more than 3 % below (of a CPU: more than its processes differ by
 
 def parser() -> options.Parser:
     """The command line of python -m analysis.fleet."""
-    made = options.parser(
+    command_line = options.parser(
         "analysis.fleet",
         LONG,
         EXAMPLE,
@@ -28,9 +28,9 @@ def parser() -> options.Parser:
         question=QUESTION,
         needs="against fail-on save",
     )
-    made.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
+    command_line.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
     options.add(
-        made,
+        command_line,
         f"""
 --against RUN   the baseline (default: the newest saved that has the device)
 --fail-on RULE  exit 4 when a device is below by more than this, or rows failed: 'slower>3%%', 3%% (the same), slower
@@ -38,10 +38,10 @@ def parser() -> options.Parser:
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose    the devices that are as they should be too""",
     )
-    return made
+    return command_line
 
 
-def judge(plan: "FleetPlan") -> "Judged":
+def judge(plan: "FleetPlan") -> "FleetJudgment":
     """Judges the devices of a run against the baselines that the plan names.
 
     Raises: Usage when there is no such run, when it is no fleet's, and when none of its lines names a machine.
@@ -79,7 +79,7 @@ def _require_baseline(name: str) -> None:
         raise options.Usage(message, wrong="--against") from error
 
 
-def _show(plan: "FleetPlan", judged: "Judged") -> None:
+def _show(plan: "FleetPlan", judged: "FleetJudgment") -> None:
     """Prints the sentences on the devices (on stderr with csv and json), then the table."""
     from analysis import table
     from analysis.fleet import judgment
@@ -93,7 +93,7 @@ def _show(plan: "FleetPlan", judged: "Judged") -> None:
         table.records(judgment.records(judged), judgment.HEAD, plan.format)
 
 
-def _verdict(plan: "FleetPlan", judged: "Judged") -> int:
+def _verdict(plan: "FleetPlan", judged: "FleetJudgment") -> int:
     """The exit code: 4 when a device lost or failed rows, or is below by more than the rule's share.
 
     Raises: Missing when there is a rule and nothing to judge by.
@@ -109,7 +109,7 @@ def _verdict(plan: "FleetPlan", judged: "Judged") -> int:
     return options.OK
 
 
-def _require_judged(plan: "FleetPlan", judged: "Judged") -> None:
+def _require_judged(plan: "FleetPlan", judged: "FleetJudgment") -> None:
     """Raises Missing where there is a rule and nothing to judge the devices by."""
     if plan.fail_on is None or judged.findings:
         return
@@ -117,7 +117,7 @@ def _require_judged(plan: "FleetPlan", judged: "Judged") -> None:
     raise options.Missing("nothing to judge these devices by", wrong="--fail-on --against", right=right)
 
 
-def _save(plan: "FleetPlan", judged: "Judged") -> None:
+def _save(plan: "FleetPlan", judged: "FleetJudgment") -> None:
     """Saves the run as a baseline, in a folder a node where it is of several."""
     from workloads import records
     from workloads.records import baselines

@@ -13,21 +13,27 @@ from workloads import options, records
 from workloads.records import Loaded, Machine, Measurement, Row, baselines
 
 LOST = "lost"  # flag of a row whose node died before it was measured
-_LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity
+# Shorter calls and smaller copies are mostly latency: another quantity.
+_LONG_S = 1e-4
+_LARGE_BYTES = 1 << 20
 
 
-class Device(msgspec.Struct, frozen=True):
-    """One device of one node: its rows that have a time, by key, and those that have none because they were lost or failed.
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """One device of one node, with its rows."""
 
-    node: the folder's name, "" where rows lie in the run's own folder. model: the product; devices of one model are alike.
-    """
-
+    #: Name of the node's folder; "" where rows lie in the run's own folder.
     node: str
+    #: The device on its node: cpu, gpu:0, gpu:1.
     device: str
+    #: What identifies a GPU; "" for a CPU.
     uuid: str
+    #: The product; devices of one model are alike.
     model: str
+    #: The node's machine.
     machine: Machine
+    #: Key -> row, of the rows that have a time.
     rows: dict[str, Measurement]
+    #: Rows without a time, as they were lost or failed.
     broken: tuple[Measurement, ...]
 
     @property
@@ -45,59 +51,84 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
     by_folder = {folder: records.read_files(paths) for folder, paths in sorted(files.items())}
     if not any(loaded.measurements for loaded in by_folder.values()):
         raise records.NoRows(run, sum(loaded.bad_lines for loaded in by_folder.values()))
-    found: list[Device] = []
+    devices: list[Device] = []
     for folder, loaded in by_folder.items():
         keys = list(dict.fromkeys(r.machine.key for r in loaded.runs))
         if len(keys) > 1:
             raise ValueError(f"{folder} holds runs of several machines ({', '.join(keys)})")
         is_node = len(files) > 1 or any(" --ray " in r.command for r in loaded.runs)  # a lone one may be a fleet's only
-        found += of_node(loaded, folder.name if is_node else "")
-    for uuid, same in stats.group_by(found, lambda device: device.uuid).items():
+        devices += node_devices(loaded, folder.name if is_node else "")
+    for uuid, same in stats.group_by(devices, lambda device: device.uuid).items():
         if uuid and len(same) > 1:
             nodes = " and ".join(device.node for device in same)
             raise ValueError(f"{nodes} hold the same GPU {uuid}: runs of one machine one after another")
-    return tuple(found)
+    return tuple(devices)
 
 
-def of_node(loaded: Loaded, node: str) -> list[Device]:
+def node_devices(loaded: Loaded, node: str) -> list[Device]:
     """The devices that a node's rows name, the CPU first."""
-    if not (here := loaded.machine):
+    machine = loaded.machine
+    if machine is None:
         return []
-    made = []
+    devices = []
     for name, rows in sorted(stats.group_by(loaded.measurements, lambda m: m.device).items()):
-        gpu = here.gpu(name) if stats.is_gpu(name) else None
+        gpu = machine.gpu(name) if stats.is_gpu(name) else None
         timed = {m.key: m for m in rows if stats.quick_seconds(m)}
         broken = tuple(m for m in rows if m.status in ("failed", "wrong"))
-        model = gpu.name if gpu else f"{here.cpu}, {here.cores} cores"
-        made.append(Device(node, name, gpu.uuid if gpu else "", model, here, timed, broken))
-    return made
+        device = Device(
+            node=node,
+            device=name,
+            uuid=gpu.uuid if gpu else "",
+            model=gpu.name if gpu else f"{machine.cpu}, {machine.cores} cores",
+            machine=machine,
+            rows=timed,
+            broken=broken,
+        )
+        devices.append(device)
+    return devices
 
 
 def quantity(m: Measurement, machine: Machine) -> str:
     """The quantity that a row measures, in words: `HBM read`. "" for what happens once in a process, as it is too noisy."""
-    p, gpu, seconds = m.problem, m.on_gpu, stats.quick_seconds(m) or 0.0
-    if m.process == "fresh" or p.once:
+    problem = m.problem
+    if m.process == "fresh" or problem.once:
         return ""
-    if isinstance(p, Matmul | Conv):
-        what = f"{p.math} {'products' if p.op == 'matmul' else 'convolutions'}"
-        if m.mode != "resident":
-            return f"{what} with copies"
-        return what if seconds >= _LONG_S else f"short {what}"
-    if isinstance(p, Stream):
+    if isinstance(problem, Matmul | Conv):
+        return _compute_quantity(m)
+    if isinstance(problem, Stream):
         cache = last_cache_bytes(machine, m.device)
-        far = not cache or p.footprint_bytes >= BEYOND_CACHE * cache
-        return f"{('HBM' if gpu else 'memory') if far else 'cache'} {p.operation}"
-    if isinstance(p, PeerCopy):
-        ways = f"gpu-{p.target}" if p.ways == 1 else f"and from gpu-{p.target}"
-        return f"{'' if p.nbytes >= _LARGE_BYTES else 'short '}copies to {ways}"
-    if isinstance(p, AllReduce):
-        return f"{'' if p.nbytes >= _LARGE_BYTES else 'short '}all-reduces over {p.gpus}"
-    if isinstance(p, AtOnce):
-        inner = quantity(msgspec.structs.replace(m, problem=p.inner), machine)
-        return f"{inner} while {p.gpus} work" if p.together > 1 else inner
-    if isinstance(p, Transfer):
-        return f"{p.host_memory} {p.direction} copies" if p.nbytes >= _LARGE_BYTES else f"short {p.direction} copies"
-    return {"peak": f"{p.math} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")
+        if cache and problem.footprint_bytes < BEYOND_CACHE * cache:
+            return f"cache {problem.operation}"
+        return f"HBM {problem.operation}" if m.on_gpu else f"memory {problem.operation}"
+    if isinstance(problem, PeerCopy):
+        gpus = f"gpu-{problem.target}" if problem.ways == 1 else f"and from gpu-{problem.target}"
+        return _short_or_long(f"copies to {gpus}", problem.nbytes)
+    if isinstance(problem, AllReduce):
+        return _short_or_long(f"all-reduces over {problem.gpus}", problem.nbytes)
+    if isinstance(problem, AtOnce):
+        inner = quantity(msgspec.structs.replace(m, problem=problem.inner), machine)
+        return f"{inner} while {problem.gpus} work" if problem.together > 1 else inner
+    if isinstance(problem, Transfer):
+        if problem.nbytes < _LARGE_BYTES:
+            return f"short {problem.direction} copies"
+        return f"{problem.host_memory} {problem.direction} copies"
+    if problem.op == "peak":
+        return f"{problem.math} arithmetic"
+    return "launches" if problem.op == "launch" else f"{problem.op} steps"
+
+
+def _compute_quantity(m: Measurement) -> str:
+    """The quantity that a row of a product or convolution measures: `short float32 products`."""
+    what = f"{m.problem.math} products" if m.problem.op == "matmul" else f"{m.problem.math} convolutions"
+    if m.mode != "resident":
+        return f"{what} with copies"
+    seconds = stats.quick_seconds(m) or 0.0
+    return what if seconds >= _LONG_S else f"short {what}"
+
+
+def _short_or_long(what: str, nbytes: int) -> str:
+    """The words of a copy of so many bytes: `short copies to gpu-1`."""
+    return what if nbytes >= _LARGE_BYTES else f"short {what}"
 
 
 def plain_key(m: Measurement) -> str:
@@ -109,23 +140,26 @@ def plain_key(m: Measurement) -> str:
 
 def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:
     """The devices of each of these runs; runs that cannot be read as a fleet's, or are empty, are left out."""
-    found = []
+    fleets = []
     for run in runs:
         with contextlib.suppress(options.Usage, ValueError):
-            found.append(devices(run))
-    return found
+            fleets.append(devices(run))
+    return fleets
 
 
-def stored_baseline(device: Device, known: Iterable[tuple[Device, ...]]) -> Device | None:
-    """The same device in the first of the runs `known` that has it, else None. A GPU is matched by UUID, a CPU by node and
-    model."""
+def stored_baseline(device: Device, runs: Iterable[tuple[Device, ...]]) -> Device | None:
+    """The same device in the first of the runs that has it, else None. A GPU is matched by UUID, a CPU by node and model."""
+    for run in runs:
+        for other in run:
+            if _is_same(device, other):
+                return other
+    return None
 
-    def same(other: Device) -> bool:
-        if device.uuid:
-            return other.uuid == device.uuid
-        return (other.model, other.node, other.device) == (device.model, device.node, device.device)
 
-    return next((other for run in known for other in run if same(other)), None)
+def _is_same(device: Device, other: Device) -> bool:
+    if device.uuid:
+        return other.uuid == device.uuid
+    return (other.model, other.node, other.device) == (device.model, device.node, device.device)
 
 
 def saved() -> list[pathlib.Path]:

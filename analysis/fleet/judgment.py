@@ -22,26 +22,29 @@ FEWEST = 8  # devices of one model needed to judge each by their median
 BEYOND = 3.5
 _SIGMA = 1.4826  # standard deviation over median absolute deviation, of a normal distribution
 _CLOCK = 0.03
-Compared = tuple[str, int, Measurement, float]  # quantity, index of the device, row, median seconds of all devices
 HEAD = named(
     "node | device | model | quantity | against | rows | below | low | high | least | beyond | flagged | cause"
 )
 
 
-class Deviation(msgspec.Struct, frozen=True):
-    """How far a device is below `baseline` or `fleet` (against) in one quantity, over how many rows.
+class Deviation(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a device is below its baseline or the devices like it in one quantity."""
 
-    below, least: shares; losses up to `least` are not claimed. beyond: the loss in robust standard deviations of the fleet (0
-    against a baseline). cause: an observation that explains the loss, "" without one.
-    """
-
+    #: The device.
     device: Device
+    #: The quantity in words: `HBM read`.
     quantity: str
+    #: What it is compared with: `baseline` or `fleet`.
     against: str
+    #: How many rows of the quantity are compared.
     rows: int
+    #: The share by which its rates are below.
     below: Estimate
+    #: Losses up to this share are not claimed.
     least: float
+    #: The loss in robust standard deviations of the fleet; 0 against a baseline.
     beyond: float = 0.0
+    #: What was observed and explains the loss; "" without anything.
     cause: str = ""
 
     @property
@@ -50,11 +53,14 @@ class Deviation(msgspec.Struct, frozen=True):
         return self.below.low > self.least and (self.against == "baseline" or self.beyond > BEYOND)
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """All devices of a run, their findings, and the devices that could not be judged, each with the reason."""
+class FleetJudgment(msgspec.Struct, frozen=True, kw_only=True):
+    """All devices of a run, each judged in every quantity."""
 
+    #: The devices.
     devices: tuple[Device, ...]
+    #: What was compared of them.
     findings: tuple[Deviation, ...]
+    #: The devices that could not be judged, each with the reason.
     unjudged: tuple[tuple[Device, str], ...]
 
     @property
@@ -63,40 +69,76 @@ class Judged(msgspec.Struct, frozen=True):
         return tuple(sorted((f for f in self.findings if f.flagged), key=lambda f: -f.below.value))
 
 
-def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least: float = LEAST) -> Judged:
-    """Compares each device with itself in the runs `known`, and with the others of its model where they are FEWEST or more."""
+class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of one device, whose twins FEWEST devices or more have."""
+
+    #: Place of the device among those alike.
+    device: int
+    #: The row.
+    row: Measurement
+    #: Median seconds of all devices in this row.
+    median: float
+
+    @property
+    def log_ratio(self) -> float:
+        """Logarithm of the device's seconds over the median."""
+        return math.log(stats.call_s(self.row) / self.median)
+
+
+def judge(devices: tuple[Device, ...], baselines: Iterable[str | pathlib.Path], least: float = LEAST) -> FleetJudgment:
+    """Compares each device with itself in the runs `baselines`, and with the others of its model where they are FEWEST or
+    more."""
     findings: list[Deviation] = []
     unjudged: list[tuple[Device, str]] = []
-    before, alike = readable(known), stats.group_by(found, lambda device: device.model)
-    others = {model: across(same, least) for model, same in alike.items()}
-    for device in found:
-        baseline = stored_baseline(device, before)
-        own = against_baseline(device, baseline, least) if baseline else []
-        findings += own
-        if not own and not any(f.device is device for f in others[device.model]):
-            count = len(alike[device.model])
-            few = f"fewer than {FEWEST} have a row in common with it"
-            if count < FEWEST:
-                few = f"{count} alike are fewer than {FEWEST}"
+    earlier_runs = readable(baselines)
+    alike = stats.group_by(devices, lambda device: device.model)
+    against_others = {model: across(same, least) for model, same in alike.items()}
+    for device in devices:
+        baseline = stored_baseline(device, earlier_runs)
+        against_itself = against_baseline(device, baseline, least) if baseline else []
+        findings += against_itself
+        has_others = any(f.device is device for f in against_others[device.model])
+        if not against_itself and not has_others:
             reason = "no row in common with its baseline" if baseline else "no baseline"
-            unjudged.append((device, f"{reason}, {few}"))
-    return Judged(found, (*findings, *(f for each in others.values() for f in each)), tuple(unjudged))
+            unjudged.append((device, f"{reason}, {_too_few(len(alike[device.model]))}"))
+    for deviations in against_others.values():
+        findings += deviations
+    return FleetJudgment(devices=devices, findings=tuple(findings), unjudged=tuple(unjudged))
+
+
+def _too_few(count: int) -> str:
+    """Why devices of which there are `count` alike are not judged by their median."""
+    if count < FEWEST:
+        return f"{count} alike are fewer than {FEWEST}"
+    return f"fewer than {FEWEST} have a row in common with it"
 
 
 def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Deviation]:
     """How far each quantity is below the device's own baseline."""
     before = {plain_key(m): m for m in baseline.rows.values()}
-    pairs = ((before.get(plain_key(m)), m) for m in device.rows.values())
-    both = [(old, new) for old, new in pairs if old and _comparable(old, new)]
-    found = []
-    for what, rows in stats.group_by(both, lambda pair: quantity(pair[0], baseline.machine)).items():
+    pairs = []
+    for new in device.rows.values():
+        old = before.get(plain_key(new))
+        if old and _comparable(old, new):
+            pairs.append((old, new))
+    deviations = []
+    for what, rows in stats.group_by(pairs, lambda pair: quantity(pair[0], baseline.machine)).items():
         if not what:
             continue
+        old_rows = [old for old, _ in rows]
+        new_rows = [new for _, new in rows]
         ratios = [stats.verdict(stats.clock_of(old), stats.clock_of(new)).ratio for old, new in rows]
-        cause = causes([old for old, _ in rows], [new for _, new in rows])
-        claimed = _least(device, [new for _, new in rows], least)
-        found.append(Deviation(device, what, "baseline", len(rows), below(ratios), claimed, cause=cause))
-    return found
+        deviation = Deviation(
+            device=device,
+            quantity=what,
+            against="baseline",
+            rows=len(rows),
+            below=below(ratios),
+            least=_least(device, new_rows, least),
+            cause=causes(old_rows, new_rows),
+        )
+        deviations.append(deviation)
+    return deviations
 
 
 def _comparable(old: Measurement, new: Measurement) -> bool:
@@ -108,7 +150,9 @@ def _comparable(old: Measurement, new: Measurement) -> bool:
 def below(ratios: list[Estimate]) -> Estimate:
     """The share by which rates are below, from ratios of seconds (new over old): medians of the rows' values, low and high
     ends. Rows may lose by different shares without noise: the cost of a busy SM depends on how a product divides into tiles."""
-    value, low, high = (statistics.median(getattr(r, end) for r in ratios) for end in ("value", "low", "high"))
+    value = statistics.median(ratio.value for ratio in ratios)
+    low = statistics.median(ratio.low for ratio in ratios)
+    high = statistics.median(ratio.high for ratio in ratios)
     return 1 - 1 / Estimate(value, low, high)
 
 
@@ -116,44 +160,76 @@ def _least(device: Device, rows: Measurements, least: float) -> float:
     """The smallest share that is claimed of a device. For a CPU at least the noise between its runs, which is above a GPU's."""
     if device.is_gpu:
         return least
-    clocks = [(noise.side(m, clock.clock), stats.middle(clock)) for m in rows if (clock := stats.clock_of(m))]
-    return max(least, statistics.median(noise.between_runs(device.machine, *one).share for one in clocks))
+    shares = []
+    for m in rows:
+        samples = stats.clock_of(m)
+        if samples:
+            clock = noise.side(m, samples.clock)
+            shares.append(noise.between_runs(device.machine, clock, stats.middle(samples)).share)
+    return max(least, statistics.median(shares))
 
 
 def across(alike: list[Device], least: float = LEAST) -> list[Deviation]:
     """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
     if len(alike) < FEWEST:
         return []
-    timed: list[tuple[str, int, Measurement]] = []
-    for i, device in enumerate(alike):
-        timed += [(plain_key(m), i, m) for m in device.rows.values() if _comparable(m, m)]
-    compared: list[Compared] = []
-    for rows in stats.group_by(timed, lambda one: one[0]).values():
-        _, first, example = rows[0]
-        if len(rows) >= FEWEST and (what := quantity(example, alike[first].machine)):
-            middle = statistics.median(stats.call_s(m) for *_, m in rows)
-            compared += [(what, i, m, middle) for _, i, m in rows]
-    by_quantity = stats.group_by(compared, lambda one: one[0])
-    return [f for what, rows in by_quantity.items() for f in _outside(alike, what, rows, least)]
+    deviations = []
+    for what, rows in _rows_by_quantity(alike).items():
+        deviations += _outside(alike, what, rows, least)
+    return deviations
 
 
-def _outside(alike: list[Device], what: str, rows: list[Compared], least: float) -> list[Deviation]:
+def _rows_by_quantity(alike: list[Device]) -> dict[str, list[FleetRow]]:
+    """Quantity -> the rows that FEWEST devices or more have."""
+    by_key: dict[str, list[tuple[int, Measurement]]] = {}
+    for place, device in enumerate(alike):
+        for m in device.rows.values():
+            if _comparable(m, m):
+                by_key.setdefault(plain_key(m), []).append((place, m))
+    by_quantity: dict[str, list[FleetRow]] = {}
+    for rows in by_key.values():
+        first, example = rows[0]
+        what = quantity(example, alike[first].machine)
+        if len(rows) < FEWEST or not what:
+            continue
+        median = statistics.median(stats.call_s(m) for _, m in rows)
+        fleet_rows = [FleetRow(device=place, row=m, median=median) for place, m in rows]
+        by_quantity.setdefault(what, []).extend(fleet_rows)
+    return by_quantity
+
+
+def _outside(alike: list[Device], what: str, rows: list[FleetRow], least: float) -> list[Deviation]:
     """A finding a device: its loss against the median of the others in one quantity."""
-    groups = stats.group_by(rows, lambda one: one[1])
-    at = {
-        i: statistics.median(math.log(stats.call_s(m) / middle) for *_, m, middle in own) for i, own in groups.items()
-    }
-    center = statistics.median(at.values())
-    sigma = _SIGMA * statistics.median(abs(x - center) for x in at.values())
-    everyone = [m for *_, m, _ in rows]
-    found = []
-    for i, own in groups.items():
-        mine = [m for *_, m, _ in own]
-        share = below([stats.median_of(stats.clock_of(m)) / (middle * math.exp(center)) for *_, m, middle in own])
-        beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
-        claimed = _least(alike[i], mine, least)
-        found.append(Deviation(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
-    return found
+    by_device = stats.group_by(rows, lambda row: row.device)
+    losses = {}
+    for device, device_rows in by_device.items():
+        losses[device] = statistics.median(row.log_ratio for row in device_rows)
+    center = statistics.median(losses.values())
+    sigma = _SIGMA * statistics.median(abs(loss - center) for loss in losses.values())
+    everyone = [row.row for row in rows]
+    deviations = []
+    for device, device_rows in by_device.items():
+        measurements = [row.row for row in device_rows]
+        ratios = [stats.median_of(stats.clock_of(row.row)) / (row.median * math.exp(center)) for row in device_rows]
+        deviation = Deviation(
+            device=alike[device],
+            quantity=what,
+            against="fleet",
+            rows=len(device_rows),
+            below=below(ratios),
+            least=_least(alike[device], measurements, least),
+            beyond=_beyond(losses[device] - center, sigma),
+            cause=causes(everyone, measurements),
+        )
+        deviations.append(deviation)
+    return deviations
+
+
+def _beyond(loss: float, sigma: float) -> float:
+    """A loss in standard deviations; infinite for any loss where the fleet has no spread."""
+    if sigma:
+        return loss / sigma
+    return math.inf if loss > 0 else 0.0
 
 
 _FLAGS = {
@@ -167,34 +243,49 @@ _FLAGS = {
 
 
 def causes(before: Measurements, now: Measurements) -> str:
-    """Causes of a loss in words, seen on most rows now and not before: lower clock, slower PCIe link, flags; "" without any."""
-    told = []
-    gpu = now[0].settings.on_gpu
-    clock = "gpu_clock_hz" if gpu else "cpu_clock_hz"
-    old, new = _middle(before, clock), _middle(now, clock)
-    if old and new and new < (1 - _CLOCK) * old:
-        told.append(f"clock held at {units.metric(clock, new)} ({units.metric(clock, old)} otherwise)")
-    links = [(_middle(of, "pcie_generation"), _middle(of, "pcie_width")) for of in (before, now)]
-    if all(all(link) for link in links) and links[1] < links[0]:
-        told.append(f"its PCIe link at generation {links[1][0]:.0f} x{links[1][1]:.0f}")
-    for flag, words in _FLAGS.items():
-        shares = [sum(flag in m.flags for m in of) / len(of) for of in (before, now)]
-        if shares[1] >= 0.5 > shares[0]:
-            told.append(words)
-    return ", ".join(told)
+    """Causes of a loss in words, observed on most rows now and not before: lower clock, slower PCIe link, flags; "" without
+    any."""
+    words = []
+    clock = "gpu_clock_hz" if now[0].settings.on_gpu else "cpu_clock_hz"
+    old_clock, new_clock = _median_value(before, clock), _median_value(now, clock)
+    if old_clock and new_clock and new_clock < (1 - _CLOCK) * old_clock:
+        words.append(f"clock held at {units.metric(clock, new_clock)} ({units.metric(clock, old_clock)} otherwise)")
+    old_link, new_link = _pcie_link(before), _pcie_link(now)
+    if old_link and new_link and new_link < old_link:
+        generation, width = new_link
+        words.append(f"its PCIe link at generation {generation:.0f} x{width:.0f}")
+    for flag, cause in _FLAGS.items():
+        if _share_with(flag, now) >= 0.5 > _share_with(flag, before):
+            words.append(cause)
+    return ", ".join(words)
 
 
-def _middle(rows: Measurements, name: str) -> float | None:
+def _median_value(rows: Measurements, name: str) -> float | None:
+    """The median of a stored number; None where no row has it."""
     values = [m.values[name] for m in rows if name in m.values]
     return statistics.median(values) if values else None
 
 
-def records(judged: Judged) -> list[dict]:
+def _pcie_link(rows: Measurements) -> tuple[float, float] | None:
+    """(generation, lanes) of the PCIe link, medians; None where no row tells them."""
+    generation, width = _median_value(rows, "pcie_generation"), _median_value(rows, "pcie_width")
+    return (generation, width) if generation and width else None
+
+
+def _share_with(flag: str, rows: Measurements) -> float:
+    """The share of the rows that have a flag."""
+    return sum(flag in m.flags for m in rows) / len(rows)
+
+
+def records(judgment: FleetJudgment) -> list[dict]:
     """The findings as plain records in the columns of HEAD, by device."""
-    made = []
-    for f in judged.findings:
-        known = msgspec.structs.asdict(f.device) | msgspec.structs.asdict(f) | msgspec.structs.asdict(f.below)
-        known |= {"below": f.below.value, "device": f.device.device, "flagged": f.flagged}
-        known["beyond"] = f.beyond if f.beyond < 1e300 else None
-        made.append({head: known[head] for head in HEAD})
-    return made
+    records = []
+    for finding in judgment.findings:
+        values = msgspec.structs.asdict(finding.device)
+        values |= msgspec.structs.asdict(finding) | msgspec.structs.asdict(finding.below)
+        values["below"] = finding.below.value
+        values["device"] = finding.device.device
+        values["flagged"] = finding.flagged
+        values["beyond"] = finding.beyond if finding.beyond < 1e300 else None
+        records.append({head: values[head] for head in HEAD})
+    return records

@@ -4,7 +4,7 @@ doubts and differences."""
 import math
 
 from analysis import labels, numbers
-from analysis.compare.comparison import CHANGED, WORDS, Compared, Comparison, disturbed
+from analysis.compare.comparison import CHANGED, WORDS, Compared, RunComparison, disturbed
 from analysis.noise import MODELS, OWN, side
 from analysis.stats import MARGIN, group_by, middle
 from analysis.table import Faster, Slower, Table
@@ -15,22 +15,32 @@ _STYLES: dict[str, type[str]] = {"slower": Slower, "faster": Faster}
 _MOST_ROWS = 0.9  # of the rows of a clock, to say what most of them would show
 
 
-def rows(made: Comparison, words: tuple[str, ...] = WORDS) -> Table:
+def rows(comparison: RunComparison, words: tuple[str, ...] = WORDS) -> Table:
     """A table, a line for each compared row with one of these verdicts; within a verdict the largest change comes first."""
-    found = [_cells(r) for word in words for r in made.of(word)]
-    heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
-    return Table(heads, found, 1, "flags", least, last=any(row[-1] for row in found))
+    lines = []
+    for word in words:
+        lines += [_cells(row) for row in comparison.with_verdict(word)]
+    return Table(
+        "row | old | new | change | 95 % interval | flags",
+        lines,
+        optional="flags",
+        least="flags | 95 % interval",
+        last=any(line[-1] for line in lines),
+    )
 
 
-def _cells(r: Compared) -> tuple[str, ...]:
-    ratio = r.verdict.ratio
-    style = _STYLES.get(r.word, str)
+def _cells(row: Compared) -> tuple[str, ...]:
+    """The cells of a compared row, in the order of the table's heads."""
+    ratio = row.verdict.ratio
+    style = _STYLES.get(row.word, str)
+    verdict = f"{_change(ratio.value)} {row.word}" if row.word in CHANGED else row.word
     return (
-        labels.brief(r.new),
-        *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
-        style(f"{_change(ratio.value)} {r.word}" if r.word in CHANGED else r.word),
+        labels.brief(row.new),
+        seconds(middle(row.old.on(row.clock))),
+        seconds(middle(row.new.on(row.clock))),
+        style(verdict),
         f"[{_change(ratio.low)}, {_change(ratio.high)}]",
-        " ".join(r.flags),
+        " ".join(row.flags),
     )
 
 
@@ -39,15 +49,16 @@ def _change(ratio: float) -> str:
     return change(ratio - 1) if ratio < 2 else f"{digits(ratio)}x"
 
 
-def summary(made: Comparison) -> str:
+def summary(comparison: RunComparison) -> str:
     """How many rows have each verdict, and how many are broken."""
-    slower, faster, same, open_ = (len(made.of(word)) for word in WORDS)
-    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell"
-    broken = f", {len(made.broken)} broken" * bool(made.broken)
-    return f"{counts}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
+    slower, faster, same, unsure = (len(comparison.with_verdict(word)) for word in WORDS)
+    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {unsure} can't tell"
+    if comparison.broken:
+        counts += f", {len(comparison.broken)} broken"
+    return f"{counts}: of {count(len(comparison.rows) + len(comparison.broken), 'row')}."
 
 
-def smallest_slowdowns(comparison: Comparison, share: float | None = None) -> list[str]:
+def smallest_slowdowns(comparison: RunComparison, share: float | None = None) -> list[str]:
     """A sentence a clock: in how many of its rows a slowdown by `share` would have shown (None: MARGIN), and the slowdown that
     nine of ten rows would have shown. None for a clock whose rows all show `share`."""
     share = MARGIN if share is None else share
@@ -69,25 +80,42 @@ def smallest_slowdowns(comparison: Comparison, share: float | None = None) -> li
     return lines
 
 
-def notes(made: Comparison, verbose: bool = False) -> list[str]:
+def notes(comparison: RunComparison, verbose: bool = False) -> list[str]:
     """Notes on the comparison: broken and disturbed rows, rows of one run alone, noise between runs, other differences."""
-    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
-    loud = {
-        "OLD": sum(disturbed(r.old, r.clock) for r in made.rows),
-        "NEW": sum(disturbed(r.new, r.clock) for r in made.rows),
-    }
-    if told := [f"{count(rows, 'row')} of {where}" for where, rows in loud.items() if rows]:
-        lines.append(f"Other programs ran beside {' and '.join(told)}: no change is claimed there. Measure again.")
-    for where, alone in (("OLD", made.only_old), ("NEW", made.only_new)):
+    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in comparison.broken]
+    lines += _disturbed_sentence(comparison)
+    for run, alone in (("OLD", comparison.only_old), ("NEW", comparison.only_new)):
         if alone:
-            lines.append(f"Only in {where}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
-    if taken := [r for r in made.rows if r.between.share]:
-        most = max(taken, key=lambda r: r.between.share)
-        between = most.between
-        lines.append(f"Two equal runs differ by up to {percent(between.share)} ({between.source}).")
-        if between.source != OWN and side(most.new, most.clock) != MODELS:
-            lines.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
-    shown = len(made.differences) if verbose else 2
-    lines += [f"differs: {text}" for text in made.differences[:shown]]
-    lines += [f"... and {len(made.differences) - shown} other differences (-v)"] * (len(made.differences) > shown)
+            lines.append(f"Only in {run}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
+    lines += _noise_sentences(comparison)
+    most = len(comparison.differences) if verbose else 2
+    lines += [f"differs: {text}" for text in comparison.differences[:most]]
+    hidden = len(comparison.differences) - most
+    if hidden > 0:
+        lines.append(f"... and {hidden} other differences (-v)")
     return lines
+
+
+def _disturbed_sentence(comparison: RunComparison) -> list[str]:
+    """How many rows of each run other programs disturbed; [] for none."""
+    disturbed_rows = {
+        "OLD": sum(disturbed(row.old, row.clock) for row in comparison.rows),
+        "NEW": sum(disturbed(row.new, row.clock) for row in comparison.rows),
+    }
+    counts = [f"{count(rows, 'row')} of {run}" for run, rows in disturbed_rows.items() if rows]
+    if not counts:
+        return []
+    return [f"Other programs ran beside {' and '.join(counts)}: no change is claimed there. Measure again."]
+
+
+def _noise_sentences(comparison: RunComparison) -> list[str]:
+    """The largest noise between runs that the intervals contain, and how to measure it where it is another machine's."""
+    noisy = [row for row in comparison.rows if row.between.share]
+    if not noisy:
+        return []
+    most = max(noisy, key=lambda row: row.between.share)
+    between = most.between
+    sentences = [f"Two equal runs differ by up to {percent(between.share)} ({between.source})."]
+    if between.source != OWN and side(most.new, most.clock) != MODELS:
+        sentences.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
+    return sentences

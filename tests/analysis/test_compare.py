@@ -239,6 +239,13 @@ def test_the_smallest_slowdown_that_a_row_would_have_shown():
     assert single.rows[0].smallest_slowdown == math.inf
 
 
+def _row(m, verdict: Verdict) -> comparison.Compared:
+    """A row compared with itself, with this verdict."""
+    return comparison.Compared(
+        name="a row", old=m, new=m, clock="host-latency", verdict=verdict, between=noise.Between(0.0, "nothing")
+    )
+
+
 @pytest.mark.parametrize(
     ("ratio", "slowdown"),
     [
@@ -250,7 +257,7 @@ def test_the_smallest_slowdown_that_a_row_would_have_shown():
 def test_the_smallest_slowdown_goes_by_the_lower_end_of_a_lopsided_interval(ratio, slowdown):
     m = timed(steady(1.0))
     verdict = Verdict("slower", ratio)
-    row = comparison.Compared("a row", m, m, "host-latency", verdict, noise.Between(0.0, "nothing"))
+    row = _row(m, verdict)
     assert row.smallest_slowdown == pytest.approx(slowdown)
 
 
@@ -261,8 +268,8 @@ def test_nine_of_ten_rows_show_the_slowdown_that_is_named(rows, most):
     made = []
     for number in range(1, rows + 1):
         verdict = Verdict("can't tell", Estimate(1.0, 1.02 / (1 + number / 10), 1.02))
-        made.append(comparison.Compared("a row", m, m, "host-latency", verdict, noise.Between(0.0, "nothing")))
-    compared = comparison.Comparison((), tuple(made), (), (), ())
+        made.append(_row(m, verdict))
+    compared = comparison.RunComparison(differences=(), rows=tuple(made), broken=(), only_old=(), only_new=())
     line = f"CPU: 5.0 % slower would not have been seen; {most} would, in nine of ten rows."
     assert comparisons.smallest_slowdowns(compared) == [line]
 
@@ -498,12 +505,17 @@ def test_what_no_slowdown_would_show_is_absent_from_records():
     ratios = exact(1.0), Estimate(1.0, 0.8, 1.25)
     rows = tuple(
         comparison.Compared(
-            "a row", one, one, "host-latency", Verdict("can't tell", ratio), noise.Between(0.0, noise.OWN)
+            name="a row",
+            old=one,
+            new=one,
+            clock="host-latency",
+            verdict=Verdict("can't tell", ratio),
+            between=noise.Between(0.0, noise.OWN),
         )
         for one, ratio in zip(sides, ratios, strict=True)
     )
     found = [replace(one, verdict=Verdict("can't tell", ratio)) for one, ratio in zip(rows, ratios, strict=True)]
-    told = comparison.records(SimpleNamespace(of=lambda word: found if word == "can't tell" else []))
+    told = comparison.records(SimpleNamespace(with_verdict=lambda word: found if word == "can't tell" else []))
     assert [one["smallest_slowdown"] for one in told] == [None, pytest.approx(0.275)]
     assert [(one["between_runs"], one["between_from"]) for one in told] == [(0.0, noise.OWN)] * 2
     assert [(one["low"], one["high"], one["ratio"]) for one in told] == [(1.0, 1.0, 1.0), (0.8, 1.25, 1.0)]

@@ -39,7 +39,7 @@ def main() -> int:
     def device(busy: int) -> devices.Device:
         with kept_busy(busy):
             taken = tuple(clocked(row, p) for row, p in zip(ROWS, prepared, strict=True))
-        (made,) = devices.of_node(Loaded((run,), taken, 0, ()), "")
+        (made,) = devices.node_devices(Loaded((run,), taken, 0, ()), "")
         return made
 
     device(0)  # warms up

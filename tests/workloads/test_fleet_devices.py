@@ -84,7 +84,9 @@ def test_a_flag_is_a_cause_where_half_of_the_rows_have_it_now_and_fewer_had_it_b
 
 def test_a_cpu_has_the_baseline_of_its_own_node_and_a_gpu_that_of_its_uuid():
     def device(node: str, name: str, uuid: str = "", model: str = "a model") -> devices.Device:
-        return devices.Device(node, name, uuid, model, fake.GPU_MACHINE, {}, ())
+        return devices.Device(
+            node=node, device=name, uuid=uuid, model=model, machine=fake.GPU_MACHINE, rows={}, broken=()
+        )
 
     old = tuple(device(node, "cpu") for node in ("n2", "n1")) + tuple(
         device("n1", f"gpu:{i}", f"GPU-{i}") for i in (0, 1)
@@ -135,12 +137,22 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
     assert judgment.below(apart).low == pytest.approx(1 - 1 / (1.10 * 0.99))
     one_of_three = [judgment.Estimate(r, r, r) for r in (1.00, 1.00, 2.00)]
     assert judgment.below(one_of_three).low == 0.0
-    device = devices.Device("n", "gpu:0", "GPU-1", "H200", fake.GPU_MACHINE, {}, ())
+    device = devices.Device(
+        node="n", device="gpu:0", uuid="GPU-1", model="H200", machine=fake.GPU_MACHINE, rows={}, broken=()
+    )
     for against, low, beyond, claimed in (
         *(("baseline", 0.02, 0.0, False), ("baseline", 0.031, 0.0, True)),
         *(("fleet", 0.031, 3.4, False), ("fleet", 0.031, 3.6, True)),
     ):
-        found = judgment.Deviation(device, "HBM read", against, 3, judgment.Estimate(0.06, low, 0.09), 0.03, beyond)
+        found = judgment.Deviation(
+            device=device,
+            quantity="HBM read",
+            against=against,
+            rows=3,
+            below=judgment.Estimate(0.06, low, 0.09),
+            least=0.03,
+            beyond=beyond,
+        )
         assert found.flagged is claimed
 
 
@@ -216,7 +228,15 @@ def planted(rows, seed: int, slower: float):
 
     def device(i: int, factor: float) -> devices.Device:
         made = {m.key: noisy(m, rng, 0.005, factor) for m in rows}
-        return devices.Device(f"node-{i}", "gpu:0", f"GPU-{i}", "NVIDIA H200", here, made, ())
+        return devices.Device(
+            node=f"node-{i}",
+            device="gpu:0",
+            uuid=f"GPU-{i}",
+            model="NVIDIA H200",
+            machine=here,
+            rows=made,
+            broken=(),
+        )
 
     return [device(i, 1.0) for i in range(8)], tuple(device(i, slower if i == 7 else 1.0) for i in range(8))
 
