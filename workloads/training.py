@@ -454,7 +454,7 @@ class TrainingTable(Lines):
         from analysis.training import costs
 
         p = m.problem
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where(m), row_words.way(m)]
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where(m), row_words.loop_name(m)]
         began = scaled(costs.start(m, self._all))
         if not m.ok:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]

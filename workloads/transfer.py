@@ -154,9 +154,9 @@ class TransferPlan(MeasuringPlan):
         """Prints the fitted laws of copies, or the answers of a study."""
         from analysis.crossover import transfer_study
         from analysis.roofline import links
-        from analysis.text import feeding
+        from analysis.text import input_pipeline
 
-        lines = {"small-dataset": transfer_study.lines, FEEDING: feeding.lines}.get(self.study, links.lines)
+        lines = {"small-dataset": transfer_study.lines, FEEDING: input_pipeline.lines}.get(self.study, links.lines)
         print("", *shown(lines(analysis.rows)), sep="\n")
 
 

@@ -115,7 +115,9 @@ def print_errors(plan: LeaveOneOutPlan) -> None:
     machine = profile.read(*plan.runs)
     if not calibration.steps_seen(machine):
         stored = options.near(options.stored_run())
-        raise options.Missing(prediction_errors.SAID["nothing"], f"python -m analysis.predict --leave-one-out {stored}")
+        raise options.Missing(
+            prediction_errors.SENTENCES["nothing"], f"python -m analysis.predict --leave-one-out {stored}"
+        )
     print(*table.shown(prediction_errors.lines(machine)), sep="\n")
     if plan.readme is None:
         return

@@ -19,7 +19,7 @@ from analysis.report.sections import (
     step_budgets,
     training,
 )
-from analysis.text import feeding
+from analysis.text import input_pipeline
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ SECTIONS = (
     *map(_layers, HEADINGS),
     Section("memory", "Memory: how fast at every level", movement.memory_section, ("memory",)),
     Section("transfers", "Copies between host and GPU", movement.copies_section, ("transfers",)),
-    Section("feeding", feeding.TITLE, movement.feeding_section, ("feeding",)),
+    Section("feeding", input_pipeline.TITLE, movement.feeding_section, ("feeding",)),
     Section("launches", "Launches and framework constants", movement.launches_section),
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),

@@ -17,7 +17,7 @@ WHOLE_BATCHES = """model = {model}
 model.compile({compile_options})
 rows = numpy.random.permutation(len(x))[:{samples}]  # whole batches of {batch}
 model.fit(x[rows], y[rows], batch_size={batch}, epochs={epochs})"""
-OWN_LOOP = """model = {model}
+LOOP_ON_GPU = """model = {model}
 model.compile({compile_options})
 model.evaluate(x[:1], y[:1], verbose=0)  # makes the metrics
 model.optimizer.build(model.trainable_variables)
@@ -91,7 +91,7 @@ ADVICE = {
     ),
     "own loop": Advice(
         name="Data on the GPU, own loop",
-        after=OWN_LOOP,
+        after=LOOP_ON_GPU,
         gives_up="There are no callbacks, no validation and no smaller last batch; all samples must fit into the GPU's memory.",
     ),
     "prefetch": Advice(

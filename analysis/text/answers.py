@@ -16,6 +16,8 @@ from kernels.networks import Work
 from workloads.records import Machine, Measurements
 
 _UNTRANSPOSED = "nn"
+#: The size that varies -> the letter that stands for it.
+_LETTERS = {"batch": "N", "channels": "C", "size": "H"}
 _KINDS = {
     "gpu-at-smallest": "the GPU wins throughout",
     "gpu-from": "the GPU wins from {size} {between}",
@@ -23,8 +25,8 @@ _KINDS = {
     "several": "the winner changes back",
     "cant-tell": "can't tell",
 }
-SAID = {
-    "together": "{works} {what} ({directions}), {math}, batch {batch}: {sums}.",
+SENTENCES = {
+    "all works": "{works} {what} ({directions}), {math}, batch {batch}: {sums}.",
     "summary": "Of {count} {what} ({how}): {parts}.",
     "more": "... and {more}. Ask for fewer layers or modes to see them.",
 }
@@ -37,32 +39,53 @@ def sentence(answer: Answer) -> str:
 
 
 def _how(form: Form) -> list[str]:
-    return [f"by {form.framework}"] * bool(form.framework) + [f"{form.cache} caches"] * (form.cache != "warm")
+    """The framework of a form, and its caches where they are not warm."""
+    words = []
+    if form.framework:
+        words.append(f"by {form.framework}")
+    if form.cache != "warm":
+        words.append(f"{form.cache} caches")
+    return words
 
 
 def family_name(family: Family) -> str:
     """`3x3 convolution (fprop) of 32x32x64 images with 64 filters` with a letter for the size that varies (N, C or H)."""
     if family.fields == SQUARES.fields:
         return "square products" + crossings.at_once(family)
-    of = dict(family.fixed) | dict.fromkeys(family.fields, {"batch": "N", "channels": "C", "size": "H"}[family.varies])
-    if family.op == "matmul":
-        how = f" ({of['layout']})" * (of["layout"] != _UNTRANSPOSED) + crossings.at_once(family)
-        return f"product {of['m']}x{of['n']}x{of['k']}{how}"
-    return f"convolution {labels.conv_words(of)}"
+    letter = _LETTERS[family.varies]
+    sizes = dict(family.fixed) | dict.fromkeys(family.fields, letter)
+    if family.op != "matmul":
+        return f"convolution {labels.conv_words(sizes)}"
+    name = f"product {sizes['m']}x{sizes['n']}x{sizes['k']}"
+    if sizes["layout"] != _UNTRANSPOSED:
+        name += f" ({sizes['layout']})"
+    return name + crossings.at_once(family)
 
 
 def together(works: Iterable[Work], measurements: Measurements, what: str) -> list[str]:
     """Sentences on the time of all `works` together; [] without a time. what: the works in words, `convolutions of vgg-16`."""
-    works, said = list(works), []
-    op = next((w.problem.op for w in works if w.problem), "")
-    for t in network_steps.totals(works, measurements, op):
-        own = {name: t.seconds[name] for name in ("GPU", "CPU") if name in t.seconds}
-        sums = [f"{numbers.time(e)} on the {name}" for name, e in own.items()]
-        sums += [sentences.speed(own["CPU"] / own["GPU"])] if len(own) > 1 else []
-        each = f"All {t.works}" if t.works > 1 else "One of the"
-        words = {"directions": join(t.directions), "batch": t.batch, "math": t.math, "what": what}
-        said += [say(SAID["together"], works=each, sums=", ".join(sums), **words)] if sums else []
-    return said
+    works = list(works)
+    op = next((work.problem.op for work in works if work.problem), "")
+    lines = []
+    for total in network_steps.totals(works, measurements, op):
+        sums = [
+            f"{numbers.time(total.seconds[name])} on the {name}" for name in ("GPU", "CPU") if name in total.seconds
+        ]
+        if not sums:
+            continue
+        if len(sums) == 2:
+            sums.append(sentences.speed(total.seconds["CPU"] / total.seconds["GPU"]))
+        line = say(
+            SENTENCES["all works"],
+            works=f"All {total.works}" if total.works > 1 else "One of the",
+            what=what,
+            directions=join(total.directions),
+            math=total.math,
+            batch=total.batch,
+            sums=", ".join(sums),
+        )
+        lines.append(line)
+    return lines
 
 
 def lines(
@@ -71,33 +94,43 @@ def lines(
     """At most `most` sentences, one an answer, then how many more there are. Without a GPU: the one sentence that says so."""
     if answers and all(a.kind == "no-gpu" for a in answers):
         return [crossings.no_gpu_sentence(measurements, machine)]
-    said = list(dict.fromkeys(map(sentence, answers)))
-    more = len(said) - most
-    return said[:most] + [say(SAID["more"], more=count(more, "more answer"))] * (more > 0)
+    lines = [sentence(answer) for answer in answers[:most]]
+    hidden = len(answers) - most
+    if hidden > 0:
+        lines.append(say(SENTENCES["more"], more=count(hidden, "more answer")))
+    return lines
 
 
 def summaries(answers: Iterable[Answer]) -> list[str]:
     """Counts of families by winner: a sentence for each operation, size that varies, precision and form with two families or
     more. The square products are not counted."""
-    found = [a for a in answers if a.points and a.family != SQUARES]
-    groups = group_by(found, lambda a: (a.family.op, a.family.varies, crossings.precision_name(a), a.form))
+    complete = [a for a in answers if a.points and a.family != SQUARES]
+    groups = group_by(complete, lambda a: (a.family.op, a.family.varies, crossings.precision_name(a), a.form))
     return [_summary(group) for group in groups.values() if len(group) > 1]
 
 
 def _summary(group: list[Answer]) -> str:
-    first, kinds, parts = group[0], group_by(group, lambda a: a.kind), []
-    to_gpu = [a.crossings[0] for a in kinds.get("gpu-from", [])]
+    """A sentence: how many of these families have each kind of answer."""
+    first = group[0]
+    by_kind = group_by(group, lambda a: a.kind)
     sizes: list[float] = []
-    for crossing in to_gpu:
+    for answer in by_kind.get("gpu-from", []):
+        crossing = answer.crossings[0]
         sizes += [crossing.below, crossing.above] if crossing.wide else [crossing.at.value]
     sizes.sort()
     between = " to ".join(dict.fromkeys(map(sentences.digits, sizes[:1] + sizes[-1:])))
+    parts = []
     for kind, words in _KINDS.items():
-        if of := kinds.get(kind):
-            parts.append(f"{words.format(size=first.family.size_name, between=between)} in {len(of)}")
-    how = ", ".join([crossings.precision_name(first), *_how(first.form), crossings.form_name(first.form)])
+        if kind in by_kind:
+            verdict = words.format(size=first.family.size_name, between=between)
+            parts.append(f"{verdict} in {len(by_kind[kind])}")
+    how = [crossings.precision_name(first), *_how(first.form), crossings.form_name(first.form)]
     return say(
-        SAID["summary"], count=len(group), what=f"{layers.NOUNS[first.family.op]}s", how=how, parts=", ".join(parts)
+        SENTENCES["summary"],
+        count=len(group),
+        what=f"{layers.NOUNS[first.family.op]}s",
+        how=", ".join(how),
+        parts=", ".join(parts),
     )
 
 
@@ -108,23 +141,26 @@ def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Ma
     rates = layers.rate_sentences(rows, op, ceilings)
     if not any(m.on_gpu and m.ok for m in rows):
         return [crossings.no_gpu_sentence(rows, machine), *rates] if rows else []
-    found = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]), machine=machine)
-    found = [a for a in found if a.points and not a.form.framework and a.form.cache == "warm"]
-    first = group_by((a for a in found if a.precision == found[0].precision), lambda a: a.form).values()
-    return [*(said for own in first for said in summaries(own) or map(sentence, own)), *rates]
+    answers = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]), machine=machine)
+    warm = [a for a in answers if a.points and not a.form.framework and a.form.cache == "warm"]
+    first_precision = [a for a in warm if a.precision == warm[0].precision]
+    lines = []
+    for alike in group_by(first_precision, lambda a: a.form).values():
+        lines += summaries(alike) or [sentence(a) for a in alike]
+    return [*lines, *rates]
 
 
 def steps(measurements: Measurements, op: str, machine: Machine | None = None) -> list[str]:
     """A sentence for each network's step, form and precision: the winner by batch. It ends with both times at the smallest and
     at the largest batch."""
-    said = []
+    lines = []
     for step in network_steps.complete_steps(measurements, op):
         name = capital(step.words)
         for a in network_steps.answers(step, measurements, machine):
-            named = [name, crossings.precision_name(a), *_how(a.form), crossings.form_name(a.form)]
-            both = (
-                sentences.winner(p.cpu.seconds, p.gpu.seconds, subject=f"{name}, batch {p.n:,}")
-                for p in a.first_and_last
-            )
-            said.append(" ".join([*sentences.crossover(a, ", ".join(named)), *both]))
-    return said
+            subject = [name, crossings.precision_name(a), *_how(a.form), crossings.form_name(a.form)]
+            parts = sentences.crossover(a, ", ".join(subject))
+            for point in a.first_and_last:
+                cpu, gpu = point.cpu.seconds, point.gpu.seconds
+                parts.append(sentences.winner(cpu, gpu, subject=f"{name}, batch {point.n:,}"))
+            lines.append(" ".join(parts))
+    return lines

@@ -10,7 +10,7 @@ from kernels.networks import title
 from workloads.records import Measurement
 
 _MOST = 3  # parts in a sentence
-SAID = {
+SENTENCES = {
     "step": "{training}, on {where}: a step takes {step:time}{doubt}.",
     "parts": "Its largest parts: {parts}.",
     "rest": "{rest:share} is not explained{missing}.",
@@ -23,30 +23,55 @@ SAID = {
 
 def where(training: Measurement) -> str:
     """The device of a row in words, with its threads when they were chosen."""
-    return device_name(training.device) + f" ({count(training.threads or 0, 'thread')})" * bool(training.threads)
+    device = device_name(training.device)
+    if not training.threads:
+        return device
+    return f"{device} ({count(training.threads, 'thread')})"
 
 
 def subject(training: Measurement) -> str:
     return f"{title(training.problem.model)}, batch {training.problem.batch:,}"
 
 
-def sentence(made: Budget) -> str:
+def sentence(budget: Budget) -> str:
     """The budget in two or three sentences: the step, its largest parts, and what is not explained."""
-    step, over, sure = made.step.value, -made.remainder.value, made.remainder.high < 0
-    parts = join(f"{share(seconds / step)} {name}" for seconds, name in made.largest[:_MOST])
-    parts += " (they overlap)" * any(p.seconds and p.seconds.value < 0 for p in made.parts)
-    kind = "rest" if over <= 0 else "noise" if not sure else "busy" if made.flags else "high"
-    doubt, missing = f" (doubtful: {join(made.flags)})", f": {join(made.missing)} not measured yet"
-    values = {"training": subject(made.training), "where": where(made.training), "step": made.step, "over": over}
-    values |= {"doubt": doubt * bool(made.flags), "missing": missing * bool(made.missing), "rest": -over / step}
-    return " ".join(say(SAID[key], parts=parts, **values) for key in ("step", *["parts"] * bool(parts), kind))
+    step = budget.step.value
+    doubt = f" (doubtful: {join(budget.flags)})" if budget.flags else ""
+    device = where(budget.training)
+    sentences = [say(SENTENCES["step"], training=subject(budget.training), where=device, step=budget.step, doubt=doubt)]
+    parts = join(f"{share(seconds / step)} {name}" for seconds, name in budget.largest[:_MOST])
+    if any(part.seconds and part.seconds.value < 0 for part in budget.parts):
+        parts += " (they overlap)"
+    if parts:
+        sentences.append(say(SENTENCES["parts"], parts=parts))
+    sentences.append(_remainder_sentence(budget))
+    return " ".join(sentences)
+
+
+def _remainder_sentence(budget: Budget) -> str:
+    """The share of the step that no part explains, or why the parts come to more than the step."""
+    remainder = budget.remainder
+    if remainder.value >= 0:
+        missing = f": {join(budget.missing)} not measured yet" if budget.missing else ""
+        return say(SENTENCES["rest"], rest=remainder.value / budget.step.value, missing=missing)
+    if remainder.high >= 0:
+        reason = "noise"
+    elif budget.flags:
+        reason = "busy"
+    else:
+        reason = "high"
+    return say(SENTENCES[reason], over=-remainder.value)
 
 
 def lost(m: Measurement) -> str:
     """A sentence: why a row has no time. It names the options, as other rows of the model and batch may have a time."""
+    options = []
+    if m.problem.dtype != "float32":
+        options.append(f"{m.problem.dtype} inputs")
+    options += option_words(m.settings.switches, ("replicas",))
+    training = subject(m)
+    if options:
+        training += f" ({join(options)})"
     replicas = m.experiment.replicas
-    how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32")
-    how += option_words(m.settings.switches, ("replicas",))
-    training = subject(m) + f" ({join(how)})" * bool(how)
-    on = f"{replicas} GPUs" if replicas > 1 else where(m)
-    return say(SAID["lost"], training=training, status=m.status, where=on, reason=m.reason)
+    device = f"{replicas} GPUs" if replicas > 1 else where(m)
+    return say(SENTENCES["lost"], training=training, status=m.status, where=device, reason=m.reason)

@@ -11,6 +11,7 @@ from analysis.table import Faster, Slower, Table
 from analysis.units import change, count, digits, percent, seconds
 from workloads import options
 
+CANT_TELL = "can't tell"
 _STYLES: dict[str, type[str]] = {"slower": Slower, "faster": Faster}
 _MOST_ROWS = 0.9  # of the rows of a clock, to say what most of them would show
 
@@ -51,8 +52,9 @@ def _change(ratio: float) -> str:
 
 def summary(comparison: RunComparison) -> str:
     """How many rows have each verdict, and how many are broken."""
-    slower, faster, same, unsure = (len(comparison.with_verdict(word)) for word in WORDS)
-    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {unsure} can't tell"
+    number = {word: len(comparison.with_verdict(word)) for word in WORDS}
+    counts = f"{number['slower']} slower, {number['faster']} faster, {number['same']} the same within 5 %"
+    counts += f", {number[CANT_TELL]} can't tell"
     if comparison.broken:
         counts += f", {len(comparison.broken)} broken"
     return f"{counts}: of {count(len(comparison.rows) + len(comparison.broken), 'row')}."

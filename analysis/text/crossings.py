@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from analysis import labels, noise, numbers
-from analysis.crossover.crossover import Answer, FastestRow, Form
+from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form
 from analysis.crossover.families import Family
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.text import sentences
@@ -13,9 +13,9 @@ from analysis.units import count, join
 from workloads import options
 from workloads.records import Machine, Measurements
 
-_WAYS = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
+_COPIES = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
 _NO_CROSSOVER = {  # why there is none
-    "apart": "Nothing was timed on both the CPU and the GPU here, so there is no crossover.",
+    "separate": "Nothing was timed on both the CPU and the GPU here, so there is no crossover.",
     "gpu": "Only the GPU was timed here, so there is no crossover; leave out --device to time the CPU too.",
     "failed": "No GPU time was measured on {machine}, so there is no crossover. Why: {reasons}.",
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
@@ -29,7 +29,8 @@ def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
     """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
     tried = [m for m in measurements if m.on_gpu]
     if any(m.ok for m in tried):
-        return _NO_CROSSOVER["apart" if any(m.ok and not m.on_gpu for m in measurements) else "gpu"]
+        has_cpu = any(m.ok and not m.on_gpu for m in measurements)
+        return _NO_CROSSOVER["separate" if has_cpu else "gpu"]
     what = f"this machine, {machine_words(machine)}" if machine else "this machine"
     reasons = join(dict.fromkeys(m.reason or m.status for m in tried))
     return say(_NO_CROSSOVER["failed" if tried else "none"], machine=what, reasons=reasons)
@@ -37,16 +38,25 @@ def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
 
 def form_name(form: Form) -> str:
     """The copies that a call includes: `resident on the GPU`, `copied in and out on every call, pinned`."""
-    words = ["as written, a @ b"] * form.as_written
+    words = []
+    if form.as_written:
+        words.append("as written, a @ b")
     if form.mode == "resident":
-        words += ["resident on the GPU"] + ["calls queued"] * (form.clock != "host-latency")
+        words.append("resident on the GPU")
+        if form.clock != "host-latency":
+            words.append("calls queued")
     else:
-        words += ["copied in and out on every call"] + [way_name(form)] * (not form.as_written)
-    return ", ".join(words + [f"each copy used {form.reuse} times"] * (form.reuse > 1))
+        words.append("copied in and out on every call")
+        if not form.as_written:
+            words.append(copy_name(form))
+    if form.reuse > 1:
+        words.append(f"each copy used {form.reuse} times")
+    return ", ".join(words)
 
 
-def way_name(form: Form) -> str:
-    return _WAYS.get(form.mode, form.mode)
+def copy_name(form: Form) -> str:
+    """How a form copies: `asarray and asnumpy`, `pinned`."""
+    return _COPIES.get(form.mode, form.mode)
 
 
 def precision_name(a: Answer) -> str:
@@ -67,8 +77,9 @@ def crossing_sentence(a: Answer) -> str:
 def verdict_words(a: Answer) -> str:
     """The answer in a cell: `the GPU wins from about n = 131 (128 to 135); can't tell at 512`."""
     unsure = sentences.unsure(a)
-    doubts = bool(unsure) and not sentences.has_no_sure_size(a)
-    return sentences.crossing(a) + f"; can't tell at {join(unsure)}" * doubts
+    if not unsure or sentences.has_no_sure_size(a):
+        return sentences.crossing(a)
+    return f"{sentences.crossing(a)}; can't tell at {join(unsure)}"
 
 
 def copies_sentence(answers: list[Answer]) -> str:
@@ -79,14 +90,17 @@ def copies_sentence(answers: list[Answer]) -> str:
         words = sentences.crossing(answer)
         if first.kind == answer.kind == "gpu-from" and not answer.crossings[0].wide:
             words = f"from {sentences.crossing_size(answer.crossings[0], answer.family.size_name, answer.predicted)}"
-        parts.append(f"{sentences.capital(way_name(answer.form))}: {words}.")
+        parts.append(f"{sentences.capital(copy_name(answer.form))}: {words}.")
     return " ".join(parts)
 
 
 def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[str]:
     """Where the noise between runs in the answers' intervals is from, unless it was measured on this machine; [] without a
     crossover."""
-    points = [point for a in answers for point in a.points if not a.predicted]
+    points: list[CrossoverPoint] = []
+    for a in answers:
+        if not a.predicted:
+            points += a.points
     if not points:
         return []
     if machine is None:
@@ -94,11 +108,9 @@ def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[
     clocks = {noise.CPU: points[0].cpu.seconds.value, noise.CALLS: points[0].gpu.seconds.value}
     sources = [noise.between_runs(machine, clock, seconds).source for clock, seconds in clocks.items()]
     others = [source for source in dict.fromkeys(sources) if source != noise.OWN]
-    return (
-        [_NOISE.format(source=join(others), command=options.typed("python -m workloads.doctor --noise"))]
-        if others
-        else []
-    )
+    if not others:
+        return []
+    return [_NOISE.format(source=join(others), command=options.typed("python -m workloads.doctor --noise"))]
 
 
 def at_once(family: Family) -> str:

@@ -7,11 +7,10 @@ from analysis.text import crossings, sentences
 from analysis.text.sentences import say
 from analysis.training.inference import ROUNDTRIP, SERVE, Case, Way, cases, crossovers, side
 from analysis.units import join
-from workloads.records import Machine, Measurements
+from workloads.records import Machine, Measurement, Measurements
 
 _ONEDNN = {None: "", "1": " with oneDNN", "0": " without oneDNN"}
-_SIDES = {False: "CPU", True: "GPU"}
-_SAID = {
+_SENTENCES = {
     "largest": "Batch {batch}: {gpu:number} samples/s on the GPU, {cpu:number} on the CPU, {who}.",
     "batching": "{case}, array to array: from batch {first} to {last} the samples/s become {gains}.",
     "served": "{case}, single requests on the {side}: {rates}.",
@@ -21,48 +20,74 @@ _SAID = {
 def lines(measurements: Measurements, machine: Machine | None = None) -> list[str]:
     """Sentences: the crossovers along the batch with samples a second at the largest batch, the gain of batching, and requests
     in flight."""
-    found, each = crossovers(measurements), cases(measurements)
-    told = [_crossover(*one) for one in found]
-    for case, rows in each.items():
-        told += batching_sentences(case, rows) + serving_sentences(case, rows)
-    if each and not found:  # not a teacher's answers beside a student
-        told.append(crossings.no_gpu_sentence([m for rows in each.values() for m in rows], machine))
-    return told
+    rows_by_case = cases(measurements)
+    answers = crossovers(measurements)
+    lines = [_crossover(case, method, answer) for case, method, answer in answers]
+    every: list[Measurement] = []
+    for case, rows in rows_by_case.items():
+        lines += batching_sentences(case, rows) + serving_sentences(case, rows)
+        every += rows
+    if rows_by_case and not answers:  # not a teacher's answers beside a student
+        lines.append(crossings.no_gpu_sentence(every, machine))
+    return lines
 
 
-def _crossover(case: Case, way: Way, a: Answer) -> str:
+def _crossover(case: Case, method: Way, a: Answer) -> str:
     """The winner by batch, then samples a second at the largest batch that ran on both devices."""
-    p = a.points[-1]
-    cpu, gpu = p.cpu.seconds, p.gpu.seconds
-    largest = say(_SAID["largest"], batch=p.n, gpu=p.n / gpu, cpu=p.n / cpu, who=sentences.faster_by(cpu, gpu))
-    return " ".join([*sentences.crossover(a, f"{case.name}, {way.words}"), largest])
+    point = a.points[-1]
+    cpu, gpu = point.cpu.seconds, point.gpu.seconds
+    largest = say(
+        _SENTENCES["largest"],
+        batch=point.n,
+        gpu=point.n / gpu,
+        cpu=point.n / cpu,
+        who=sentences.faster_by(cpu, gpu),
+    )
+    return " ".join([*sentences.crossover(a, f"{case.name}, {method.words}"), largest])
 
 
 def batching_sentences(case: Case, rows: Measurements) -> list[str]:
     """The gain in samples a second from the smallest batch to the largest, for each device; on the CPU for each setting of
     oneDNN."""
     batches = [m.problem.batch for m in rows if m.kernel != SERVE]
-    told, first, last = [], min(batches, default=1), max(batches, default=1)
-    for gpu, onednn in ((True, None), *((False, setting) for setting in _ONEDNN)):
-        mine = [m for m in rows if gpu or m.settings.variables.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
-        fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (first, last))
-        if fewest and most and first < last:
-            gain = fewest[1] / most[1] * (last / first)
-            many = "no more for certain" if gain.low <= 1 <= gain.high else numbers.factor(gain)
-            told.append(f"{many} on the {_SIDES[gpu]}{_ONEDNN[onednn]}")
-    return [say(_SAID["batching"], case=case.name, gains=join(told), first=first, last=last)] if told else []
+    if not batches:
+        return []
+    first, last = min(batches), max(batches)
+    gains = _batching_gain(rows, first, last, on_gpu=True, where="GPU")
+    for setting, words in _ONEDNN.items():
+        with_setting = [m for m in rows if m.settings.variables.get("TF_ENABLE_ONEDNN_OPTS") == setting]
+        gains += _batching_gain(with_setting, first, last, on_gpu=False, where=f"CPU{words}")
+    if not gains:
+        return []
+    return [say(_SENTENCES["batching"], case=case.name, gains=join(gains), first=first, last=last)]
+
+
+def _batching_gain(rows: Measurements, first: int, last: int, *, on_gpu: bool, where: str) -> list[str]:
+    """`9.1x on the GPU`: samples a second at the last batch over those at the first; [] without rows of both."""
+    if first == last:
+        return []
+    at_first, at_last = side(rows, ROUNDTRIP, on_gpu, first), side(rows, ROUNDTRIP, on_gpu, last)
+    if not at_first or not at_last:
+        return []
+    gain = at_first[1] / at_last[1] * (last / first)
+    words = "no more for certain" if gain.low <= 1 <= gain.high else numbers.factor(gain)
+    return [f"{words} on the {where}"]
 
 
 def serving_sentences(case: Case, rows: Measurements) -> list[str]:
     """Single requests in samples a second: with the fewest in flight, and with the number that is fastest."""
-    told = []
-    for gpu, where in _SIDES.items():
-        own = [m for m in rows if m.kernel == SERVE and m.on_gpu == gpu and m.ok and m.on("host-throughput")]
-        served = sorted(
-            (m.experiment.in_flight, m.problem.batch / median_of(m.on("host-throughput")).value) for m in own
-        )
-        if served:
-            ends = dict.fromkeys((served[0], max(served, key=lambda one: one[1])))
-            rates = join(f"{numbers.number(rate)} samples/s with {n} in flight" for n, rate in ends)
-            told.append(say(_SAID["served"], case=case.name, side=where, rates=rates))
-    return told
+    lines = []
+    for on_gpu, device in ((False, "CPU"), (True, "GPU")):
+        served = []
+        for m in rows:
+            samples = m.on("host-throughput")
+            if m.kernel == SERVE and m.on_gpu == on_gpu and m.ok and samples:
+                served.append((m.experiment.in_flight, m.problem.batch / median_of(samples).value))
+        if not served:
+            continue
+        served.sort()
+        fastest = max(served, key=lambda pair: pair[1])
+        shown = dict.fromkeys((served[0], fastest))
+        rates = join(f"{numbers.number(rate)} samples/s with {in_flight} in flight" for in_flight, rate in shown)
+        lines.append(say(_SENTENCES["served"], case=case.name, side=device, rates=rates))
+    return lines

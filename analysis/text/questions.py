@@ -48,7 +48,7 @@ QUESTIONS = (
     NewcomerQuestion(
         section="crossover",
         question="Is it the copying?",
-        answer="Copying moves the answer: resident, {resident}; copied ({way}), {copied}.",
+        answer="Copying moves the answer: resident, {resident}; copied ({copies}), {copied}.",
     ),
     NewcomerQuestion(
         section="transfers",
@@ -104,32 +104,43 @@ def answered(analysis: Analysis) -> list[tuple[str, str, str]]:
 def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> dict:
     """Values for QUESTIONS from the square products of the first precision, copies and roofs; None where nothing was
     measured."""
-    told = [a for a in answers if a.points]
-    forms = {a.form: a for a in reversed(told) if a.precision == told[0].precision}
-    resident, copied = forms.get(LATENCY), next((forms[form] for form in COPIES if form in forms), None)
-    sizes = rows_of(rows, SQUARES).get(told[0].precision, {}) if told else {}
+    complete = [a for a in answers if a.points]
+    forms = {a.form: a for a in reversed(complete) if a.precision == complete[0].precision}
+    resident = forms.get(LATENCY)
+    copied = next((forms[form] for form in COPIES if form in forms), None)
     waited = pick(roofs, "gpu:0", "launch", WAITED)
+    tried = _kernels_tried(rows, complete[0].precision) if complete else None
     return {
         "resident": resident and sentences.crossing(resident),
         "last": resident and resident.points[-1],
         "least": resident and resident.points[0],
         "copied": copied and sentences.crossing(copied),
-        "way": copied and crossings.way_name(copied.form),
+        "copies": copied and crossings.copy_name(copied.form),
         "waited": waited and 1 / waited.rate,
         "pinned": _pinned(rows),
         "lower": _lower(rows),
-        "tried": max((sum(m.ok and not m.on_gpu for m in at) for at in sizes.values()), default=None),
+        "tried": tried,
         "reached": " ".join(rates.rate_sentences(rows, roofs)) or None,
         "gpu": pick(roofs, "gpu:0", "memory"),
         "cpu": pick(roofs, "cpu", "memory"),
     }
 
 
+def _kernels_tried(rows: Measurements, precision: str) -> int | None:
+    """The most CPU rows, by kernel and threads, that square products of one size have; None without a size."""
+    counts = []
+    for size_rows in rows_of(rows, SQUARES).get(precision, {}).values():
+        counts.append(sum(m.ok and not m.on_gpu for m in size_rows))
+    return max(counts, default=None)
+
+
 def _pinned(rows: Measurements) -> str | None:
     """`5.4x faster to the GPU and 2.9x faster back`."""
-    found, gains = links.fits(rows), []
-    for way, words in (("h2d", "to the GPU"), ("d2h", "back")):
-        pinned, pageable = links.find(found, way, "pinned"), links.find(found, way, "pageable", _PLAIN)
+    fits = links.fits(rows)
+    gains = []
+    for direction, words in (("h2d", "to the GPU"), ("d2h", "back")):
+        pinned = links.find(fits, direction, "pinned")
+        pageable = links.find(fits, direction, "pageable", _PLAIN)
         if pinned and pageable:
             gains.append(f"{sentences.speed(pinned.bandwidth.value / pageable.bandwidth.value)} {words}")
     return join(gains) or None
@@ -147,13 +158,15 @@ def _lower(rows: Measurements) -> str | None:
 
 
 def _trainings(pairs: list[Pair]) -> dict:
+    """Values for QUESTIONS: on how many trainings each device has the shorter step."""
     plain = [p for p in pairs if not p.setup.switches]
     shorter = Counter(faster(p.cpu(BY_STEP).cost.step, p.gpu.cost.step) for p in plain)
-    others = "; the others can't be told" * (shorter["gpu"] + shorter["cpu"] < len(plain))
+    others = "; the others can't be told" if shorter["gpu"] + shorter["cpu"] < len(plain) else ""
     return {"trainings": len(plain) or None, "shorter": shorter, "others": others}
 
 
 def _first_calls(rows: Measurements) -> dict:
+    """Values for QUESTIONS: how often the first call of GPU rows takes a later call's time."""
     called = [m for m in rows if m.ok and m.on_gpu and "first_call" in m.phases_s and quick_seconds(m)]
     first = statistics.median(m.phases_s["first_call"] / call_s(m) for m in called) if called else None
     return {"calls": len(called), "first": first}

@@ -13,8 +13,8 @@ from workloads.records import Machine, Measurement, Measurements
 
 _NAMED = 3  # of anything in a sentence
 _LIMITED = 0.5  # share of a roof from which the roof counts as the limit of a row
-_SAID = {
-    "rate": "The {side} reaches {rate:flops/s} in {precision} at n = {n:,}, {of}.",
+_SENTENCES = {
+    "rate": "The {side} reaches {rate:flops/s} in {precision} at n = {n:,}, {share}.",
     "bound": "At n = {n:,} a product does {intensity:number} FLOP a byte; this CPU's ridge point is {corner:number}. {verdict}.",
     "failed": "{rows} failed: {named}.",
     "wrong": "{rows} gave a wrong answer: {named}.",
@@ -25,19 +25,20 @@ _BOUND = {
     "neither": "It could be compute-bound, but reaches {share:share} of that arithmetic: neither is the limit",
     "cached": "It would be memory-bound, but its {bytes:size} fit a cache",
 }
-_ROOFS = {  # by the kinds that are said together
-    "memory compute": "Measured roofs of {device}: {of}.",
-    "launch": "Empty calls of {device}: {of}.",
-    "link": "Large pinned copies of {device}: {of}.",
+_ROOFS = {  # by the kinds that share a sentence
+    "memory compute": "Measured roofs of {device}: {rates}.",
+    "launch": "Empty calls of {device}: {rates}.",
+    "link": "Large pinned copies of {device}: {rates}.",
 }
 _BETWEEN = {"memory": "from", "compute": "in", "launch": "a", "link": "for"}  # a roof's rate and its name
 
 
 def machine_words(machine: Machine) -> str:
-    gpus = Counter(g.name for g in machine.gpus).items()
-    return ", ".join(
-        (machine.cpu, count(machine.cores, "core"), *(f"{n} x {gpu}" if n > 1 else gpu for gpu, n in gpus))
-    )
+    """The CPU, its cores, and the GPUs: `AMD EPYC, 64 cores, 2 x NVIDIA H200`."""
+    words = [machine.cpu, count(machine.cores, "core")]
+    for gpu, number in Counter(gpu.name for gpu in machine.gpus).items():
+        words.append(f"{number} x {gpu}" if number > 1 else gpu)
+    return ", ".join(words)
 
 
 def device_name(device: str) -> str:
@@ -51,38 +52,62 @@ def device_name(device: str) -> str:
 
 def _largest(measurements: Measurements, device: str) -> list[Measurement]:
     """The device's fastest product at its largest n: of float32 where it was measured, else of the first precision."""
-    paths = {math: path for (on, math), path in best_resident(measurements).items() if on == device}
-    return [path[max(path)] for path in [paths.get("float32"), *paths.values()] if path][:1]
+    by_precision = {}
+    for (row_device, precision), by_size in best_resident(measurements).items():
+        if row_device == device and by_size:
+            by_precision[precision] = by_size[max(by_size)]
+    if "float32" in by_precision:
+        return [by_precision["float32"]]
+    return list(by_precision.values())[:1]
 
 
 def rate_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
     """The best rate of each device at its largest n, with its part of the roof."""
-    told = []
-    for m in (m for device in ("cpu", "gpu:0") for m in _largest(measurements, device)):
-        judged, rate = judge(m, roofs), m.problem.flops / call_s(m)
-        of = judged.note
-        if judged.fraction and judged.roof:
-            threads = count(judged.roof.threads, "thread") if judged.roof.threads else ""
-            roof = ", ".join(filter(None, (judged.roof.label, threads, judged.roof.note)))
-            of = f"{numbers.share(judged.fraction.value)} of its measured roof ({roof})"
-            of += ", as the CPU was slower while that was measured" * (judged.fraction.value > 1 and not m.on_gpu)
-        told.append(say(_SAID["rate"], side=m.side, rate=rate, precision=precision_of(m.problem), n=m.problem.n, of=of))
-    return told
+    largest = [*_largest(measurements, "cpu"), *_largest(measurements, "gpu:0")]
+    return [_rate_sentence(m, roofs) for m in largest]
+
+
+def _rate_sentence(m: Measurement, roofs: Roofs) -> str:
+    judged = judge(m, roofs)
+    share = judged.note
+    if judged.fraction and judged.roof:
+        threads = count(judged.roof.threads, "thread") if judged.roof.threads else ""
+        roof = ", ".join(filter(None, (judged.roof.label, threads, judged.roof.note)))
+        share = f"{numbers.share(judged.fraction.value)} of its measured roof ({roof})"
+        if judged.fraction.value > 1 and not m.on_gpu:
+            share += ", as the CPU was slower while that was measured"
+    return say(
+        _SENTENCES["rate"],
+        side=m.side,
+        rate=m.problem.flops / call_s(m),
+        precision=precision_of(m.problem),
+        n=m.problem.n,
+        share=share,
+    )
 
 
 def bound_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
     """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
-    told = []
+    sentences = []
     for m in _largest(measurements, "cpu"):
-        p, memory = m.problem, pick(roofs, "cpu", "memory", "", m.threads)
-        compute = pick(roofs, "cpu", "compute", p.math, m.threads)
-        if compute and memory:
-            intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
-            share = p.flops / call_s(m) / compute.rate.value
-            which = "cached" if intensity < corner else "compute" if share >= _LIMITED else "neither"
-            verdict = say(_BOUND[which], share=share, bytes=p.footprint_bytes)
-            told.append(say(_SAID["bound"], n=p.n, verdict=verdict, intensity=intensity, corner=corner))
-    return told
+        problem = m.problem
+        memory = pick(roofs, "cpu", "memory", threads=m.threads)
+        compute = pick(roofs, "cpu", "compute", problem.math, threads=m.threads)
+        if not compute or not memory:
+            continue
+        intensity = problem.flops / problem.bytes_moved
+        corner = ridge(compute, memory)
+        share = problem.flops / call_s(m) / compute.rate.value
+        if intensity < corner:
+            bound = "cached"
+        elif share >= _LIMITED:
+            bound = "compute"
+        else:
+            bound = "neither"
+        verdict = say(_BOUND[bound], share=share, bytes=problem.footprint_bytes)
+        sentence = say(_SENTENCES["bound"], n=problem.n, verdict=verdict, intensity=intensity, corner=corner)
+        sentences.append(sentence)
+    return sentences
 
 
 # ---------------------------------------------------------------- roofs
@@ -90,15 +115,16 @@ def bound_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
 
 def roof_sentences(roofs: Roofs) -> list[str]:
     """The measured roofs, a sentence a device: memory and the arithmetic of the first precisions, launches, the link."""
-    told = []
+    sentences = []
     order = sorted(roofs, key=lambda r: (r.device, r.kind == "compute", r.name != "float32", -r.rate.value))
     for kinds, template in _ROOFS.items():
-        there = (r for r in order if r.measured and r.kind in kinds.split())
-        for device, own in group_by(there, lambda r: r.device).items():
-            best = [*best_by(own, lambda r: r.name, lambda r: -r.rate.value).values()][:_NAMED]
-            of = join(f"{r.speed} {_BETWEEN[r.kind]} {r.name}" for r in best)
-            told.append(say(template, device=device_name(device), of=of))
-    return told
+        measured = [roof for roof in order if roof.measured and roof.kind in kinds.split()]
+        for device, device_roofs in group_by(measured, lambda roof: roof.device).items():
+            fastest = best_by(device_roofs, lambda roof: roof.name, lambda roof: -roof.rate.value)
+            named = list(fastest.values())[:_NAMED]
+            rates = join(f"{roof.speed} {_BETWEEN[roof.kind]} {roof.name}" for roof in named)
+            sentences.append(say(template, device=device_name(device), rates=rates))
+    return sentences
 
 
 # ---------------------------------------------------------------- what went wrong
@@ -110,13 +136,22 @@ def trouble_sentence(rows: Measurements, roofs: Roofs, machine: Machine | None) 
     A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a
     leaner one: that is no error, and their flag says it.
     """
-    said = []
-    kinds = {status: [m for m in rows if m.status == status] for status in ("failed", "wrong")}
-    sure = (m for m in rows if m.on_gpu or not (machine and machine.virtual))
-    kinds["above"] = [m for m in sure if ABOVE in m.flags or quick_judge(m, roofs).flag]
-    for kind, own in kinds.items():
-        for first in own[:1]:
-            why = f" ({first.reason})" * bool(first.reason and kind != "above")
-            more = f" and {len(own) - 1} more" * (len(own) > 1)
-            said.append(say(_SAID[kind], rows=count(len(own), "row"), named=describe(first) + why + more))
-    return " ".join(said)
+    is_virtual = machine is not None and machine.virtual
+    steady = [m for m in rows if m.on_gpu or not is_virtual]
+    by_kind: dict[str, list[Measurement]] = {"failed": [], "wrong": []}
+    for m in rows:
+        if m.status in by_kind:
+            by_kind[m.status].append(m)
+    by_kind["above"] = [m for m in steady if ABOVE in m.flags or quick_judge(m, roofs).flag]
+    sentences = []
+    for kind, troubled in by_kind.items():
+        if not troubled:
+            continue
+        first = troubled[0]
+        named = describe(first)
+        if first.reason and kind != "above":
+            named += f" ({first.reason})"
+        if len(troubled) > 1:
+            named += f" and {len(troubled) - 1} more"
+        sentences.append(say(_SENTENCES[kind], rows=count(len(troubled), "row"), named=named))
+    return " ".join(sentences)

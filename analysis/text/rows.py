@@ -1,6 +1,6 @@
 """A row in words: how it was run and how fast. A training's row also says where the samples lived and what it learned."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis import units
 from analysis.numbers import share
@@ -13,7 +13,7 @@ _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
 _NOISY = 0.05  # of a step: noise worth a word
 _LOOPS = {"tensorflow": "tf", "jax": "jax"}
-# Options by their names, {} the text that was given; one that is not here is said as `name text`.
+# Options by their names, {} its text; one that is not here is written as `name text`.
 _OPTIONS = {
     "steps_per_execution": "{} steps an execution",
     "tf32": "TF32 {}",
@@ -28,13 +28,18 @@ _OPTIONS = {
 }
 
 
-def option_words(given: Iterable, without: Iterable[str] = ()) -> list[str]:
+def option_words(options: Iterable, without: Iterable[str] = ()) -> list[str]:
     """Options that are not their default, in words."""
-    shown = [(n, text) for n, text in dict(given).items() if n not in without and (n, text) != ("data", "synthetic")]
-    return [_OPTIONS.get(n, f"{n} {{}}").format(text) for n, text in shown]
+    words = []
+    for name, text in dict(options).items():
+        if name in without or (name, text) == ("data", "synthetic"):
+            continue
+        template = _OPTIONS.get(name, f"{name} {{}}")
+        words.append(template.format(text))
+    return words
 
 
-def way(m: Measurement) -> str:
+def loop_name(m: Measurement) -> str:
     """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
     home = m.keras.residence
     if m.variant.endswith("loop"):
@@ -44,47 +49,78 @@ def way(m: Measurement) -> str:
 
 def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
     """Notes on a training's row: how it was compiled, further options, its step's noise where that is wide, flags."""
-    said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
-    said += option_words(m.settings.switches, ("residence", "jit_compile"))
-    said += [m.problem.dtype] * (m.problem.dtype != "float32")
-    said += [f"batches of {m.problem.samples}"] * (m.problem.samples < m.problem.batch)
-    if last := m.phases_s.get("compile_last"):
-        said.append(f"last batch of {m.problem.samples % m.problem.batch} compiled in {seconds(last)}")
-    timed = m.on("host-latency")  # None where fresh processes started alone
-    if not timed:
-        said += [f"{len(m.series['import_s'])} starts"]
-    elif m.kernel == side_by_side.TRIAL:
-        apart = "a process each" if m.process == "fresh" else "one process"
-        said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
-    elif (noise := (step or median_of(timed)).noise) > _NOISY:
-        said.append(f"±{share(noise)}")
-    return [*said, *m.flags]
+    problem = m.problem
+    notes = []
+    if "jit_compile" in m.values:
+        notes.append("jit" if m.values["jit_compile"] else "op by op")
+    notes += option_words(m.settings.switches, ("residence", "jit_compile"))
+    if problem.dtype != "float32":
+        notes.append(problem.dtype)
+    if problem.samples < problem.batch:
+        notes.append(f"batches of {problem.samples}")
+    compile_last = m.phases_s.get("compile_last")
+    if compile_last:
+        notes.append(f"last batch of {problem.samples % problem.batch} compiled in {seconds(compile_last)}")
+    return [*notes, *_timing_notes(m, step), *m.flags]
+
+
+def _timing_notes(m: Measurement, step: Estimate | None) -> list[str]:
+    """How many starts or trials a row has; of a step its noise, where that is wide."""
+    timed = m.on("host-latency")
+    if not timed:  # fresh processes started, and did nothing else
+        return [f"{len(m.series['import_s'])} starts"]
+    if m.kernel == side_by_side.TRIAL:
+        processes = "a process each" if m.process == "fresh" else "one process"
+        return [f"{len(timed.seconds)} trials", processes, f"{seconds(side_by_side.trial_seconds(m))} each"]
+    noise = (step or median_of(timed)).noise
+    return [f"±{share(noise)}"] if noise > _NOISY else []
 
 
 def losses(m: Measurement) -> str:
     """First and last losses of a row's own fit, and of a short run from the first weights. Marked `does not learn` where they
     do not fall."""
-    said = []
-    for name, epochs, what in (("job_", m.problem.epochs, ""), ("", len(m.series.get("loss", ())), " of few samples")):
-        taken, right = (m.series.get(name + kind, ()) for kind in ("loss", "accuracy"))
-        if taken:
-            learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
-            falls = len(taken) < 2 or learned or taken[-1] < (1 - _FALL) * taken[0]
-            accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
-            loss = f"loss {taken[0]:.3g} to {taken[-1]:.3g}{accuracy} in {count(epochs, 'epoch')}{what}"
-            said.append(loss if falls else f"does not learn: {loss}")
-    return "; ".join(said)
+    fit = _losses(m.series.get("job_loss", ()), m.series.get("job_accuracy", ()), count(m.problem.epochs, "epoch"))
+    short = m.series.get("loss", ())
+    run = _losses(short, m.series.get("accuracy", ()), f"{count(len(short), 'epoch')} of few samples")
+    return "; ".join(filter(None, (fit, run)))
+
+
+def _losses(losses: Sequence[float], accuracies: Sequence[float], epochs: str) -> str:
+    """The first and last of losses and accuracies; "" without losses. epochs: how many they are of, in words."""
+    if not losses:
+        return ""
+    accuracy = ""
+    learned = losses[-1] < _LEARNED
+    if accuracies:
+        accuracy = f", accuracy {percent(accuracies[0])} to {percent(accuracies[-1])}"
+        learned = accuracies[-1] > 1 - _LEARNED
+    falls = len(losses) < 2 or learned or losses[-1] < (1 - _FALL) * losses[0]
+    words = f"loss {losses[0]:.3g} to {losses[-1]:.3g}{accuracy} in {epochs}"
+    return words if falls else f"does not learn: {words}"
 
 
 def how(m: Measurement) -> str:
     """How a row was run, besides device and threads: copy mode, caches, process, for whole models the CPU's form and
-    options; for the feeding study, that its time is an epoch's share. Defaults are left out; `-` where nothing is left."""
-    s, form = m.settings, break_even.form_of(m) if m.problem.model else ""
-    words = [s.mode] * (s.mode != "resident" or m.problem.op not in ("training", "feeding"))
-    words += ["an epoch's share"] * (m.problem.op == "feeding")
-    words += [s.cache] * (s.cache != "warm") + ["a fresh process each"] * (s.process == "fresh")
-    said = ("gpu", "jit_compile")[: 1 + (s.keras.jit_compile == "on")] if form else ()
-    return ", ".join([*words, *[form] * bool(form), *option_words(s.switches, said)]) or "-"
+    options; for the input pipeline's study, that its time is an epoch's share. Defaults are left out; `-` where nothing is
+    left."""
+    settings = m.settings
+    operation = m.problem.op
+    words = []
+    if settings.mode != "resident" or operation not in ("training", "feeding"):
+        words.append(settings.mode)
+    if operation == "feeding":
+        words.append("an epoch's share")
+    if settings.cache != "warm":
+        words.append(settings.cache)
+    if settings.process == "fresh":
+        words.append("a fresh process each")
+    form = break_even.form_of(m) if m.problem.model else ""
+    in_form: tuple[str, ...] = ()
+    if form:
+        words.append(form)
+        in_form = ("gpu", "jit_compile") if settings.keras.jit_compile == "on" else ("gpu",)
+    words += option_words(settings.switches, in_form)
+    return ", ".join(words) or "-"
 
 
 def rate(m: Measurement) -> str:

@@ -206,27 +206,43 @@ def has_no_sure_size(a: Answer) -> bool:
 def crossing(a: Answer) -> str:
     """The winner by size, without a full stop: `the GPU wins from about n = 102 (94 to 129)`. Between the ends of the bracket
     it can't be told."""
-    name, mark, seen = a.family.size_name, " (predicted)" * a.predicted, "looked at" if a.predicted else "measured"
+    name = a.family.size_name
+    mark = " (predicted)" if a.predicted else ""
+    how = "looked at" if a.predicted else "measured"
     match a.kind:
         case "gpu-from" if a.crossings[0].wide:
             c = a.crossings[0]
             return f"the GPU starts to win between {counted(f'{c.below:,} and {c.above:,}', name)}{mark}"
         case "gpu-at-smallest":
-            return f"the GPU wins from {counted(a.low_n, name)}, the smallest {seen}{mark}"
+            return f"the GPU wins from {counted(a.low_n, name)}, the smallest {how}{mark}"
         case "cpu-throughout":
-            return f"the CPU wins up to {counted(a.high_n, name)}, the largest {seen}{mark}"
+            return f"the CPU wins up to {counted(a.high_n, name)}, the largest {how}{mark}"
         case "gpu-from" | "several":
             last, before = a.crossings[-1], len(a.crossings) - 1
-            at = crossing_size(last, name, a.predicted)
-            below = f"; below, the winner changes {'once' if before == 1 else f'{before} times'}" * bool(before)
-            return f"the {NAMES[last.to]} wins from {at}{below}"
+            wins = f"the {NAMES[last.to]} wins from {crossing_size(last, name, a.predicted)}"
+            if before == 0:
+                return wins
+            times = "once" if before == 1 else f"{before} times"
+            return f"{wins}; below, the winner changes {times}"
         case "cant-tell":
-            if not (sure := [p for p in a.points if p.sign]):
-                return f"can't tell which device wins at {counted(join(unsure(a)), name)}{mark}"
-            low, high = (counted(p.n, name) for p in (sure[0], sure[-1]))
-            where = f"from {low}" if a.points[-1].sign else f"up to {high}" if a.points[0].sign else f"around {low}"
-            return f"the {'GPU' if sure[0].sign > 0 else 'CPU'} surely wins {where}{mark}"
+            return f"{_sure_sizes(a)}{mark}"
     return f"the {'GPU' if a.kind == 'no-gpu' else 'CPU'} was not timed"
+
+
+def _sure_sizes(a: Answer) -> str:
+    """The sizes with a certain winner among others that can't be told: `the GPU surely wins from n = 512`."""
+    name = a.family.size_name
+    sure = [point for point in a.points if point.sign]
+    if not sure:
+        return f"can't tell which device wins at {counted(join(unsure(a)), name)}"
+    if a.points[-1].sign:
+        sizes = f"from {counted(sure[0].n, name)}"
+    elif a.points[0].sign:
+        sizes = f"up to {counted(sure[-1].n, name)}"
+    else:
+        sizes = f"around {counted(sure[0].n, name)}"
+    device = "GPU" if sure[0].sign > 0 else "CPU"
+    return f"the {device} surely wins {sizes}"
 
 
 def crossover(a: Answer, subject: str) -> list[str]:
@@ -252,5 +268,5 @@ def break_even(epochs: Estimate | None) -> str:
         return "The GPU is ahead from the first epoch."
     if not math.isfinite(epochs.value):
         return f"Break-even after {counted(max(1.0, epochs.low), 'epochs')} at the earliest."
-    perhaps = ", if at all" * (not math.isfinite(epochs.high))
+    perhaps = "" if math.isfinite(epochs.high) else ", if at all"
     return f"Break-even after {counted(max(1.0, epochs.value), 'epochs')}{perhaps}."

@@ -17,14 +17,15 @@ from workloads.records import Measurement, Measurements
 LARGE = 1 << 20  # bytes; smaller copies have no bandwidth, as they are mostly latency
 _SAME = 0.02  # of the time alone: slower by less is no contention
 _WORK = {"triad": "triads in device memory", "h2d": "copies from the host", "d2h": "copies to the host"}
-_SAID = {
+_SENTENCES = {
     "refused": "No direct copies: {why}. Copies go through the host.",
     "pairs": "Copies of {size:size} from one to another of {gpus} GPUs reach {rates}.",
     "nccl": "All-reduce of {dtype} over {gpus} GPUs (NCCL): {rate:bytes/s} of bus bandwidth at {size:size}.",
     "ours": "Our one-shot kernel, recorded in CUDA graphs, {dtype}: {speed}.",
     "slower": "All {count} GPUs at once, {work} of {size}: slowdown {slower:factor} on {gpu}.",
     "same": "No contention while all {count} GPUs work: {work}. Each takes at most {most:factor} the time alone.",
-    "wrong": "{model:title}, batch {batch:,}: the losses are NOT those of one GPU. Within {first} they differ by {apart:share}.",
+    "wrong": "{model:title}, batch {batch:,}: the losses are NOT those of one GPU. "
+    "Within {first} they differ by {difference:share}.",
     "reach": "{n} GPUs instead of one ({how}), {trainings} trainings: {least} becomes {slow:speed}, {most} {fast:speed}.",
 }
 
@@ -37,44 +38,66 @@ def lines(rows: Measurements) -> list[str]:
 def copy_lines(rows: Measurements) -> list[str]:
     """The bandwidth of the slowest and the fastest pair, or why there are no direct copies."""
     direct = [m for m in rows if isinstance(m.problem, PeerCopy) and m.variant == "direct"]
-    told = [say(_SAID["refused"], why=why) for why in dict.fromkeys(m.reason for m in direct if m.status == "skipped")]
+    refusals = dict.fromkeys(m.reason for m in direct if m.status == "skipped")
+    sentences = [say(_SENTENCES["refused"], why=why) for why in refusals]
     large = [m for m in direct if m.ok and m.problem.ways == 1 and m.problem.nbytes >= LARGE]
     if large:
         most = max(m.problem.nbytes for m in large)
-        rates = sorted(bandwidth(m).value for m in large if m.problem.nbytes == most)
-        ends = " to ".join(dict.fromkeys(map(bytes_rate, (rates[0], rates[-1]))))
-        told.append(say(_SAID["pairs"], size=most, rates=ends, gpus=len({m.problem.source for m in large})))
-    return told
+        bandwidths = sorted(bandwidth(m).value for m in large if m.problem.nbytes == most)
+        slowest, fastest = bytes_rate(bandwidths[0]), bytes_rate(bandwidths[-1])
+        rates = slowest if slowest == fastest else f"{slowest} to {fastest}"
+        gpus = len({m.problem.source for m in large})
+        sentences.append(say(_SENTENCES["pairs"], size=most, rates=rates, gpus=gpus))
+    return sentences
 
 
 def sum_lines(rows: Measurements) -> list[str]:
     """NCCL's best bus bandwidth, type by type, and how our one-shot kernel compares at the smallest and largest size."""
-    told = []
+    lines = []
     for dtype in dict.fromkeys(m.problem.dtype for m in rows if isinstance(m.problem, AllReduce) and m.ok):
-        if own := sums(rows, NCCL, dtype):
-            best = max(own.values(), key=lambda m: bandwidth(m).value)
-            words = {"gpus": len(best.problem.members), "rate": bandwidth(best), "size": best.problem.nbytes}
-            told.append(say(_SAID["nccl"], dtype=dtype, **words))
-        if ratios := speed_ups(rows, dtype):
-            speed = join(f"{sentences.speed(ratios[n], 'NCCL')} at {size(n)}" for n in {min(ratios): 0, max(ratios): 0})
-            told.append(say(_SAID["ours"], dtype=dtype, speed=speed))
-    return told
+        by_nccl = sums(rows, NCCL, dtype)
+        if by_nccl:
+            best = max(by_nccl.values(), key=lambda m: bandwidth(m).value)
+            sentence = say(
+                _SENTENCES["nccl"],
+                dtype=dtype,
+                gpus=len(best.problem.members),
+                rate=bandwidth(best),
+                size=best.problem.nbytes,
+            )
+            lines.append(sentence)
+        ratios = speed_ups(rows, dtype)
+        if ratios:
+            sizes = dict.fromkeys((min(ratios), max(ratios)))
+            speed = join(f"{sentences.speed(ratios[nbytes], 'NCCL')} at {size(nbytes)}" for nbytes in sizes)
+            lines.append(say(_SENTENCES["ours"], dtype=dtype, speed=speed))
+    return lines
 
 
 def at_once_lines(rows: Measurements) -> list[str]:
     """A sentence for each work with contention, on the slowest GPU; then one sentence on all work without."""
-    told, same = [], {}
-    for m, slower in contention(rows):
-        p = m.problem
-        work = _WORK.get(p.operation, f"{p.math} products")
-        if slower.low <= 1 + _SAME:
-            same[work] = slower.high
-        else:
-            large = f"n = {p.size:,}" if p.operation == "matmul" else size(p.size)
-            words = {"count": p.together, "size": large, "gpu": labels.numbered_gpu(m.device)}
-            told.append(say(_SAID["slower"], work=work, slower=slower, **words))
-    last = [say(_SAID["same"], count=p.together, work=join(same), most=max(same.values()))] if same else []
-    return told + last
+    lines = []
+    without: dict[str, float] = {}
+    gpus = 0
+    for m, slowdown in contention(rows):
+        problem = m.problem
+        gpus = problem.together
+        work = _WORK.get(problem.operation, f"{problem.math} products")
+        if slowdown.low <= 1 + _SAME:
+            without[work] = slowdown.high
+            continue
+        sentence = say(
+            _SENTENCES["slower"],
+            count=gpus,
+            work=work,
+            size=f"n = {problem.size:,}" if problem.operation == "matmul" else size(problem.size),
+            slower=slowdown,
+            gpu=labels.numbered_gpu(m.device),
+        )
+        lines.append(sentence)
+    if without:
+        lines.append(say(_SENTENCES["same"], count=gpus, work=join(without), most=max(without.values())))
+    return lines
 
 
 # ---------------------------------------------------------------- trainings
@@ -82,26 +105,60 @@ def at_once_lines(rows: Measurements) -> list[str]:
 
 def training_lines(measurements: Measurements) -> list[str]:
     """Losses that differ from one GPU's; then the least and the largest speedup for each number of GPUs, most first."""
-    found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
-    told = []
-    for c in found:
-        if (apart := data_parallel.loss_difference(c) or 0.0) > data_parallel.SAME_LOSS:
-            steps = count(min(len(c.several.series["step_loss"]), data_parallel.FIRST), "step")
-            p = c.several.problem
-            told.append(say(_SAID["wrong"], model=p.model, batch=p.batch, first=steps, apart=apart))
-    sure = [(c, gain) for c in found if (gain := c.gain) and not gain.low <= 1 <= gain.high]
-    sure.sort(key=lambda one: (-one[0].count, one[1].value))
-    for (n, how), own in group_by(sure, lambda one: (one[0].count, way(one[0].several))).items():
-        if len(own) > 1:
-            trained = [case.several.problem for case, _ in (own[0], own[-1])]
-            least, most = (f"{networks.title(p.model)} at batch {p.batch:,}" for p in trained)
-            words = {"least": least, "most": most, "slow": own[0][1], "fast": own[-1][1]}
-            told.append(say(_SAID["reach"], n=n, how=how, trainings=len(own), **words))
-    return told
+    on_gpus = [case for case in data_parallel.cases(measurements) if case.several.on_gpu]
+    lines = []
+    for case in on_gpus:
+        lines += _loss_lines(case)
+    gains = []
+    for case in on_gpus:
+        gain = case.gain
+        if gain and not gain.low <= 1 <= gain.high:
+            gains.append((case, gain))
+    gains.sort(key=lambda pair: (-pair[0].count, pair[1].value))
+    by_setting = group_by(gains, lambda pair: (pair[0].count, setting_name(pair[0].several)))
+    for (gpus, how), alike in by_setting.items():
+        if len(alike) < 2:
+            continue
+        least, least_gain = alike[0]
+        most, most_gain = alike[-1]
+        sentence = say(
+            _SENTENCES["reach"],
+            n=gpus,
+            how=how,
+            trainings=len(alike),
+            least=_training_name(least),
+            slow=least_gain,
+            most=_training_name(most),
+            fast=most_gain,
+        )
+        lines.append(sentence)
+    return lines
 
 
-def way(m: Measurement) -> str:
-    """`Keras on JAX, jit on`: the setting that was in force, whatever was asked for."""
+def _loss_lines(case: data_parallel.Case) -> list[str]:
+    """A sentence on losses that differ from those of one GPU; [] where they are the same."""
+    difference = data_parallel.loss_difference(case) or 0.0
+    if difference <= data_parallel.SAME_LOSS:
+        return []
+    compared = min(len(case.several.series["step_loss"]), data_parallel.FIRST)
+    problem = case.several.problem
+    sentence = say(
+        _SENTENCES["wrong"],
+        model=problem.model,
+        batch=problem.batch,
+        first=count(compared, "step"),
+        difference=difference,
+    )
+    return [sentence]
+
+
+def _training_name(case: data_parallel.Case) -> str:
+    problem = case.several.problem
+    return f"{networks.title(problem.model)} at batch {problem.batch:,}"
+
+
+def setting_name(m: Measurement) -> str:
+    """`Keras on JAX, jit on`: the setting that was in force, whatever the command line says."""
     return f"Keras on {library(m)}"
 
 

@@ -13,8 +13,7 @@ from analysis.explain.request import Request, settings_of
 from analysis.predict import held_out
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.text import answers as layers
-from analysis.text import feeding, inference, rates, sentences, several_gpus, training
+from analysis.text import answers, inference, input_pipeline, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
@@ -28,10 +27,10 @@ SECTIONS: dict[str, Callable[[Measurements], list[str]]] = {
     "side by side": training.side_by_side,
     "starts": training.start_sentences,
     "inference": inference.lines,
-    "feeding": feeding.sentences,
+    "feeding": input_pipeline.sentences,
 }
 _FIRST = "cifar10-cnn"
-FOUND = """
+FINDINGS = """
 **Small data sets.** {small}
 **Why.** Of a GPU step of {model:title}: {parts} (predicted).
 **Bare products.** {product}
@@ -119,15 +118,15 @@ def _kernels(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
         squares = products(analysis, why_no_crossover)
         batched = [m for m in rows if getattr(m.problem, "count", 1) > 1]
         texts = squares[:2]
-        texts += layers.story(rows, "conv", ceilings, machine)[:1]
-        texts += layers.story(batched, "matmul", ceilings, machine)[:1]
+        texts += answers.story(rows, "conv", ceilings, machine)[:1]
+        texts += answers.story(batched, "matmul", ceilings, machine)[:1]
         texts += squares[2:]
     else:
         texts = []
         for op in ("conv", "matmul"):
-            texts += layers.steps(rows, op, machine)[:1]
+            texts += answers.steps(rows, op, machine)[:1]
         for op in ("conv", "matmul"):
-            texts += layers.story(rows, op, ceilings, machine)
+            texts += answers.story(rows, op, ceilings, machine)
     if texts:
         texts += rates.rate_sentences(rows, ceilings)
     return _about("kernels", texts)
@@ -135,25 +134,40 @@ def _kernels(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
 
 def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
     """(resident, the ways of copying) of the first precision, where both devices were timed."""
-    there = [a for a in answers if a.points]
-    first = [a for a in there if a.precision == there[0].precision]
+    complete = [a for a in answers if a.points]
+    first = [a for a in complete if a.precision == complete[0].precision]
     return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
 
 
 def products(analysis: Analysis, why_no_crossover: bool = True) -> list[str]:
     """Sentences on square products. First precision: the winner resident and copied, and why; other precisions: resident only.
     Without both devices: why, and how fast the measured one is."""
-    rows, ceilings = analysis.rows, analysis.roofs
-    answers = analysis.crossovers
-    resident, copied = _forms(answers)
-    told = [said for a in resident for said in (crossing_sentence(a), *_reason(rows, a))]
-    told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]
-    told += [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY and a not in resident]
-    timed, near = any(m.on_gpu and m.ok for m in rows), rates.rate_sentences(rows, ceilings)[:1]
-    alone = []
-    if why_no_crossover and not (timed and all(a.kind == "no-gpu" for a in answers)):
-        alone.append(no_gpu_sentence(rows, analysis.machine))
-    return told or (near + alone if timed else alone + near) + rates.bound_sentences(rows, ceilings)
+    rows = analysis.rows
+    resident, copied = _forms(analysis.crossovers)
+    lines = []
+    for a in resident:
+        lines += [crossing_sentence(a), *_reason(rows, a)]
+    if copied:
+        lines += [copies_sentence(copied), *_reason(rows, copied[0])]
+    for a in analysis.crossovers:
+        if a.points and a.form == LATENCY and a not in resident:
+            lines.append(crossing_sentence(a))
+    return lines or _one_device(analysis, why_no_crossover)
+
+
+def _one_device(analysis: Analysis, why_no_crossover: bool) -> list[str]:
+    """Sentences on square products that one device has a time of: how fast it is and why there is no crossover."""
+    rows = analysis.rows
+    has_gpu = any(m.on_gpu and m.ok for m in rows)
+    rate = rates.rate_sentences(rows, analysis.roofs)[:1]
+    bound = rates.bound_sentences(rows, analysis.roofs)
+    all_without_gpu = all(a.kind == "no-gpu" for a in analysis.crossovers)
+    if not why_no_crossover or (has_gpu and all_without_gpu):
+        return [*rate, *bound]
+    why_none = no_gpu_sentence(rows, analysis.machine)
+    if has_gpu:
+        return [*rate, why_none, *bound]
+    return [why_none, *rate, *bound]
 
 
 def _reason(rows: Measurements, a: Answer) -> list[str]:
@@ -179,8 +193,8 @@ def findings(analysis: Analysis) -> list[str]:
     words |= {"saved_cpu": by_device.get("cpu"), "saved_gpu": by_device.get("gpu:0")}
     words |= {"product": next(map(crossing_sentence, resident), None)}
     words |= {"copies": copies_sentence(copied) if copied else None}
-    words |= {"batches": " ".join(feeding.sentences(analysis.rows)[:2]) or None}
-    return [f"- {line}" for line in sentences.lines(FOUND, **words)]
+    words |= {"batches": " ".join(input_pipeline.sentences(analysis.rows)[:2]) or None}
+    return [f"- {line}" for line in sentences.lines(FINDINGS, **words)]
 
 
 def _is_small(a: Answer) -> bool:

@@ -1,7 +1,7 @@
 """Trainings in words: the winner, crossovers, break-even, one device alone, losses, the effect of options, start-up, and
 trainings side by side."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from statistics import median
 
@@ -29,7 +29,7 @@ _SHOWN = 0.05  # of a whole training: a part worth a sentence
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _ONCE = ("import_s", "device_start_s", "build_s", "first_call_s")  # what a process does until its first step ends
-_SAID = {
+_SENTENCES = {
     "step": "{training}, on {device}: a step takes {step:time}.",
     "whole": """
 {training}, {samples}, {epochs}, on {device}: {total:time}{without}{doubt}.
@@ -46,8 +46,8 @@ Building and compiling take {built:time}, training {trained:time}.""",
     "{imported:time} of it importing the framework.",
     "teacher": "{student:title} trains on the {here} while a frozen {teacher:title} answers on the {there}, batch {batch}: "
     "{after:time} one after the other, {at_once:time} overlapped, {gain:speed}.",
-    "at once": "{training:title}, batch {batch}, on one {side}, a process each: {of} the steps a second of one.",
-    "trial": "{model:title} on the {side}: one more trial takes {there:time} in a process that is there, {own:time} in its own. "
+    "at once": "{training:title}, batch {batch}, on one {side}, a process each: {gains} the steps a second of one.",
+    "trial": "{model:title} on the {side}: one more trial takes {warm:time} in a process that is there, {fresh:time} in its own. "
     "{trials:.0f} trials of one process trace the step {traces:.0f} times.",
 }
 
@@ -55,26 +55,43 @@ Building and compiling take {built:time}, training {trained:time}.""",
 def subject(setup: Setup, varies: str = "") -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples`, and how it was trained where that is not Keras's fit of NumPy arrays. The size
     that `varies` is left out."""
-    if setup.batch == setup.samples and varies != "batch":
-        sizes = [f"{count(setup.samples, 'sample')} in one batch" if setup.samples else "all samples in one batch"]
-    else:
-        sizes = [f"batch {setup.batch:,}"] if setup.batch else []
-        sizes += [count(setup.samples, "sample")] if setup.samples else []
+    words = [networks.title(setup.model), *_sizes(setup, varies)]
     _, backend, variant = setup.kernel.split("/")
-    how = [f"{backend} loop"] * variant.endswith("loop") + option_words(setup.switches)
-    how += [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
-    return ", ".join([networks.title(setup.model), *sizes, *how])
+    if variant.endswith("loop"):
+        words.append(f"{backend} loop")
+    words += option_words(setup.switches)
+    if setup.dtype not in ("float32", "float64"):
+        words.append(f"{setup.dtype} inputs")
+    return ", ".join(words)
+
+
+def _sizes(setup: Setup, varies: str) -> list[str]:
+    """`batch 32`, `50,000 samples`; one phrase for a single batch of all samples."""
+    if setup.batch == setup.samples and varies != "batch":
+        samples = count(setup.samples, "sample") if setup.samples else "all samples"
+        return [f"{samples} in one batch"]
+    sizes = []
+    if setup.batch:
+        sizes.append(f"batch {setup.batch:,}")
+    if setup.samples:
+        sizes.append(count(setup.samples, "sample"))
+    return sizes
 
 
 def with_type(setup: Setup, varies: str = "") -> str:
     """`subject`, with float64 inputs named too; for lists that have the same training in float32."""
-    return subject(setup, varies) + ", float64 inputs" * (setup.dtype == "float64")
+    words = subject(setup, varies)
+    return f"{words}, float64 inputs" if setup.dtype == "float64" else words
 
 
 def how(m: Measurement, dtype: str = "float32") -> list[str]:
     """The options, type and threads in which a row differs from a plain training of type `dtype`: `jit on`, `2 threads`."""
-    said = option_words(m.settings.switches) + [f"{m.problem.dtype} inputs"] * (m.problem.dtype != dtype)
-    return said + ([count(m.threads, "thread")] if m.threads is not None else [])
+    words = option_words(m.settings.switches)
+    if m.problem.dtype != dtype:
+        words.append(f"{m.problem.dtype} inputs")
+    if m.threads is not None:
+        words.append(count(m.threads, "thread"))
+    return words
 
 
 def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
@@ -110,22 +127,33 @@ def break_even_sentence(pair: Pair) -> str:
     gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
     after = costs.break_even(*sides, pair.steps)  # the CPU in the GPU's place
     if after and 0 < after.value < inf:
-        caught_up = _SAID["overtaken"].format(epochs=sentences.counted(after.value, "epochs"))
-    return say(_SAID["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
+        caught_up = _SENTENCES["overtaken"].format(epochs=sentences.counted(after.value, "epochs"))
+    return say(_SENTENCES["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 
 def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
     """The seconds that compiling again for a smaller last batch adds to the GPU's training, for the training with the largest
     share; [] if every share is below _SHOWN."""
-    found = []
+    largest: tuple[float, str] = (0.0, "")
     for pair in pairs:
-        once, rest = costs.phase(pair.gpu.row, "compile_last"), pair.setup.samples % pair.setup.batch
-        whole = whole_training(pair.gpu.cost, break_even.planned(pair.setup, "samples")[1], pair.steps)
-        if once and rest and once.value >= _SHOWN * whole.value:
-            words = {"training": subject(pair.setup), "rest": sentences.counted(rest, "samples"), "time": once}
-            found.append((once.value / whole.value, words))
-    most = sorted(found, key=lambda one: one[0])[-1:]
-    return [say(_SAID["last"], share=share, **words) for share, words in most]
+        compile_last = costs.phase(pair.gpu.row, "compile_last")
+        rest = pair.setup.samples % pair.setup.batch
+        if not compile_last or not rest:
+            continue
+        _, epochs = break_even.planned(pair.setup, "samples")
+        whole = whole_training(pair.gpu.cost, epochs, pair.steps)
+        share = compile_last.value / whole.value
+        if share < max(_SHOWN, largest[0]):
+            continue
+        sentence = say(
+            _SENTENCES["last"],
+            training=subject(pair.setup),
+            rest=sentences.counted(rest, "samples"),
+            time=compile_last,
+            share=share,
+        )
+        largest = (share, sentence)
+    return [largest[1]] if largest[1] else []
 
 
 # ---------------------------------------------------------------- the first sentences
@@ -165,17 +193,27 @@ def single_jobs(rows: Measurements) -> list[str]:
 def single_job(m: Measurement, measurements: Measurements = ()) -> str:
     """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s. ...`; without fits that tell these,
     its step alone."""
-    p, cost = m.problem, costs.measured(m, measurements)
-    name = ", ".join([networks.title(p.model), f"batch {p.batch:,}", *how(m)])
-    words: dict = {"training": name, "device": device_name(m.device)}
+    problem = m.problem
+    cost = costs.measured(m, measurements)
+    training = ", ".join([networks.title(problem.model), f"batch {problem.batch:,}", *how(m)])
+    device = device_name(m.device)
     if cost is None:
-        return say(_SAID["step"], step=median_of(m.on("host-latency")), **words)
-    by, whole = costs.parts(cost, p.epochs, p.steps), whole_training(cost, p.epochs, p.steps)
-    trained = by["data-set setup"] + cost.epoch_seconds(p.steps) * p.epochs
-    words |= {"samples": sentences.counted(p.samples, "samples"), "epochs": sentences.counted(p.epochs, "epochs")}
-    words |= {"start": cost.start, "built": by["build and compile"], "without": " without start-up" * (not cost.start)}
-    words |= {"trained": trained, "total": whole}
-    return " ".join(sentences.lines(_SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
+        return say(_SENTENCES["step"], training=training, device=device, step=median_of(m.on("host-latency")))
+    parts = costs.parts(cost, problem.epochs, problem.steps)
+    lines = sentences.lines(
+        _SENTENCES["whole"],
+        training=training,
+        device=device,
+        samples=sentences.counted(problem.samples, "samples"),
+        epochs=sentences.counted(problem.epochs, "epochs"),
+        total=whole_training(cost, problem.epochs, problem.steps),
+        without="" if cost.start else " without start-up",
+        doubt=f" (doubtful: {join(m.flags)})" if m.flags else "",
+        start=cost.start,
+        built=parts["build and compile"],
+        trained=parts["data-set setup"] + cost.epoch_seconds(problem.steps) * problem.epochs,
+    )
+    return " ".join(lines)
 
 
 def table(measurements: Measurements, space: str = " ") -> list[tuple[str, ...]]:
@@ -207,16 +245,38 @@ def loss_sentence(pair: Pair) -> str:
     """Last losses on both devices, after the same samples, if they differ by more than _OTHER times; else "". Those of the own
     fits if both have as many epochs, else of a short run. "" also if both have learned nearly all there is."""
     gpu = pair.gpu.row
-    cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
-    named = [("job_loss", m) for m in cpus if m.problem.epochs == gpu.problem.epochs] + [("loss", m) for m in cpus]
-    both = ((name, m.series.get(name, ()), gpu.series.get(name, ())) for name, m in named)
-    name, a, b = next((one for one in both if all(one)), ("", (0.0,), (0.0,)))
-    if max(a[-1], b[-1]) <= max(_OTHER * min(a[-1], b[-1]), _LEARNED * max(a[0], b[0])):
+    name, cpu_losses, gpu_losses = _common_losses(pair)
+    if not cpu_losses or not gpu_losses:
         return ""
-    when = count(gpu.problem.epochs, "epoch") if name == "job_loss" else f"{count(len(b), 'epoch')} of few samples"
-    why = _SAID["tf32"] if gpu.values.get("tf32") else ""
-    words = {"training": subject(pair.setup), "cpu": digits(a[-1]), "gpu": digits(b[-1])}
-    return _SAID["loss"].format(when=when, why=why, **words)
+    last = sorted((cpu_losses[-1], gpu_losses[-1]))
+    alike = _OTHER * last[0]
+    learned = _LEARNED * max(cpu_losses[0], gpu_losses[0])
+    if last[1] <= max(alike, learned):
+        return ""
+    when = count(gpu.problem.epochs, "epoch")
+    if name == "loss":
+        when = f"{count(len(gpu_losses), 'epoch')} of few samples"
+    return _SENTENCES["loss"].format(
+        training=subject(pair.setup),
+        when=when,
+        cpu=digits(cpu_losses[-1]),
+        gpu=digits(gpu_losses[-1]),
+        why=_SENTENCES["tf32"] if gpu.values.get("tf32") else "",
+    )
+
+
+def _common_losses(pair: Pair) -> tuple[str, Sequence[float], Sequence[float]]:
+    """(series, losses on the CPU, losses on the GPU) after the same samples: of the own fits if both have as many epochs, else
+    of a short run. Without any: no name, no losses."""
+    gpu = pair.gpu.row
+    cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
+    whole_fits = [m for m in cpus if m.problem.epochs == gpu.problem.epochs]
+    for name, rows in (("job_loss", whole_fits), ("loss", cpus)):
+        for m in rows:
+            cpu_losses, gpu_losses = m.series.get(name, ()), gpu.series.get(name, ())
+            if cpu_losses and gpu_losses:
+                return name, cpu_losses, gpu_losses
+    return "", (), ()
 
 
 # ---------------------------------------------------------------- what options change
@@ -224,22 +284,27 @@ def loss_sentence(pair: Pair) -> str:
 
 def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
     """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one."""
-    found = []
-    for one, plain in break_even.changed(measurements):
-        what, steps = how(one.row, plain.row.problem.dtype), (one.cost.step, plain.cost.step)
-        if what and min(e.value for e in steps) > 0:
-            found.append((subject(break_even.setup_of(plain.row)), one.device, ", ".join(what), *steps))
-    return found
+    changes = []
+    for changed, plain in break_even.changed(measurements):
+        words = how(changed.row, plain.row.problem.dtype)
+        step, plain_step = changed.cost.step, plain.cost.step
+        if words and min(step.value, plain_step.value) > 0:
+            training = subject(break_even.setup_of(plain.row))
+            changes.append((training, changed.device, ", ".join(words), step, plain_step))
+    return changes
 
 
 def change_sentences(measurements: Measurements) -> list[str]:
     """A sentence for each change that makes a step certainly shorter or longer, the largest savings first."""
-    told = []
-    for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
-        if faster(to, plain) != "neither":
-            where = f"{name}, on {device_name(device)}, {what}"
-            told.append(say(_SAID["change"], where=where, time=to, usual=plain, speed=plain / to))
-    return told
+    sentences = []
+    for training, device, what, step, plain in sorted(
+        changes(measurements), key=lambda row: row[3].value / row[4].value
+    ):
+        if faster(step, plain) == "neither":
+            continue
+        where = f"{training}, on {device_name(device)}, {what}"
+        sentences.append(say(_SENTENCES["change"], where=where, time=step, usual=plain, speed=plain / step))
+    return sentences
 
 
 # ---------------------------------------------------------------- processes
@@ -247,39 +312,77 @@ def change_sentences(measurements: Measurements) -> list[str]:
 
 def start_sentences(measurements: Measurements) -> list[str]:
     """Seconds until the first step ends, a sentence for each row of fresh processes that measured the start-up."""
-    told = []
+    sentences = []
     for m in measurements:
-        if m.process == "fresh" and "first_call_s" in m.series and settings.ordinary(m):
-            parts = [median(taken) for name in _ONCE if (taken := m.series.get(name))]
-            words = {"model": m.problem.model, "side": m.side, "count": len(m.series["import_s"])}
-            told.append(say(_SAID["start"], total=sum(parts), imported=parts[0], **words))
-    return told
+        if m.process != "fresh" or "first_call_s" not in m.series or not settings.ordinary(m):
+            continue
+        parts = [median(m.series[name]) for name in _ONCE if m.series.get(name)]
+        sentence = say(
+            _SENTENCES["start"],
+            model=m.problem.model,
+            side=m.side,
+            count=len(m.series["import_s"]),
+            total=sum(parts),
+            imported=parts[0],
+        )
+        sentences.append(sentence)
+    return sentences
 
 
 def lines(rows: Measurements) -> list[str]:
     """All sentences on trainings; empty where no row has one."""
-    made = break_even.pairs(rows)
-    told = single_jobs(rows) + [answer_sentence(a) for a in break_even.answers(rows)]
-    told += [break_even_sentence(p) for p in made if not p.setup.switches]
-    told += [*last_batch_sentence(made), *filter(None, map(loss_sentence, made))]
-    return [*told, *change_sentences(rows), *start_sentences(rows)]
+    pairs = break_even.pairs(rows)
+    lines = single_jobs(rows)
+    lines += [answer_sentence(a) for a in break_even.answers(rows)]
+    lines += [break_even_sentence(pair) for pair in pairs if not pair.setup.switches]
+    lines += last_batch_sentence(pairs)
+    lines += filter(None, map(loss_sentence, pairs))
+    return [*lines, *change_sentences(rows), *start_sentences(rows)]
 
 
 def side_by_side(measurements: Measurements) -> list[str]:
     """Sentences: a student beside a teacher, several trainings at once, a trial in a shared or in its own process."""
-    done = [m for m in measurements if m.ok]
-    told = []
-    for found in taught(done):
-        words = {"student": found.student.problem.model, "teacher": found.teacher.problem.model}
-        words |= {"here": found.student.side, "there": found.teacher.side, "batch": found.student.problem.batch}
-        told.append(say(_SAID["teacher"], gain=found.gain, after=found.after, at_once=found.at_once, **words))
-    for alone, pairs in gains(done).values():
-        each = join(f"{k} trainings make {numbers.factor(gain)}" for k, gain in pairs)
-        p = alone.problem
-        told.append(say(_SAID["at once"], of=each, training=p.model, batch=p.batch, side=alone.side))
-    for (p, side), rows in group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side)).items():
-        quickest = best_by(rows, lambda m: m.process, trial_seconds)
-        if len(quickest) == 2:
-            own, there = trial_seconds(quickest["fresh"]), trial_seconds(quickest["warm"])
-            told.append(say(_SAID["trial"], model=p.model, side=side, there=there, own=own, **quickest["warm"].values))
-    return told
+    rows = [m for m in measurements if m.ok]
+    sentences = []
+    for pair in taught(rows):
+        sentence = say(
+            _SENTENCES["teacher"],
+            student=pair.student.problem.model,
+            here=pair.student.side,
+            teacher=pair.teacher.problem.model,
+            there=pair.teacher.side,
+            batch=pair.student.problem.batch,
+            after=pair.after,
+            at_once=pair.at_once,
+            gain=pair.gain,
+        )
+        sentences.append(sentence)
+    for single, gains_by_count in gains(rows).values():
+        words = join(f"{number} trainings make {numbers.factor(gain)}" for number, gain in gains_by_count)
+        problem = single.problem
+        sentence = say(
+            _SENTENCES["at once"], gains=words, training=problem.model, batch=problem.batch, side=single.side
+        )
+        sentences.append(sentence)
+    return sentences + _trial_sentences(rows)
+
+
+def _trial_sentences(rows: Measurements) -> list[str]:
+    """A sentence for each model and side with trials in a process of their own and in one that has run trials before."""
+    sentences = []
+    trials = [m for m in rows if m.kernel == TRIAL]
+    for (problem, side), alike in group_by(trials, lambda m: (m.problem, m.side)).items():
+        quickest = best_by(alike, lambda m: m.process, trial_seconds)
+        if len(quickest) != 2:
+            continue
+        fresh, warm = quickest["fresh"], quickest["warm"]
+        sentence = say(
+            _SENTENCES["trial"],
+            model=problem.model,
+            side=side,
+            warm=trial_seconds(warm),
+            fresh=trial_seconds(fresh),
+            **warm.values,
+        )
+        sentences.append(sentence)
+    return sentences

@@ -9,7 +9,7 @@ from analysis.report.charts.feeding import feeding_chart
 from analysis.report.material import Material
 from analysis.report.sections.movement import feeding_section
 from analysis.report.sections.training import small_section
-from analysis.text import feeding as words
+from analysis.text import input_pipeline
 from analysis.training import feeding
 from kernels import networks
 from kernels.problems import InputPipeline, Training, Transfer
@@ -81,7 +81,7 @@ def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
 
 def test_the_rate_of_numpy_batches_is_their_bytes_over_what_they_add_to_a_step():
     """2,048 images of 12,288 bytes in 0.2048 + 5.0332 ms."""
-    (added,) = [line for line in words.sentences(study()) if "from NumPy arrays" in line]
+    (added,) = [line for line in input_pipeline.sentences(study()) if "from NumPy arrays" in line]
     assert added == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
 
 
@@ -97,13 +97,13 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     double = replace(training, problem=replace(problem, dtype="float64"))  # cast before the first epoch
     assert feeding.shares([*study(), double])[0].feeding == share.feeding
     assert share.feeding.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
-    said = words.sentences(rows) + words.small_sentences(rows)
+    said = input_pipeline.sentences(rows) + input_pipeline.small_sentences(rows)
     assert said[0] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
     assert said[1] == "CuPy copies as many bytes at 50.0 GB/s from pinned memory, so the link is not what limits."
     assert said[2] == "CIFAR-10 CNN, batch 32: the input pipeline is at most 4.1 % of a step of 2.00 ms on the GPU."
     own, other = training.fits
     noisy = replace(training, fits=(own, replace(other, later_epoch_s=(0.03, 0.048, 0.06))))
-    assert words.sentences([*study(), noisy]) == said[:1], "no share of a step of 0.7 to 3.8 ms"
+    assert input_pipeline.sentences([*study(), noisy]) == said[:1], "no share of a step of 0.7 to 3.8 ms"
     # 7 s of start-up, 5 of building and compiling, 0.1 of setup, 4 epochs of 40 ms and 32 steps: 12.516 s, fed 10.5 ms.
     assert said[3].startswith(
         "CIFAR-10 CNN, batch 32, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 96 %"
@@ -123,7 +123,7 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     assert any("| GPU | numpy | float32 | 600 µs |" in x for x in feeding_section(material(rows)))
     few = rows[: feeding.FEWEST - 1]
     assert feeding_chart(few) == [] == feeding_section(material(few))
-    assert any(words.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))
+    assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))
 
 
 def test_a_drawn_law_is_that_of_batches_of_cifar10_images():

@@ -21,7 +21,7 @@ def figures(cases: list[data_parallel.Case]) -> list[Figure]:
         p, gain, told = c.several.problem, c.gain, c.predicted_gain
         if gain and told:
             ratio = Estimate(*(told.value / end for end in (gain.value, gain.high, gain.low)))
-            how = several_gpus.way(c.several)
+            how = several_gpus.setting_name(c.several)
             what = f"{p.model}, batch {p.batch}, {c.count} GPUs, {how}: predicted {told.value:.3g}, measured {gain.value:.3g}"
             found.append(Figure(what, f"1 to {OFF:.0%}", ratio, abs(ratio.value - 1) <= OFF))
         if (difference := data_parallel.loss_difference(c)) is not None:

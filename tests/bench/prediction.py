@@ -274,7 +274,7 @@ def main(argv: list[str]) -> int:
         "",
         prediction_errors.counts(every, of),
         "",
-        prediction_errors.SAID["head"],
+        prediction_errors.SENTENCES["head"],
         "",
         *prediction_errors.errors(every, held_out.strictly(every, of)).md(),
         "Complaints:",

@@ -18,7 +18,7 @@ _FORMS = (LATENCY, THROUGHPUT, *COPIES)
 _SHORT = {
     LATENCY: "resident, one call",
     THROUGHPUT: "resident, calls queued",
-    **{form: f"copied, {crossings.way_name(form)}" for form in COPIES},
+    **{form: f"copied, {crossings.copy_name(form)}" for form in COPIES},
 }
 _ANSWERS = "precision | by | caches | a call | answer | measured"
 PARTS = (ARITHMETIC, OVERHEAD, COPYING, REMAINDER)

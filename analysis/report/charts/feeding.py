@@ -8,7 +8,7 @@ from analysis import labels
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.stats import Estimate, group_by, median_of
 from analysis.table import Table
-from analysis.text import feeding as words
+from analysis.text import input_pipeline
 from analysis.training import feeding
 from analysis.training.feeding import Law
 from analysis.units import percent, seconds, size
@@ -35,11 +35,13 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
             Axis(f"step with next to no arithmetic, {labels.device(device)}", "s"),
         )
         views.append(
-            View(f"{labels.device(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype))
+            View(
+                f"{labels.device(device)}, {dtype}", *axes, traces, input_pipeline.view_sentence(fitted, device, dtype)
+            )
         )
     numbers = [_row(law, *row) for law in fitted for row in _own(law, found)]
     table = Table("device | way | type | samples | bytes | measured | by the law | off by", numbers, 3)
-    return [Chart("feeding", words.CHART, views, table, "feeding.svg", "Device and type")] if views else []
+    return [Chart("feeding", input_pipeline.CHART, views, table, "feeding.svg", "Device and type")] if views else []
 
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:
@@ -56,7 +58,7 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
         for p, e in ((m.problem, e) for m, e in own)
     ]
     sizes = np.geomspace(law.low, law.high, _LINE).tolist()
-    by_law = [law.seconds(n / words.image_bytes(law.dtype), n).value for n in sizes]
+    by_law = [law.seconds(n / input_pipeline.image_bytes(law.dtype), n).value for n in sizes]
     told = [f"{law.way}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
     seen = [(m.problem.nbytes, e) for m, e in own]
     measured = line(law.way, seen, color, says, marker=marker, line=False, hollow=True)

@@ -4,7 +4,7 @@ from analysis import labels
 from analysis.report.material import Material
 from analysis.roofline import links, memory_levels, overheads
 from analysis.table import Table, listed, shown
-from analysis.text import feeding
+from analysis.text import input_pipeline
 from analysis.units import bytes_rate, join, size
 
 
@@ -39,7 +39,7 @@ def copies_section(of: Material) -> list[str]:
 def feeding_section(of: Material) -> list[str]:
     """The input pipeline: sentences that the page's answer does not have, then the fitted laws; [] without rows of the
     study."""
-    return [*listed(of.summary.left("feeding")), *feeding.laws(of.rows).md()]
+    return [*listed(of.summary.left("feeding")), *input_pipeline.laws(of.rows).md()]
 
 
 def launches_section(of: Material) -> list[str]:

@@ -87,7 +87,7 @@ def _at_once(measurements: Measurements) -> list[str]:
 def trainings(measurements: Measurements) -> Table | None:
     """A line a training on several GPUs beside one; None without such rows."""
     found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
-    found.sort(key=lambda c: (c.several.problem.model, words.way(c.several), c.several.problem.batch, c.count))
+    found.sort(key=lambda c: (c.several.problem.model, words.setting_name(c.several), c.several.problem.batch, c.count))
     return Table((*_ALWAYS, *_OPTIONAL), map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
 
 

@@ -8,7 +8,7 @@ from analysis.explain.published import comparisons
 from analysis.report.material import Material
 from analysis.report.sections import several_gpus
 from analysis.table import Table, listed, shown, titled
-from analysis.text import crossings, feeding, sentences, training
+from analysis.text import crossings, input_pipeline, sentences, training
 from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
@@ -35,7 +35,7 @@ def small_section(of: Material) -> list[str]:
     for _, small in of.analysis.small_datasets:
         pairs += small
     said = training.last_batch_sentence(pairs)
-    return listed([*feeding.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
+    return listed([*input_pipeline.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
 
 
 def _answers(answers: list[Answer]) -> list[str]:
@@ -66,7 +66,7 @@ def _articles(measurements: Measurements) -> list[str]:
             f"{b.claim.samples:,}",
             b.claim.words,
             numbers.gain(b.here) if b.here else "not measured",
-            row_words.way(b.row) if b.row else "-",
+            row_words.loop_name(b.row) if b.row else "-",
             b.faster or "-",
         )
         for b in found
