@@ -28,7 +28,6 @@ EXAMPLES = (
 LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS, our tiles in Numba) and the GPU
 (cuBLAS, cuDNN), and as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of
 copy, under measured roofs. Over a range of batches, channels or image sizes it ends with the crossover in words."""
-SHAPES = "python -m workloads.conv --shapes 32x32x32x3:64x3x3 --pad same"
 VARY = ("batch", "channels", "size")
 _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
 _BASE = "32x32x32x64:64x3x3"
@@ -192,20 +191,20 @@ def _by_shape(flags: Namespace) -> "list[Conv]":
     for (text, numbers), size in itertools.product(zip(shapes, bases, strict=True), sizes):
         fields: dict[str, Any] = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
         filter_channels = fields.pop("c", None)
+        _refuse_images_of_few_rows(text, fields)
         if varies:
             fields |= dict.fromkeys(families.CONV_FIELDS[varies], size)
         if filter_channels not in (None, fields["c_in"] / groups):
             _refuse_channels_first(text, groups)
             in_groups = f" in {flags.groups} groups" if flags.groups else ""
             raise options.Usage(
-                f"filters of {filter_channels} channels do not go with images of {fields['c_in']} channels{in_groups}",
-                SHAPES,
+                f"filters of {filter_channels} channels do not go with images of {fields['c_in']} channels{in_groups}"
             )
         try:
             for direction, (dtype, math) in itertools.product(directions, precisions):
                 convolutions.append(Conv(**fields, **common, direction=direction, dtype=dtype, math=math))
         except ValueError as error:
-            raise options.Usage(f"at {varies} {size}: {error}" if varies else str(error), SHAPES) from error
+            raise options.Usage(f"at {varies} {size}: {error}" if varies else str(error)) from error
     return convolutions
 
 
@@ -215,6 +214,18 @@ def _refuse_channels_first(text: str, groups: int) -> None:
     if int(c) == groups * int(filter_channels):
         message = f"{text} has the order NxCxHxW:KxCxRxS; here it is NxHxWxC:KxRxS, whatever the layout"
         raise options.Usage(message, wrong=text, right=f"{n}x{h}x{w}x{c}:{k}x{r}x{s}")
+
+
+def _refuse_images_of_few_rows(text: str, fields: dict[str, int]) -> None:
+    """Raises Usage for square images in PyTorch's order, NxCxHxW, with the same in ours: read in ours, they have fewer rows than
+    their filters, and as many columns as channels."""
+    channels = fields["h"]
+    size = fields["w"]
+    if channels < fields["r"] and size == fields["c_in"]:
+        message = f"{text} has the order NxCxHxW; here it is NxHxWxC:KxRxS, whatever the layout"
+        images = f"{fields['n']}x{size}x{size}x{channels}"
+        filters = f"{fields['c_out']}x{fields['r']}x{fields['s']}"
+        raise options.Usage(message, wrong=text, right=f"{images}:{filters}")
 
 
 def _varied(flags: Namespace) -> tuple[str, list]:
@@ -241,8 +252,8 @@ def _pad(text: str | None) -> str | int:
     text = "same" if text is None else str(text)
     if text not in ("same", "valid") and not re.fullmatch(r"\d{1,6}", text):
         if text.isdecimal():
-            raise options.Usage(f"{text!r} is too large for a padding", SHAPES)
-        raise options.Usage(f"{text!r} is no padding; it is same, valid or the zeros on every side", SHAPES)
+            raise options.Usage(f"{text!r} is too large for a padding")
+        raise options.Usage(f"{text!r} is no padding; it is same, valid or the zeros on every side")
     return int(text) if text.isdigit() else text
 
 

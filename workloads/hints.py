@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from workloads import corrections, help_screen
-from workloads.stops import MISSING, Stop
+from workloads.stops import MISSING, USAGE, Stop
 from workloads.terminal import near
 
 SCRIPT = "crossover"  # the console command that starts every other
@@ -45,6 +45,9 @@ class TypedCommand(Protocol):
     def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
         """The flag that takes the wrong word of a Stop; "" where no flag does."""
 
+    def with_one_flag_changed(self, words: Sequence[str], flag: str) -> list[list[str]]:
+        """The words with another value for one flag, then without one; "" for any flag."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal:
@@ -71,7 +74,8 @@ class Hints:
         self.check = check
 
     def best(self, stop: Stop) -> Proposal:
-        """The typed command corrected, else what the Stop proposes, else the command's example, else its help."""
+        """The typed command corrected, else what the Stop proposes, else the typed command with one flag changed or left out,
+        else the command's example, else its help."""
         words = self.words
         notes: list[str] = []
         current = stop
@@ -100,6 +104,9 @@ class Hints:
             if note not in notes and not self._is_of_an_example(mistake):
                 notes.append(note)
             current = mistake
+        changed = self._with_one_flag_changed(words, current) if stop.tip == "" else []
+        if changed:
+            return Proposal(line=self.line(changed), notes=tuple(notes), is_example=True)
         proposed = self._proposed_by(stop, current)
         lists_commands = proposed == self.line([])  # as the overview of all commands does
         is_example = is_example or (proposed == self.parser.example and not lists_commands)
@@ -126,6 +133,17 @@ class Hints:
         """Whether a mistake is in a word that was put into the command, not typed."""
         wrong = mistake.wrong or "-"
         return not wrong.startswith("-") and not any(wrong in word for word in self.words)
+
+    def _with_one_flag_changed(self, words: Sequence[str], stop: Stop) -> list[str]:
+        """The first command that works with one flag of the words changed or left out; [] where none does, and where the Stop
+        knows better what to type."""
+        if stop.code != USAGE or stop.tip != "":
+            return []
+        flag = self.parser.flag_at_fault(words, stop)
+        for changed in self.parser.with_one_flag_changed(words, flag):
+            if self.mistake(changed) is None:
+                return changed
+        return []
 
     def _proposed_by(self, *stops: Stop) -> str:
         """The first command that works of those that Stops propose, then the example, then the help."""

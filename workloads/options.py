@@ -104,12 +104,15 @@ def unknown(
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
-    """A whole number: `512`, `2^9`, `50k` (50,000); in the units BYTES also `4KiB`, `64kb` and `64k` (65,536).
+    """A whole number: `512`, `2^9`, `50k` (50,000); in the units BYTES also `4KiB`, `64kb`, `64k` (65,536) and `1.5GiB`.
 
     Raises: Usage for anything else, for numbers below 1 and for numbers that are too large.
     """
     if re.fullmatch(r"\d{16,}[a-z]{0,3}", text.lower()):
         raise _too_large(text)
+    part = re.fullmatch(r"(\d{1,9}\.\d{1,2})([kmgt]i?b)", text.lower())
+    if part and units is BYTES:
+        return number(str(int(float(part[1]) * units[part[2]])))
     match = re.fullmatch(r"-?(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
     if not match or (match[3] or "") not in units:
         raise _no_size(text, units)
@@ -355,6 +358,12 @@ class Parser(argparse.ArgumentParser):
         if stop.flag or not stop.wrong:
             return stop.flag
         return corrections.flag_taking(words, stop.wrong, self._option_string_actions)
+
+    def with_one_flag_changed(self, words: Sequence[str], flag: str) -> list[list[str]]:
+        """The words with another value for one flag, then without one; "" for any flag."""
+        typed_words, others = corrections.split(words, self.passes_on)
+        changed = corrections.with_one_flag_changed(typed_words, flag, self._option_string_actions)
+        return [[*one, *others] for one in changed]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command without these flags and their values."""

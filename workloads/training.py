@@ -382,11 +382,37 @@ def _script_training(flags: Namespace) -> str:
     """
     from workloads.records import script_files
 
-    if not flags.fit:
-        raise options.Usage("--script takes the line of its fit too", right="--fit 41")
     script, *arguments = shlex.split(flags.script)
     script_files.require(script)
-    return script_files.ScriptTraining(script=script, fit=flags.fit, arguments=tuple(arguments)).name
+    fit = flags.fit or _only_fit(script)
+    _require_fit(script, fit)
+    return script_files.ScriptTraining(script=script, fit=fit, arguments=tuple(arguments)).name
+
+
+def _only_fit(script: str) -> str:
+    """The place of the only fit that a script's text shows.
+
+    Raises: Usage where it shows none, or several.
+    """
+    from workloads.frameworks.user_fit import fit_places
+
+    places = fit_places.places(script)
+    if len(places) == 1:
+        return places[0]
+    called = f"; it calls one at {', '.join(places)}" if places else ""
+    error = options.Usage(f"--script takes the line of its fit too{called}", right=f"--fit {next(iter(places), '1')}")
+    error.is_example = True
+    raise error
+
+
+def _require_fit(script: str, fit: str) -> None:
+    """Raises Usage for a place of a script where its text has no line, or a line without fit though another has one."""
+    from workloads.frameworks.user_fit import fit_places
+    from workloads.records import script_files
+
+    places = fit_places.places(script)
+    if places and not fit_places.may_call_fit(script, fit):
+        raise script_files.no_such_fit(script, fit, places)
 
 
 def _require_data(name: str, models: list[str]) -> None:

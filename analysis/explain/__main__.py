@@ -45,6 +45,16 @@ def price(text: str) -> float:
     return float(match[1].replace(",", "."))
 
 
+def count_or_share(text: str) -> int | float:
+    """A whole number, or a share below 1 that was typed in its place: `0.2`, `20%`.
+
+    Raises: Usage for anything else.
+    """
+    match = re.fullmatch(r"0?(\.\d{1,9})|(\d{1,2}(?:\.\d{1,6})?) ?%", text)
+    share = float(match[1] or 0) or float(match[2] or 0) / 100 if match else 0.0
+    return share or options.number(text)
+
+
 def parser() -> options.Parser:
     command_parser = options.parser(
         "analysis.explain",
@@ -76,13 +86,14 @@ def parser() -> options.Parser:
 --batch N        samples a step (32)
 --samples N      samples an epoch (the script's or the model's own; such as 50000)
 --epochs N       epochs (the script's or the model's own; such as 10)
---validation N   samples evaluated after each epoch (the script's, or none)
+--validation COUNT  samples evaluated after each epoch, such as 10000 (the script's, or none)
 --input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
 --dtype {{float32,float64,uint8}}  of the samples (float32)
 --jit {{auto,on,off}}  XLA, by compile()'s jit_compile (auto)
 --steps-per-execution N  as given to compile() (1)
 --tf32 {{on,off}}  TF32 on a GPU (on)
 --precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
+        COUNT=count_or_share,
     )
     options.add(
         command_parser.add_argument_group("with what"),
@@ -101,10 +112,8 @@ def parser() -> options.Parser:
 --measure          first measure here what the answer lacks
 --budget S =90     seconds that its clocks may run, after compilation; up to threefold while it gets somewhere (90)
 --wait-quiet       before measuring, wait until other programs use little of the CPUs, at most 10 minutes
---format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
-    )
-    more.add_argument(
-        "--how", metavar="N", type=options.number, help="the code of the answer's change N, such as 1, before and after"
+--format {{{",".join(FORMATS)}}} =table  what stdout gets (table)
+--how N            the code of the answer's change N, such as 1, before and after""",
     )
     more.add_argument(
         "--verify",

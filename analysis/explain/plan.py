@@ -27,6 +27,8 @@ from workloads.records import model_files, published_cases, script_files, settin
 from workloads.records.files import NoRun
 
 EVERY_CASE = "all"  # as the name of a case
+#: Samples of an example, where nothing tells them.
+_USUAL_SAMPLES = 50_000
 #: What a script itself says of its model and its data.
 _FIXED_IN_SCRIPT = ("input", "dtype", "jit", "steps_per_execution", "precision")
 
@@ -77,6 +79,8 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
         _require_user_model(flags)
         if missing_runs:
             raise _no_run(missing_runs[0])
+        if isinstance(flags.validation, float):
+            raise _validation_by_share(flags, network)
         if flags.gpu_profile and not profiles.is_run(flags.gpu_profile):
             raise profiles.unknown_gpu(flags.gpu_profile)
         rows = RowNames(runs=tuple(runs), gpu_profile=flags.gpu_profile or "")
@@ -112,6 +116,27 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.subject, PublishedCase):
             return True
         return bool(self.all_details or self.verified_changes or self.change_number or self.format == "json")
+
+
+def _validation_by_share(flags: Namespace, network: Network | None) -> options.Usage:
+    """The error for a share in place of the samples that are evaluated, with their number."""
+    known_samples = flags.samples or _samples_of_article(flags, network)
+    samples = known_samples or _USUAL_SAMPLES
+    count = max(1, round(flags.validation * samples))
+    message = f"--validation takes a number of samples; {100 * flags.validation:.3g} % of {samples:,} are {count:,}"
+    error = options.Usage(message, wrong="--validation", right=f"--validation {count}")
+    error.is_example = not known_samples
+    return error
+
+
+def _samples_of_article(flags: Namespace, network: Network | None) -> int:
+    """The samples of an article's training or model; 0 of another."""
+    case = published_cases.EVERY.get(flags.case or "")
+    if case is not None and case.training is not None:
+        return case.training.samples
+    if network is None and flags.model in networks.NETWORKS:
+        return networks.NETWORKS[flags.model].samples
+    return 0
 
 
 def _subject(flags: Namespace, scripts: list[str], network: Network | None) -> Subject | EveryCase:

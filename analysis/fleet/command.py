@@ -2,12 +2,14 @@
 
 import argparse
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
 from workloads import options
 
 if TYPE_CHECKING:
+    from analysis.fleet.devices import Device
     from analysis.fleet.judgment import FleetJudgment
     from analysis.fleet.plan import FleetPlan
 
@@ -50,24 +52,26 @@ def judge(plan: "FleetPlan") -> "FleetJudgment":
 
     try:
         judged_devices = devices.devices(plan.run)
-        if plan.against:
-            _require_baseline(plan.against)
     except ValueError as error:
         raise options.Usage(f"{plan.run}: {error}; compare two of them", "python -m analysis.compare -h") from error
     if not judged_devices:
         raise options.Usage(f"no line of {plan.run} that can be read says what machine its rows came from")
     share = judgment.LEAST if plan.fail_on is None else min(plan.fail_on, judgment.LEAST)
+    if plan.against:
+        _require_baseline(plan, judged_devices, share)
     baselines = [plan.against] if plan.against else devices.saved()
     others = [run for run in baselines if os.path.realpath(run) != os.path.realpath(plan.run)]
     return judgment.judge(judged_devices, others, share)
 
 
-def _require_baseline(name: str) -> None:
-    """Raises Usage where a baseline is not there: a similar one is proposed, else to leave the flag out."""
+def _require_baseline(plan: "FleetPlan", judged_devices: "tuple[Device, ...]", share: float) -> None:
+    """Raises Usage where the baseline is not there: a similar one is proposed, else to leave the flag out. Also where it is of
+    several runs of one machine: one of them that has the devices is proposed."""
     from analysis.fleet import devices
     from workloads.records import baselines
     from workloads.records.files import NoRun
 
+    name = plan.against
     try:
         devices.devices(name)
     except NoRun as error:
@@ -77,6 +81,24 @@ def _require_baseline(name: str) -> None:
         if error.similar:
             raise options.Usage(message, wrong=name, right=error.right, similar="baseline") from error
         raise options.Usage(message, wrong="--against") from error
+    except ValueError as error:
+        right = _run_inside(plan, judged_devices, share)
+        several = options.Usage(f"--against {name}: {error}; name one of them", wrong="--against", right=right)
+        several.is_example = True
+        raise several from error
+
+
+def _run_inside(plan: "FleetPlan", judged_devices: "tuple[Device, ...]", share: float) -> str:
+    """The flag with the first run inside the baseline's folder that the devices can be judged by; "" without one."""
+    from analysis.fleet import judgment
+    from workloads import records
+
+    folders = {records.study_folder(file) for file in records.files_of(plan.against)}
+    for folder in sorted(folders):
+        is_same = os.path.realpath(folder) == os.path.realpath(plan.run)
+        if not is_same and judgment.judge(judged_devices, [folder], share).findings:
+            return shlex.join(["--against", options.near(folder)])
+    return ""
 
 
 def _show(plan: "FleetPlan", judged: "FleetJudgment") -> None:

@@ -106,7 +106,7 @@ REFUSED = {
         --model x.keras => there is no file x.keras => then: => --model x.keras
         --model mlp-3-0x1-3 => must be at least 1 => --model cifar10-cnn
         --width 3 => --width is for the model mlp => --width 3 --dry-run -q --model mlp
-        --model mlp --hidden-layers 3 => --hidden-layers is for the model fashion-mlp => --hidden-layers 3 --dry-run -q
+        --model mlp --hidden-layers 3 => --hidden-layers is for the model fashion-mlp => --model mlp --depth 3 --dry-run -q
         --targets float64 => --targets is for a regression => --targets float64 --dry-run -q --model peaks
         --model peaks --dtypes uint8 => not as uint8 => --model peaks --dtypes float32
         --model mlp-3-3x3-3 --data real => mlp-3-3x3-3 has no real data set => --model mlp-3-3x3-3

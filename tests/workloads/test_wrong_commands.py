@@ -99,6 +99,8 @@ WRONG = {
         --shapes 8x3x32x32:16x3x3x3 --direction forward --fast => --shapes 8x32x32x3:16x3x3 --direction fprop --fast
         --direction backward-data --fast => --direction dgrad --fast
         --direction backward_filter => --direction wgrad
+        --shapes 32,3,224,224:64x7x7 --stride 2 --layout NCHW => --shapes 32x224x224x3:64x7x7 --stride 2 --layout NCHW
+        --shapes 8x8x8x3:4x3x3x5 --stride 2 --fast => --shapes 32x32x32x3:64x3x3 --stride 2 --fast
         --shapes 8x32x32x3:16x3x3 --padding same --strides 2 => --shapes 8x32x32x3:16x3x3 --pad same --stride 2
         --in-channels 3 --out-channels 8 --kernel_size 5 --input-size 16 --stride 2 => --stride 2 --shapes 32x16x16x3:8x5x5
         --modes residnt => --modes resident""",
@@ -117,6 +119,9 @@ WRONG = {
         --samples 1000 --steps 3 => --samples 1000
         --optimizer adam =>
         --arch resnet50 => --model resnet-50
+        --model mlp --hidden-layers 3 --width 9 --jit true => --model mlp --depth 3 --width 9 --jit on
+        fits.py --epochs 2 => --script fits.py --epochs 2
+        --script fits.py --fit 41 --epochs 2 => --script fits.py --fit 4 --epochs 2
         --model lenet --amp => --model lenet --precision mixed_float16
         --model mine.py:build --samples -5 => --samples 5""",
     "workloads.inference": "--precision bf16 => --precision mixed_bfloat16",
@@ -126,6 +131,8 @@ WRONG = {
         --sizes 4TB --operations traid --fast => --operations triad --fast
         --operations triadd => --operations triad
         --sizes 1e6kb => --sizes
+        --sizes 1.5.2GiB --threads -1 => --sizes 256MiB --threads 1
+        --sizes 8 --operations add => --sizes 256MiB --operations add
         --backends numpy --threads 1000000 => --backends numpy --threads""",
     "workloads.suite": """
         --only matmull => --only matmul
@@ -183,7 +190,7 @@ WRONG = {
         nvidia-h200 --model lenet SUITE => nvidia-h200 SUITE --model lenet
         --model lenet --steps-per-epoch 100 --batch 64 => --model lenet --batch 64 --samples 6400
         --model lenet --mixed_precision => --model lenet --precision mixed_float16
-        --model lenet --validation 20% => --model lenet --validation 10
+        --model lenet --validation 20% => --model lenet --validation 12000
         --model weights.keras => then: --model weights.keras
         --model S4 nvidia-h200 => --case S4 nvidia-h200
         --case cifar10-cnn nvidia-h200 => --model cifar10-cnn nvidia-h200
@@ -214,6 +221,9 @@ WRONG = {
         --model ../mine.py:build => --model mine.py:build
         photos --model mine.py:build => --model mine.py:build
         --model => --model cifar10-cnn
+        --model sub/args.py:build => then: --model sub/args.py:build
+        --model cifar10-cnn --validation-split 0.2 => --model cifar10-cnn --validation 10000
+        --model cifar10-cnn --samples 5000 --validation 20% => --samples 5000 --validation 1000
         --case S9 => --case S""",
     "analysis.report": """
         photos => suite
@@ -234,7 +244,9 @@ WRONG = {
         photos => suite
         SUITE -o notes.txt/new => SUITE -o crossover-results
         SUITE --output roof.svg => SUITE --output roof""",
-    "analysis.fleet": "SUITE --fail-on 'slower>3percent' => SUITE --save before",
+    "analysis.fleet": """
+        SUITE --fail-on 'slower>3percent' => SUITE --save before
+        SUITE --against nvidia-h200 --fail-on 'slower>3%' => SUITE --against""",
     "analysis.compare": """
         => SUITE LADDER
         OLD NEW => SUITE LADDER
@@ -242,7 +254,8 @@ WRONG = {
         a b => suite
         SUITE reports/amd-avx512-2c => --any-machine
         SUITE SUITE --fail-on 10%% => --fail-on 'slower>10%'
-        reports/nvidia-h200/training-width --fail-on 5% => then: reports/nvidia-h200/training-width later --fail-on 5%
+        photos --fail-on 5% => then: photos later --fail-on 5%
+        reports/nvidia-h200/training-width --fail-on 5% => /reports/nvidia-h200 --fail-on 5%
         SUITE SUITE --threshold 0.05 => SUITE SUITE --fail-on 'slower>5%'
         SUITE SUITE --fail-on '3,5 percent' => --fail-on 'slower>3.5%'""",
     "analysis.export": """
@@ -278,7 +291,10 @@ def folder(tmp_path, monkeypatch):
     for name in ("old.h5", "old.onnx", "notebook.ipynb", "garbage.keras", "garbages.keras"):
         (tmp_path / name).write_text("hello")
     (tmp_path / "train.py").write_text("import keras")
+    (tmp_path / "fits.py").write_text("import keras\n\nmodel = keras.Sequential()\nmodel.fit([1], [2], epochs=3)\n")
     (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/args.py").write_text("def build(units):\n    return units\n")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/notes").mkdir()
     (tmp_path / "photos/notes/report.md").write_text("hello")
@@ -446,6 +462,7 @@ MAKE = """
     bench matmul_numba VENV= => make bench NAME=matmul_numba VENV=
     stress fuzz ARGS="-n 3" => make stress NAME=fuzz ARGS='-n 3'
     bench NAME=matmul-numba VENV= PYTHON=python3 => make bench NAME=matmul_numba VENV= PYTHON=python3
+    bench NAME=matmul => make bench NAME=matmul_numba
     bench NAME conv_numba => make bench NAME=conv_numba
     benches NAME=tiles => make stress NAME=tiles
     benches NAME=aa => make bench NAME=aa

@@ -113,6 +113,23 @@ def without(words: Sequence[str], names: Sequence[str], flags: Flags) -> list[st
     return left
 
 
+def with_one_flag_changed(words: Sequence[str], name: str, flags: Flags) -> list[list[str]]:
+    """The words with a value that works in place of those of one flag, then the words without one flag; in the order that the
+    flags are typed in. name: the flag, or "" for any."""
+    typed_flags: dict[str, list[str]] = {}
+    for typed_name, action, values in by_flag(words, flags):
+        if not name or action is flags.get(name):
+            typed_flags[typed_name] = values
+    changed = []
+    for typed_name, values in typed_flags.items():
+        value = example(flags[typed_name])
+        if value and value != values:
+            changed.append(_with_flags_replaced(words, [typed_name], [typed_name, *value], flags))
+    for typed_name in typed_flags:
+        changed.append(without(words, [typed_name], flags))
+    return changed
+
+
 def _with_flags_replaced(words: Sequence[str], names: Sequence[str], right: list[str], flags: Flags) -> list[str]:
     """The words with `right` in place of these flags and what they take; at the end where none of the flags is there."""
     unwanted = [flags[name] for name in names]

@@ -300,13 +300,18 @@ class TypedWords:
         return shlex.join([flag, word])
 
     def _second_run_lacks(self, lacking: Sequence[str]) -> Usage | None:
-        """The error where the only run that was typed is there: only its user knows what to compare it with. None otherwise."""
+        """The error where the only run that was typed is there: only its user knows what to compare it with, but that a run of
+        another machine is compared with one that is stored. None otherwise."""
         typed_runs = [word for word in self.words if word[:1] != "-" and corrections.is_run(word)]
         if list(lacking) != ["NEW"] or len(typed_runs) != 1:
             return None
         place = self.words.index(typed_runs[0]) + 1
         instead = self.line([*self.words[:place], "later", *self.words[place:]])
         message = f"compare takes two runs, and NEW is missing after {typed_runs[0]}"
+        if runs.is_stored(typed_runs[0]):  # of another machine: compare puts one of its other runs for the name
+            error = Usage(message, instead=instead)
+            error.is_example = True
+            return error
         return Usage(message, instead=instead, first="measure the same again with --save later")
 
     def _with_two_runs(self, lacking: Sequence[str]) -> str:

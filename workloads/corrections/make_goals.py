@@ -97,8 +97,19 @@ class MakeLine:
         if typed_name and typed_name not in known:
             message = f"no {target} {typed_name!r}; known: {' '.join(known)}"
         similar = closest(typed_name, known, _LIKENESS) if typed_name else ""
+        alike = [name for name in known if typed_name and typed_name in name.split("_")]
+        if len(alike) > 1:
+            return self._several_meant(target, typed_name, alike)
         variables = {"NAME": similar or known[0], **self._variables_without("NAME")}
         return WrongLine(message=message, command=self._make([target], variables), is_example=not similar)
+
+    def _several_meant(self, target: str, word: str, names: Sequence[str]) -> WrongLine:
+        """The error for a NAME that is a part of several; the first that runs without a GPU is shown."""
+        without_gpu = [name for name in names if "on_gpu(" not in _source(target, name)]
+        shown = without_gpu[0] if without_gpu else names[0]
+        variables = {"NAME": shown, **self._variables_without("NAME")}
+        message = f"no {target} {word!r}, but {' and '.join(names)}"
+        return WrongLine(message=message, command=self._make([target], variables), is_example=True)
 
     def _with_known_target(self, targets: Sequence[str], word: str) -> WrongLine:
         """The error for an unknown word beside a known target: tests to select, a misspelled target, or nothing."""
@@ -147,6 +158,11 @@ class MakeLine:
         if word in self.targets:
             return word
         return _USUAL_NAMES.get(word) or closest(word, self.targets, 0.75)
+
+
+def _source(target: str, name: str) -> str:
+    """The text of a bench or a stress test."""
+    return (ROOT / "tests" / target / f"{name}.py").read_text()
 
 
 def _variable(name: str) -> str:

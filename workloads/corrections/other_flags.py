@@ -23,6 +23,7 @@ OTHER_NAMES = {
     "log-dir": "--output",
     "continue": "--resume",
     "benchmark-min-time": "--min-time",
+    "memory": "--host-memory",
     "arch": "--model",
     "architecture": "--model",
     "net": "--model",

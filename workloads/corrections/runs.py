@@ -1,5 +1,6 @@
 """The runs that a hint names. Standard library only."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,12 @@ def run_named(name: str) -> str:
         new, old = _two_runs()
         return old if name == "OLD" else new
     return any_run()
+
+
+def is_stored(run: str) -> bool:
+    """Whether a run comes with the project, and is of another machine than this."""
+    path = (Path(run) if os.path.exists(run) else REPORTS / run).resolve()
+    return path.is_relative_to(REPORTS.resolve()) and not path.is_relative_to(LOCAL.resolve())
 
 
 def any_run() -> str:

@@ -18,7 +18,7 @@ def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> 
     if "b" not in units:
         # 64MB, where no bytes are counted
         digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits, flags=re.IGNORECASE)
-    if re.search(r"\d{16}", digits):  # too large
+    if re.search(r"\d{16}|\d\.\d+\.\d", digits):  # too large, or two points, 1.5.2
         return ""
     if "" in word.split(":")[:2]:  # an end lacks, and what stands there is the step
         digits = re.sub(r":[x*+]\w*$", "", digits)

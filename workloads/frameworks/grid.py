@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import itertools
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -31,6 +32,8 @@ _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
+# A flag of one model -> that of another model for the same, and this model.
+_OTHER_FLAG = {"hidden_layers": {"--depth": "mlp"}, "depth": {"--hidden-layers": "fashion-mlp"}}
 
 Typed = Mapping[str, Sequence[str] | None]  # flag -> its words, None where it was not typed
 
@@ -41,9 +44,9 @@ def models(names: Sequence[str], sizes: Typed) -> list[str]:
     Raises: Usage for an unknown one and for flags of a model that is not named.
     """
     for flag, model in _ONLY_OF.items():
-        if sizes.get(flag) and model not in names:
-            message = f"--{'-'.join(flag.split('_'))} is for the model {model}, which was not asked for"
-            raise options.Usage(message, wrong="--model", right=f"--model {model}")
+        words = sizes.get(flag)
+        if words and model not in names:
+            raise _size_of_another_model(flag, words, names)
     every: list[str] = []
     for name in names:
         if name == "mlp":
@@ -54,6 +57,17 @@ def models(names: Sequence[str], sizes: Typed) -> list[str]:
         else:
             every.append(known_model(name))
     return list(dict.fromkeys(every))
+
+
+def _size_of_another_model(flag: str, words: Sequence[str], names: Sequence[str]) -> options.Usage:
+    """The error for a flag whose model is not named: the flag of the model that is, where that has one for the same."""
+    model = _ONLY_OF[flag]
+    typed = f"--{'-'.join(flag.split('_'))}"
+    for other_flag, other_model in _OTHER_FLAG.get(flag, {}).items():
+        if other_model in names:
+            message = f"{typed} is for the model {model}; of {other_model} it is {other_flag}"
+            return options.Usage(message, wrong=typed, right=shlex.join([other_flag, *words]))
+    return options.Usage(f"{typed} is for the model {model}", wrong="--model", right=f"--model {model}")
 
 
 def known_model(name: str) -> str:

@@ -159,8 +159,13 @@ def precisions(typed: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def shapes(given: Sequence[str] | None) -> list[str]:
-    """The words of a flag that takes shapes; one without an x has commas in its place."""
-    return [word for t in given or () for word in (options.words([t]) if "x" in t.lower() else [t])]
+    """The words of a flag that takes shapes. Commas are in place of the x in a word without an x, and in one that begins with
+    three numbers, `32,3,224,224:64x7x7`; else they separate shapes."""
+    every = []
+    for text in given or ():
+        is_one_shape = "x" not in text.lower() or re.match(r"\d+(,\d+){2}", text)
+        every += [text] if is_one_shape else options.words([text])
+    return every
 
 
 def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:

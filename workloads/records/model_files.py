@@ -70,7 +70,11 @@ def _mending(name: str) -> tuple[str, str]:
         is_module = bool(module) and os.sep not in module and ":" in name
         named = module if is_module else file
         return f"write {file} with a function {function} that returns the model", f"{named}:{function}"
-    return "mend the file", name
+    needed = _arguments_needed(module, function)
+    if needed:
+        default = "a default" if len(needed) == 1 else "defaults"
+        return f"give {' and '.join(needed)} {default} in {module}", name
+    return f"mend {module if module.endswith('.py') else 'the file'}", name
 
 
 def _file_to_write(module: str) -> str:
@@ -80,6 +84,8 @@ def _file_to_write(module: str) -> str:
     path = Path(module)
     stem = path.stem or "model"
     folder = path.parent
+    if path.is_file() and module.endswith(".py"):
+        return module
     is_special = os.path.lexists(path) and not path.is_dir()  # a device, or a file with another ending
     if is_special or not os.access(folder, os.W_OK) or not folder.is_dir():
         folder = Path()
@@ -173,9 +179,9 @@ def _missing_in_file(path: str, function: str) -> str:
         return f"{path} is a file: name its function that returns the model, as {path}:build"
     if not function.isidentifier():
         return f"{function!r} is no name of a function in {path}"
-    for needed in (required_arguments(node) for node in _functions(tree) if node.name == function):
-        if needed:
-            return f"{path}:{function} is called without arguments, and needs {', '.join(needed)}"
+    needed = _needed_by(tree, function)
+    if needed:
+        return f"{path}:{function} is called without arguments, and needs {', '.join(needed)}"
     return "" if _may_bind(tree, function) else f"{path} has no function {function}"
 
 
@@ -279,6 +285,20 @@ def required_arguments(function: ast.FunctionDef) -> list[str]:
     needed = positional[: len(positional) - len(arguments.defaults)]
     by_keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return [argument.arg for argument in needed] + [argument.arg for argument, value in by_keyword if value is None]
+
+
+def _needed_by(tree: ast.Module, function: str) -> list[str]:
+    """The arguments that the function of this name cannot be called without; [] without such a function."""
+    for node in _functions(tree):
+        if node.name == function:
+            return required_arguments(node)
+    return []
+
+
+def _arguments_needed(module: str, function: str) -> list[str]:
+    """The arguments that a function of a file cannot be called without; [] of what is no such file."""
+    tree = _parsed(os.path.expanduser(module)) if module.endswith(".py") else None
+    return _needed_by(tree, function) if tree is not None else []
 
 
 def _builds_model(function: ast.FunctionDef) -> bool:

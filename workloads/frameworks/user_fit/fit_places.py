@@ -21,6 +21,29 @@ def places(script: str) -> tuple[str, ...]:
     return ()
 
 
+def may_call_fit(script: str, place: str) -> bool:
+    """Whether a call of something's `fit` reaches over this place, as --fit takes it."""
+    path = Path(script)
+    cell, _, line = place.rpartition(".")
+    if path.suffix == ".ipynb":
+        cells = notebook.code_cells(path.read_bytes())
+        number = int(cell) if cell.isdecimal() else 0
+        source = notebook.python_of_cell(cells[number - 1]) if 0 < number <= len(cells) else ""
+    else:
+        source = "" if cell else path.read_text(encoding="utf-8")
+    ranges = [range(call.lineno, (call.end_lineno or call.lineno) + 1) for call in _calls(source)]
+    return line.isdecimal() and any(int(line) in lines_of_call for lines_of_call in ranges)
+
+
+def _calls(source: str) -> list[ast.Call]:
+    """The calls of something's `fit`."""
+    calls = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fit":
+            calls.append(node)
+    return calls
+
+
 def _notebook_places(path: Path) -> tuple[str, ...]:
     every: list[str] = []
     for number, source in enumerate(notebook.code_cells(path.read_bytes()), 1):
@@ -30,10 +53,7 @@ def _notebook_places(path: Path) -> tuple[str, ...]:
 
 def lines(source: str) -> list[int]:
     """The lines with a call of `fit` that has an argument of Keras's, or the receiver of one that has."""
-    calls = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fit":
-            calls.append(node)
+    calls = _calls(source)
     receivers = {_receiver(call) for call in calls if _has_argument_of_keras(call)}
     return sorted({call.lineno for call in calls if _receiver(call) in receivers})
 
