@@ -120,7 +120,6 @@ WRONG = {
         --optimizer adam =>
         --arch resnet50 => --model resnet-50
         --model mlp --hidden-layers 3 --width 9 --jit true => --model mlp --depth 3 --width 9 --jit on
-        fits.py --epochs 2 => --script fits.py --epochs 2
         --script fits.py --fit 41 --epochs 2 => --script fits.py --fit 4 --epochs 2
         --model lenet --amp => --model lenet --precision mixed_float16
         --model mine.py:build --samples -5 => --samples 5""",
@@ -348,6 +347,11 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
     else:
         monkeypatch.setattr(options, "command", only_checked)
         assert main_of(module)(corrected) == options.OK
+
+
+def test_a_script_with_one_fit_needs_no_line_of_it(folder):
+    plan = importlib.import_module("workloads.training").parse(["--script", "fits.py", "--epochs", "2"])
+    assert {problem.model for problem in plan.grid.problems} == {"fits.py:4"}
 
 
 def test_a_hint_names_the_newest_runs_of_this_machine_that_measured_the_same(folder, monkeypatch, capsys):
