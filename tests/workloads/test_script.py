@@ -244,6 +244,15 @@ m.fit(np.zeros((64, 4)), np.zeros((64, 2)), epochs=EPOCHS)
     assert refused == f"train.py, fit at line 4: its fit trains {trained} epochs"
 
 
+def test_a_fit_without_a_whole_batch_is_refused(train):
+    code = """import numpy as np, keras
+m = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+m.compile("adam", "mse")
+m.fit(np.zeros((64, 4)), np.zeros((64, 2)), batch_size=1.5)
+"""
+    assert train(code) == "train.py, fit at line 4: its fit takes batches of 1.5 samples"
+
+
 REFUSED = {
     # 10^6 x 10^7 weights of 4 bytes, three times
     "keras.Sequential([keras.Input((10**7,)), keras.layers.Dense(10**6)])": (

@@ -27,8 +27,11 @@ class CallData(msgspec.Struct, frozen=True, kw_only=True):
 def call_data(arguments: dict[str, Any]) -> CallData:
     """The data of a call. arguments: all of `fit`, by their names.
 
-    Raises: Broken for data that give no batch.
+    Raises: Broken for data that give no batch; Refusal for a batch that is no whole number.
     """
+    batch = arguments["batch_size"]
+    if batch is not None and not isinstance(batch, numbers.Integral):
+        raise Refusal(f"its fit takes batches of {batch} samples", "give fit a whole batch_size")
     data = fit_data(
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
         arguments["batch_size"],
