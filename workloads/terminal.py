@@ -85,8 +85,8 @@ def printable(text: str, painted: bool = False) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The text with its ends of lines shown as \\n."""
-    return text.translate({ord("\n"): "\\n"})
+    """The text with its ends of lines shown as \\n and \\r."""
+    return text.translate({ord("\n"): "\\n", ord("\r"): "\\r"})
 
 
 def length(text: str) -> int:

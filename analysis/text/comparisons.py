@@ -9,7 +9,7 @@ from analysis.noise import MODELS, OWN, side
 from analysis.stats import MARGIN, group_by, middle
 from analysis.table import Faster, Slower, Table
 from analysis.units import change, count, digits, percent, seconds
-from workloads import options
+from workloads import options, terminal
 
 CANT_TELL = "can't tell"
 _STYLES: dict[str, type[str]] = {"slower": Slower, "faster": Faster}
@@ -84,7 +84,7 @@ def smallest_slowdowns(comparison: RunComparison, share: float | None = None) ->
 
 def notes(comparison: RunComparison, verbose: bool = False) -> list[str]:
     """Notes on the comparison: broken and disturbed rows, rows of one run alone, noise between runs, other differences."""
-    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in comparison.broken]
+    lines = [f"broken: {labels.row(m)}: {m.status} now ({terminal.on_one_line(m.reason)})" for m in comparison.broken]
     lines += _disturbed_sentence(comparison)
     for run, alone in (("OLD", comparison.only_old), ("NEW", comparison.only_new)):
         if alone:
