@@ -198,6 +198,25 @@ def test_garbage_lines_are_counted(tmp_path, capsys):
     assert capsys.readouterr().err == f"warning: 6 lines of {path} cannot be read; 1 row read\n"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"samples": ()},  # ok, and without a time
+        {"samples": tuple(msgspec.structs.replace(s, clock="sundial") for s in row(1, seconds=0.5).samples)},
+        {"values": {"steal_fraction": -0.5}},
+        {"values": {"other_load_fraction": 1.5}},
+        {"values": {"cpu_clock_hz": -1.0}},
+    ],
+)
+def test_a_row_that_cannot_be_a_measurement_is_no_row(tmp_path, capsys, change):
+    path = tmp_path / "matmul.jsonl"
+    sound = row(1, seconds=0.5)
+    write(path, sound, msgspec.structs.replace(row(2, seconds=0.5), **change))
+    loaded = records.read(path)
+    assert loaded.measurements == (sound,) and loaded.bad_lines == 1
+    capsys.readouterr()
+
+
 def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     write(path)

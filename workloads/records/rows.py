@@ -62,6 +62,10 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
         return {name: text for name, text in self.switches.items() if is_variable(name)}
 
 
+#: Those of Samples, and the one of pyperf's results.
+CLOCKS = {"host-latency", "host-throughput", "host-issue", "device", "pyperf"}
+
+
 class Samples(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds per call on one clock; each sample is the mean of `calls` calls. The clocks: host-latency (each call is
     waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone), device (CUDA events).
@@ -378,17 +382,24 @@ def _nine_digits(number: float) -> float:
 
 def sound(line) -> bool:
     """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters,
-    switches that are known, counts in range, each clock once, samples and a block for each, no negative seconds."""
+    switches and clocks that are known, counts and shares in range, each clock once, samples and a block for each, no negative
+    seconds or clock rates, and a time of some kind where it is ok."""
     if isinstance(line, Run):
         return True
+    is_timed = line.samples or line.fits or line.phases_s or line.series
+    if line.status == "ok" and not is_timed:
+        return False
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
     return (
         line.kernel.isprintable()
         and not fault(line.settings.switches)
         and max(counts, default=0) < _MOST
+        and {s.clock for s in line.samples} <= CLOCKS
         and len({s.clock for s in line.samples}) == len(line.samples)
         and all(len(s.seconds) == sum(s.block_sizes) > 0 for s in line.samples)
         and min(_seconds(line), default=0.0) >= 0
+        and all(value >= 0 for name, value in line.values.items() if name.endswith("_hz"))
+        and all(0 <= value <= 1 for name, value in line.values.items() if name.endswith("_fraction"))
     )
 
 
