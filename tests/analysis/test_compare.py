@@ -445,8 +445,8 @@ class TestBaselines:
             (["--save", "before"], "exists"),
             (["--against", "nosuch"], "no baseline or run 'nosuch'; saved: before"),
             (["--save", "../../x"], "no name for a baseline"),
-            (["--save", ""], "no name for a baseline"),
-            (["--against", ""], "no baseline or run ''; saved: before"),
+            (["--save", ""], "names nothing"),
+            (["--against", ""], "names nothing"),
         ):
             with pytest.raises(options.Usage, match=message):
                 session.check_files(self.measuring(*argv))
