@@ -394,13 +394,25 @@ def sound(line) -> bool:
         line.kernel.isprintable()
         and not fault(line.settings.switches)
         and max(counts, default=0) < _MOST
-        and {s.clock for s in line.samples} <= CLOCKS
-        and len({s.clock for s in line.samples}) == len(line.samples)
-        and all(len(s.seconds) == sum(s.block_sizes) > 0 for s in line.samples)
+        and _are_sound(line.samples)
         and min(_seconds(line), default=0.0) >= 0
-        and all(value >= 0 for name, value in line.values.items() if name.endswith("_hz"))
-        and all(0 <= value <= 1 for name, value in line.values.items() if name.endswith("_fraction"))
+        and all(_is_in_range(name, value) for name, value in line.values.items())
     )
+
+
+def _are_sound(samples: Sequence[Samples]) -> bool:
+    """Whether each clock is known and stands once, with samples and a block for each."""
+    clocks = {s.clock for s in samples}
+    if not clocks <= CLOCKS or len(clocks) < len(samples):
+        return False
+    return all(len(s.seconds) == sum(s.block_sizes) > 0 for s in samples)
+
+
+def _is_in_range(name: str, value: float) -> bool:
+    """Whether a stored number can be true: no clock rate below 0, no share outside 0 to 1."""
+    if name.endswith("_fraction"):
+        return 0 <= value <= 1
+    return value >= 0 or not name.endswith("_hz")
 
 
 def _seconds(m: Measurement) -> Iterator[float]:
