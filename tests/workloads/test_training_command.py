@@ -295,7 +295,6 @@ def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_wha
         (["--predicted", of_gpu, "--device", "cpu"], "has predictions for gpu:0; asked for: cpu"),
         (["--predicted", str(tmp_path / "none")], "holds no predictions"),
         (["--predicted", ""], "'' names nothing"),
-        (["--predicted", "", "--study", "seeds"], "leave --predicted out"),
     ):
         with pytest.raises(options.Usage, match=told):
             rows(*words)
