@@ -3,6 +3,7 @@ library only."""
 
 import argparse
 import dataclasses
+import os
 import re
 from argparse import Namespace
 from pathlib import Path
@@ -160,9 +161,9 @@ def folder(text: str) -> str:
     Raises: Usage for a file, and for a name that ends like a file's.
     """
     path = Path(text)
-    if path.is_file():
+    if os.path.isfile(text):  # False below a folder that may not be entered, where pathlib raises
         raise options.Usage(f"{text!r} is a file; it names a folder", wrong=text, right=options.PLACE)
-    if path.suffix.lower() in _FILE_ENDINGS and not path.is_dir():
+    if path.suffix.lower() in _FILE_ENDINGS and not os.path.isdir(text):
         message = f"{text!r} looks like a file; it names a folder"
         raise options.Usage(message, wrong=text, right=str(path.with_suffix("")))
     return text

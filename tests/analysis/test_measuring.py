@@ -79,14 +79,14 @@ def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
         if pid.exists() and pid.read_text().endswith("\n"):
             os.kill(os.getpid(), number)
 
-    def body(args):
+    def body(plan):
         with Child("waits") as child:
             return bool(child.measure("it", ["x"], TimeBudget(seconds=30.0), signaled))
 
     # a background shell lets its children ignore the interrupt
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        assert options.command(options.parser("x", "", "x"), [], body) == code
+        assert options.command(options.parser("x", "", "x"), [], lambda flags: None, body) == code
     finally:
         signal.signal(signal.SIGINT, inherited)
     with pytest.raises(ProcessLookupError):

@@ -104,10 +104,11 @@ def test_commands_measure_what_a_change_says_and_the_training_command_takes_them
     made = found(Settings("gpu:0", switches={"data": "synthetic", "tf32": "off"}))
     words = what_if.command(by(made, "batch 128").change, epochs=1, samples=1024)
     flags = "--model cifar10-cnn --batch 128 --samples 1024 --epochs 1 --dtypes float32 --device gpu:0"
-    assert " ".join(words) == f"workloads.training {flags} --variants fit --tf32 off"
+    assert " ".join(words) == f"workloads.training {flags} --variants fit --tf32 off --data synthetic"
     expected = ["--variants", "resident", "--residence", "resident"]
-    assert what_if.command(by(made, "data on the GPU").change)[-6:-2] == expected
-    assert what_if.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
+    assert what_if.command(by(made, "data on the GPU").change)[-8:-4] == expected
+    without_xla = what_if.command(by(made, "without XLA").change)
+    assert without_xla[-6:] == ["--jit", "off", "--tf32", "off", "--data", "synthetic"]
     from workloads import training
 
     for change in (

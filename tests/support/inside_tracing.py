@@ -419,7 +419,7 @@ def two_inputs_as_a_network():
     model.compile("sgd", {"y": "mse", "z": "mae"})
     network = step.network_of(model, "two", traced(model))
     assert (network.optimizer, network.loss, network.batch, network.layers) == ("sgd", "several losses", BATCH, ())
-    assert networks.sample_bytes(network) == (6 + 15) * 4
+    assert networks.sample_bytes(network) == (6 + 15 + 2) * 4  # of the targets z alone: y has one number, as a label
     assert networks.parameters(network) == 6 * 8 + 8 + 23 * 3 + 3
     # forward 6 x 8 and 23 x 3, the gradients of three filters, and of what is joined
     assert networks.inference_flops(network) == 2 * (48 + 69)

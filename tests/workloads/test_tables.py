@@ -113,9 +113,9 @@ def test_the_column_of_a_row(m, column):
 
 def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch():
     works = [
-        SimpleNamespace(problem=Matmul(32, 16, 8), name="a fprop", layer="a"),
-        SimpleNamespace(problem=Matmul(64, 16, 8), name="b fprop", layer="b"),
-        SimpleNamespace(problem=Matmul(32, 8, 16), name="c fprop", layer="c"),
+        SimpleNamespace(problem=Matmul(32, 16, 8), name="a fprop", product="a"),
+        SimpleNamespace(problem=Matmul(64, 16, 8), name="b fprop", product="b"),
+        SimpleNamespace(problem=Matmul(32, 8, 16), name="c fprop", product="c"),
     ]
     named, directed = tables.layer_names(works), tables.layer_names(works, directions=True)
     problems = Matmul(5, 16, 8), Matmul(5, 8, 16), Matmul(5, 7, 16)

@@ -394,7 +394,7 @@ def has_run_like(words: Sequence[str], run: str) -> bool:
 
 def is_run(word: str) -> bool:
     """Whether a word is a path that is there, or the name of a machine whose rows are stored."""
-    return bool(word) and (os.path.exists(word) or (REPORTS / word).exists())
+    return bool(word) and (os.path.exists(word) or os.path.exists(REPORTS / word))
 
 
 def _most_values(flag: str, flags: Flags) -> int:
