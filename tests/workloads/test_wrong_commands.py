@@ -478,7 +478,9 @@ MAKE = """
 
 
 @pytest.mark.parametrize(("typed", "right"), [line.split(" => ") for line in MAKE.strip().splitlines()])
-def test_a_wrong_goal_of_make_is_one_error_and_the_command_meant(typed, right):
+def test_a_wrong_goal_of_make_is_one_error_and_the_command_meant(typed, right, monkeypatch):
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):  # of the make that runs the tests
+        monkeypatch.delenv(name, raising=False)
     words = shlex.split(typed)
     ended = subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True)
     error, tried, _ = ended.stderr.splitlines()
