@@ -129,7 +129,8 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
     if execution == OP_BY_OP:
         return sum(k.operations for k in kernels)  # a loop's are traced once
     sizes = []
-    for problem in dict.fromkeys(k.problem for k in kernels if k.part in ("matmul", "conv")):
+    tiled = [kernel.problem for kernel in kernels if kernel.part in ("matmul", "conv")]
+    for problem in dict.fromkeys(tiled):
         if isinstance(problem, Matmul):
             sizes.append(problem.m * problem.n * problem.k)
         elif isinstance(problem, Conv):

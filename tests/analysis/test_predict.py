@@ -300,7 +300,7 @@ def test_a_gpus_launches_are_told_by_its_trainings():
 
 def test_an_interval_reaches_as_far_as_the_worst_of_few_models_lies_off_the_others():
     """Steps of one model take 1.3 times what the profile's rows say, those of two others what they say. Predicted by these two,
-    it is 1.3 times as long."""
+    it takes 1.3x the time."""
     of = profile.Profile(made_profile.everything(), GPU_MACHINE)
     trained = [("mlp-784-100x2-10", 1.0), ("fashion-mlp", 1.0), ("cifar10-cnn", 1.3)]
     predicted = [prediction.predict(Training(m, 32, 2048), CPU, of, fitted=PLAIN).step_s.value for m, _ in trained]

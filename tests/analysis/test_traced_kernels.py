@@ -301,7 +301,7 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
 
 
 def test_an_operation_on_a_gpu_is_as_sure_as_two_measurements_of_it_agree(monkeypatch):
-    """10 us by formulas of more operations, 4 us by a chain of one more addition: within a factor of 2.5."""
+    """10 µs by formulas of more operations, 4 µs by a chain of one more addition: within a factor of 2.5."""
     monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(10e-6))
     profile = Profile([])
     monkeypatch.setattr(profile, "constant", lambda name, device, clock: exact(4e-6))

@@ -29,7 +29,10 @@ def parsed(*argv):
 
 
 def test_plans_of_parts_and_flags():
-    for name, flags in [part for quick in (True, False) for gpu in (GPU, []) for part in suite_steps.parts(quick, gpu)]:
+    parts = []
+    for gpu in (GPU, []):
+        parts += suite_steps.parts(True, gpu) + suite_steps.parts(False, gpu)
+    for name, flags in parts:
         plan = suite_steps.step_plan(parsed("--seed", "7", "--threads", "2"), name, flags)
         part = suite_steps.SuiteStep(name=name, words="", plan=plan)
         measuring = part.into(pathlib.Path("x"), 5.0, resume=False).measuring

@@ -26,7 +26,10 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
         traces: list[Trace] = []
-        for law in (x for x in fitted if x.device == device and (x.dtype == dtype or x.way == InputPipeline.RESIDENT)):
+        for law in fitted:
+            is_of_view = law.dtype == dtype or law.way == InputPipeline.RESIDENT
+            if law.device != device or not is_of_view:
+                continue
             traces += _way(law, _own(law, found), len(traces) // 2)
         ends = min(x.low for x in fitted), max(x.high for x in fitted)
         traces += _copies(rows, device, len(traces) // 2, *ends)
