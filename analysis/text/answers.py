@@ -13,7 +13,7 @@ from analysis.text import crossings, sentences
 from analysis.text.sentences import capital, say
 from analysis.units import count, join
 from kernels.networks import Work
-from workloads.records import Machine, Measurements
+from workloads.records import Machine, Measurement, Measurements
 
 _UNTRANSPOSED = "nn"
 #: The size that varies -> the letter that stands for it.
@@ -134,13 +134,16 @@ def _summary(group: list[Answer]) -> str:
     )
 
 
+def layer_rows(measurements: Measurements, op: str) -> list[Measurement]:
+    """The rows of an operation's layers: all but the square products."""
+    return [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
+
+
 def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Machine | None = None) -> list[str]:
     """Sentences on the layers of an operation; [] without rows. They say who wins in the first precision, with resident data
     and with plain copies (the first of COPIES), then how fast each device is."""
-    rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
+    rows = layer_rows(measurements, op)
     rates = layers.rate_sentences(rows, op, ceilings)
-    if not any(m.on_gpu and m.ok for m in rows):
-        return [crossings.no_gpu_sentence(rows, machine), *rates] if rows else []
     answers = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]), machine=machine)
     warm = [a for a in answers if a.points and not a.form.framework and a.form.cache == "warm"]
     first_precision = [a for a in warm if a.precision == warm[0].precision]

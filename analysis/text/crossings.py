@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from analysis import labels, noise, numbers
 from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form
 from analysis.crossover.families import Family
@@ -25,15 +27,36 @@ _NOISE = "What runs differ by, in these intervals: {source}. Measure it here: {c
 _WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
-def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
+class NoCrossover(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there is no crossover. Two of them that are equal say the same."""
+
+    #: A key of _NO_CROSSOVER.
+    kind: str
+    #: Why the rows of the GPU gave no time.
+    reasons: tuple[str, ...] = ()
+
+
+def no_crossover(measurements: Measurements) -> NoCrossover:
     """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
     tried = [m for m in measurements if m.on_gpu]
     if any(m.ok for m in tried):
         has_cpu = any(m.ok and not m.on_gpu for m in measurements)
-        return _NO_CROSSOVER["separate" if has_cpu else "gpu"]
+        return NoCrossover(kind="separate" if has_cpu else "gpu")
+    if not tried:
+        return NoCrossover(kind="none")
+    reasons = dict.fromkeys(m.reason or m.status for m in tried)
+    return NoCrossover(kind="failed", reasons=tuple(reasons))
+
+
+def no_crossover_sentence(why_none: NoCrossover, machine: Machine | None) -> str:
+    """The sentence that says why there is no crossover."""
     what = f"this machine, {machine_words(machine)}" if machine else "this machine"
-    reasons = join(dict.fromkeys(m.reason or m.status for m in tried))
-    return say(_NO_CROSSOVER["failed" if tried else "none"], machine=what, reasons=reasons)
+    return say(_NO_CROSSOVER[why_none.kind], machine=what, reasons=join(why_none.reasons))
+
+
+def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
+    """Why these rows have no crossover, in a sentence."""
+    return no_crossover_sentence(no_crossover(measurements), machine)
 
 
 def form_name(form: Form) -> str:

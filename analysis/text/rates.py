@@ -61,13 +61,18 @@ def _largest(measurements: Measurements, device: str) -> list[Measurement]:
     return list(by_precision.values())[:1]
 
 
+def largest_products(measurements: Measurements) -> list[Measurement]:
+    """The fastest product of each device at its largest n."""
+    return [*_largest(measurements, "cpu"), *_largest(measurements, "gpu:0")]
+
+
 def rate_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
     """The best rate of each device at its largest n, with its part of the roof."""
-    largest = [*_largest(measurements, "cpu"), *_largest(measurements, "gpu:0")]
-    return [_rate_sentence(m, roofs) for m in largest]
+    return [rate_sentence(m, roofs) for m in largest_products(measurements)]
 
 
-def _rate_sentence(m: Measurement, roofs: Roofs) -> str:
+def rate_sentence(m: Measurement, roofs: Roofs) -> str:
+    """The rate of a product, with its part of the roof."""
     judged = judge(m, roofs)
     share = judged.note
     if judged.fraction and judged.roof:

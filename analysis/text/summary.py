@@ -14,7 +14,14 @@ from analysis.predict import held_out
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.text import answers, inference, input_pipeline, rates, sentences, several_gpus, training
-from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
+from analysis.text.crossings import (
+    NoCrossover,
+    copies_sentence,
+    crossing_sentence,
+    no_crossover,
+    no_crossover_sentence,
+    why_sentence,
+)
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
 from kernels import networks
@@ -49,6 +56,9 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     #: The sentence.
     text: str
+    #: What it puts into words, where other sentences do so too: the key of the row whose rate it gives, or why there is no
+    #: crossover.
+    statement: str | NoCrossover | None = None
 
 
 class RunSentences(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,13 +106,23 @@ def summary(analysis: Analysis, *, why_no_crossover: bool = True) -> RunSentence
         candidates += sections.pop("feeding")
     trouble = rates.trouble_sentence(rows, ceilings, analysis.machine)
     last = _about("trouble", [trouble] if trouble else [])
-    by_text: dict[str, Sentence] = {}
-    for sentence in candidates:
-        by_text.setdefault(sentence.text, sentence)
-    ranked = list(by_text.values())
+    ranked = _without_repeats(candidates)
     room = MOST - len(last)
     not_candidates = itertools.chain.from_iterable(sections.values())
     return RunSentences(answer=(*ranked[:room], *last), others=(*ranked[room:], *not_candidates))
+
+
+def _without_repeats(sentences: Iterable[Sentence]) -> list[Sentence]:
+    """The sentences without those whose statement an earlier one makes."""
+    statements: set[str | NoCrossover] = set()
+    first = []
+    for sentence in sentences:
+        if sentence.statement is not None:
+            if sentence.statement in statements:
+                continue
+            statements.add(sentence.statement)
+        first.append(sentence)
+    return first
 
 
 def _about(topic: str, texts: Iterable[str]) -> list[Sentence]:
@@ -112,24 +132,50 @@ def _about(topic: str, texts: Iterable[str]) -> list[Sentence]:
 
 def _kernels(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
     """Sentences on square products and on layers, then how fast each device is."""
-    rows, machine = analysis.rows, analysis.machine
-    ceilings = analysis.roofs
+    rows = analysis.rows
+    candidates = []
     if analysis.crossovers:
-        squares = products(analysis, why_no_crossover)
+        squares = _products(analysis, why_no_crossover)
         batched = [m for m in rows if getattr(m.problem, "count", 1) > 1]
-        texts = squares[:2]
-        texts += answers.story(rows, "conv", ceilings, machine)[:1]
-        texts += answers.story(batched, "matmul", ceilings, machine)[:1]
-        texts += squares[2:]
+        candidates += squares[:2]
+        candidates += _layers(analysis, rows, "conv")[:1]
+        candidates += _layers(analysis, batched, "matmul")[:1]
+        candidates += squares[2:]
     else:
-        texts = []
         for op in ("conv", "matmul"):
-            texts += answers.steps(rows, op, machine)[:1]
+            candidates += _about("kernels", answers.steps(rows, op, analysis.machine)[:1])
         for op in ("conv", "matmul"):
-            texts += answers.story(rows, op, ceilings, machine)
-    if texts:
-        texts += rates.rate_sentences(rows, ceilings)
-    return _about("kernels", texts)
+            candidates += _layers(analysis, rows, op)
+    if candidates:
+        candidates += _rates(analysis)
+    return candidates
+
+
+def _layers(analysis: Analysis, measurements: Measurements, op: str) -> list[Sentence]:
+    """Sentences on the layers of an operation; without a time on the GPU, the first says why there is no crossover."""
+    rows = answers.layer_rows(measurements, op)
+    if not rows:
+        return []
+    story = _about("kernels", answers.story(rows, op, analysis.roofs, analysis.machine))
+    if any(m.on_gpu and m.ok for m in rows):
+        return story
+    return [_no_crossover(rows, analysis), *story]
+
+
+def _no_crossover(rows: Measurements, analysis: Analysis) -> Sentence:
+    """Why these rows have no crossover."""
+    why_none = no_crossover(rows)
+    text = no_crossover_sentence(why_none, analysis.machine)
+    return Sentence(topic="kernels", text=text, statement=why_none)
+
+
+def _rates(analysis: Analysis) -> list[Sentence]:
+    """The best rate of each device, a sentence each."""
+    sentences = []
+    for m in rates.largest_products(analysis.rows):
+        text = rates.rate_sentence(m, analysis.roofs)
+        sentences.append(Sentence(topic="kernels", text=text, statement=m.key))
+    return sentences
 
 
 def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
@@ -139,7 +185,12 @@ def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
     return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
 
 
-def products(analysis: Analysis, why_no_crossover: bool = True) -> list[str]:
+def products(analysis: Analysis) -> list[str]:
+    """The sentences on square products."""
+    return [sentence.text for sentence in _products(analysis, why_no_crossover=True)]
+
+
+def _products(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
     """Sentences on square products. First precision: the winner resident and copied, and why; other precisions: resident only.
     Without both devices: why, and how fast the measured one is."""
     rows = analysis.rows
@@ -152,19 +203,21 @@ def products(analysis: Analysis, why_no_crossover: bool = True) -> list[str]:
     for a in analysis.crossovers:
         if a.points and a.form == LATENCY and a not in resident:
             lines.append(crossing_sentence(a))
-    return lines or _one_device(analysis, why_no_crossover)
+    if lines:
+        return _about("kernels", lines)
+    return _one_device(analysis, why_no_crossover)
 
 
-def _one_device(analysis: Analysis, why_no_crossover: bool) -> list[str]:
+def _one_device(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
     """Sentences on square products that one device has a time of: how fast it is and why there is no crossover."""
     rows = analysis.rows
     has_gpu = any(m.on_gpu and m.ok for m in rows)
-    rate = rates.rate_sentences(rows, analysis.roofs)[:1]
-    bound = rates.bound_sentences(rows, analysis.roofs)
+    rate = _rates(analysis)[:1]
+    bound = _about("kernels", rates.bound_sentences(rows, analysis.roofs))
     all_without_gpu = all(a.kind == "no-gpu" for a in analysis.crossovers)
     if not why_no_crossover or (has_gpu and all_without_gpu):
         return [*rate, *bound]
-    why_none = no_gpu_sentence(rows, analysis.machine)
+    why_none = _no_crossover(rows, analysis)
     if has_gpu:
         return [*rate, why_none, *bound]
     return [why_none, *rate, *bound]

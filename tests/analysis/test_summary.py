@@ -15,7 +15,7 @@ from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import why
 from analysis.roofline.roofs import roofs
 from analysis.text import crossings, rates, summary
-from kernels.problems import Peak, Stream
+from kernels.problems import Conv, Peak, Stream
 
 
 def test_digits_times_rates_percents_and_sizes():
@@ -163,11 +163,11 @@ def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others()
 
 
 def test_a_section_is_left_the_sentences_that_the_answer_has_no_room_for(monkeypatch):
-    """The answer has five sentences. A sentence of two topics is said once; the input pipeline waits for an answer with room."""
+    """The answer has five sentences; the input pipeline waits for an answer with room."""
     by_topic = {
         "side by side": ["one", "two"],
         "starts": ["three", "four", "five", "six"],
-        "inference": ["seven", "one"],
+        "inference": ["seven"],
         "feeding": ["eight"],
     }
     sections = {topic: lambda rows, texts=texts: texts for topic, texts in by_topic.items()}
@@ -176,3 +176,18 @@ def test_a_section_is_left_the_sentences_that_the_answer_has_no_room_for(monkeyp
     assert sentences.lines == ["one", "two", "three", "four", "five"]
     left = {topic: sentences.left(topic) for topic in by_topic}
     assert left == {"side by side": [], "starts": ["six"], "inference": ["seven"], "feeding": ["eight"]}
+
+
+def test_a_statement_of_two_topics_is_said_once():
+    """The products say what the rate of the CPU is and why there is no crossover; the convolution, which no GPU ran either,
+    and the list of rates add neither again."""
+    conv = Conv(n=1, h=8, w=8, c_in=1, c_out=1, r=3, s=3)
+    product = row("matmul/numpy/blas", square(64), 1e-5, threads=1)
+    run = Analysis.from_rows([product, row("conv/numba/direct", conv, 1e-5, threads=1)], fake.CPU_MACHINE)
+    statements = [sentence.statement for sentence in summary.summary(run).answer]
+    assert statements.count(crossings.NoCrossover(kind="none")) == statements.count(product.key) == 1
+    failed = row("conv/cudnn/heuristic", conv, None, device="gpu:0", status="failed", reason="CUDA error 2")
+    run = Analysis.from_rows([product, failed], fake.CPU_MACHINE)
+    statements = [sentence.statement for sentence in summary.summary(run).answer]
+    why = {crossings.NoCrossover(kind="failed", reasons=("CUDA error 2",))}
+    assert {s for s in statements if isinstance(s, crossings.NoCrossover)} == why
