@@ -375,12 +375,12 @@ def _require_run_of(workload: str, folder: Path) -> None:
     raise options.Usage(f"no run of {workload} in {options.near(folder)} to resume{others}", wrong="--resume")
 
 
-def save(name: str | None, files: list, *, quiet: bool, apart: bool = False) -> None:
-    """Saves the result files as the baseline of this name, if there is one; `apart` as baselines.save has it."""
+def save(name: str | None, files: list, *, quiet: bool, by_folder: bool = False) -> None:
+    """Saves the result files as the baseline of this name, if there is one; `by_folder` as baselines.save has it."""
     from workloads.records import baselines
 
     if name:
-        folder = baselines.save(name, files, apart)
+        folder = baselines.save(name, files, by_folder)
         if not quiet:
             terminal.note(f"saved as the baseline {name!r}: {options.near(folder)}")
 

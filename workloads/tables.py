@@ -14,7 +14,7 @@ from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads.printing import number
 from workloads.records import Machine, Measurement
-from workloads.records.settings import is_held
+from workloads.records.settings import is_sustained
 
 _MODE_WORDS = {
     "resident": "GPU",
@@ -67,7 +67,7 @@ class Matmuls:
         self._refining = False
 
     def shown(self, measurement: Measurement) -> None:
-        if is_held(measurement):  # its line is in the result file: here it would be a second one of its size
+        if is_sustained(measurement):  # its line is in the result file: here it would be a second one of its size
             return
         if measurement.problem.op != self.op:
             self._all.append(measurement)

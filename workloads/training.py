@@ -227,9 +227,9 @@ class TrainingPlan(MeasuringPlan):
         Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
         """
         from workloads.frameworks import forecast, grid, studies
-        from workloads.records import settings as switches
+        from workloads.records import settings
 
-        grid.require_keras({switches.of(row).keras_backend for row in rows} or {"tensorflow"})
+        grid.require_keras({settings.checked_keras(row).keras_backend for row in rows} or {"tensorflow"})
         # The study of several GPUs goes case by case, so that a stopped run has whole cases; its two processes live together.
         in_order = rows if self.studies == (studies.DATA_PARALLEL,) else forecast.in_turns(rows)
         experiments = studies.experiments(self.studies)

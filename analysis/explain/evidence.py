@@ -24,7 +24,7 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import ROOT, records
 from workloads.records import Measurement, Measurements
-from workloads.records.published_cases import Case, Complaint, Question
+from workloads.records.published_cases import ArticleTraining, Complaint, Question
 
 _FLOAT32 = 4  # bytes
 _PASSES = ("scale", "copy")  # of a stream, that a clock around passes is about
@@ -55,7 +55,7 @@ class CaseRows(msgspec.Struct, frozen=True, kw_only=True):
         return Finding(kind=kind, subject=self.case.name, numbers=numbers)
 
 
-def evidence(case: Case | Complaint | Question, sources: Sources, request: Request | None) -> Finding | None:
+def evidence(case: ArticleTraining | Complaint | Question, sources: Sources, request: Request | None) -> Finding | None:
     """The finding that answers the case's own question; None if the rows do not answer it."""
     return KINDS[case.kind](CaseRows(case=case, sources=sources, request=request))
 

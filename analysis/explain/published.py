@@ -11,7 +11,7 @@ from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from kernels import networks
 from workloads.records import Measurement, Measurements
-from workloads.records.published_cases import CASES, Case, Claim, Reported
+from workloads.records.published_cases import CASES, ArticleTraining, Claim, Reported
 
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
 STARTING, COPYING, WORKING = "dispatch", "copied bytes", "kernels"
@@ -22,7 +22,7 @@ _SMALLEST_COPY = 4  # bytes
 class ClaimRow(msgspec.Struct, frozen=True):
     """One claim beside our row on the GPU and both sides' seconds of an epoch, of a bare loop of a step; None without rows."""
 
-    case: Case
+    case: ArticleTraining
     claim: Claim
     row: Measurement | None = None
     cpu: Estimate | None = None
@@ -39,7 +39,7 @@ class ClaimRow(msgspec.Struct, frozen=True):
         return faster(self.cpu, self.gpu) if self.cpu and self.gpu else ""
 
 
-def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> list[ClaimRow]:
+def comparisons(measurements: Measurements, cases: Iterable[ArticleTraining] = CASES) -> list[ClaimRow]:
     """Every claim with each training that it may be compared with; those without rows once."""
     pairs = break_even.pairs(measurements)
     compared = []
@@ -50,7 +50,7 @@ def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> li
     return compared
 
 
-def picked(measurements: Measurements, case: Case) -> list[ClaimRow]:
+def picked(measurements: Measurements, case: ArticleTraining) -> list[ClaimRow]:
     """One comparison for each of a case's claims that has rows: a bare loop if the article trained by one, and of these the
     fastest GPU."""
     with_rows = [one for one in comparisons(measurements, (case,)) if one.gpu]
@@ -63,7 +63,7 @@ def picked(measurements: Measurements, case: Case) -> list[ClaimRow]:
     return [max(alike, key=rank) for alike in group_by(with_rows, lambda one: one.claim).values()]
 
 
-def _is_claimed(pair: Pair, case: Case, claim: Claim) -> bool:
+def _is_claimed(pair: Pair, case: ArticleTraining, claim: Claim) -> bool:
     """Whether a pair is the claim's training: the article's model, type, batch and samples, with no switch but where a
     bare loop keeps its data."""
     setup = pair.setup
@@ -75,7 +75,7 @@ def _is_claimed(pair: Pair, case: Case, claim: Claim) -> bool:
     return case.loop and setup.kernel.endswith("loop") and setup.switches == (_RESIDENT,)
 
 
-def _compared(case: Case, claim: Claim, pair: Pair) -> ClaimRow:
+def _compared(case: ArticleTraining, claim: Claim, pair: Pair) -> ClaimRow:
     by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
     cpu = break_even.seconds_by(pair.cpu(by).cost, by, pair.steps)
     gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps)

@@ -14,7 +14,7 @@ from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.records import script_files, settings
-from workloads.records.published_cases import Case, Complaint, Question
+from workloads.records.published_cases import ArticleTraining, Complaint, Question
 from workloads.records.script_fit import ScriptFit
 
 #: Samples of a step where neither a flag nor the data tell them: Keras's own.
@@ -67,7 +67,7 @@ class EveryCase(msgspec.Struct, frozen=True):
 class PublishedCase(msgspec.Struct, frozen=True):
     """An article's system, a complaint or a question."""
 
-    case: Case | Complaint | Question
+    case: ArticleTraining | Complaint | Question
 
     def request(self, chosen: TrainingOptions) -> Request | None:
         """Its training, and the sizes along which its winner changes; None for a complaint without a training."""
@@ -95,7 +95,7 @@ class NamedModel(msgspec.Struct, frozen=True):
 
         Raises: options.Usage for an unknown model.
         """
-        network = settings.network(self.name, own=True)
+        network = settings.network(self.name, or_user_model=True)
         has_article = self.name in networks.NETWORKS
         return Request(
             training=chosen.changed(Training(self.name, network.batch, network.samples, network.epochs)),

@@ -62,7 +62,7 @@ def trainings(plan: PredictPlan) -> list[tuple[Training, Network | None]]:
     pairs: list[tuple[Training, Network | None]] = []
     for name in plan.models:
         user_model = _described(name, plan) if settings.is_user_model(name) else None
-        network = user_model or settings.network(name, own=True)
+        network = user_model or settings.network(name, or_user_model=True)
         for samples in plan.samples or (network.samples,):
             for batch in plan.batches:
                 training = Training(name, batch, samples, plan.epochs or network.epochs, plan.dtype)

@@ -69,7 +69,11 @@ def execution_of(settings: Settings) -> str:
 
 def components(training: Training, settings: Settings, of: Profile, network: Network, kernel: str = FIT) -> Components:
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
-    chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
+    chosen, execution, device = (
+        switches.checked_keras(Row(kernel, training, settings)),
+        execution_of(settings),
+        settings.device,
+    )
     batch, fits = min(training.batch, training.samples), kernel == FIT
     kernels, partial = step_kernels(network, batch, chosen, device=device, execution=execution, machine=of.machine)
     work = work_parts(kernels, of, device, execution)

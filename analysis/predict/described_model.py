@@ -23,7 +23,7 @@ def require(model: str) -> None:
     if settings.is_user_model(model):
         model_files.require(model)
     else:
-        settings.network(model, own=True)
+        settings.network(model, or_user_model=True)
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from kernels.problems.arrays import ARITHMETIC
 from workloads import records
 from workloads.options import Usage
 from workloads.records import Machine, Measurement
-from workloads.records.settings import is_held
+from workloads.records.settings import is_sustained
 
 OP_BY_OP, COMPILED = "op by op", "compiled"
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
@@ -156,7 +156,7 @@ class Profile:
     """A machine's rows and the values read from them, without a curve. key: its name. replaced: rows that newer ones replace."""
 
     def __init__(self, measurements: "Iterable[Measurement]", machine: "Machine | None" = None, replaced=()):
-        self.measurements, self.machine = tuple(m for m in measurements if not is_held(m)), machine
+        self.measurements, self.machine = tuple(m for m in measurements if not is_sustained(m)), machine
         self.key, self.replaced = machine.key if machine else "this machine", tuple(replaced)
         self.kept: dict = {}
 

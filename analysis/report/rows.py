@@ -40,7 +40,7 @@ OPTIONAL = ["how", *_names("math", "threads"), *_CLOCKS, *_RATES]
 
 def is_concurrent(m: Measurement) -> bool:
     """Whether several processes ran the same training at once in this row."""
-    return m.experiment.beside == "fits"
+    return m.experiment.companion == "fits"
 
 
 def number_row(m: Measurement, judged: Judged) -> tuple:

@@ -14,7 +14,7 @@ from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, 
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement, Measurements
-from workloads.records.settings import is_held
+from workloads.records.settings import is_sustained
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
@@ -89,7 +89,7 @@ def roofs(measurements: Measurements, machine: "Machine | None" = None) -> tuple
     clock as its roof, and says so. `machine` gives the cache sizes (from where on a stream row counts as memory where no
     plateau shows) and the GPU's name; without it the largest working set measured counts.
     """
-    usable = [m for m in measurements if m.mode == "resident" and quick_seconds(m) and not is_held(m)]
+    usable = [m for m in measurements if m.mode == "resident" and quick_seconds(m) and not is_sustained(m)]
     found = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
     return (*sorted(found, key=lambda r: (r.device, r.kind, r.name, r.threads or 0)), *sheet_roofs(machine))
 

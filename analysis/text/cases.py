@@ -16,7 +16,7 @@ from analysis.text import sentences
 from analysis.text.case_words import CASE_WORDS, TableRow, Words
 from analysis.text.sentences import say
 from workloads import options
-from workloads.records.published_cases import Case, Complaint, Question
+from workloads.records.published_cases import ArticleTraining, Complaint, Question
 
 _CELLS = ("what", "published", "measured")
 OVERVIEW = """
@@ -56,7 +56,7 @@ class Reply(msgspec.Struct, frozen=True):
     url: str = ""
 
 
-def reply(case: Case | Complaint | Question, sources: Sources, request: Request | None) -> Reply:
+def reply(case: ArticleTraining | Complaint | Question, sources: Sources, request: Request | None) -> Reply:
     """The answer to the case's question. Where the rows do not give it, a stored GPU's own machine does; where neither does,
     the reply has the command that measures it."""
     finding = evidence.evidence(case, sources, request)
@@ -72,7 +72,7 @@ def reply(case: Case | Complaint | Question, sources: Sources, request: Request 
     answer = sentences.lines(words.answer, **numbers)
     more = sentences.lines(words.more, **numbers)
     if isinstance(case, Complaint):
-        more += sentences.lines(_TEMPLATES["apart"], apart=case.apart or None)
+        more += sentences.lines(_TEMPLATES["apart"], apart=case.differences or None)
     return Reply(
         name=case.name,
         title=case.title,

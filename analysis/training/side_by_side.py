@@ -40,9 +40,9 @@ def taught(done: "list[Measurement]") -> list[Taught]:
     """Each student with a teacher at the same time and both alone, one for each batch. At once, both take as long as the
     slower."""
     found: dict[int, Taught] = {}
-    for student in (m for m in done if m.experiment.beside == "teacher" and m.problem.batch not in found):
+    for student in (m for m in done if m.experiment.companion == "teacher" and m.problem.batch not in found):
         batch = student.problem.batch
-        teacher = next((m for m in done if m.experiment.beside == "student" and m.problem.batch == batch), None)
+        teacher = next((m for m in done if m.experiment.companion == "student" and m.problem.batch == batch), None)
         alone = [a for m in (student, teacher) if m and (a := _alone(m, done))]
         if teacher and len(alone) == 2:
             slower = slowdown(alone[0], student), slowdown(alone[1], teacher)
@@ -58,7 +58,7 @@ def taught(done: "list[Measurement]") -> list[Taught]:
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
     """The row of the same work alone; None where there is none."""
     wanted = (m.kernel, m.problem, m.device, m.threads, "nothing", 1)
-    ways = ((o, (o.kernel, o.problem, o.device, o.threads, o.experiment.beside, o.experiment.at_once)) for o in done)
+    ways = ((o, (o.kernel, o.problem, o.device, o.threads, o.experiment.companion, o.experiment.at_once)) for o in done)
     return next((o for o, way in ways if way == wanted), None)
 
 
@@ -66,7 +66,7 @@ def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple
     """Key of the row alone -> (that row, [(processes, speedup in steps a second)]) of those that ran at once."""
     found: dict = {}
     for m in done:
-        if m.experiment.beside == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
+        if m.experiment.companion == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
             gain = 1 / slowdown(alone, m, "host-throughput")
             found.setdefault(alone.key, (alone, []))[1].append((m.experiment.at_once, gain))
     return {alone.key: (alone, sorted(pairs, key=lambda pair: pair[0])) for alone, pairs in found.values()}

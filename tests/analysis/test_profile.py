@@ -267,7 +267,7 @@ def test_the_form_is_the_law_where_the_rows_follow_one():
 def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, batch):
     """Of samples of one number the labels are two thirds of the bytes."""
     network = networks.Network("m", "", (1,), 1, (networks.Layer("d", "dense", 1),))
-    copies = components._copies(whole, network, batch, settings.of(Row("training/keras/fit", MLP, GPU)))
+    copies = components._copies(whole, network, batch, settings.checked_keras(Row("training/keras/fit", MLP, GPU)))
     call = LATENCY + 4 / LINK
     assert copies["transfer calls"].value == pytest.approx(2 * call, rel=1e-6)
     nbytes = batch * 4 + batch * 8
@@ -277,7 +277,9 @@ def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, ba
 def test_nothing_is_copied_of_samples_that_are_on_the_gpu(whole):
     resident = replace(GPU, switches={"residence": "resident"})
     assert (
-        components._copies(whole, networks.find(MLP.model), 32, settings.of(Row("training/keras/fit", MLP, resident)))
+        components._copies(
+            whole, networks.find(MLP.model), 32, settings.checked_keras(Row("training/keras/fit", MLP, resident))
+        )
         == {}
     )
 

@@ -166,7 +166,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     assert all(worker.closed for worker in workers.every)
     assert (outcome.exit_code, outcome.left) == (0, 0)
     read = records.read(tmp_path).measurements
-    assert [m.key for m in read] == [m.key for m in shown] and all(switches.of(m.row) for m in read)
+    assert [m.key for m in read] == [m.key for m in shown] and all(switches.checked_keras(m.row) for m in read)
     assert training_words.side_by_side(read) == [
         "CIFAR-10 CNN trains on the GPU while a frozen vgg-small answers on the CPU, batch 32: 200 ms one after the other, "
         "200 ms overlapped, can't tell."

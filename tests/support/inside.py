@@ -65,7 +65,7 @@ def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
     if rate:
         network = msgspec.structs.replace(network, learning_rate=rate)
     row = Row(kernel, Training(network.name, BATCH, SAMPLES), Settings(switches={"shuffle": shuffle, **chosen}))
-    every = settings.of(row)
+    every = settings.checked_keras(row)
     x, y = data.load("synthetic", network, SAMPLES, 1, targets=every.targets)
     with contextlib.ExitStack() as patched:
         for module in (trainers, tf_loop, jax_loop):
@@ -81,7 +81,7 @@ def batches(residence, shuffle):
     """(sizes, the samples' numbers) of two epochs as the residence gives them."""
     x = np.arange(SAMPLES + 2, dtype=np.float32)[:, None]
     given = Settings(switches={"residence": residence, "shuffle": shuffle})
-    chosen = settings.of(Row("training/keras/fit", Training("peaks", BATCH, SAMPLES), given))
+    chosen = settings.checked_keras(Row("training/keras/fit", Training("peaks", BATCH, SAMPLES), given))
     found, how = input_pipeline.feeder(chosen, x, x[:, 0], BATCH, 1)(SAMPLES)
     if residence == "generator":
         assert len(found) == STEPS and how == {"shuffle": False}

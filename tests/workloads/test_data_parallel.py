@@ -202,7 +202,9 @@ def test_the_study_has_all_that_a_prediction_takes_for_both_jit_settings_and_the
         (FEED, 64, "DataParallel", 1),
         (FEED, 64, "DataParallel", 2),
     }
-    alike = {(switches.of(r).jit_compile, switches.of(r).dropout, r.settings.device) for r in found}
+    alike = {
+        (switches.checked_keras(r).jit_compile, switches.checked_keras(r).dropout, r.settings.device) for r in found
+    }
     assert alike == {("on", "off", "gpu:0")}
     assert not [r for r in found if r.problem.samples % r.problem.batch]
     monkeypatch.setattr(studies, "available", lambda library: True)
@@ -211,7 +213,7 @@ def test_the_study_has_all_that_a_prediction_takes_for_both_jit_settings_and_the
     expected = {(*chosen, jit) for chosen in replicas.STRATEGIES.items() for jit in ("on", "off")}
     assert {(s.keras.keras_backend, s.experiment.strategy, s.keras.jit_compile) for s in several} == expected
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
-    assert {switches.of(r).keras_backend for r in rows_of("--study data-parallel")} == {"jax"}
+    assert {switches.checked_keras(r).keras_backend for r in rows_of("--study data-parallel")} == {"jax"}
     with pytest.raises(options.Missing, match="tensorflow is not installed"):
         rows_of("--study data-parallel --keras-backend tensorflow")
     monkeypatch.setattr(studies, "available", lambda library: True)

@@ -198,7 +198,7 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
         for flying in ({}, {"in_flight": "8"})
         for device, flag in sides
     ]
-    assert all(switches.of(r) for r in found)
+    assert all(switches.checked_keras(r) for r in found)
 
 
 def test_the_command_from_flags_to_sentences_and_again(one_tensorflow, tmp_path, capsys):

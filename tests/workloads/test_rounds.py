@@ -165,11 +165,11 @@ def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_o
     """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
     long, short = on_gpu(2e-3), on_gpu(0.5e-3)
     (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
-    assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_held(twin)
+    assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_sustained(twin)
     loaded = replace(long, settings=twin.settings)
     assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
     fma = "peak/cupy/fma", Peak("float32", 1 << 30)
-    burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.HELD)
+    burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.SUSTAINED)
     (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
     assert roof.rate.value == (1 << 30) / 2e-3
     table = printing.Lines()

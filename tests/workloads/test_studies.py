@@ -29,7 +29,7 @@ def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_tha
     assert {row.settings.device for row in found} == set(BOTH) and len({row.key for row in found}) == len(found)
     for row in found:
         assert networks.known(row.problem.model) is not None
-        chosen = settings.of(row)
+        chosen = settings.checked_keras(row)
         assert chosen.residence in grid.RESIDENCES[grid.KERNELS[row.kernel]]
         assert row.settings.device == "cpu" or chosen.gpu == "hidden"
         assert row.settings.switches == settings.changed(row.settings.switches)
@@ -64,7 +64,7 @@ def test_studies_cover_what_they_ask_and_the_articles_run_at_their_own_settings(
     batches = studies.rows(["batches"], BOTH)
     assert {r.problem.batch for r in batches} >= {1, 8192}
     assert not [r for r in batches if r.problem.samples % r.problem.batch]
-    homes = {(r.problem.batch, settings.of(r).residence) for r in studies.rows(["residence"], BOTH)}
+    homes = {(r.problem.batch, settings.checked_keras(r).residence) for r in studies.rows(["residence"], BOTH)}
     assert homes >= {(b, home) for b in (8, 64) for home in ("numpy", "tf.data", "resident")}
     assert homes >= {(64, "prefetch"), (64, "generator")}
     assert networks.sample_bytes(networks.find("mnist-cnn"), "float64") * 50_000 == 313_600_000

@@ -310,7 +310,7 @@ def _ended(measuring: Measuring, folder: Path, parts: list[Part], stopped: str) 
 
         for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
             print(said)
-        session.save(measuring.save, records.files_of(folder), quiet=measuring.quiet, apart=True)
+        session.save(measuring.save, records.files_of(folder), quiet=measuring.quiet, by_folder=True)
         print(f"results: {options.near(folder)}")
         print(f"next:    {options.typed(f'python -m analysis.fleet {options.near(folder)}')}")
     return code

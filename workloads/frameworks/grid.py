@@ -76,7 +76,7 @@ def known_model(name: str) -> str:
     Raises: Usage.
     """
     if not settings.is_user_model(name):
-        return settings.network(name, own=True).name
+        return settings.network(name, or_user_model=True).name
     model_files.require(name)
     return name
 

@@ -101,7 +101,7 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
 
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
     """
-    problem, wanted = row.problem, settings.of(row)
+    problem, wanted = row.problem, settings.checked_keras(row)
     if row.kernel not in (PREDICT, CALL, SERVE):
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
     if aside := settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED:

@@ -19,8 +19,7 @@ from workloads.harness import concurrent, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
-from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
-from workloads.records import settings as switches
+from workloads.records import Machine, Measurement, Row, Run, Samples, Settings, settings
 from workloads.records.rows import Cause
 from workloads.shared_flags import Measuring
 
@@ -80,14 +79,14 @@ def experiments(study: str, measuring: Measuring, here: Machine) -> Sequence[con
 
 def _training(model: str) -> Training:
     """A few steps of a model, in the batch of its article."""
-    network = switches.network(model)
+    network = settings.network(model)
     batch = min(network.batch, network.samples)
     return Training(model, batch, batch * STEPS, 1)
 
 
 def _settings(device: str, process: str = "warm", **chosen: str) -> Settings:
     """The settings of a study's row on made-up data; `chosen`: its switches."""
-    return Settings(device, None, process=process, switches={**switches.changed({"data": "synthetic"}), **chosen})
+    return Settings(device, None, process=process, switches={**settings.changed({"data": "synthetic"}), **chosen})
 
 
 def _devices(measuring: Measuring, here: Machine) -> tuple[list[str], str]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from kernels import networks
 from kernels.problems import Training
-from workloads.records import Row, Settings, distinct, published_cases
-from workloads.records import settings as switches
+from workloads.records import Row, Settings, distinct, published_cases, settings
 
 FIT, RESIDENT = "training/keras/fit", "training/keras/resident"
 LOOPS = ("training/tensorflow/loop", "training/jax/keras_loop")
@@ -40,7 +39,7 @@ def row(
     **given,
 ) -> Row:
     """One training on made-up data; `given` are its switches beside `data`."""
-    chosen = switches.changed({"data": "synthetic", **given})
+    chosen = settings.changed({"data": "synthetic", **given})
     return Row(kernel, training, Settings(device, threads, process=process, switches=chosen))
 
 

@@ -19,8 +19,7 @@ from workloads.harness.dispatch import Broken
 from workloads.harness.kept import Arrays
 from workloads.machine import cpu
 from workloads.options import python
-from workloads.records import Row, Settings
-from workloads.records import settings as switches
+from workloads.records import Row, Settings, settings
 
 _PIP = f"{python()} -m pip install"
 _LOG = cpu.ROOT / "proc/self/fd/2"
@@ -74,7 +73,7 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
     """Its threads are the worker's variables (harness.worker.environment), which it reads when it is imported."""
     import tensorflow
 
-    if not _started and (parts := int(os.environ.get(switches.PARTS, "1"))) > 1:
+    if not _started and (parts := int(os.environ.get(settings.PARTS, "1"))) > 1:
         cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
         tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
     if device != "cpu" and not tensorflow.config.list_physical_devices("GPU"):

@@ -83,7 +83,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     Raises: Broken; data.Unavailable.
     """
     problem = row.problem
-    settings.of(row)  # refuses what nothing here obeys
+    settings.checked_keras(row)  # refuses what nothing here obeys
     if not isinstance(problem, Training):
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
     network = None if settings.is_user_model(problem.model) else networks.find(problem.model)

@@ -104,7 +104,7 @@ def _raw(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
 
 def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     """A warm fit of as many whole batches as a unit takes; where the problem has fewer, of several epochs."""
-    problem, network, wanted = row.problem, networks.find(row.problem.model), settings.of(row)
+    problem, network, wanted = row.problem, networks.find(row.problem.model), settings.checked_keras(row)
     require_memory(problem, "cpu")
     phases |= tensors.begin(row.device, row.threads)
     x, y = data.load(wanted.data, network, problem.samples, seed, problem.dtype)
@@ -166,7 +166,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
     phases_s: import, device_start (a process's first), data, clear, build, first_call (the fit). values: traces of the
     train step (each is compiled, too, where jit is on), functions that TensorFlow holds, rss_bytes, final_loss.
     """
-    problem, wanted = row.problem, settings.of(row)
+    problem, wanted = row.problem, settings.checked_keras(row)
     phases: dict[str, float] = {}
     network = networks.find(problem.model)
     require_memory(problem, "cpu")

@@ -25,7 +25,7 @@ from workloads.machine import facts
 from workloads.machine.clock import moment
 from workloads.records import Measurement, Row, Samples
 from workloads.records.rows import VISITS_AT, Cause
-from workloads.records.settings import is_held
+from workloads.records.settings import is_sustained
 from workloads.records.visits import together
 
 # What a row needs besides the problem's own arrays: the random and the whole-number inputs, the answer, its check.
@@ -271,7 +271,7 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
         warming.quiet_for(())  # the check's product had threads of its own
     notes = kernel.notes | bound.prepared.notes
     if row.on_gpu:
-        notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if is_held(row) else "burst"}
+        notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if is_sustained(row) else "burst"}
     about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (round(moment(), 2),)}}
     return row.result("ok", samples=samples, **about)
 

@@ -54,9 +54,13 @@ def held(done: Iterable[Measurement]) -> list[Row]:
     """GPU rows to measure again under sustained load, where power and heat limit the clock: peaks, and kernels whose calls
     take at least _HELD_FROM_S seconds."""
     return [
-        replace(m.row, settings=replace(m.settings, switches=settings.HELD | m.settings.switches))
+        replace(m.row, settings=replace(m.settings, switches=settings.SUSTAINED | m.settings.switches))
         for m in done
-        if m.ok and m.on_gpu and not settings.is_held(m) and (own := m.on("device")) and m.problem.op in _HELD_FROM_S
+        if m.ok
+        and m.on_gpu
+        and not settings.is_sustained(m)
+        and (own := m.on("device"))
+        and m.problem.op in _HELD_FROM_S
         if stats.middle(own) >= _HELD_FROM_S[m.problem.op]
     ]
 

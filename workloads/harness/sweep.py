@@ -115,7 +115,7 @@ def sweep(
         show = InOrder(around, shown)
 
         def more(done: list[Measurement]) -> list[Row]:
-            return refine([m for m in done if not settings.is_held(m)]) or rounds.held(done)
+            return refine([m for m in done if not settings.is_sustained(m)]) or rounds.held(done)
 
         try:
             with workers(processes) as pool, progress(measuring.quiet, measuring.verbose) as step:

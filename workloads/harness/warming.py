@@ -7,7 +7,7 @@ from workloads.harness import telemetry
 from workloads.harness.copy_modes import Prepared
 from workloads.harness.timing import Limits
 from workloads.records import Row
-from workloads.records.settings import is_held
+from workloads.records.settings import is_sustained
 
 _RAMP_S, _BURST_S, _HELD_S = 1.0, 0.02, 0.25  # seconds of untimed calls
 _RAMP_VISITS = 20  # a row that is timed for a few ms is not waited for a second
@@ -39,7 +39,7 @@ def ramp_up(prepared: Prepared, threads: int, limits: Limits) -> None:
 def warm_up(prepared: Prepared, row: Row, call_s: float, limits: Limits) -> None:
     """An untimed call, and on a GPU for 20 ms, so that it leaves its idle clock; none of a call that fills a visit by itself. Of
     a row that is `held` for 0.25 s, so that its clock is what power and heat allow: short batches, each waited for."""
-    held = is_held(row)
+    held = is_sustained(row)
     if call_s > limits.visit_s and not held:
         return
     batch = math.ceil(min(_BATCH_S / call_s, _MOST_QUEUED))

@@ -63,7 +63,7 @@ def _of_framework(row: Row) -> dict[str, str]:
     """The variables that TensorFlow, Keras and JAX read when they are imported, and the folder of a user's own model."""
     jax, count = row.library == "jax", row.experiment.replicas
     wanted = {"KERAS_BACKEND": row.library, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    alone = row.on_gpu and row.problem.op == "training" and row.library == "tensorflow" and not row.experiment.beside
+    alone = row.on_gpu and row.problem.op == "training" and row.library == "tensorflow" and not row.experiment.companion
     if not alone:
         wanted |= SHARED
     if row.threads:  # TensorFlow reads them once, so each count has a worker of its own

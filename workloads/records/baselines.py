@@ -27,7 +27,7 @@ def folder(name: str) -> Path:
 
 def plain_name(name: str) -> str:
     """A name for a baseline like this one, without what such a name cannot have."""
-    return re.sub(r"\W+", "-", name).strip("-")[:100] or "before"
+    return "-".join(re.findall(r"\w+", name))[:100] or "before"
 
 
 def find(name: str) -> Path | None:
@@ -84,8 +84,9 @@ def require_free(name: str) -> None:
         raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
 
 
-def save(name: str, files: Iterable[Path], apart: bool = False) -> Path:
-    """Copies result files under that name and gives their folder; `apart`: each in a folder named as its own, as a fleet's are.
+def save(name: str, files: Iterable[Path], by_folder: bool = False) -> Path:
+    """Copies result files under that name and gives their folder. by_folder: each in a folder of the name that its folder has, as
+    for the nodes of a fleet.
 
     Raises: Usage when the name is taken or the folder cannot be written.
     """
@@ -96,9 +97,9 @@ def save(name: str, files: Iterable[Path], apart: bool = False) -> Path:
         raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error
     try:
         for file in files:
-            kept = folder(name) / file.parent.name if apart else folder(name)
-            kept.mkdir(exist_ok=True)
-            shutil.copy(file, kept)
+            copy_folder = folder(name) / file.parent.name if by_folder else folder(name)
+            copy_folder.mkdir(exist_ok=True)
+            shutil.copy(file, copy_folder)
     except OSError as error:
         shutil.rmtree(folder(name), ignore_errors=True)  # our own, just made: half a baseline is none
         raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error

@@ -62,14 +62,16 @@ def _has_other_numbers(run: str, similar: str) -> bool:
 
 
 def _nearest(run: str) -> str:
-    """A folder with a result file: that of a file, one beside `run` with a similar name, this machine's newest run, or a stored
+    """A folder with a result file: that of a file, one next to `run` with a similar name, this machine's newest run, or a stored
     one."""
     folder, name = os.path.split(run.rstrip("/"))
     if os.path.isfile(run) and _with_results(folder):
         return folder
-    beside = {os.path.basename(path): path for path in _with_results(f"{folder}/*")} if folder else {}
-    similar = closest(name, beside)
-    return beside[similar] if similar else options.near(runs.any_run())
+    neighbors: dict[str, str] = {}
+    if folder:
+        neighbors = {os.path.basename(path): path for path in _with_results(f"{folder}/*")}
+    similar = closest(name, neighbors)
+    return neighbors[similar] if similar else options.near(runs.any_run())
 
 
 def _with_results(folders: str) -> set[str]:
@@ -109,8 +111,10 @@ def source_hash(folder: Path | None = None) -> str:
     """A hash over the project's Python and CUDA sources as a process first saw them: which code made a file, also without git."""
     folder = folder or ROOT
     digest = hashlib.sha256()
-    every = (p for top in SOURCES for p in (folder / top).rglob("*.*"))
-    for path in sorted(p for p in every if p.suffix in (".py", ".cu", ".cuh")):
+    sources: list[Path] = []
+    for top in SOURCES:
+        sources += [path for path in (folder / top).rglob("*.*") if path.suffix in (".py", ".cu", ".cuh")]
+    for path in sorted(sources):
         digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -145,8 +149,8 @@ class Writer(contextlib.AbstractContextManager):
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            is_there = os.path.lexists(path)
-            if is_there:
+            exists = os.path.lexists(path)
+            if exists:
                 regular_files.require_regular(path)
             # Unbuffered: a write refused by a full disk would be tried again, and fail again, when the file is closed.
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
@@ -164,7 +168,7 @@ class Writer(contextlib.AbstractContextManager):
             self._file.close()
             raise _refused(path, "is being written by another run") from error
         self.rows_before: dict[str, RowLines] = {}
-        if is_there:
+        if exists:
             try:
                 self._take_up(run, resume)
             except Usage:
@@ -337,12 +341,17 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Everything read from one or more result files, oldest run first. replaced: rows that newer ones replace."""
+    """Everything read from one or more result files."""
 
+    #: The runs, oldest first.
     runs: tuple[Run, ...]
+    #: The newest measurement of each row.
     measurements: tuple[Measurement, ...]
+    #: Number of lines that cannot be read.
     bad_lines: int
+    #: Paths of the files.
     files: tuple[str, ...]
+    #: Measurements of rows that newer ones replace.
     replaced: tuple[Measurement, ...] = ()
 
     @property
@@ -379,8 +388,11 @@ class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
     """One result file, decoded."""
 
     path: Path
+    #: Its runs, in the order of their lines.
     runs: list[Run]
+    #: Its rows: visits joined, of whole rows the last.
     measurements: list[Measurement]
+    #: Number of lines that cannot be read.
     bad_lines: int
     #: Whether the last line has no end and cannot be read, as after a kill or a full disk.
     cut: bool
@@ -514,7 +526,10 @@ def read(*runs: str | os.PathLike) -> Loaded:
 
     Raises: FileNotFoundError when a run has no result file; NoRows when one has no row.
     """
-    return joined([file for run in runs for file in _with_rows(run)])
+    files: list[ResultFile] = []
+    for run in runs:
+        files += _with_rows(run)
+    return joined(files)
 
 
 def read_files(paths: Iterable[str | os.PathLike]) -> Loaded:
@@ -535,13 +550,21 @@ def joined(files: Iterable[ResultFile]) -> Loaded:
         for m in file.measurements:
             rank = not OTHERS_WORK.intersection(m.flags), m.at or last_start
             ranked.setdefault(m.key, []).append((rank, m))
-    by_rank = [[m for _, m in sorted(same, key=operator.itemgetter(0))] for same in ranked.values()]
+    newest: list[Measurement] = []
+    replaced: list[Measurement] = []
+    for same_key in ranked.values():
+        by_rank = [m for _, m in sorted(same_key, key=operator.itemgetter(0))]
+        newest.append(by_rank[-1])
+        replaced += by_rank[:-1]
+    runs: list[Run] = []
+    for file in oldest_first:
+        runs += file.runs
     return Loaded(
-        runs=tuple(run for file in oldest_first for run in file.runs),
-        measurements=tuple(same[-1] for same in by_rank),
+        runs=tuple(runs),
+        measurements=tuple(newest),
         bad_lines=sum(file.bad_lines for file in files),
         files=tuple(str(file.path) for file in files),
-        replaced=tuple(m for same in by_rank for m in same[:-1]),
+        replaced=tuple(replaced),
     )
 
 

@@ -13,65 +13,93 @@ from kernels.problems import Training
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Seconds of an epoch on one device in an article, low to high where it gives several."""
+    """The time of an epoch on one device in an article."""
 
+    #: cpu or gpu.
     device: str
+    #: Seconds of an epoch, low to high where the article gives several.
     epoch_s: Estimate
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One claim: at so many `samples` the `faster` device is cpu, gpu or neither. `words` are the article's, shortened."""
+    """An article's claim about one size of the data set."""
 
+    #: Samples of the data set.
     samples: int
+    #: The faster device: cpu, gpu or neither.
     faster: str
+    #: The article's words, shortened.
     words: str
 
 
-class Case(msgspec.Struct, frozen=True):
-    """A system of the articles. kind: the question that analysis.explain.evidence answers. `loop`: trained by bare steps, not by
-    Keras's fit."""
+class ArticleTraining(msgspec.Struct, frozen=True):
+    """A training that an article timed."""
 
+    #: Its id, such as S0.
     name: str
+    #: The kind of question that analysis.explain.evidence answers.
     kind: str
+    #: The model that is trained.
     model: str
+    #: The article's system in a few words.
     title: str
+    #: Type of the samples.
     dtype: str
+    #: Samples of a step.
     batch: int
+    #: Samples of an epoch.
     samples: int
+    #: Number of epochs.
     epochs: int
+    #: The article's claim in a few words.
     claim: str
+    #: The article's address.
     url: str = ""
+    #: The claim for each size of the data set.
     claims: tuple[Claim, ...] = ()
+    #: The times that the article gives.
     published: tuple[Published, ...] = ()
+    #: Whether it was trained by bare steps, not by Keras's fit.
     loop: bool = False
 
     @property
     def training(self) -> Training:
-        return Training(self.model, self.batch, self.samples, self.epochs, self.dtype)
+        return Training(model=self.model, batch=self.batch, samples=self.samples, epochs=self.epochs, dtype=self.dtype)
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """A reporter's observation of one training: the `faster` device, cpu, gpu or neither, in the reporter's `words`."""
+    """A reporter's observation of one training."""
 
+    #: The closest training in Keras.
     training: Training
+    #: The faster device: cpu, gpu or neither.
     faster: str
+    #: The reporter's words, shortened.
     words: str
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """A real complaint. `reported`: the closest trainings in Keras, the one explained first at the front; empty
-    without a training. `varies`: the size (batch or width) along which the winner changes, over `sizes`. `apart`: differences
-    from the reporter's setup. `numbers`: the reporter's, the unit in the name."""
+    """A real complaint."""
 
+    #: Where it was reported: `so-42097115`.
     name: str
+    #: The kind of question that analysis.explain.evidence answers.
     kind: str
+    #: The complaint in a line.
     title: str
+    #: The reporter's claim in a few words.
     claim: str
+    #: The complaint's address.
     url: str = ""
+    #: What was observed of trainings, the one that is explained first at the front; () without a training.
     reported: tuple[Reported, ...] = ()
+    #: The size along which the winner changes: batch or width.
     varies: str = ""
+    #: Values of that size.
     sizes: tuple[int, ...] = ()
-    apart: str = ""
+    #: In words, how the training here differs from the reporter's.
+    differences: str = ""
+    #: The reporter's numbers, the unit in the name.
     numbers: dict[str, int | float] = {}
 
     @property
@@ -81,25 +109,43 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """An article's question without a training of its own; `training` is one that shows the answer. `rows`: the stored machine
-    whose rows are used where no others answer it. `numbers`: the article's."""
+    """An article's question, where the article has no training."""
 
+    #: Its id.
     name: str
+    #: The kind of question that analysis.explain.evidence answers.
     kind: str
+    #: The question in a line.
     title: str
+    #: A training that shows the answer.
     training: Training
+    #: The article's claim in a few words.
     claim: str
+    #: The article's address.
     url: str = ""
+    #: The stored machine whose rows are used where no others answer the question.
     rows: str = ""
+    #: The article's numbers, the unit in the name.
     numbers: dict[str, int | float] = {}
 
 
-class _Told(msgspec.Struct):
-    cases: tuple[Case, ...]
+class _CaseFile(msgspec.Struct):
+    """The tables of published_cases.toml."""
+
+    #: Trainings that articles timed.
+    cases: tuple[ArticleTraining, ...]
+    #: Complaints of users.
     complaints: tuple[Complaint, ...]
+    #: Questions of articles.
     questions: tuple[Question, ...]
 
 
-_TOLD = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=_Told)
-CASES, COMPLAINTS, QUESTIONS = _TOLD.cases, _TOLD.complaints, _TOLD.questions
-EVERY = {one.name: one for told in (CASES, QUESTIONS, COMPLAINTS) for one in told}
+_file = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=_CaseFile)
+CASES = _file.cases
+COMPLAINTS = _file.complaints
+QUESTIONS = _file.questions
+#: Name -> what is published under it.
+EVERY: dict[str, ArticleTraining | Question | Complaint] = {}
+EVERY |= {article.name: article for article in CASES}
+EVERY |= {question.name: question for question in QUESTIONS}
+EVERY |= {complaint.name: complaint for complaint in COMPLAINTS}

@@ -35,18 +35,24 @@ Device = Annotated[str, msgspec.Meta(pattern=r"^(cpu|gpu:[0-9]{1,3})\Z")]
 
 
 class Settings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. Stored without its defaults."""
+    """How a kernel is run. Stored without its defaults."""
 
+    #: cpu, or gpu: and its number.
     device: Device = "cpu"
+    #: Threads on the CPU; None: as many as the library chooses.
     threads: Count | None = None
+    #: The copies in a call: resident (none), roundtrip, roundtrip-pageable, roundtrip-pinned.
     mode: str = "resident"
+    #: State of the caches before a call: warm or cold.
     cache: str = "warm"
+    #: fresh for what happens once in a process; else warm.
     process: str = "warm"
+    #: Options of a training or an inference, and marks; `records.switches` has their names and texts.
     switches: dict[str, str] = {}
 
     @property
     def on_gpu(self) -> bool:
-        return self.device.startswith("gpu")
+        return self.device != "cpu"
 
     @property
     def keras(self) -> Keras:
@@ -67,19 +73,20 @@ CLOCKS = {"host-latency", "host-throughput", "host-issue", "device", "pyperf"}
 
 
 class Samples(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Seconds per call on one clock; each sample is the mean of `calls` calls. The clocks: host-latency (each call is
-    waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone), device (CUDA events).
+    """Seconds per call on one clock."""
 
-    `block_sizes[i]` is how many of the samples were taken in block i, 0 in a visit without this clock; the samples stand in
-    the order of their blocks. Blocks are what is resampled for intervals. `is_by_process`: whether each block was timed in a
-    process of its own, as --rigorous does.
-    """
-
+    #: host-latency (each call is waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone),
+    #: device (CUDA events) or pyperf.
     clock: str
+    #: Mean seconds of a call in each sample, in the order of the blocks.
     seconds: tuple[Seconds, ...]
+    #: Calls in each sample.
     calls: Count
+    #: Number of samples in block i; 0 for a visit without this clock. Blocks are what is resampled for intervals.
     block_sizes: tuple[BlockSize, ...]
+    #: Why sampling ended, in words.
     stop_reason: str
+    #: Whether each block was timed in another process, as --rigorous does.
     is_by_process: bool = False
 
     @property
@@ -115,8 +122,11 @@ class Fits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Row(msgspec.Struct, frozen=True):
     """One thing to measure. Its key names the row in every file."""
 
+    #: Its name: operation/backend/variant.
     kernel: Annotated[str, msgspec.Meta(pattern="^[^/]+/[^/]+/[^/]+$")]
+    #: What the kernel computes, with its sizes.
     problem: Problem
+    #: How the kernel is run.
     settings: Settings
 
     @property
@@ -176,7 +186,9 @@ class Row(msgspec.Struct, frozen=True):
         return self.kernel.partition("/")[2]
 
     def result(self, status: str, reason: str = "", **fields) -> "Measurement":
-        return Measurement(self.kernel, self.problem, self.settings, status, reason, **fields)
+        return Measurement(
+            kernel=self.kernel, problem=self.problem, settings=self.settings, status=status, reason=reason, **fields
+        )
 
 
 #: Why a row has no samples, where a command does something about it; "" for every other reason.
@@ -196,27 +208,35 @@ Cause = Literal[
 
 
 class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
-    """The result of one row: its samples, or the reason there are none, in words and as a `cause`.
+    """The result of one row: its samples, or the reason for having none."""
 
-    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers. METRICS has the names of both.
-    fits: of a training, the fits of its own number of steps and those of another number.
-    check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
-    visit: 0 for a whole row; in a result file and a worker's answer i for what was timed in the i-th round, to be joined.
-    """
-
+    #: ok; skipped: it cannot be measured here; failed: by an error; wrong: the answer is not the reference's.
     status: Annotated[str, msgspec.Meta(pattern=r"^(ok|skipped|failed|wrong)\Z")] = "ok"
+    #: Why it is not ok, in words.
     reason: str = ""
+    #: Its samples, each clock once.
     samples: tuple[Samples, ...] = ()
+    #: Seconds of what happens once (first_call, import, ...); METRICS has the names.
     phases_s: dict[str, Phase] = {}
+    #: Further numbers; METRICS has the names.
     values: dict[str, Number] = {}
+    #: Several numbers of one name, such as seconds of each request.
     series: dict[str, tuple[Number, ...]] = {}
+    #: What makes the numbers doubtful.
     flags: tuple[str, ...] = ()
+    #: How the answer was checked.
     check: str = ""
+    #: Largest error of the answer; None where it was exact or not checked.
     max_error: Number | None = None
+    #: When it was measured: date and time in UTC.
     at: str = ""
+    #: What the kernel chose, such as its plan.
     notes: dict[str, str] = {}
+    #: 0 for a whole row; in a result file and a worker's answer i for what was timed in the i-th round, to be joined.
     visit: Annotated[int, msgspec.Meta(ge=0, lt=_MOST_VISITS)] = 0
+    #: Of a training, the fits of its number of steps and those of another number.
     fits: tuple[Fits, ...] = ()
+    #: Why it has no samples, for what commands react to.
     cause: Cause = ""
 
     def __post_init__(self) -> None:
@@ -268,36 +288,58 @@ def lacking(capability: str, math: str) -> str:
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """Facts of a GPU: clocks in Hz, bytes, watts."""
+    """Facts of a GPU."""
 
+    #: The driver's name of it.
     name: str
+    #: What CUDA_VISIBLE_DEVICES calls it; "" where that is not known.
     uuid: str
+    #: `9.0`; "" where that is not known.
     compute_capability: Annotated[str, msgspec.Meta(pattern=r"^(\d+\.\d+)?\Z")]
+    #: Number of multiprocessors.
     multiprocessors: int
+    #: Bytes of its memory.
     memory_bytes: int
+    #: Bytes of its second-level cache.
     l2_bytes: int
+    #: Highest clock of the multiprocessors.
     max_clock_hz: float
+    #: Highest clock of the memory.
     memory_clock_hz: float
+    #: The power that it may draw; None where the driver does not say.
     power_limit_w: float | None = None
+    #: Highest generation of its PCIe link.
     pcie_generation: int | None = None
+    #: Most lanes of its PCIe link.
     pcie_width: int | None = None
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname. cpu: its name, with the
-    microarchitecture in brackets (`AMD EPYC (Zen 4)`) where that is known."""
+    """Facts of a machine."""
 
+    #: Name of its folder; only another key is another machine. Never a hostname.
     key: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]+\Z")]
+    #: The CPU's name, with the microarchitecture in brackets (`AMD EPYC (Zen 4)`) where that is known.
     cpu: str
+    #: The CPU's vendor.
     vendor: str
+    #: The widest vector instructions.
     simd: str
+    #: Cores that may be used.
     cores: Count
+    #: Hardware threads of a core.
     threads_a_core: int
+    #: Bytes of the host's memory.
     memory_bytes: int
+    #: Name of a cache, such as L2 -> its bytes.
     caches_bytes: dict[str, int] = {}
+    #: Its GPUs, in the driver's order.
     gpus: tuple[Gpu, ...] = ()
+    #: Version of the GPU's driver.
     driver: str = ""
+    #: Operating system.
     os: str = ""
+    #: Whether it is a virtual machine.
     virtual: bool = False
 
     @property
@@ -327,17 +369,25 @@ class Method(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """The origin of a result file: machine, software, command and sources. method: None where it was not stored, as by studies
-    that visit no row."""
+    """The origin of a result file: machine, software, command and sources."""
 
+    #: Version of the file's format.
     schema: int
+    #: The machine that it was measured on.
     machine: Machine
+    #: Library -> its version.
     software: dict[str, str]
+    #: The command line that was typed.
     command: str
+    #: Seed of the inputs and of the order of visits.
     seed: int
+    #: Commit of the sources; "" outside a repository.
     commit: str
+    #: Hash of the sources.
     sources: str
+    #: When it began: date and time in UTC.
     started_at: str
+    #: How rows were visited; None where it was not stored, as by studies that visit no row.
     method: Method | None = None
 
 
@@ -346,8 +396,9 @@ Line = Run | Measurement
 
 def distinct(rows: Iterable[Row], but: Iterable[Row] = ()) -> list[Row]:
     """The rows in their order, each key once, without those whose key is that of a row (or Measurement) in `but`."""
-    without = {row.key for row in but}
-    return [row for key, row in {row.key: row for row in rows}.items() if key not in without]
+    left_out = {row.key for row in but}
+    by_key = {row.key: row for row in rows}
+    return [row for key, row in by_key.items() if key not in left_out]
 
 
 def finite(m: Measurement) -> Measurement:

@@ -12,22 +12,23 @@ from workloads.records.switches import KNOWN, Keras, is_variable
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
+#: The switch of a row whose visits begin with a load that lasts until a GPU's clock comes down.
+SUSTAINED = {"load": "held"}
 # trace, match: of stored rows, see tests/validation; a match is timed as another benchmark times it.
-HELD = {"load": "held"}
 _STUDIED = {"load", "beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
 
 
 def ordinary(row: Row) -> bool:
-    """Whether a row (or a Measurement) gives the cost of a call by itself on one device. Nothing was run beside it, it is not
+    """Whether a row (or a Measurement) gives the cost of a call by itself on one device. Nothing ran at the same time, it is not
     spread over several devices, and it was not made for its trace. It is no trial, which times a whole training with its
     compilation."""
     return not _STUDIED & set(row.settings.switches) and row.variant != "trial"
 
 
-def is_held(row: Row) -> bool:
+def is_sustained(row: Row) -> bool:
     """Whether the row's visits begin with a load that lasts until a GPU's clock comes down. Pages prefer rows without such a
     load."""
-    return row.settings.switches.get("load") == HELD["load"]
+    return row.settings.switches.get("load") == SUSTAINED["load"]
 
 
 def default(name: str) -> str:
@@ -35,8 +36,8 @@ def default(name: str) -> str:
     return KNOWN[name][0] if KNOWN[name] else "1"
 
 
-def of(row: Row) -> Keras:
-    """The row's own `keras`, each of its switches checked.
+def checked_keras(row: Row) -> Keras:
+    """The row's `keras`, each of its switches checked.
 
     Raises: ValueError for a switch that nothing here obeys, since its row would claim what was not done.
     """
@@ -52,9 +53,13 @@ def fitted(dtype: str) -> str:
     return dtype if dtype == "uint8" else "float32"
 
 
-def changed(given: dict[str, str]) -> dict[str, str]:
+def changed(chosen: dict[str, str]) -> dict[str, str]:
     """The switches to write into a row: `data`, and those that are not their default."""
-    return {name: text for name, text in given.items() if name == "data" or is_variable(name) or text != default(name)}
+    written = {}
+    for name, text in chosen.items():
+        if name == "data" or is_variable(name) or text != default(name):
+            written[name] = text
+    return written
 
 
 _LIKE_A_MODEL = 0.75  # a name less like one than that is another model: mobilenet is no lenet
@@ -65,25 +70,28 @@ def is_user_model(name: str) -> bool:
     return ":" in name or "/" in name or name.endswith((".py", ".keras", ".h5"))
 
 
-def network(name: str, own: bool = False) -> networks.Network:
-    """The network of that name. own: a user's own model may be named too.
+def network(name: str, or_user_model: bool = False) -> networks.Network:
+    """The network of that name. or_user_model: a user's model may be named too; then errors consider it.
 
     Raises: Usage for an unknown name, with the most similar one.
     """
     with usage_errors():
-        found = networks.known(name)
-    if found:
-        return found
-    unreadable = model_files.other_format(name) if own else ""
-    if unreadable:
-        raise model_files.unusable(unreadable, name)
-    model = model_files.similar(name) if own else ""
-    similar_name = closest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL) or model
+        known = networks.known(name)
+    if known:
+        return known
+    similar_file = ""
+    if or_user_model:
+        unreadable = model_files.other_format(name)
+        if unreadable:
+            raise model_files.unusable(unreadable, name)
+        similar_file = model_files.similar(name)
+    similar_name = closest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL)
+    similar_name = similar_name or similar_file
     if similar_name == name:  # several known ones, with commas
         raise Usage(f"one model at a time, not {name}", wrong=name, right=name.partition(",")[0])
     if similar_name:
         raise Usage(f"unknown model {name!r}", wrong=name, right=similar_name, similar="model")
-    more = ", file.py:function, file.keras" if own else ""
+    more = ", file.py:function, file.keras" if or_user_model else ""
     error = unknown("model", name, networks.names(), more=more, likeness=_LIKE_A_MODEL)
     error.right = sharing_a_word(name, networks.names())
     error.is_example = bool(error.right)

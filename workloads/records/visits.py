@@ -6,25 +6,28 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from analysis import units
-from workloads.records.rows import VISITS_AT, Measurement, Samples
+from workloads.records.rows import VISITS_AT, Fits, Measurement, Samples
 
-SHORT_S = 30.0  # visits within so many seconds saw the host at one moment only
+SHORT_S = 30.0  # visits within so many seconds are of one moment of the host only
 
 
 def joined(
     parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None, *, is_by_process: bool = False
 ) -> Samples:
-    """Samples of one clock from several processes, visits or blocks, each a block of its own, numbered from 0 or as given:
-    numbers rise."""
+    """Samples of one clock from several processes, visits or blocks. Each part becomes a block.
+
+    blocks: the numbers of the blocks, rising; None: 0, 1, 2, ...
+    """
     parts = list(parts)
     numbers = list(range(len(parts)) if blocks is None else blocks)
-    seconds = tuple(s for part in parts for s in part.seconds)
+    seconds: list[float] = []
     block_sizes = [0] * (numbers[-1] + 1)
     for number, part in zip(numbers, parts, strict=True):
+        seconds += part.seconds
         block_sizes[number] = len(part.seconds)
     return Samples(
         clock=parts[0].clock,
-        seconds=seconds,
+        seconds=tuple(seconds),
         calls=parts[0].calls,
         block_sizes=tuple(block_sizes),
         stop_reason=reason,
@@ -39,53 +42,87 @@ def merged(parts: Sequence[Measurement], *, is_by_process: bool = True) -> Measu
     parts', flags those of any. Phases, once a process, become series (`import_s`). Fits keep the number of their process. Of
     all other fields the newest value counts.
     """
-    bad = next((m for m in parts if not m.ok), None)
-    if bad:
-        return replace(bad, visit=0)
-    names = ("process", "processes") if is_by_process else ("visit", "visits")
-    reason = units.count(len(parts), *names)
-    clocks = dict.fromkeys(s.clock for m in parts for s in m.samples)
-    taken = {c: {m.visit - 1 if m.visit else i: s for i, m in enumerate(parts) if (s := m.on(c))} for c in clocks}
-    phases, values = (_listed(getattr(m, name) for m in parts) for name in ("phases_s", "values"))
-    series = {name: seconds for m in parts for name, seconds in m.series.items()}
-    series |= {f"{name}_s": tuple(own) for name, own in phases.items() if len(own) > 1}
-    if VISITS_AT in series:
-        series[VISITS_AT] = tuple(at for m in parts for at in m.series.get(VISITS_AT, ()))
-    fits = []
-    for number, m in enumerate(parts):
-        fits += [replace(of_process, process=number) for of_process in m.fits]
+    for part in parts:
+        if not part.ok:
+            return replace(part, visit=0)
+    fits: list[Fits] = []
+    flags: list[str] = []
+    notes: dict[str, str] = {}
+    phases_s: dict[str, float] = {}
+    check = ""
+    max_error = None
+    for number, part in enumerate(parts):
+        fits += [replace(fit, process=number) for fit in part.fits]
+        flags += part.flags
+        notes |= part.notes
+        check = part.check or check
+        phases_s |= part.phases_s
+        max_error = part.max_error if part.max_error is not None else max_error
+    values = _listed(part.values for part in parts)
     return replace(
         parts[-1],
         fits=tuple(fits),
-        samples=tuple(joined(own.values(), reason, own, is_by_process=is_by_process) for own in taken.values()),
-        phases_s={name: own[-1] for name, own in phases.items()},
-        values={name: statistics.median(own) for name, own in values.items()},
-        series=series,
-        flags=tuple(dict.fromkeys(flag for m in parts for flag in m.flags)),
-        check=next((m.check for m in reversed(parts) if m.check), ""),
-        max_error=next((m.max_error for m in reversed(parts) if m.max_error is not None), None),
-        notes={name: text for m in parts for name, text in m.notes.items()},
+        samples=_joined_by_clock(parts, is_by_process),
+        phases_s=phases_s,
+        values={name: statistics.median(numbers) for name, numbers in values.items()},
+        series=_series(parts),
+        flags=tuple(dict.fromkeys(flags)),
+        check=check,
+        max_error=max_error,
+        notes=notes,
         visit=0,
     )
 
 
+def _joined_by_clock(parts: Sequence[Measurement], is_by_process: bool) -> tuple[Samples, ...]:
+    """The samples of the parts, those of each clock joined."""
+    by_clock: dict[str, dict[int, Samples]] = {}
+    for number, part in enumerate(parts):
+        block = part.visit - 1 if part.visit else number
+        for samples in part.samples:
+            by_clock.setdefault(samples.clock, {})[block] = samples
+    names = ("process", "processes") if is_by_process else ("visit", "visits")
+    reason = units.count(len(parts), *names)
+    every = []
+    for blocks in by_clock.values():
+        every.append(joined(blocks.values(), reason, blocks, is_by_process=is_by_process))
+    return tuple(every)
+
+
+def _series(parts: Sequence[Measurement]) -> dict[str, tuple[float, ...]]:
+    """The newest of each series, phases of several parts as series, and the end of every visit."""
+    series: dict[str, tuple[float, ...]] = {}
+    visit_times_s: list[float] = []
+    for part in parts:
+        series |= part.series
+        visit_times_s += part.series.get(VISITS_AT, ())
+    for name, seconds in _listed(part.phases_s for part in parts).items():
+        if len(seconds) > 1:
+            series[f"{name}_s"] = tuple(seconds)
+    if VISITS_AT in series:
+        series[VISITS_AT] = tuple(visit_times_s)
+    return series
+
+
 def together(visits: Sequence[Measurement]) -> Measurement:
-    """One Measurement from the lines of a row: a whole one, or its visits in the order they were made."""
+    """One Measurement from the lines of a row: a whole one, or its visits in their order."""
     if not visits[-1].visit:
         return visits[-1]
-    by_process = [any(samples.is_by_process for samples in m.samples) for m in visits]
-    return merged(visits, is_by_process=any(by_process))
+    is_by_process = False
+    for visit in visits:
+        is_by_process = is_by_process or any(samples.is_by_process for samples in visit.samples)
+    return merged(visits, is_by_process=is_by_process)
 
 
 def span(m: Measurement) -> str:
-    """The seconds within which a row's visits were made, for a table: ` within 3 s`; "" from SHORT_S on and without visits."""
+    """The seconds within which a row was visited, for a table: ` within 3 s`; "" from SHORT_S on and without visits."""
     return f" within {max(m.span_s, 1):.0f} s" if m.span_s is not None and m.span_s < SHORT_S else ""
 
 
 def _listed(parts: Iterable[dict[str, float]]) -> dict[str, list[float]]:
     """Name -> its values in all parts that have it."""
-    found: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
     for part in parts:
         for name, value in part.items():
-            found.setdefault(name, []).append(value)
-    return found
+            by_name.setdefault(name, []).append(value)
+    return by_name
