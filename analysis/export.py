@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
-from workloads import options, terminal
+from workloads import help_screen, options, terminal
 
 if TYPE_CHECKING:
     from workloads.records import Loaded, Measurement, Run, Samples
@@ -25,7 +25,10 @@ def parser() -> options.Parser:
     made = options.parser("analysis.export", LONG, EXAMPLE, csv, question=QUESTION, needs="to")
     runs = "result files, run folders, machine folders or saved names"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
-    made.add_argument_group("columns of csv, their units, and which is better", metrics.columns_help(metrics.COLUMNS))
+    made.add_argument_group(
+        "columns of csv, their units, and which is better",
+        help_screen.VerbatimLines(metrics.columns_help(metrics.COLUMNS)),
+    )
     made.add_argument("--to", choices=TO, required=True, help="the format")
     made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
     return made

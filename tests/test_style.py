@@ -71,7 +71,6 @@ TEXT_PARSERS = {
     "workloads/frameworks/description.py",
     "workloads/harness/energy.py",
     "workloads/harness/plan.py",
-    "workloads/help_screen.py",
     "workloads/hints.py",
     "workloads/keywords.py",
     "workloads/machine/cpu.py",

@@ -33,9 +33,9 @@ _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
 _BASE = "32x32x32x64:64x3x3"
 _MODEL = "cifar10-cnn"  # whose convolutions are timed where nothing else is named
 FLAGS = f"""
---model NAME               the convolutions of this network's training step, each distinct one once (cifar10-cnn, unless
+--model NAME               the convolutions of this network's training step, each distinct one once // (cifar10-cnn, unless
                            there are --shapes or --vary)
---batch N ...              images a call: 32 | 1:2048:x4 (32, or as the shape says)
+--batch N ...              images a call: 32 | 1:2048:x4 // (32, or as the shape says)
 --direction WAY ... =fprop  fprop dgrad wgrad all (fprop)
 --shapes NxHxWxC:KxRxS ...  N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3
                            (in this order with --layout NCHW too)

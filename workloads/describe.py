@@ -29,7 +29,7 @@ TIME_LIMIT_S = 60
 BATCH = 32
 FLAGS = f"""
 --model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
---script FILE  a training script (train.py, train.ipynb, package.train), in place of --model; words after -- are its
+--script FILE  a training script (train.py, train.ipynb, package.train), in place of --model //; words after -- are its
                arguments
 --fit PLACE    of --script: the line of another fit than the first, or 3.2: line 2 of a notebook's third code cell
 --operations   the operations of the training step, from its trace

@@ -3,16 +3,38 @@
 import argparse
 import re
 import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 from workloads import ROOT, terminal
 from workloads.corrections.likeness import closest
 
-EXAMPLES = "examples:\n"  # begins an epilog whose lines stay as they are
+
+class HelpText(str):
+    """The help of a flag, as argparse takes it."""
+
+    #: The part of it that -h shows.
+    brief = ""
+
+
+def help_text(brief: str, more: str = "") -> HelpText:
+    """A flag's help for --help, whose first part is all that -h shows."""
+    text = HelpText(brief + more)
+    text.brief = brief
+    return text
+
+
+class VerbatimLines(str):
+    """Text whose lines stay as they are, unless they are longer than the terminal is wide."""
+
+
+def examples(commands: Iterable[str]) -> VerbatimLines:
+    """The end of a command's help: command lines to begin with."""
+    return VerbatimLines("\n".join(["examples:", *(f"  {command}" for command in commands)]))
 
 
 class Formatter(argparse.HelpFormatter):
-    """Wraps at the terminal's width; examples and aligned columns keep their lines."""
+    """Wraps at the terminal's width; VerbatimLines stay lines."""
 
     def __init__(self, prog: str, **how):
         super().__init__(prog, **{**how, "width": terminal.width() or 80})
@@ -21,7 +43,7 @@ class Formatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # host-latency is one word
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        if text.startswith(EXAMPLES) or "  " in text:
+        if isinstance(text, VerbatimLines):
             return terminal.filled([f"{indent}{line}" for line in text.splitlines()], width + len(indent))
         return super()._fill_text(text, width, indent)
 
@@ -41,7 +63,7 @@ def screen(parser: Any) -> str:
     actions = [*(a for a in parser._actions if not a.option_strings), *wanted]
     heads = ["  " + " ".join(filter(None, (*a.option_strings, _takes(a)))) for a in actions]
     wide = min(max(map(len, heads), default=0), most // 3)
-    lines = [f"{head:<{wide}}  {_brief(a.help or '')}" for head, a in zip(heads, actions, strict=True)]
+    lines = [f"{head:<{wide}}  {_brief(action)}" for head, action in zip(heads, actions, strict=True)]
     lines = [parser.question, "", *lines, "", *parser.epilog.splitlines(), f"all {len(flags)} flags: --help"]
     return terminal.filled(lines, most)
 
@@ -55,9 +77,10 @@ def _takes(action: argparse.Action) -> str:
     return f"{name} ..." if action.nargs in ("+", "*") else name
 
 
-def _brief(text: str) -> str:
-    """A flag's help up to a semicolon, without long brackets at its end."""
-    return re.split(r" \([^()]*; |; | \([^()]{20,}\)$", text.replace("%%", "%"))[0]
+def _brief(action: argparse.Action) -> str:
+    """What -h shows of a flag's help. As in argparse, a percent sign is written %%."""
+    text = action.help.brief if isinstance(action.help, HelpText) else action.help
+    return (text or "") % {}
 
 
 OVERVIEWS = ("workloads", "analysis")  # commands that list the others
@@ -91,24 +114,30 @@ def commands_with(flag: str, near: str) -> list[str]:
     """The commands that declare this flag, those of the package of the command `near` first."""
     declared = re.compile(rf"^ *(?:-\w )?{re.escape(flag)}(?= )", re.MULTILINE)
     declaring = [command for command, text in _sources().items() if declared.search(text)]
-    package = near.partition(".")[0]
-    return sorted(declaring, key=lambda command: not command.startswith(package))
+    package = _package(near)
+    return sorted(declaring, key=lambda command: _package(command) != package)
+
+
+def _package(command: str) -> str:
+    """The first part of a command's name: workloads or analysis."""
+    return command.partition(".")[0]
 
 
 def similar_command(word: str, first: str) -> str:
     """The command that a word names, whole or by its last part, or nearly so; the package `first` comes first. "" without one."""
-    known = sorted(commands(), key=lambda command: not command.startswith(first))
+    known = sorted(commands(), key=lambda command: _package(command) != first)
     short = {command.rpartition(".")[2]: command for command in reversed(known)}
     return closest(word, known, 0.8) if "." in word else short.get(closest(word, short), "")
 
 
 def starts(command: str) -> str:
     """The module whose `main` is a command's: a package's own is in `__main__`."""
-    return f"{command}.__main__" if (ROOT / command.replace(".", "/")).is_dir() else command
+    is_package = ROOT.joinpath(*command.split(".")).is_dir()
+    return f"{command}.__main__" if is_package else command
 
 
 def overview(first: str) -> list[str]:
     """A line a command, by the question it answers, those of the package `first` first."""
-    known = sorted(commands().items(), key=lambda item: not item[0].startswith(first))
+    known = sorted(commands().items(), key=lambda item: _package(item[0]) != first)
     wide = max(len(command) for command, _ in known)
     return ["What do you want to know?", *(f"  {command:<{wide}}  {question}" for command, question in known)]

@@ -29,7 +29,7 @@ VARIANTS = ("predict", "call", "serve")
 MODES = ("resident", "roundtrip")
 BATCHES, IN_FLIGHT = "1:256:x4", ("1", "4", "16")
 FLAGS = f"""
---model NAME ... =cifar10-cnn   the models that answer, also file.py:function and file.keras; `seeds`: the articles' and
+--model NAME ... =cifar10-cnn   the models that answer, also file.py:function and file.keras //; `seeds`: the articles' and
                                 inception-v3 (cifar10-cnn)
 --batch N ... ={BATCHES}        samples a call ({BATCHES})
 --modes MODE ... ={",".join(MODES)}  resident (samples and answers stay on the device) roundtrip (array to array) (both)

@@ -50,7 +50,7 @@ ONCE = {
 # Left out with --fast unless named: Keras with another jit_compile than its own choice, nine slow rows each.
 NOT_FAST = ("fit_jit", "fit_op_by_op")
 FLAGS = """
---calls CALL ...  empty elementwise matmul copy step epoch predict train_on_batch import device_start compile (default: all;
+--calls CALL ...  empty elementwise matmul copy step epoch predict train_on_batch import device_start compile // (default: all;
                   --fast: of TensorFlow's once-in-a-process calls only the import)
 --counts N ...    so many of a call in a row (default: by call, 1 and more)"""
 

@@ -385,7 +385,7 @@ def parser(
     made = Parser(
         prog=hints.program(command),
         description=f"{question} {description}".strip(),
-        epilog=help_screen.EXAMPLES + "\n".join(f"  {typed(example)}" for example in examples),
+        epilog=help_screen.examples(map(typed, examples)),
         allow_abbrev=False,
         add_help=False,
         formatter_class=help_screen.Formatter,
@@ -414,7 +414,8 @@ def positive(text: str, units: dict[str, float] = SECONDS) -> float:
 
 
 def add(made, text: str, **types: Callable) -> None:
-    """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks.
+    """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks,
+    and what follows ` //` in it is for --help alone.
 
     `...`: several words; {a,b}: one of these; no WHAT: a switch; [WHAT] =word: one that may stand alone, which means the word.
     One WHAT is what `types` make of it; else N is a whole number, S seconds, RULE is a `regression`. A line
@@ -444,7 +445,8 @@ def add(made, text: str, **types: Callable) -> None:
             how["default"] = default.split(",") if several and default else default
         else:
             how = {"action": "store_true"}
-        place.add_argument(*names, **how, help=" ".join(about.split()))
+        brief, _, more = " ".join(about.split()).partition(" //")
+        place.add_argument(*names, **how, help=help_screen.help_text(brief, more))
 
 
 def refuse(flags: object, names: Iterable[str], why: str) -> None:

@@ -17,7 +17,7 @@ QUESTION = "How fast can the CPU and the GPU compute at most?"
 LONG = "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic."
 EXAMPLES = ("python -m workloads.peak --dtypes float32", "python -m workloads.peak --fast")
 FLAGS = """
---dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)"""
+--dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 // (default: all that this machine has a kernel for)"""
 
 COMMAND = CommandLine(name="peak", question=QUESTION, about=LONG, examples=EXAMPLES, needs="dtypes", flags=FLAGS)
 

@@ -92,7 +92,7 @@ RIGOROUS_ROUNDS = 10
 _MEASURING = f"""
 # what to run, and where
 --backends NAME ...  which libraries (default: all that are here)
---device DEV ...     cpu, gpu, gpu:1, all (default: CPU and first GPU)
+--device DEV ...     cpu, gpu, gpu:1, all // (default: CPU and first GPU)
 --variants NAME ...  only these kernels, teaching rungs among them
 --threads N ...      CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)
 --require-gpu        exit 3 when there is no GPU
@@ -101,7 +101,7 @@ _MEASURING = f"""
 --max-noise F    more visits of a row until its interval is within this share of its time ({FINE.max_noise})
 --max-time S     but none once its calls have taken so many seconds ({FINE.max_time}); a training takes longer
 # or
---fast           a quick look: {FAST.rounds} visits, 5 %% noise; 1 and all threads
+--fast           a quick look: {FAST.rounds} visits, 5 %% noise //; 1 and all threads
 --rigorous       {RIGOROUS_ROUNDS} visits, each in a process of its own (a training: five); slower; another hour may still differ
 # how to measure
 --seed N =1      seed of the data and of the order (1)
@@ -111,7 +111,7 @@ _MEASURING = f"""
 --stop-after S    begin no visit that may end after so many seconds, exit 0 and print how to resume
 --resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
--o --output DIR   folder of the result file ({runs.local_folder()}/MACHINE/TIME)
+-o --output DIR   folder of the result file // ({runs.local_folder()}/MACHINE/TIME)
 --save NAME       keep the rows as the baseline NAME
 --against RUN     then say what is faster or slower than a baseline or another run
 --fail-on RULE    with --against: exit 4 when a row is past this: 'slower>5%%', 5%% (the same), or slower (by anything)

@@ -25,8 +25,8 @@ LONG = """Roofs, memory levels, launches, copies, matrix products, their crossov
 --quick leaves all out but products, one Keras row and what its step is made of, and takes a few minutes. --device all
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
 FLAGS = """
---quick              a few minutes: products up to 1,024, one training and what its step is made of; `crossover run` has it
---only WORKLOAD ...  only these: peak stream launch transfer matmul conv training; peers (several GPUs, --device all)
+--quick              a few minutes: products up to 1,024, one training and what its step is made of //; `crossover run` has it
+--only WORKLOAD ...  only these: peak stream launch transfer matmul conv training //; peers (several GPUs, --device all)
 # a fleet
 --ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
                    HOST:PORT

@@ -41,12 +41,12 @@ FLAGS = """
 --depth N ...          its hidden layers (2)
 --outputs N ...        its classes (10)
 --hidden-layers N ...  hidden layers of fashion-mlp (5)
---batch N ...          samples a step (32; peaks: all of them)
+--batch N ...          samples a step // (32; peaks: all of them)
 # or
---samples N ...        samples an epoch (default: as --steps says)
+--samples N ...        samples an epoch // (default: as --steps says)
 --steps N              steps an epoch (those of 2,048 samples, 8 to 256; peaks: 1)
 # the model and its data
---epochs N ...         epochs a fit (1; peaks: 100)
+--epochs N ...         epochs a fit // (1; peaks: 100)
 --dtypes TYPE ...      of the inputs: float32, float64 (the articles'), uint8 (float32)
 --data WORD =synthetic  synthetic (made up), real (downloaded), or file.py:function: your model's own (synthetic)
 --length N ...         of your model's open sizes, such as words in a text

@@ -41,7 +41,7 @@ FLAGS = f"""
 --chunks N ... =32      pieces of an overlapped copy (32)
 --streams N ... =1,2,4  streams they share (1 2 4)
 --study {{small-dataset,feeding}}  instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by
-                         TensorFlow; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU
+                         TensorFlow //; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU
 --dtypes TYPE ...       of what is fed by --study feeding: float32, uint8, float64 (all three)"""
 
 COMMAND = CommandLine(

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
-from workloads import REPORTS, options
+from workloads import REPORTS, help_screen, options
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def parser() -> options.Parser:
 -v --verbose     the rows that are the same too""",
     )
     columns = "columns of csv and json, their units, and which is better"
-    command_line.add_argument_group(columns, metrics.columns_help(metrics.COMPARED))
+    command_line.add_argument_group(columns, help_screen.VerbatimLines(metrics.columns_help(metrics.COMPARED)))
     return command_line
 
 

@@ -5,7 +5,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from workloads import corrections, options
+from workloads import corrections, help_screen, options
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
@@ -55,6 +55,12 @@ def count_or_share(text: str) -> int | float:
     return share or options.number(text)
 
 
+def _runs_help() -> help_screen.HelpText:
+    brief = "your training script (train.py, train.ipynb), run up to its first fit"
+    folders = f"(default: this machine's runs, in {runs.local_folder()})"
+    return help_screen.help_text(brief, f"; a result file, a run folder or a machine folder {folders}")
+
+
 def parser() -> options.Parser:
     command_parser = options.parser(
         "analysis.explain",
@@ -68,8 +74,7 @@ def parser() -> options.Parser:
         "runs",
         nargs="*",
         metavar="RUN",
-        help="your training script (train.py, train.ipynb), run up to its first fit; a result file, a run folder or a machine "
-        f"folder (default: this machine's runs, in {runs.local_folder()})",
+        help=_runs_help(),
     )
     what = command_parser.add_argument_group("what to explain")
     what.add_argument(
@@ -84,8 +89,8 @@ def parser() -> options.Parser:
 --data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (made up)
 --length N       the length of your model's open sizes, such as words in a text
 --batch N        samples a step (32)
---samples N      samples an epoch (the script's or the model's own; such as 50000)
---epochs N       epochs (the script's or the model's own; such as 10)
+--samples N      samples an epoch // (the script's or the model's own; such as 50000)
+--epochs N       epochs // (the script's or the model's own; such as 10)
 --validation COUNT  samples evaluated after each epoch, such as 10000 (the script's, or none)
 --input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
 --dtype {{float32,float64,uint8}}  of the samples (float32)

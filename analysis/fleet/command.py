@@ -34,7 +34,7 @@ def parser() -> options.Parser:
     options.add(
         command_line,
         f"""
---against RUN   the baseline (default: the newest saved that has the device)
+--against RUN   the baseline // (default: the newest saved that has the device)
 --fail-on RULE  exit 4 when a device is below by more than this, or rows failed: 'slower>3%%', 3%% (the same), slower
 --save NAME     keep the run as the baseline NAME
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from workloads import options
+from workloads import help_screen, options
 
 if TYPE_CHECKING:
     from analysis.predict.plan import Plan
@@ -47,8 +47,10 @@ def parser() -> options.Parser:
     )
     about = "jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ..."
     what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[], help=about)
-    about = "append the predictions to FILE, a JSON line each (predicted.ndjson; .jsonl is for rows)"
-    made.add_argument("--save", metavar="FILE", help=about)
+    saved = help_screen.help_text(
+        "append the predictions to FILE, a JSON line each", " (predicted.ndjson; .jsonl is for rows)"
+    )
+    made.add_argument("--save", metavar="FILE", help=saved)
     return made
 
 

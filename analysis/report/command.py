@@ -7,7 +7,7 @@ import webbrowser
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workloads import options, shared_flags, terminal
+from workloads import help_screen, options, shared_flags, terminal
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
@@ -23,13 +23,14 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
     )
     made = options.parser(command, does, *examples, question=question, needs="output")
     made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
+    where = " (default: RUN's folder; of several folders one of its own in reports/local/beside)"
     made.add_argument(
         "-o",
         "--output",
         dest="out",
         metavar="DIR",
         type=shared_flags.folder,
-        help=f"folder of {makes} (default: RUN's folder; of several folders one of its own in reports/local/beside)",
+        help=help_screen.help_text(f"folder of {makes}", where),
     )
     return made
 

@@ -427,3 +427,17 @@ def test_an_error_is_one_line_whatever_a_name_holds(capsys):
     assert report.main(["no\nerror: such"]) == options.USAGE
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert errors == ["error: no result file in no\\nerror: such"]
+
+
+def test_h_shows_the_brief_of_a_help_and_help_all_of_it(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    flags = "--noise F  within 5 %% // (default: 1 %%); slower\n--size N  a size"
+    made = options.parser(
+        "workloads.x", "", "python -m workloads.x", question="What?", needs="noise", flags=flags, F=float
+    )
+    for flag, words in (("-h", "within 5 %"), ("--help", "within 5 % (default: 1 %); slower")):
+        with pytest.raises(SystemExit):
+            made.parse_args([flag])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.partition("--noise F")[2].strip() for line in lines if line.startswith("  --noise F")] == [words]
+        assert any(line.startswith("  --size N") for line in lines) == (flag == "--help")
