@@ -21,6 +21,7 @@ from workloads.machine.health import CheckResult
 
 if TYPE_CHECKING:
     from workloads.records import Measurements
+    from workloads.records.files import ResultFile
 
 QUESTION = "Is this machine fit to be measured?"
 EXAMPLES = "python -m workloads.doctor", "python -m workloads.doctor reports/nvidia-h200/suite"
@@ -272,9 +273,22 @@ def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
         command = checks.command(loaded.measurements[0]) if loaded.measurements else MEASURE
         yield from broken(loaded.measurements, "it has no time, or none that counts", command)
         yield from Analysis.from_loaded(loaded).doubts
-        if loaded.bad_lines:
-            lost = f"{loaded.bad_lines} lines of {where} cannot be read"
-            yield CheckResult("bad lines", "warn", lost, "their rows are lost", f"{command} --resume -o DIR")
+        for file in loaded.damaged:
+            yield bad_lines(file)
+
+
+def bad_lines(file: "ResultFile") -> CheckResult:
+    """The finding for a result file with lines that cannot be read: the command that made the file measures their rows anew."""
+    from analysis import checks
+    from workloads.records import command_lines
+    from workloads.records.files import MEASURE
+
+    lost = f"{units.count(file.bad_lines, 'line')} of {options.near(file.path)} cannot be read"
+    mend = command_lines.resumed(file.runs[-1].command, options.near(file.path.parent)) if file.runs else ""
+    if not mend:
+        command = checks.command(file.measurements[0]) if file.measurements else MEASURE
+        mend = f"{command} -o DIR"
+    return CheckResult("bad lines", "warn", lost, "their rows are lost", mend)
 
 
 def noise(plan: DoctorPlan) -> int:

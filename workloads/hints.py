@@ -16,8 +16,8 @@ from pathlib import PurePath
 from typing import Protocol
 
 from workloads import corrections, help_screen
-from workloads.stops import MISSING, USAGE, Stop
-from workloads.terminal import near
+from workloads.stops import MISSING, USAGE, Stop, Usage
+from workloads.terminal import near, quoted_controls
 
 SCRIPT = "crossover"  # the console command that starts every other
 _OURS = re.compile(
@@ -173,6 +173,8 @@ class Hints:
                 self.check(words)
         except Stop as stop:
             return stop
+        except OSError as error:  # of a path that the system refuses
+            return Usage(str(error))
         return None
 
     def works(self, line: str) -> bool:
@@ -269,4 +271,5 @@ def program(command: str) -> str:
 def typed(command: str) -> str:
     """A command of ours as it can be typed here and in the form that was typed: `crossover matmul ...`, or
     `python -m workloads.matmul ...` with the interpreter that works. Variables may stand before it."""
+    command = quoted_controls(command)
     return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), by_script(command))

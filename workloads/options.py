@@ -564,10 +564,10 @@ def _say(stop: Stop, command_hints: Hints) -> None:
 def show(proposal: Proposal) -> None:
     """Prints what else was wrong with a command, and the command that works."""
     for note in proposal.notes:
-        terminal.note(f"  and: {note}")
+        terminal.note(f"  and: {terminal.on_one_line(note)}")
     label = "try, for example" if proposal.is_example else "try"
     if proposal.first:
-        label = f"{proposal.first}, then"
+        label = f"{terminal.on_one_line(proposal.first)}, then"
     terminal.note(f"  {label}: {typed(proposal.line)}")
 
 

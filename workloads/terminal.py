@@ -19,6 +19,17 @@ _SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")
 # Text that a terminal shows and does not obey: without control characters and marks that reverse the direction of writing.
 _PLAIN = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+|\r(?=\n)")
+_CONTROL_CODES = (
+    *range(0x20),
+    *range(0x7F, 0xA0),
+    0x61C,
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+)
+_SHOWN_CONTROLS = {code: chr(code).encode("unicode_escape").decode() for code in _CONTROL_CODES}
+_QUOTED = re.compile(r"""(\"'\"|'[^']*')""")  # of a command as shlex.join writes it
 _PLAIN_OR_PAINTED = re.compile(rf"{_PLAIN.pattern}|\x1b\[(?:0|{'|'.join(_SGR.values())})m")
 _ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
@@ -85,8 +96,27 @@ def printable(text: str, painted: bool = False) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The text with its ends of lines shown as \\n and \\r."""
-    return text.translate({ord("\n"): "\\n", ord("\r"): "\\r"})
+    """The text with its ends of lines shown as \\n and \\r, and other control characters as \\x1b."""
+    return text.translate(_SHOWN_CONTROLS)
+
+
+def quoted_controls(command: str) -> str:
+    """A command line with control characters as a shell takes them: $'a\\x1bb' for a word that has them in quotes."""
+    return "".join(_in_ansi_quotes(part) for part in _QUOTED.split(command))
+
+
+def _in_ansi_quotes(part: str) -> str:
+    """A part of a command in single quotes, written as $'...' where it has control characters or bytes that are no text; any
+    other as it is."""
+    if part.isprintable() or part[:1] != "'":
+        return part
+    escaped = ""
+    for character in part:
+        if character.isprintable():
+            escaped += "\\\\" if character == "\\" else character
+        else:
+            escaped += "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+    return f"${escaped}"
 
 
 def length(text: str) -> int:

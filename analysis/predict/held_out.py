@@ -13,7 +13,7 @@ from analysis.predict import calibration
 from analysis.predict.calibration import Seen
 from analysis.predict.combine import ISSUING, OVERHEAD, WORK, total_of
 from analysis.predict.components import FIT, execution_of
-from analysis.predict.prediction import Prediction, predict
+from analysis.predict.prediction import Prediction, distinct, predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by, least_squares
@@ -236,10 +236,11 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 def with_measured(predictions: Iterable[Prediction], of: "Profile") -> "list[tuple[Prediction, Seen | None]]":
-    """Each prediction with the measured step of its training, that with the fewest non-default options; None without one."""
+    """Each prediction once, with the measured step of its training, that with the fewest non-default options; None without
+    one."""
     seen = sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True)
     rows = {s.training: s for s in seen}
-    return [(p, rows.get(training_of(p))) for p in predictions]
+    return [(p, rows.get(training_of(p))) for p in distinct(predictions)]
 
 
 def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:

@@ -1,5 +1,6 @@
 """What one `predict` command asks for: its flags, checked, as one of three records."""
 
+import os
 import pathlib
 import shlex
 from argparse import Namespace
@@ -212,7 +213,7 @@ def _require_predictions(path: str) -> None:
     if reason:
         free = command_lines.unused("predictions.ndjson")
         raise options.Usage(f"cannot write {path}: {reason}", wrong="--save", right=f"--save {free}")
-    if not file.exists() or not file.stat().st_size:
+    if not os.path.exists(file) or not os.path.getsize(file):
         return
     try:
         prediction.load(path)

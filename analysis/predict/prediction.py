@@ -5,7 +5,7 @@ Nothing is fitted to the model that is predicted; the few global numbers (analys
 
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -22,6 +22,7 @@ from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options, terminal
 from workloads.records import Settings, regular_files, switches
+from workloads.records.rows import is_moment
 
 _WORTH_A_NAME = 0.01  # of a step: a smaller part is not named
 LONGEST_S = 1e9  # of a time in a result file too
@@ -111,10 +112,13 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
 
 def impossible(prediction: Prediction) -> str:
-    """The first switch of a prediction that no training has, or the first time that none takes, in words; "" without one."""
+    """The first switch of a prediction that no training has, the first time that none takes, or when it cannot have been saved,
+    in words; "" without one."""
     wrong_switch = switches.fault(prediction.settings.switches)
     if wrong_switch:
         return wrong_switch
+    if prediction.saved_at and not is_moment(prediction.saved_at):
+        return f"saved_at is {prediction.saved_at!r}, no time such as 2026-11-21T17:46:40Z"
     named = [(name, getattr(prediction, name)) for name in prediction.__struct_fields__]
     times = [(name, value) for name, value in named if isinstance(value, Estimate)]
     for name, time in [*times, *prediction.parts.items()]:
@@ -165,7 +169,7 @@ def load(path: str) -> list[Prediction]:
         if len(lines) > 1 and is_cut(lines[-1]):
             terminal.note(f"warning: the last line of {path} is cut off; {count(len(lines) - 1, 'prediction')} read")
             lines = lines[:-1]
-        found = [_decoded(line) for line in lines]
+        found = [_decoded(line) for line in lines if line.strip()]
     except (options.Usage, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
     if not found:
@@ -175,6 +179,17 @@ def load(path: str) -> list[Prediction]:
         if wrong:
             raise options.Usage(f"{path} holds no predictions: line {number}: {wrong}", MAKES)
     return found
+
+
+def distinct(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """The predictions, each once: of those that differ in nothing but when they were saved, the first that was."""
+    first_saved: dict[bytes, Prediction] = {}
+    for prediction in predictions:
+        key = msgspec.json.encode(msgspec.structs.replace(prediction, saved_at=""))
+        before = first_saved.get(key)
+        if before is None or prediction.saved_at < before.saved_at:
+            first_saved[key] = prediction
+    return list(first_saved.values())
 
 
 def saved_sets(folder: pathlib.Path) -> dict[str, list[Prediction]]:

@@ -240,7 +240,7 @@ def stored_names() -> list[str]:
 def file_of(run: str) -> str:
     """A run, or the file of the stored profile that it names if nothing else has that name."""
     named = stored(run)
-    return str(named) if not os.path.exists(run) and named.is_file() else run
+    return str(named) if not os.path.exists(run) and os.path.isfile(named) else run
 
 
 def read(*runs: str) -> Profile:

@@ -236,6 +236,9 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     ]
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
     found = held_out.saved_set([late, saved], of)
+    assert (found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (0, {"cpu": 1})  # one, saved twice
+    other = replace(saved, fit_s=Estimate(2.0, 1.0, 3.0))
+    found = held_out.saved_set([late, other, other], of)
     assert (found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (1, {"cpu": 1})
     assert prediction_errors.saved_lines({"first": [], "late": [late]}, of) == []
     both = prediction_errors.saved_lines({"first": [saved], "late": [late]}, of)

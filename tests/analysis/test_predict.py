@@ -542,6 +542,8 @@ def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_
         ("fit_s", {"value": 1.0, "low": 2.0, "high": 0.5}, "fit_s of 2 to 0.5 s"),
         ("parts", {"matmul": {"value": 1e9, "low": 0.0, "high": 1e9}}, "matmul of 0 to 1e+09 s"),
         ("step_s", {"value": -0.5, "low": -1.0, "high": 1.0}, "step_s of -0.5 s"),
+        ("saved_at", "garbage", "saved_at is 'garbage', no time such as 2026-11-21T17:46:40Z"),
+        ("saved_at", "2026-13-21T17:46:40Z", "saved_at is '2026-13-21T17:46:40Z', no time"),
     ],
 )
 def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, shown):

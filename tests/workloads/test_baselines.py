@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from workloads import options
 from workloads.corrections import runs
 from workloads.records import baselines
 
@@ -40,6 +41,12 @@ def test_rows_to_compare_with_are_the_newest_baseline_of_the_workload_else_its_n
     stored(local / "saved" / "other", "stream", at=50)
     assert baselines._comparable("matmul") == "newer"
     assert baselines._comparable("stream") == "other"
+
+
+def test_a_name_too_long_for_a_baseline_is_refused_before_any_file_is_looked_for(local):
+    with pytest.raises(options.Usage, match="is no name for a baseline: at most 100 letters") as refused:
+        baselines.require_free("a" * 300)
+    assert refused.value.right == "a" * 100 and len(str(refused.value)) < 150
 
 
 @pytest.mark.parametrize(("saves", "right"), [(False, "--save before"), (True, "")])

@@ -14,6 +14,7 @@ import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, use_root, write
 from fake_measurements import cpu_run, row, square
 from fake_measurements import write as write_rows
+from msgspec.structs import replace
 
 import workloads.__main__ as overview
 from analysis import noise
@@ -320,6 +321,22 @@ def test_rows_that_failed_or_are_wrong_are_not_sound(tmp_path, capsys):
     assert complains(wrong, "problem", "n=512", "off by 3")
     assert doctor.main([str(tmp_path)]) == options.FAILED
     assert "These rows are not sound" in capsys.readouterr().out
+
+
+def test_lines_that_cannot_be_read_are_measured_anew_by_the_command_of_their_file(tmp_path, capsys):
+    first = replace(cpu_run(sizes=(64,)).runs[0], command="python -m workloads.stream --sizes 64KiB -o old --resume")
+    foreign = replace(first, command="make stress")
+    rows = [row("matmul/numpy/blas", square(64), 1e-3, threads=1)]
+    for name, run in (("a", first), ("b", foreign)):
+        write_rows(tmp_path / name / "stream.jsonl", run, rows)
+        with open(tmp_path / name / "stream.jsonl", "ab") as file:
+            file.write(b"\n\n{\n")
+    assert doctor.main([str(tmp_path), "--format", "json"]) == options.OK
+    findings = [CheckResult(**one) for one in json.loads(capsys.readouterr().out)]
+    of_a, of_b = (one for one in findings if one.check == "bad lines")
+    assert of_a.fix == f"python -m workloads.stream --sizes 64KiB -o {tmp_path}/a --resume"
+    assert of_a.seen == f"1 line of {tmp_path}/a/stream.jsonl cannot be read"
+    assert of_b.fix == "python -m workloads.matmul -o DIR"
 
 
 def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):

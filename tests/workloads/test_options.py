@@ -2,6 +2,8 @@
 
 import argparse
 import io
+import os
+import shlex
 import subprocess
 
 import pytest
@@ -387,6 +389,17 @@ def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
     assert stream.getvalue().endswith("half a line")
     out.write("\nThe GPU: 61 s against 126 s on the CPU\n")
     assert stream.getvalue().endswith("\nThe GPU: 61 s against 126 s on the CPU\n")
+
+
+@pytest.mark.parametrize("word", ["a\x1bb.keras", "it's\n\u202eb", "caf\udcff", "'\x07'\\", "plain word"])
+def test_a_command_with_control_characters_can_be_copied(word):
+    command = terminal.quoted_controls(shlex.join(["printf", "%s", word]))
+    assert command.isprintable()
+    assert subprocess.run(["bash", "-c", command], capture_output=True).stdout == os.fsencode(word)
+
+
+def test_control_characters_of_a_name_are_shown():
+    assert terminal.on_one_line("a\x1bb\n\u202e µ") == "a\\x1bb\\n\\u202e µ"
 
 
 CLEARS, TITLE, EIGHT_BIT, REVERSED = "\x1b[2J", "\x1b]0;mine\x07", "\x9b31m", "\u202e"

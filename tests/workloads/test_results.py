@@ -192,7 +192,9 @@ def test_garbage_lines_are_counted(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1, "failed"), row(1, seconds=0.5), row(1))
     with open(path, "ab") as file:
-        file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n")
+        file.write(
+            b'garbage\n\n \r\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n"
+        )
     loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
     assert capsys.readouterr().err == f"warning: 6 lines of {path} cannot be read; 1 row read\n"
@@ -206,6 +208,9 @@ def test_garbage_lines_are_counted(tmp_path, capsys):
         {"values": {"steal_fraction": -0.5}},
         {"values": {"other_load_fraction": 1.5}},
         {"values": {"cpu_clock_hz": -1.0}},
+        {"at": "not a date"},
+        {"at": "2026-02-30T00:00:00Z"},
+        {"at": "99999-01-01T00:00:00Z"},
     ],
 )
 def test_a_row_that_cannot_be_a_measurement_is_no_row(tmp_path, capsys, change):
@@ -214,6 +219,15 @@ def test_a_row_that_cannot_be_a_measurement_is_no_row(tmp_path, capsys, change):
     write(path, sound, msgspec.structs.replace(row(2, seconds=0.5), **change))
     loaded = records.read(path)
     assert loaded.measurements == (sound,) and loaded.bad_lines == 1
+    capsys.readouterr()
+
+
+def test_a_run_that_began_at_no_time_is_no_run(tmp_path, capsys):
+    path = tmp_path / "matmul.jsonl"
+    lines = [run(at="tomorrow"), row(1)]
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    loaded = records.read(path)
+    assert (loaded.runs, loaded.measurements, loaded.bad_lines) == ((), (row(1),), 1)
     capsys.readouterr()
 
 

@@ -279,6 +279,9 @@ def test_a_script_without_keras_fails_by_its_line_or_its_exit_code(train):
         train("x = 1\nx = (\n")
         == "train.py, line 2, before any fit: SyntaxError: '(' was never closed (train.py, line 2)"
     )
+    assert train("x = 1\n\0\n").startswith(
+        "train.py, before any fit: SyntaxError: source code string cannot contain null"
+    )
     assert train("import argparse\nargparse.ArgumentParser().error('no data')\n").endswith(
         "ended before any fit with exit code 2: train.py: error: no data"
     )

@@ -296,6 +296,36 @@ def test_a_keras_file_is_the_zip_file_that_keras_saves_and_what_it_holds_is_aske
     assert model_files.missing("pipe.keras") == "cannot read pipe.keras: it is a pipe, not a file"
 
 
+def test_a_keras_file_that_unpacks_to_far_more_is_not_read(folder):
+    """67 kB unpack to 70 MB; of parts that are not packed, 70 MB are a model's."""
+    many = bytes(70_000_000)
+    with zipfile.ZipFile("bomb.keras", "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("config.json", many)
+    why = model_files.missing("bomb.keras")
+    assert "its 66.6 KiB unpack to 66.8 MiB" in why
+    with zipfile.ZipFile("whole.keras", "w") as parts:
+        parts.writestr("config.json", many)
+    assert model_files.missing("whole.keras") == ""
+
+
+def test_what_can_be_saved_or_read_is_proposed_for_a_model_that_cannot_be_used(folder):
+    (folder / "net.keras").mkdir()
+    assert model_files.unusable("a folder", "net.keras").right == "net-new.keras"
+    assert model_files.unusable("not there", "net2.keras").right == "net2.keras"
+    too_long = "n" * 300
+    for name, right in ((f"{too_long}.keras", "model.keras"), (f"{too_long}.py:build", "model.py:build")):
+        assert "File name too long" in model_files.missing(name)
+        assert model_files.unusable("too long", name).right == right
+
+
+def test_a_model_that_may_not_be_read_is_made_readable_and_no_other_is_proposed(folder, monkeypatch):
+    (folder / "mine2.py").write_text((folder / "mine.py").read_text())
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert model_files.missing("mine.py:build") == "cannot read mine.py: Permission denied"
+    error = model_files.unusable("cannot read", "mine.py:build")
+    assert (error.first, error.right, error.similar) == ("chmod u+r mine.py", "mine.py:build", "")
+
+
 def test_a_pipe_is_no_source_file_of_a_model(folder):
     """Nobody writes to it: whoever opened it would wait for ever."""
     os.mkfifo("pipe.py")

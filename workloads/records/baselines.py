@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import ROOT, options
+from workloads import ROOT, options, terminal
 from workloads.corrections import runs
 from workloads.options import Usage
 
@@ -20,7 +20,8 @@ def folder(name: str) -> Path:
     Raises: Usage for a name that is not plain.
     """
     if not re.fullmatch(r"\w[\w.-]{0,99}", name):
-        message = f"{name!r} is no name for a baseline: letters, digits, dots and dashes only"
+        most = "at most 100 letters, digits, dots and dashes"
+        message = f"{terminal.shorten(repr(name), 40)} is no name for a baseline: {most}"
         raise Usage(message, wrong=name, right=plain_name(name))
     return FOLDER / name
 
@@ -76,12 +77,13 @@ def _comparable(workload: str) -> str:
 def require_free(name: str) -> None:
     """Raises Usage when a baseline of that name exists, which is never overwritten, and when a stored machine has that name.
     Called before measuring."""
+    saved = folder(name)
     if (PROFILES / f"{name}.jsonl.gz").exists():
         raise Usage(
             f"{name!r} names a stored machine; choose another name", wrong="--save", right=f"--save {name}-here"
         )
-    if folder(name).exists():
-        raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
+    if saved.exists():
+        raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {saved}")
 
 
 def save(name: str, files: Iterable[Path], by_folder: bool = False) -> Path:

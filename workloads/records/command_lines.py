@@ -36,6 +36,15 @@ def without(command: str, flags: dict[str, int]) -> str:
     return shlex.join(left)
 
 
+def resumed(command: str, folder: str) -> str:
+    """The command that measures what a folder lacks of this one's rows; "" of one that is no workload's."""
+    words = _words(command)
+    if words[:2] != ["python", "-m"] or words[2].partition(".")[0] != "workloads":
+        return ""
+    begun = without(command, {**STOPPING, **dict.fromkeys(_OUTPUT, 1)})
+    return shlex.join([*_words(begun), "-o", folder, "--resume"])
+
+
 def anew(command: str) -> str:
     """The command without --resume, and with a new folder: DIR-new for `-o DIR`."""
     changed: list[str] = []
@@ -54,18 +63,24 @@ def anew(command: str) -> str:
 
 def new_folder(folder: str) -> str:
     """A name like that of a folder under which nothing is: DIR-new, DIR-new-2 and so on."""
-    name = f"{folder.rstrip('/')}-new"
+    return _new_name(folder.rstrip("/"), ending="")
+
+
+def unused(path: str) -> str:
+    """The path if nothing is there, else a new one like it: FILE-new.csv of FILE.csv."""
+    if not os.path.lexists(path):
+        return path
+    stem, ending = os.path.splitext(path)
+    return _new_name(stem, ending=ending)
+
+
+def _new_name(stem: str, *, ending: str) -> str:
+    name = f"{stem}-new{ending}"
     number = 1
-    numbered = name
-    while os.path.lexists(numbered):
+    while os.path.lexists(name):
         number += 1
-        numbered = f"{name}-{number}"
-    return numbered
-
-
-def unused(folder: str) -> str:
-    """The folder if nothing is there, else a new one with a name like it."""
-    return new_folder(folder) if os.path.lexists(folder) else folder
+        name = f"{stem}-new-{number}{ending}"
+    return name
 
 
 def portable(command: str) -> str:

@@ -319,7 +319,7 @@ def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, RowLines], int]
     for text in lines:
         line = _decoded(text)
         if line is None:
-            bad += 1
+            bad += bool(text.strip())
             continue
         if isinstance(line, Run):
             runs.append(line)
@@ -353,6 +353,8 @@ class Loaded(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
     #: Measurements of rows that newer ones replace.
     replaced: tuple[Measurement, ...] = ()
+    #: The files with lines that cannot be read.
+    damaged: "tuple[ResultFile, ...]" = ()
 
     @property
     def every(self) -> tuple[Measurement, ...]:
@@ -426,9 +428,9 @@ def files_of(run: str | os.PathLike) -> list[Path]:
     if not os.fspath(run):  # of a variable that is not set; pathlib takes it for the current folder
         raise NoRun("", baselines.names())
     try:
-        if not _exists(path):
+        if not regular_files.exists(path):
             path = baselines.find(str(run)) or machine_folder(str(run)) or path
-        if not _exists(path):
+        if not regular_files.exists(path):
             raise NoRun(str(run), baselines.names())
         if not path.is_dir():
             return [_require_results(path)]
@@ -456,18 +458,6 @@ def machine_folder(name: str) -> Path | None:
     folder = REPORTS / name
     is_machine = os.path.basename(name) == name and name != runs.LOCAL.name and folder.is_dir()
     return Path(options.near(folder)) if is_machine else None
-
-
-def _exists(path: Path) -> bool:
-    """Whether there is anything of that name, a dangling link too.
-
-    Raises: OSError where a folder on the way may not be entered.
-    """
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a zero byte is a ValueError
-        return False
-    return True
 
 
 def _require_results(path: Path) -> Path:
@@ -565,6 +555,7 @@ def joined(files: Iterable[ResultFile]) -> Loaded:
         bad_lines=sum(file.bad_lines for file in files),
         files=tuple(str(file.path) for file in files),
         replaced=tuple(replaced),
+        damaged=tuple(file for file in files if file.bad_lines),
     )
 
 

@@ -8,9 +8,10 @@ import zipfile
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
+from analysis import units
 from workloads import options
 from workloads.corrections.likeness import closest, similar_path
-from workloads.records import regular_files
+from workloads.records import command_lines, regular_files
 
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # What a module may make names or submodules with that its source does not spell.
@@ -31,6 +32,10 @@ _OTHER_FORMATS = {
     ".safetensors": "a file of weights only, without layers",
     ".ipynb": "a notebook",
 }
+# A .keras file may be larger by this factor when it is unpacked, or have so many bytes then.
+_MOST_COMPRESSION = 20
+_UNPACKED_BYTES = 1 << 26
+_LONGEST_NAME = 200  # bytes; file systems take 255
 _PYTORCH = (".pt", ".pth", ".safetensors")
 
 
@@ -43,6 +48,12 @@ def require(name: str) -> None:
 
 def unusable(why: str, name: str) -> options.Usage:
     """The error for a model that cannot be used, with a similar one where there is one, else with what makes it one."""
+    file = name if name.endswith(".keras") else name.partition(":")[0]
+    if os.path.isfile(file):
+        try:
+            regular_files.require_readable(file)
+        except regular_files.Unreadable as error:
+            return options.Usage(why, wrong=name, right=name, first=error.first)
     right = similar(name)
     if right:
         return options.Usage(why, wrong=name, right=right, similar="model")
@@ -54,12 +65,13 @@ def _mending(name: str) -> tuple[str, str]:
     """(what to do with a model that cannot be used; its name then)."""
     path = Path(name)
     if path.suffix == ".keras":
-        return f"save the model with model.save({name!r})", name
+        saved = _keras_file_to_save(name)
+        return f"save the model with model.save({saved!r})", saved
     if path.suffix == ".ipynb":
         return f"put the function that returns the model into {path.stem}.py", f"{path.stem}.py:build"
     ending = _other_ending(name)
-    if ending or path.is_dir():
-        saved = f"{str(path).removesuffix(ending)}.keras"
+    if ending or os.path.isdir(path):
+        saved = _keras_file_to_save(f"{str(path).removesuffix(ending)}.keras")
         whole = "the whole model" if ending == ".weights.h5" else "the model"
         whole = "the same model, written in Keras," if ending in _PYTORCH else whole
         return f"save {whole} with model.save({saved!r})", saved
@@ -67,7 +79,7 @@ def _mending(name: str) -> tuple[str, str]:
     file = _file_to_write(module)
     if not os.path.lexists(file) and _is_nowhere(module):
         function = function or "build"
-        is_module = bool(module) and os.sep not in module and ":" in name
+        is_module = bool(module) and os.sep not in module and ":" in name and not module.endswith(".py")
         named = module if is_module else file
         return f"write {file} with a function {function} that returns the model", f"{named}:{function}"
     needed = _arguments_needed(module, function)
@@ -77,17 +89,33 @@ def _mending(name: str) -> tuple[str, str]:
     return f"mend {module if module.endswith('.py') else 'the file'}", name
 
 
+def _keras_file_to_save(name: str) -> str:
+    """The name of a .keras file that can be saved: this one, else one in this folder that is not there yet."""
+    path = Path(name)
+    if not regular_files.unwritable(path):
+        return name
+    in_this_folder = "model.keras" if _is_too_long(path.name) else path.name
+    return command_lines.unused(in_this_folder)
+
+
+def _is_too_long(name: str) -> bool:
+    """Whether no file can have this name, or the numbers that make it another one."""
+    return len(os.fsencode(name)) > _LONGEST_NAME
+
+
 def _file_to_write(module: str) -> str:
     """The file that a module which is not there would have: of a path whose folder cannot have one, a file in this folder."""
+    if not module or _is_too_long(module):
+        return "model.py"
     if os.sep not in module:
-        return module if module.endswith(".py") else os.path.join(*module.split(".")) + ".py" if module else "model.py"
+        return module if module.endswith(".py") else os.path.join(*module.split(".")) + ".py"
     path = Path(module)
-    stem = path.stem or "model"
+    stem = "model" if not path.stem or _is_too_long(path.name) else path.stem
     folder = path.parent
-    if path.is_file() and module.endswith(".py"):
+    if os.path.isfile(path) and module.endswith(".py"):
         return module
-    is_special = os.path.lexists(path) and not path.is_dir()  # a device, or a file with another ending
-    if is_special or not os.access(folder, os.W_OK) or not folder.is_dir():
+    is_special = os.path.lexists(path) and not os.path.isdir(path)  # a device, or a file with another ending
+    if is_special or not os.access(folder, os.W_OK) or not os.path.isdir(folder):
         folder = Path()
     return str(folder / f"{stem}.py")
 
@@ -103,6 +131,14 @@ def _is_nowhere(module: str) -> bool:
 
 def missing(name: str) -> str:
     """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
+    try:
+        return _missing(name)
+    except regular_files.Unreadable as error:
+        return str(error)
+
+
+def _missing(name: str) -> str:
+    """Why a user's own model cannot be one, as `missing` says it. Raises: Unreadable for its file."""
     if name.endswith(".keras"):
         return _missing_in_keras_file(name)
     unreadable = other_format(name)
@@ -110,11 +146,8 @@ def missing(name: str) -> str:
         return unreadable
     module, _, function = name.partition(":")
     file = Path(module).expanduser()
-    if file.exists() and not file.is_dir():
-        try:
-            regular_files.require_regular(file)
-        except regular_files.Unreadable as error:
-            return str(error)
+    if regular_files.exists(file) and not os.path.isdir(file):
+        regular_files.require_readable(file)
         if module.endswith(".py"):
             return _missing_in_file(module, function)
     if not _FUNCTION.fullmatch(name):
@@ -141,33 +174,44 @@ def is_model_file(name: str) -> bool:
 
 
 def other_format(name: str) -> str:
-    """Why a file of another format, or a folder, is no model here; "" of what is neither."""
-    path = Path(name)
-    if path.is_dir():
+    """Why a file of another format, or a folder, is no model here; "" of what is neither.
+
+    Raises: Unreadable where nobody can tell whether it is there.
+    """
+    if os.path.isdir(name):
         return f"{name} is a folder, and no file.py:function or file.keras"
     what = _OTHER_FORMATS.get(_other_ending(name).lower(), "")
     if not what:
         return ""
-    if not path.exists():
+    if not regular_files.exists(name):
         return f"there is no file {name}, and it would be {what}"
     return f"{name} is {what}, and no file.py:function or file.keras"
 
 
 def _missing_in_keras_file(path: str) -> str:
     """Why Keras cannot load a file; "" where it is of the form that model.save() writes."""
-    if not os.path.lexists(path):
+    if not regular_files.exists(path):
         return f"there is no file {path}"
+    regular_files.require_readable(path)
     try:
-        regular_files.require_regular(path)
-        with zipfile.ZipFile(path) as parts:
-            names = parts.namelist()
-    except regular_files.Unreadable as error:
-        return str(error)
+        with zipfile.ZipFile(path) as archive:
+            parts = archive.infolist()
     except OSError as error:
         return f"cannot read {path}: {regular_files.reason(path, error)}"
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return f"{path} is no Keras model: it is not the zip file that model.save() writes"
-    return "" if "config.json" in names else f"{path} is no Keras model: there is no config.json in it"
+    if "config.json" not in [part.filename for part in parts]:
+        return f"{path} is no Keras model: there is no config.json in it"
+    return _unpacks_too_far(path, sum(part.file_size for part in parts))
+
+
+def _unpacks_too_far(path: str, unpacked_bytes: int) -> str:
+    """Why a .keras file that is far larger without its compression is not read; "" of any other. Keras compresses nothing."""
+    packed_bytes = os.path.getsize(path)
+    if unpacked_bytes <= max(_UNPACKED_BYTES, _MOST_COMPRESSION * packed_bytes):
+        return ""
+    sizes = f"{units.size(packed_bytes)} unpack to {units.size(unpacked_bytes)}"
+    return f"{path} is no Keras model: its {sizes}, and model.save() compresses nothing"
 
 
 def _missing_in_file(path: str, function: str) -> str:
@@ -217,6 +261,8 @@ def similar(name: str) -> str:
 
     A file of a model is like no other file, but for a .keras file that is not there and one with a similar name.
     """
+    if _may_be_hidden(name.partition(":")[0]):
+        return ""
     if name.endswith(".keras"):
         return _similar_keras_file(name)
     if other_format(name):
@@ -237,10 +283,19 @@ def similar(name: str) -> str:
     return named[0] if len(named) == 1 else ""
 
 
+def _may_be_hidden(path: str) -> bool:
+    """Whether nobody can tell if a path is there, as of one in a folder that may not be entered."""
+    try:
+        regular_files.exists(path)
+    except regular_files.Unreadable:
+        return True
+    return False
+
+
 def _similar_keras_file(name: str) -> str:
     """The .keras file with a similar name, its ending apart, in place of one that is not there; "" without one."""
     path = similar_path(name)
-    if os.path.lexists(name) or not path.endswith(".keras"):
+    if os.path.lexists(name) or not path.endswith(".keras") or not os.path.isfile(path):
         return ""
     return path if closest(Path(name).stem, [Path(path).stem]) else ""
 

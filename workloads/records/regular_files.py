@@ -5,6 +5,7 @@ import contextlib
 import errno
 import gzip
 import os
+import shlex
 import stat
 import zlib
 from collections.abc import Iterator
@@ -28,6 +29,20 @@ class Unreadable(Usage):
     """A file that cannot be read as lines; the message names it and says why."""
 
 
+def exists(path: str | os.PathLike) -> bool:
+    """Whether there is anything of that name, a dangling link too.
+
+    Raises: Unreadable where a folder on the way may not be entered, and for a name that no file can have.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a zero byte is a ValueError
+        return False
+    except OSError as error:
+        raise Unreadable(f"cannot read {path}: {reason(path, error)}") from error
+    return True
+
+
 def require_regular(path: str | os.PathLike) -> None:
     """Raises Unreadable for what is there and is no regular file. Links are followed."""
     try:
@@ -37,6 +52,14 @@ def require_regular(path: str | os.PathLike) -> None:
     other_kind = _other_kind(mode)
     if other_kind:
         raise Unreadable(f"cannot read {path}: {other_kind}")
+
+
+def require_readable(path: str | os.PathLike) -> None:
+    """Raises Unreadable for what is no regular file, and for one that this user may not read."""
+    require_regular(path)
+    if not os.access(path, os.R_OK):
+        message = f"cannot read {path}: {os.strerror(errno.EACCES)}"
+        raise Unreadable(message, first=shlex.join(["chmod", "u+r", os.fspath(path)]))
 
 
 def _other_kind(mode: int) -> str:
@@ -50,14 +73,20 @@ def _other_kind(mode: int) -> str:
 def unwritable(path: str | os.PathLike) -> str:
     """Why a file of this path cannot be written, as far as the modes of it and of its folder tell; "" where it can."""
     file = Path(path)
-    if not os.path.lexists(file):
-        if not file.parent.is_dir():
+    try:
+        mode = os.stat(file).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        if not os.path.isdir(file.parent):
             return f"{file.parent} is no folder"
-        return "" if os.access(file.parent, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
-    other_kind = _other_kind(file.stat().st_mode) if file.exists() else ""
-    if other_kind:
-        return other_kind
-    return "" if os.access(file, os.W_OK) else os.strerror(errno.EACCES)
+        may_write = os.access(file.parent, os.W_OK | os.X_OK)
+    except OSError as error:
+        return reason(file, error)
+    else:
+        other_kind = _other_kind(mode)
+        if other_kind:
+            return other_kind
+        may_write = os.access(file, os.W_OK)
+    return "" if may_write else os.strerror(errno.EACCES)
 
 
 def no_folder(path: str | os.PathLike) -> str:

@@ -4,8 +4,10 @@ Absent is not zero, and a number that is not finite is never stored.
 """
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -23,6 +25,7 @@ SAMPLES = "samples"
 # Note of a training that was measured again: when it was measured first, as that row's `at`, where no file has that row any more.
 FIRST_MEASURED = "first_measured"
 VISITS_AT = "visit_at_s"  # series: the end of each visit of a row, in Unix seconds
+_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|\+00:00)")
 # Bounds on counts, seconds of a call and other numbers, checked on decoding; no measurement comes near them.
 _MOST = 1 << 60
 _MOST_VISITS = 1 << 20  # each is a block of the row's samples
@@ -434,21 +437,33 @@ def _nine_digits(number: float) -> float:
 def sound(line) -> bool:
     """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters,
     switches and clocks that are known, counts and shares in range, each clock once, samples and a block for each, no negative
-    seconds or clock rates, and a time of some kind where it is ok."""
+    seconds or clock rates, a time of some kind where it is ok, and a time of day that is one."""
     if isinstance(line, Run):
-        return True
+        return is_moment(line.started_at)
     is_timed = line.samples or line.fits or line.phases_s or line.series
     if line.status == "ok" and not is_timed:
         return False
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
     return (
         line.kernel.isprintable()
+        and (not line.at or is_moment(line.at))
         and not fault(line.settings.switches)
         and max(counts, default=0) < _MOST
         and _are_sound(line.samples)
         and min(_seconds(line), default=0.0) >= 0
         and all(_is_in_range(name, value) for name, value in line.values.items())
     )
+
+
+def is_moment(text: str) -> bool:
+    """Whether a text is a time of day as rows have it: 2026-11-21T17:46:40Z. Such texts are in order as they are sorted."""
+    if not _MOMENT.fullmatch(text):
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _are_sound(samples: Sequence[Samples]) -> bool:

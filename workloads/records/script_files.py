@@ -24,15 +24,19 @@ def require(script: str) -> None:
     by the process that runs it."""
     if not is_script(script):
         return
-    path = Path(script)
-    if not path.exists():
-        near = similar_path(script)
-        right = near if is_script(near) else ""
-        raise options.Usage(f"there is no file {script}", wrong=script, right=right, similar="file" if right else "")
     try:
-        regular_files.require_regular(path)
+        if not regular_files.exists(script):
+            raise _no_script(script)
+        regular_files.require_readable(script)
     except regular_files.Unreadable as error:
-        raise options.Usage(str(error), wrong=script) from error
+        raise options.Usage(str(error), wrong=script, right=script if error.first else "", first=error.first) from error
+
+
+def _no_script(script: str) -> options.Usage:
+    """The error for a script that is not there, with the similar one that is."""
+    near = similar_path(script)
+    right = near if is_script(near) else ""
+    return options.Usage(f"there is no file {script}", wrong=script, right=right, similar="file" if right else "")
 
 
 def without_fit(script: str) -> options.Usage:

@@ -166,14 +166,14 @@ class ScriptRun:
         if library:
             return script_files.another_library(self.name, library)
         if isinstance(error, SyntaxError):
-            place = f"line {error.lineno}"
+            place = f", line {error.lineno}" if error.lineno else ""
             if notebook.is_cell(error.filename or ""):
-                place = f"{error.filename}, {place}"
+                place = f", {error.filename}{place}"
         else:
-            place = self.place(traceback.extract_tb(error.__traceback__))
+            place = f", {self.place(traceback.extract_tb(error.__traceback__))}"
         reason = str(error) if isinstance(error, Broken) else described(error)
         change = change_of(error) or f"mend {self.name}"
-        return options.Usage(f"{self.name}, {place}, before any fit: {reason}", first=change)
+        return options.Usage(f"{self.name}{place}, before any fit: {reason}", first=change)
 
 
 def _one_step(original: Callable, positional: tuple, named: dict[str, Any]) -> Any:
