@@ -36,6 +36,9 @@ class TypedCommand(Protocol):
     #: A command that works.
     example: str
 
+    def flag_names(self) -> list[str]:
+        """Every name of its flags."""
+
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words without the mistake of a Stop."""
 
@@ -109,7 +112,7 @@ class Hints:
             return Proposal(line=self.line(changed), notes=tuple(notes), is_example=True)
         proposed = self._proposed_by(stop, current)
         lists_commands = proposed == self.line([])  # as the overview of all commands does
-        is_example = is_example or (proposed == self.parser.example and not lists_commands)
+        is_example = is_example or current.is_example or (proposed == self.parser.example and not lists_commands)
         if current is stop or current.code != MISSING:
             return Proposal(line=proposed, notes=tuple(notes), is_example=is_example)
         error = self.message(current, words)
@@ -117,7 +120,7 @@ class Hints:
         if stop.similar:  # its correction is in no command, as none helps
             typed_mistake += f"; a similar {stop.similar} exists: {stop.right!r}"
         others = [typed_mistake, *[note for note in notes if note != error]]
-        return Proposal(line=proposed, notes=tuple(others), error=error)
+        return Proposal(line=proposed, notes=tuple(others), error=error, is_example=is_example)
 
     def _by_another_command(self, words: Sequence[str], stop: Stop) -> str:
         """The line of another command that a Stop proposes in place of these words; "" where it proposes none."""

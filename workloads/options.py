@@ -18,7 +18,7 @@ from workloads.corrections import PLACE, argparse_errors, runs  # noqa: F401  # 
 from workloads.corrections.likeness import closest
 from workloads.corrections.rules import regression
 from workloads.corrections.runs import stored_run  # noqa: F401  # other modules take them from here
-from workloads.corrections.sizes import meant_number, meant_range
+from workloads.corrections.sizes import meant_number, meant_range, meant_seconds
 from workloads.hints import (  # noqa: F401  # other modules take them from here
     SCRIPT,
     Hints,
@@ -328,6 +328,10 @@ class Parser(argparse.ArgumentParser):
             raise unknown("value", value, self._option_string_actions[flag].choices or ())
         raise typed_words.error(message)
 
+    def flag_names(self) -> list[str]:
+        """Every name of its flags."""
+        return list(self._option_string_actions)
+
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words of a command without the mistake of a Stop; the same words where it cannot be corrected."""
         if stop.instead:
@@ -399,12 +403,19 @@ def parser(
 
 
 def positive(text: str, units: dict[str, float] = SECONDS) -> float:
-    """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`. Its exponent has at most nine, or two digits below 0."""
+    """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`. Its exponent has at most nine, or two digits below 0.
+
+    Raises: Usage with the number that is meant; ArgumentTypeError without one.
+    """
     match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d|e-\d\d)?) ?([a-z%]*)", text.lower().replace(",", "."))
     if not match and re.fullmatch(r"(?=.*[1-9].*e)\d*\.?\d+e[+-]?\d+ ?[a-z%]*", text.lower()):
         raise argparse.ArgumentTypeError(f"{text!r} is too large or too small")
     if not match or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        message = f"{text!r} is no number above 0"
+        right = meant_seconds(text, units) or (text[1:] if re.fullmatch(r"-[\d.]*[1-9][\d.]*[a-z%]*", text) else "")
+        if right:
+            raise Usage(message, wrong=text, right=right)
+        raise argparse.ArgumentTypeError(message)
     if match[2] not in units:
         beginning = [unit for unit in units if unit and match[2].startswith(unit)]
         right = f"{match[1]}{max(beginning, key=len)}" if beginning else ""
@@ -498,7 +509,7 @@ def command(
         except OSError as error:
             if error.filename is None:
                 terminal.discard(sys.stdout)
-            refused = _refused_by_system(error, command_line(made.module, argv))
+            refused = _refused_by_system(error, _printing_again(made, command_hints))
             _say(refused, command_hints)
             return USAGE
 
@@ -524,6 +535,16 @@ def _flags(command_parser: Parser, argv: Sequence[str] | None, out: terminal.Wra
     require_open_files()
     require_packages()
     return flags
+
+
+def _printing_again(command_parser: Parser, command_hints: Hints) -> str:
+    """The command that prints what could not be written: a measuring one reads the rows that it has stored."""
+    words = command_hints.words
+    resuming = [*words, "--resume"]
+    can_resume = "--resume" in command_parser.flag_names() and not {"--resume", "--dry-run"} & set(words)
+    if can_resume and command_hints.mistake(resuming) is None:
+        words = resuming
+    return command_hints.line(words)
 
 
 def _refused_by_system(error: OSError, command: str) -> Usage:

@@ -82,7 +82,10 @@ class PeersPlan(MeasuringPlan):
 
         takes = "every row of peers takes two GPUs or more"
         if not machine.gpus:
-            raise options.Missing(f"{takes}: {facts.gpu_problem()}", f"python -m analysis.report {STORED}")
+            here = f"no GPU here ({facts.gpu_problem()}), and {takes}; suite measures the CPU"
+            error = options.Missing(here, "python -m workloads.suite --quick")
+            error.is_example = True
+            raise error
         named = self.measuring.devices
         devices = plan.devices(named or ("all",), machine, self.measuring.require_gpu)
         numbers = sorted(int(device[4:]) for device in devices if device != "cpu")

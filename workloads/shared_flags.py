@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from workloads import options
@@ -87,6 +88,7 @@ _FILE_ENDINGS = (
     *(".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".xml", ".xlsx", ".parquet"),
     *(".md", ".txt", ".log", ".html", ".htm", ".pdf", ".svg", ".png", ".jpg"),
 )
+_MOST_THREADS = ("max", "maximum", "all", "full")  # words for as many threads as there are CPUs
 FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10
 _MEASURING = f"""
@@ -135,7 +137,7 @@ def measuring(flags: Namespace) -> Measuring:
         devices=tuple(options.words(flags.device)),
         backends=tuple(options.words(flags.backends)),
         variants=tuple(options.words(flags.variants)),
-        threads=tuple(options.sizes(flags.threads)) if flags.threads else (),
+        threads=_threads(flags.threads),
         require_gpu=flags.require_gpu,
         limits=_limits(flags),
         fast=flags.fast,
@@ -153,6 +155,19 @@ def measuring(flags: Namespace) -> Measuring:
         quiet=flags.quiet,
         verbose=flags.verbose,
     )
+
+
+def _threads(typed: Sequence[str] | None) -> tuple[int, ...]:
+    """The numbers of threads of a flag; () where it is not typed.
+
+    Raises: Usage for what is no number; `max` means as many as this machine has CPUs.
+    """
+    for word in options.words(typed):
+        if word.lower() in _MOST_THREADS:
+            cpus = len(os.sched_getaffinity(0))
+            message = f"{word!r} is no number of threads; there are {cpus} CPUs here"
+            raise options.Usage(message, wrong=word, right=str(cpus))
+    return tuple(options.sizes(typed)) if typed else ()
 
 
 def folder(text: str) -> str:

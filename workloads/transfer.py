@@ -98,7 +98,10 @@ class TransferPlan(MeasuringPlan):
         on = [device for device in plan.devices(measuring.devices, machine, measuring.require_gpu) if device != "cpu"]
         why = "every row of transfer copies to or from a GPU"
         if not machine.gpus:
-            raise options.Missing(f"{why}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
+            here = f"no GPU here ({facts.gpu_problem()}), and {why}; stream times the memory of the CPU"
+            error = options.Missing(here, "python -m workloads.stream")
+            error.is_example = True
+            raise error
         if not on:
             raise options.Usage(f"{why}; --device names none", f"{EXAMPLE} --device gpu")
         kernels = plan.kernels("transfer", measuring, on, on_request=() if self.study else ("tensorflow",))

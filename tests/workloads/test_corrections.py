@@ -18,6 +18,7 @@ LADDER = "reports/nvidia-h200/ladder"
 AMD = "reports/amd-avx512-2c"
 AMD_STUDY = "reports/amd-avx512-2c/feeding"  # the first of this machine by name
 PREDICTED = "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+CPUS = len(os.sched_getaffinity(0))
 COUNTS = {
     "1..64": "1:64:x2",
     "1-64": "1:64:x2",
@@ -65,6 +66,14 @@ def test_the_range_that_is_written_as_in_another_language(text, meant):
     assert sizes.meant_range(text, options.COUNTS) == meant
 
 
+SECONDS = {"1h30m": "5400s", "2 min 30 s": "150s", "1:30:00": "5400s", "1:30": "90s", "90": "", "5s": "", "1h30x": ""}
+
+
+@pytest.mark.parametrize(("text", "meant"), SECONDS.items())
+def test_the_seconds_that_several_units_mean(text, meant):
+    assert sizes.meant_seconds(text, options.SECONDS) == meant
+
+
 def test_brackets_around_sizes_say_nothing():
     assert options.sizes(["[64,", "128]"]) == options.sizes(["(64, 128)"]) == [64, 128]
 
@@ -79,6 +88,16 @@ MEANT = {
     "--type": "--dtypes",
     "--optimizer": "",
 }
+# What differs by a number is no misspelling.
+OTHER_NUMBERS = {"float16": "", "floot64": "float64", "flaot": "float64"}
+TYPES = ["float64", "float32", "uint8"]
+
+
+@pytest.mark.parametrize(("word", "meant"), OTHER_NUMBERS.items())
+def test_a_word_with_another_number_is_like_no_other(word, meant):
+    assert likeness.closest(word, TYPES) == meant
+
+
 
 
 @pytest.mark.parametrize(("word", "meant"), MEANT.items())
@@ -165,7 +184,8 @@ PROPOSALS = {
     "analysis.compare nvidia-h200": (f"analysis.compare {SUITE} {LADDER}", 1, True),
     f"analysis.compare {SUITE} {SUITE[:-1]}": (f"analysis.compare {SUITE} {LADDER}", 1, True),
     f"analysis.compare {SUITE[:-1]} {SUITE}": (f"analysis.compare {LADDER} {SUITE}", 1, True),
-    "analysis.report nvidia-h100": ("analysis.report reports/nvidia-h200", 1, True),
+    "analysis.report nvidia-h100": (f"analysis.report {SUITE}", 1, True),
+    "analysis.report suite": (f"analysis.report {SUITE}", 1, True),
     "workloads.describe --batch 64": ("workloads.describe --batch 64 --operations", 1, False),
     "workloads.suite quick": ("workloads.suite --quick", 1, False),
     "workloads.matmul fast": ("workloads.matmul --fast", 1, False),
@@ -188,7 +208,7 @@ PROPOSALS = {
     "analysis.explain --model mobilenet": ("analysis.explain --model cifar10-cnn", 1, True),
     "analysis.explain --model keras.applications.ResNet50": ("analysis.explain --model resnet-50", 1, False),
     "analysis.explain --model lenet --input tf": ("analysis.explain --model lenet --input tf.data", 1, False),
-    "analysis.explain --model lenet -o answer.json": ("analysis.explain --model lenet", 1, False),
+    "analysis.explain --model lenet -o answer.json": ("analysis.explain --model lenet --format json", 1, False),
     "workloads.suite --only cpu": ("workloads.suite --device cpu", 1, False),
     "workloads.suite my_model.py": ("analysis.explain my_model.py", 1, False),
     "analysis.explain --model lenet --batch 32 64 128": ("analysis.explain --model lenet --batch 32", 1, False),
@@ -229,6 +249,19 @@ PROPOSALS = {
     "analysis.explain --model ''": ("analysis.explain --model cifar10-cnn", 1, True),
     "analysis.explain --model lenet --data ''": ("analysis.explain --model lenet", 1, False),
     f"analysis.report {SUITE} nothing": (f"analysis.report {SUITE}", 1, False),
+    "workloads.conv --layer 3": ("workloads.conv", 1, True),
+    "workloads.matmul --sizes 64 --threads 1 max": (f"workloads.matmul --sizes 64 --threads 1 {CPUS}", 1, False),
+    "workloads.training --case S4": ("analysis.explain --case S4", 1, False),
+    "workloads.training --dtype float16": ("workloads.training --precision mixed_float16", 2, False),
+    "workloads.matmul --sizes 64 --device cuda:7": ("workloads.matmul --sizes 64 --device cpu", 2, True),
+    "workloads.matmul --sizes 64 --version": ("crossover --version", 1, False),
+    "workloads.matmul --sizes 64 --max-time 1m30s": ("workloads.matmul --sizes 64 --max-time 90s", 1, False),
+    "workloads.matmul --sizes 64 --max-time -5ms": ("workloads.matmul --sizes 64 --max-time 5ms", 1, False),
+    "workloads.stream --kernel add": ("workloads.stream --operations add", 1, False),
+    "workloads.stream --bytes 64k": ("workloads.stream --sizes 64k", 1, False),
+    f"workloads.describe {SUITE}": (f"analysis.report {SUITE}", 1, False),
+    "analysis.explain --model lenet --cpu": ("analysis.explain --model lenet", 1, True),
+    "analysis.explain --model lenet --batch auto": ("analysis.explain --model lenet", 1, False),
     "workloads.describe my_model.py": ("workloads.describe --script my_model.py", 1, False),
 }
 
@@ -272,7 +305,7 @@ def test_a_device_that_lacks_comes_before_what_else_is_wrong(folder, monkeypatch
         pytest.skip("this machine has a GPU")
     assert hints.corrected_line("python -m workloads.transfer --directions htod").notes[-1].endswith("exists: 'h2d'")
     assert proposal.notes == ("--sizes: '4k-256M' is no size; a range is written 4k:256M:x4",)
-    assert relative(proposal.line) == f"analysis.report {SUITE} --open"
+    assert (relative(proposal.line), proposal.is_example) == ("workloads.stream", True)
 
 
 def test_numbers_behind_a_flag_that_takes_one():

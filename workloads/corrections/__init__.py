@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from workloads import REPORTS
 from workloads.corrections import runs
 from workloads.corrections.likeness import DASHES, closest, usual_name
+from workloads.corrections.other_flags import MIXED
 from workloads.stops import MISSING, Stop
 from workloads.terminal import near
 
@@ -42,8 +43,9 @@ _EXAMPLES = {
     "WORKLOAD": "matmul",
 }
 _WHOLE_NUMBERS = ("N", "BYTES")  # what flags take that take these
-_IN_MANY_FLAGS = ("all", "yes", "no", "true", "false", "on", "off")
-_LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
+_BY_ITSELF = ("auto", "default", "any", "none")  # what other programs take for no value
+_IN_MANY_FLAGS = ("all", "yes", "no", "true", "false", "on", "off", *_BY_ITSELF)
+_LISTING = ("CALL", "DEV", "LAYOUT", "MODE", "OP", "STATE", "TYPE", "WAY", "WORD")  # flags whose help begins with the words that they take
 _NAMES_OF_RUNS = ("RUN", "OLD", "NEW")  # in the usage of commands
 # `such as 50000`, `like 64k`, `(32)`, `(default 64:2048:x2)` in a flag's help.
 _SHOWN = re.compile(r"\b(?:such as|like) '?([\w.:+*>%-]+)|\((?:default:? )?(?!none)([\w.:-]+)\)")
@@ -235,6 +237,9 @@ def flag_listing(word: str, flags: Flags) -> str:
     """The flag with this word as its value, `--device cpu`, if a flag's list of values has the word; "" without."""
     if word.lower() in _IN_MANY_FLAGS:
         return ""
+    policy = MIXED.get(word.lower(), "")
+    if policy and "--precision" in flags:
+        return f"--precision {policy}"
     for name, action in flags.items():
         listed = action.choices or ()
         if action.metavar in _LISTING:
@@ -336,7 +341,7 @@ def _without_value(words: Sequence[str], stop: Stop, flags: Flags, *, takes_runs
 
 def _in_place_of(value: str, flag: argparse.Action | None, fallback: str) -> list[str]:
     """The words that a flag gets in place of a wrong value; none where it shows no other, and of an unknown flag."""
-    if flag is None:
+    if flag is None or (value.lower() in _BY_ITSELF and flag.default is None):
         return []
     right = [fallback] if fallback and flag.default is None else example(flag)
     return [] if value in right else right

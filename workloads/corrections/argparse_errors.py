@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workloads import REPORTS, corrections, help_screen, hints
 from workloads.corrections import other_flags, runs, shape_parts
-from workloads.corrections.likeness import DASHES, closest
+from workloads.corrections.likeness import DASHES, closest, misspelled
 from workloads.stops import Usage
 from workloads.terminal import near
 
@@ -85,6 +85,9 @@ class TypedWords:
             return Usage(f"{name} takes no value", wrong=name, right=name)
         if re.match("not allowed with argument", message):
             return Usage(f"{name}: {message}", wrong=name)
+        negative = self._negative_behind(name)
+        if negative:
+            return Usage(f"{name}: {negative!r} is below 0", wrong=negative, right=negative[1:])
         if re.match("expected .*argument", message):
             like = f", such as {shlex.join(example)}" if example else ""
             error = Usage(f"{name} takes a value{like}", wrong=name, right=right)
@@ -92,6 +95,12 @@ class TypedWords:
             error = Usage(f"{name}: {message}", wrong=name, right=right)
         error.is_example = bool(right)
         return error
+
+    def _negative_behind(self, name: str) -> str:
+        """The word behind a flag that begins with a minus and a digit, -5ms, which argparse takes for a flag; "" without one."""
+        place = self.words.index(name) + 1 if name in self.words else len(self.words)
+        following = "".join(self.words[place : place + 1])
+        return following if re.match(r"-\.?\d", following) else ""
 
     def _misplaced_value(self, names: Sequence[str]) -> Usage | None:
         """The error for a value of a flag that lacks, which was typed without the flag or after another one; None without one."""
@@ -132,6 +141,10 @@ class TypedWords:
         together = corrections.behind_first_run(self.words, position, flags)
         if together:
             return Usage(f"{word!r}: all runs come together, before the flags", instead=self.line(together))
+        if not self.takes_runs and runs.has_result_file(word):
+            instead = shlex.join(["python", "-m", "analysis.report", word])
+            message = f"{word!r} is a run, which {hints.name_typed(self.module)} does not take"
+            return Usage(message, instead=instead)
         need = self._first_need(word).partition(" ")[0]
         needless = word.lower() in _YES + _NO or (word.isdecimal() and need in self.words)
         if before in flags and flags[before].nargs == 0 and needless:
@@ -166,7 +179,7 @@ class TypedWords:
             instead = self._all_but(position)
             if instead:
                 return Usage(f"{message}; what is to be measured is named with --only", instead=instead)
-        usual = self._part_of_shape(message) or self._by_usual_name(name, value)
+        usual = self._part_of_shape() or self._by_usual_name(name, value)
         if usual:
             return usual
         meant_flag = _MEANT_FLAGS.get(bare, "")
@@ -174,15 +187,44 @@ class TypedWords:
             meant_flag = corrections.flag_listing(bare, flags)
         if meant_flag and (f"{name}s" not in flags or not value):  # as --size, which is --sizes too
             return Usage(message, wrong=word, right=meant_flag)
-        similar = corrections.flag_of_letter(bare, value, flags, self.needs) or closest(name, flags)
+        similar = corrections.flag_of_letter(bare, value, flags, self.needs)
+        if not similar and not self._why_needless(bare):
+            similar = self._similar_flag(name, value)
         if similar:
             return Usage(message, wrong=name, right=similar, similar="argument")
         if self.passes_on and corrections.script_before(self.words[:position]):
             before, after = corrections.passed_on(self.words, flags)
             return Usage(f"{message}; what the script takes comes after --", instead=self.line([*before, "--", *after]))
         if name in ("-o", "--output", "--out", "--outfile"):
-            return Usage(f"{message}: what this prints goes into a file by > {value or 'FILE'}", wrong=name)
+            message = f"{message}: what this prints goes into a file by > {value or 'FILE'}"
+            return Usage(message, instead=self.line(self._with_format_of(name, value)))
+        return self._flag_of_no_use(name, bare, message)
+
+    def _similar_flag(self, name: str, value: str) -> str:
+        """The flag that is meant by an unknown one: of those that take a value if one follows, else of those that take none; any
+        flag where its name is nearly the same. "" without one."""
+        fitting = [flag for flag, action in self.flags.items() if (action.nargs == 0) != bool(value)]
+        taking = [flag for flag in fitting if self.flags[flag].metavar == name.lstrip(DASHES).upper()]
+        by_name = closest(name, fitting) or next(iter(taking), "") or misspelled(name, self.flags)
+        return by_name or corrections.flag_listing(value, self.flags).partition(" ")[0]
+
+    def _with_format_of(self, name: str, file: str) -> list[str]:
+        """The words without an unknown flag for an output file, and with the --format that its ending names."""
+        words = self._without_flag(name)
+        action = self.flags.get("--format")
+        ending = Path(file).suffix.lstrip(".")
+        is_typed = any(flag == "--format" for flag, _ in self._typed_values())
+        if action is None or is_typed or ending not in (action.choices or ()):
+            return words
+        return [*words, "--format", ending]
+
+    def _flag_of_no_use(self, name: str, bare: str, message: str) -> Usage:
+        """The error for an unknown flag that is like none here: of another command that takes all the words, or left out."""
         others = help_screen.commands_with(name, self.module)
+        for other in others[:2]:
+            line = shlex.join(["python", "-m", other, *self.words])
+            if self._is_taken_by_another(line):
+                return Usage(f"{message}, a flag of {hints.name_typed(other)}", instead=line)
         reason = self._why_needless(bare)
         if reason:
             message += f"; {reason}"
@@ -192,13 +234,22 @@ class TypedWords:
         error.leaves_out = True
         return error
 
-    def _part_of_shape(self, message: str) -> Usage | None:
+    def _is_taken_by_another(self, line: str) -> bool:
+        """Whether a line of another command works as it is."""
+        other = hints.hints_for(line)
+        if other is None:
+            return False
+        names = {word.partition("=")[0] for word in self.words if word[:1] == "-"}
+        return names <= set(other.parser.flag_names()) and other.mistake(other.words) is None
+
+    def _part_of_shape(self) -> Usage | None:
         """The error for flags that are parts of a shape or a range here; None where none are."""
         with_shape, lacks_part = shape_parts.joined(self.words, self.flags)
         if not with_shape:
             return None
         flag_and_shape = " ".join(with_shape[-2:])
-        error = Usage(f"{message}; its number is part of {flag_and_shape}", instead=self.line(with_shape))
+        part = next(word for word in self.words if word not in with_shape)
+        error = Usage(f"unexpected argument {part!r}; its number is part of {flag_and_shape}", instead=self.line(with_shape))
         error.is_example = lacks_part
         return error
 
@@ -206,7 +257,11 @@ class TypedWords:
         """The error for an unknown flag that other programs have: what it means here; None of any other flag."""
         message, flags = f"unexpected argument {name!r}", self.flags
         usual_name = "-".join(name.lstrip(DASHES).lower().split("_"))
+        if usual_name in other_flags.VERSION:
+            return Usage(f"{message}: the version is typed without a command", instead="python -m crossover --version")
         here = other_flags.OTHER_NAMES.get(usual_name, "")
+        if usual_name.startswith("list-"):
+            here = other_flags.OTHER_NAMES["list"]
         if here in flags:
             return Usage(message, wrong=name, right=here, similar="argument")
         if usual_name in other_flags.GPU_NUMBERS and value.isdecimal() and "--device" in flags:
@@ -231,13 +286,12 @@ class TypedWords:
         return None
 
     def _why_needless(self, bare: str) -> str:
-        """Why a measuring command has no flag like this one of other programs; "" of any other flag."""
+        """Why this command has no flag like this one of other programs; "" of any other flag."""
         usual_name = "-".join(bare.lower().split("_"))
-        if "--max-noise" not in self.flags:
-            return ""
-        if usual_name in other_flags.REPEATS:
-            return "a row is repeated until --max-noise is met"
-        return "every row warms up by itself" if usual_name in other_flags.WARMUPS else ""
+        for names, needed_flag, reason in other_flags.NEEDLESS:
+            if usual_name in names and needed_flag in self.flags:
+                return reason
+        return ""
 
     def _typed_values(self) -> list[tuple[str, list[str]]]:
         """Every flag that was typed, with its values."""
@@ -246,7 +300,9 @@ class TypedWords:
     def _without_flag(self, name: str) -> list[str]:
         """The words without an unknown flag and the value behind it."""
         position = next(i for i, word in enumerate(self.words) if word.partition("=")[0] == name)
-        end = position + 1 if "=" in self.words[position] else position + 2
+        end = position + 1
+        if "=" not in self.words[position] and self.words[end : end + 1] and self.words[end][:1] not in DASHES:
+            end += 1
         return [*self.words[:position], *self.words[end:]]
 
     def _without_name(self, name: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 DASHES = "-–—"  # the last two come from pages that print two dashes as one
+_NEARLY_THE_SAME = 0.85
 # Names that other tools give to what is known here by another word, or by several with commas.
 ALIASES = {
     "half": "float16",
@@ -61,6 +62,7 @@ ALIASES = {
     "channels_first": "nchw",
     "channels-first": "nchw",
     "hot": "warm",
+    "both": "all",
     "time": "stop-after",
     "timeout": "stop-after",
     "ops": "operations",
@@ -148,13 +150,21 @@ def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     for exact in (plain, small, f"{small}s"):
         if exact in by_small:
             return by_small[exact]
-    parts = small.split(",")
+    parts = re.split(r"[\s,;|+&/]+", small.strip())
     if len(parts) > 1 and by_small.keys() >= set(parts):
         return ",".join([by_small[part] for part in parts])
     near = _beginning_with(small, by_small) or _beginning_with(plain, by_small)
     if not near and small == plain:  # what has another name here, and is not known, is like no other
         reordered = [name for name in by_small if _parts(name) == _parts(small)]
-        near = reordered or difflib.get_close_matches(small, by_small, 1, likeness) or _contained(small, by_small)
+        candidates = [name for name in by_small if _may_be_number(small, name)]
+        near = reordered or difflib.get_close_matches(small, candidates, 1, likeness) or _contained(small, by_small)
+    return by_small[near[0]] if near else ""
+
+
+def misspelled(word: str, known: Iterable[str]) -> str:
+    """The known word that differs from this one in a few letters; "" without one."""
+    by_small = {name.lower().lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.lower().lstrip(DASHES), by_small, 1, _NEARLY_THE_SAME)
     return by_small[near[0]] if near else ""
 
 
@@ -164,6 +174,12 @@ def _beginning_with(word: str, known: Iterable[str]) -> list[str]:
     beginning = [name for name in by_length if len(word) > 1 and name.startswith(word)]
     part = re.compile(rf"[-_.:]{re.escape(word)}")
     return beginning or [name for name in by_length if len(word) > 2 and part.search(name)]
+
+
+def _may_be_number(word: str, name: str) -> bool:
+    """Whether a name has the numbers of a word, or the word none: float16 is no misspelled float64."""
+    numbers = re.findall(r"\d+", word)
+    return not numbers or numbers == re.findall(r"\d+", name)
 
 
 def _parts(name: str) -> list[str]:

@@ -56,14 +56,41 @@ MIXED = {
 }
 # What takes the number of a GPU.
 GPU_NUMBERS = ("gpu", "gpus", "gpu-id", "gpu-index", "device-id", "device-index", "cuda", "cuda-device")
-# How often something is timed.
-REPEATS = (
-    *("iterations", "iters", "iter", "niter", "repeat", "repeats", "repetitions", "rounds", "reps", "trials"),
-    *("loops", "count", "runs", "nruns"),
+# Flags of other programs that nothing here does: (their names, a flag of the commands meant, why these do without).
+NEEDLESS = (
+    (
+        (
+            *("iterations", "iters", "iter", "niter", "repeat", "repeats", "repetitions", "rounds", "reps", "trials"),
+            *("loops", "count", "runs", "nruns", "ntimes", "nrepeat", "num-runs", "num-iters", "num-iterations"),
+        ),
+        "--max-noise",
+        "a row is repeated until --max-noise is met",
+    ),
+    (
+        ("warmup", "warm-up", "warmups", "warmup-iters", "warmup-iterations"),
+        "--max-noise",
+        "every row warms up by itself",
+    ),
+    (("overwrite", "force", "no-cache"), "--max-noise", "every run has a folder of its own"),
+    (("layer", "layers", "layer-name", "layer-index"), "--shapes", "a layer is measured by its shape, --shapes"),
+    (("transpose", "trans", "transa", "transb", "trans-a", "trans-b"), "--layouts", "transposed operands are --layouts"),
+    (("algo", "algorithm", "tactic"), "--ladder", "every algorithm is a kernel of --variants"),
+    (
+        (
+            *("optimizer", "opt", "lr", "learning-rate", "loss", "momentum", "weight-decay", "metrics"),
+            *("dataset", "data-dir", "num-classes", "pretrained", "checkpoint"),
+        ),
+        "--epochs",
+        "your own is compiled in a function: --model file.py:function",
+    ),
 )
-WARMUPS = ("warmup", "warm-up", "warmups", "warmup-iters", "warmup-iterations")
+# What asks for the version.
+VERSION = ("version",)
 # What takes a run.
-RUNS = ("input", "run", "runs", "file", "files", "path", "dir", "folder", "results", "result", "log", "i", "r", "f")
+RUNS = (
+    *("input", "run", "runs", "file", "files", "path", "dir", "folder", "results", "result", "log", "i", "r", "f"),
+    *("old", "new", "before", "after", "base", "baseline", "contender", "candidate", "reference", "a", "b"),
+)
 # What names a machine.
 MACHINES = ("gpu", "gpu-profile", "machine", "card", "hardware", "gpu-name")
 # What takes a time in a unit -> the unit.

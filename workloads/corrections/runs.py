@@ -1,5 +1,6 @@
 """The runs that a hint names. Standard library only."""
 
+import itertools
 import os
 import re
 from collections.abc import Iterator
@@ -21,6 +22,28 @@ def run_named(name: str) -> str:
         new, old = _two_runs()
         return old if name == "OLD" else new
     return any_run()
+
+
+def has_result_file(word: str) -> bool:
+    """Whether a word is a result file, or a folder of this place or of a stored machine with one."""
+    if not word:
+        return False
+    for path in (Path(word), REPORTS / word):
+        if path.is_dir() and next(path.rglob("*.jsonl"), None):
+            return True
+    return word.endswith(".jsonl") and os.path.isfile(word)
+
+
+def called(name: str) -> list[str]:
+    """The folders of runs with this name on any machine, such as `suite`, those that come with the project; and the newest run of
+    this machine with rows of the workload of this name."""
+    folders = []
+    if name and "/" not in name:
+        folders += [str(file.parent) for file in itertools.islice(local_files(name), 1)]
+        stored = [folder for folder in REPORTS.glob("*/*") if folder.name == name and folder.is_dir()]
+        with_gpu_first = sorted(stored, key=lambda folder: (str(folder.relative_to(ROOT)) not in STORED_RUNS, folder))
+        folders += [str(folder) for folder in with_gpu_first]
+    return folders
 
 
 def is_stored(run: str) -> bool:

@@ -35,6 +35,21 @@ def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> 
     return meant if meant != word else ":".join([*written, _step("", units)])
 
 
+def meant_seconds(text: str, units: Mapping[str, float]) -> str:
+    """The seconds that several numbers with units mean, 1h30m, or numbers with colons, 1:30:00; "" of any other text."""
+    clock = re.fullmatch(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2})", text)
+    if clock and "min" in units:
+        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        total: float = 3600 * hours + 60 * minutes + seconds
+        return f"{total:g}s" if total else ""
+    parts = re.findall(r"(\d{1,6}(?:\.\d{1,6})?) ?([a-z]+)", text.lower())
+    is_whole = "".join(number + unit for number, unit in parts) == "".join(text.lower().split())
+    if len(parts) < 2 or not is_whole or not {unit for _, unit in parts} <= units.keys():
+        return ""
+    total = sum(float(number) * units[unit] for number, unit in parts)
+    return f"{total:g}s" if total else ""
+
+
 def meant_range(text: str, units: Mapping[str, int]) -> str:
     """The range that is meant by one of Python, range(64, 1024, 64), or by one with commas, 64,4096,x2; "" for any other text."""
     match = _CALL.fullmatch(text) or _WITH_COMMAS.fullmatch(text)

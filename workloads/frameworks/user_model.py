@@ -3,8 +3,10 @@ Keras's safe mode."""
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ _LAMBDA = (
     "name its function as package.module:function"
 )
 WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
+_FAILED_DOWNLOAD = "URL fetch failure"  # of keras.utils.get_file
 _MAPPED = 64  # inputs that decide a target
 
 
@@ -123,11 +126,23 @@ def called(name: str):
     import keras
 
     try:
-        return build if isinstance(build, keras.Model) else build()
+        return build if isinstance(build, keras.Model) else build(**_without_download(module, build))
     except Broken:
         raise
     except (Exception, SystemExit) as error:
-        raise Broken(f"{name}() fails: {described(error)}") from error
+        words = described(error)
+        if _FAILED_DOWNLOAD in words:
+            why = f"{name}() downloads its weights, which fails here: {words}"
+            raise Refusal(why, f"build it with weights=None in {module}") from error
+        raise Broken(f"{name}() fails: {words}") from error
+
+
+def _without_download(module: str, build: Callable) -> dict[str, None]:
+    """The argument by which a model of an installed package is built without downloaded weights, on which no time depends."""
+    if module.endswith(".py"):
+        return {}
+    weights = inspect.signature(build).parameters.get("weights")
+    return {"weights": None} if weights is not None and weights.default == "imagenet" else {}
 
 
 def _from_function(name: str):

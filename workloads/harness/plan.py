@@ -47,7 +47,7 @@ def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> l
     """
     every = ["cpu"] + [f"gpu:{i}" for i in range(len(here.gpus))]
     if require_gpu and not here.gpus:
-        raise no_gpu()
+        raise no_gpu(right="--device cpu" if names else "")
     if not names:
         return every[:2]
     chosen: list[str] = []
@@ -59,14 +59,15 @@ def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> l
             chosen.append(name)
         elif name.startswith("gpu:") and name[4:].isdigit():
             reason = f"there are {len(here.gpus)}" if here.gpus else ""
-            right = "--device cpu" if "cpu" in names else ""
-            raise no_gpu(f"no {name} here", reason, right=right)
-        else:
-            error = options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
-            number = word.rpartition(":")[2]
-            if number.isdecimal():  # cuda:1, or 1
-                error.right = f"gpu:{number}"
+            error = no_gpu(f"no {name} here", reason, right="--device cpu")
+            error.is_example = "cpu" not in names
             raise error
+        else:
+            unknown_device = options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
+            number = re.fullmatch(r"(?:[a-z]+:?)?(\d{1,3})", word.lower())
+            if number:  # cuda:1, gpu1 or 1
+                unknown_device.right = f"gpu:{number[1]}"
+            raise unknown_device
     return list(dict.fromkeys(chosen))
 
 
@@ -191,10 +192,11 @@ def thread_counts(measuring: Measuring) -> list[int]:
     largest = max(measuring.threads)
     most = facts.numba_threads()
     if largest > most:
+        fitting = [str(count) for count in measuring.threads if count <= most]
         raise options.Usage(
             f"--threads {largest}: at most {most} here, as Numba, which measures the CPU's roofs, has no more",
             wrong="--threads",
-            right=f"--threads {most}",
+            right=f"--threads {' '.join(fitting) or most}",
         )
     return list(measuring.threads)
 

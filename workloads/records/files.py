@@ -42,23 +42,19 @@ class NoRun(Usage, FileNotFoundError):
         similar = ""
         if not os.path.exists(run or "."):
             similar = similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}")
-        example = similar or _nearest(run)
-        if similar and _has_other_numbers(run, similar):  # nvidia-h100 is no misspelled nvidia-h200
-            similar = ""
+        called = [] if similar or os.path.exists(run) else runs.called(run)
+        if len(called) == 1:
+            similar = options.near(called[0])
+        example = similar or (options.near(called[0]) if called else _nearest(run))
         names = f"; saved names: {', '.join(saved)}" if saved and not similar else ""
         what = f"no result file in {run or repr(run)}{names}"
         if os.path.isfile(run):
             what = f"{run} is no result file"
+        elif len(called) > 1:
+            what = f"{run!r} is a run of several machines: {', '.join(map(options.near, called))}"
         super().__init__(what, wrong=run, right=example, similar="path" if similar else "")
         self.is_example = not similar
         self.names_run = True
-
-
-def _has_other_numbers(run: str, similar: str) -> bool:
-    """Whether the name of a folder has other numbers than one that is similar, and not only fewer."""
-    numbers = re.findall(r"\d+", os.path.basename(run.rstrip("/")))
-    others = re.findall(r"\d+", os.path.basename(similar))
-    return others[: len(numbers)] != numbers
 
 
 def _nearest(run: str) -> str:
