@@ -23,7 +23,6 @@ EXAMPLE = "python -m workloads.peers --fast"
 EXAMPLES = (EXAMPLE, "python -m workloads.peers --only copies")
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
 by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""
-STORED = "reports/nvidia-h200-x4/peers"  # a run with rows of several GPUs, which comes with the project
 SIZES = "4KiB:256MiB:x4"
 COPIED = ("4B", "256MiB")
 VARIANTS = {

@@ -98,8 +98,6 @@ def test_a_word_with_another_number_is_like_no_other(word, meant):
     assert likeness.closest(word, TYPES) == meant
 
 
-
-
 @pytest.mark.parametrize(("word", "meant"), MEANT.items())
 def test_the_known_flag_that_is_closest(word, meant):
     assert likeness.closest(word, FLAGS) == meant

@@ -45,7 +45,17 @@ _EXAMPLES = {
 _WHOLE_NUMBERS = ("N", "BYTES")  # what flags take that take these
 _BY_ITSELF = ("auto", "default", "any", "none")  # what other programs take for no value
 _IN_MANY_FLAGS = ("all", "yes", "no", "true", "false", "on", "off", *_BY_ITSELF)
-_LISTING = ("CALL", "DEV", "LAYOUT", "MODE", "OP", "STATE", "TYPE", "WAY", "WORD")  # flags whose help begins with the words that they take
+_LISTING = (
+    "CALL",
+    "DEV",
+    "LAYOUT",
+    "MODE",
+    "OP",
+    "STATE",
+    "TYPE",
+    "WAY",
+    "WORD",
+)  # flags whose help begins with the words that they take
 _NAMES_OF_RUNS = ("RUN", "OLD", "NEW")  # in the usage of commands
 # `such as 50000`, `like 64k`, `(32)`, `(default 64:2048:x2)` in a flag's help.
 _SHOWN = re.compile(r"\b(?:such as|like) '?([\w.:+*>%-]+)|\((?:default:? )?(?!none)([\w.:-]+)\)")

@@ -249,7 +249,9 @@ class TypedWords:
             return None
         flag_and_shape = " ".join(with_shape[-2:])
         part = next(word for word in self.words if word not in with_shape)
-        error = Usage(f"unexpected argument {part!r}; its number is part of {flag_and_shape}", instead=self.line(with_shape))
+        error = Usage(
+            f"unexpected argument {part!r}; its number is part of {flag_and_shape}", instead=self.line(with_shape)
+        )
         error.is_example = lacks_part
         return error
 

@@ -73,7 +73,11 @@ NEEDLESS = (
     ),
     (("overwrite", "force", "no-cache"), "--max-noise", "every run has a folder of its own"),
     (("layer", "layers", "layer-name", "layer-index"), "--shapes", "a layer is measured by its shape, --shapes"),
-    (("transpose", "trans", "transa", "transb", "trans-a", "trans-b"), "--layouts", "transposed operands are --layouts"),
+    (
+        ("transpose", "trans", "transa", "transb", "trans-a", "trans-b"),
+        "--layouts",
+        "transposed operands are --layouts",
+    ),
     (("algo", "algorithm", "tactic"), "--ladder", "every algorithm is a kernel of --variants"),
     (
         (

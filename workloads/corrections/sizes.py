@@ -39,8 +39,7 @@ def meant_seconds(text: str, units: Mapping[str, float]) -> str:
     """The seconds that several numbers with units mean, 1h30m, or numbers with colons, 1:30:00; "" of any other text."""
     clock = re.fullmatch(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2})", text)
     if clock and "min" in units:
-        hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-        total: float = 3600 * hours + 60 * minutes + seconds
+        total = 3600.0 * int(clock[1] or 0) + 60 * int(clock[2]) + int(clock[3])
         return f"{total:g}s" if total else ""
     parts = re.findall(r"(\d{1,6}(?:\.\d{1,6})?) ?([a-z]+)", text.lower())
     is_whole = "".join(number + unit for number, unit in parts) == "".join(text.lower().split())

@@ -11,7 +11,6 @@ import glob
 import hashlib
 import operator
 import os
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path

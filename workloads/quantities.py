@@ -1,0 +1,125 @@
+"""The grammar of numbers in flags: sizes and their ranges, bytes, seconds. Standard library only."""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from workloads.corrections.sizes import meant_number, meant_range, meant_seconds
+from workloads.stops import Usage
+
+MOST_SIZES = 10_000
+COUNTS = {"": 1, "k": 10**3, "m": 10**6}
+SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
+BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
+
+
+def number(text: str, units: dict[str, int] = COUNTS) -> int:
+    """A whole number: `512`, `2^9`, `50k` (50,000); in the units BYTES also `4KiB`, `64kb`, `64k` (65,536) and `1.5GiB`.
+
+    Raises: Usage for anything else, for numbers below 1 and for numbers that are too large.
+    """
+    if re.fullmatch(r"\d{16,}[a-z]{0,3}", text.lower()):
+        raise _too_large(text)
+    part = re.fullmatch(r"(\d{1,9}\.\d{1,2})([kmgt]i?b)", text.lower())
+    if part and units is BYTES:
+        return number(str(int(float(part[1]) * units[part[2]])))
+    match = re.fullmatch(r"-?(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
+    if not match or (match[3] or "") not in units:
+        raise _no_size(text, units)
+    base, power, unit = match.groups()
+    value = int(base) ** int(power) if power else int(base) * units[unit]
+    if value >= 1 << 60 and not text.startswith("-"):
+        raise _too_large(text)
+    if text.startswith("-") or value < 1:
+        raise Usage(
+            f"{text!r} is out of range: numbers here start at 1",
+            wrong=text,
+            right=meant_number(text, units),
+        )
+    return value
+
+
+def _too_large(text: str) -> Usage:
+    return Usage(f"{text!r} is too large: numbers here are below 2^60", wrong=text)
+
+
+def _no_size(text: str, units: dict[str, int]) -> Usage:
+    like = "whole number; write one like 512, 2^9 or 50k"
+    if units is not COUNTS:
+        like = "number of bytes; write one like 512, 64k, 64kb or 64KiB"
+    elif re.fullmatch(r"\d+[kmgt]?i?b(?:ytes?)?", text.lower()):
+        like = "whole number, as bytes are not counted here; write one like 512, 2^9 or 50k"
+    is_share = text.endswith("%") or re.fullmatch(r"0?\.\d+", text)
+    right = "" if is_share else meant_number(text, units)
+    return Usage(f"{text!r} is no {like}", wrong=text, right=right)
+
+
+def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
+    """Sizes in rising order, each once, from words like `256`, `256,512`, `50,000`, `64:8192:x2`, `512:4096:+512`, `2^6:2^13`.
+
+    A range holds both its ends when its steps meet them; without a step it doubles.
+    Raises: Usage with the word at fault.
+    """
+    found: set[int] = set()
+    for text in texts:
+        if right := meant_range(text, units):
+            raise Usage(f"{text!r} is no size; a range is written {right}", wrong=text, right=right)
+    bare = " ".join(texts).translate(dict.fromkeys(map(ord, "[](){}")))  # brackets say nothing
+    text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", bare)  # a step apart from its range: 64:4096 x2
+    if units is BYTES:
+        # a unit apart from its number: 256 MB
+        text = re.sub(r"(?<=\d) (?=[kmgt]?i?b(?:[ ,:]|$))", "", text, flags=re.IGNORECASE)
+    every = re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text))
+    for word in [word for word in every if word] or [""]:  # `64, 128` has an empty one
+        try:
+            more = _range(word, units) if ":" in word else (number(word, units),)
+            if len(found) + len(more) > MOST_SIZES:
+                raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
+        except Usage as error:
+            right = meant_number(word, units, several=True)
+            is_range = ":" in right and ":" not in word
+            message = f"{word!r} is no size; a range is written {right}" if is_range else str(error)
+            raise Usage(message, wrong=word, right=right) from error
+        found.update(more)
+    return sorted(found)
+
+
+def _range(word: str, units: dict[str, int]) -> Sequence[int]:
+    if word.count(":") > 2 or "" in word.split(":")[:2]:
+        raise Usage(f"{word!r} is no range; one has two ends and maybe a step, like 64:4096:x2")
+    first, last, step = [*word.split(":"), "x2"][:3]
+    start, stop = number(first, units), number(last, units)
+    if start > stop:
+        raise Usage(f"the range {word!r} is empty: it starts above its end")
+    if step.startswith("+"):
+        return range(start, stop + 1, number(step[1:], units))
+    if not re.fullmatch(r"x\d{1,9}(\.\d{1,9})?", step) or float(step[1:]) < 1.01:
+        like = "neither a factor of at least 1.01 like x2 nor an amount like +512"
+        raise Usage(f"the step {step!r} in {word!r} is {like}")
+    values, value = [], float(start)
+    while round(value) <= stop:
+        values.append(round(value))
+        value *= float(step[1:])
+    return values
+
+
+def positive(text: str, units: dict[str, float] = SECONDS) -> float:
+    """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`. Its exponent has at most nine, or two digits below 0.
+
+    Raises: Usage with the number that is meant; ArgumentTypeError without one.
+    """
+    match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d|e-\d\d)?) ?([a-z%]*)", text.lower().replace(",", "."))
+    if not match and re.fullmatch(r"(?=.*[1-9].*e)\d*\.?\d+e[+-]?\d+ ?[a-z%]*", text.lower()):
+        raise argparse.ArgumentTypeError(f"{text!r} is too large or too small")
+    if not match or not float(match[1]):
+        message = f"{text!r} is no number above 0"
+        right = meant_seconds(text, units) or (text[1:] if re.fullmatch(r"-[\d.]*[1-9][\d.]*[a-z%]*", text) else "")
+        if right:
+            raise Usage(message, wrong=text, right=right)
+        raise argparse.ArgumentTypeError(message)
+    if match[2] not in units:
+        beginning = [unit for unit in units if unit and match[2].startswith(unit)]
+        right = f"{match[1]}{max(beginning, key=len)}" if beginning else ""
+        known = ", ".join(f"{match[1]}{unit}" for unit in units if unit)
+        raise Usage(f"{text!r} has a unit that is not known; write one like {known}", wrong=text, right=right)
+    return float(match[1]) * units[match[2]]
