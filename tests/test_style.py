@@ -66,6 +66,7 @@ TEXT_PARSERS = {
     "workloads/corrections/make_goals.py",
     "workloads/corrections/rules.py",
     "workloads/corrections/runs.py",
+    "workloads/corrections/quantities.py",
     "workloads/corrections/sizes.py",
     "workloads/fleet/cluster.py",
     "workloads/frameworks/description.py",

@@ -16,6 +16,15 @@ from typing import Any, TypeVar
 from workloads import ROOT, corrections, help_screen, hints, terminal
 from workloads.corrections import PLACE, argparse_errors, runs  # noqa: F401  # other modules take them from here
 from workloads.corrections.likeness import closest
+from workloads.corrections.quantities import (  # noqa: F401  # other modules take them from here
+    BYTES,
+    COUNTS,
+    MOST_SIZES,
+    SECONDS,
+    number,
+    positive,
+    sizes,
+)
 from workloads.corrections.rules import regression
 from workloads.corrections.runs import stored_run  # noqa: F401  # other modules take them from here
 from workloads.hints import (  # noqa: F401  # other modules take them from here
@@ -26,15 +35,6 @@ from workloads.hints import (  # noqa: F401  # other modules take them from here
     python,
     started_as,
     typed,
-)
-from workloads.quantities import (  # noqa: F401  # other modules take them from here
-    BYTES,
-    COUNTS,
-    MOST_SIZES,
-    SECONDS,
-    number,
-    positive,
-    sizes,
 )
 from workloads.stops import (  # noqa: F401  # other modules take them from here
     FAILED,

@@ -146,7 +146,8 @@ WRONG = {
     "max-time=inf": " --max-time 2.0",
     "seed -1": " --seed 1",
     "nope": "",
-    "purple csv": "",
+    "purple csv": " --format csv",
+    "purple cvs": "",
 }
 
 

@@ -192,6 +192,9 @@ class TypedWords:
             similar = self._similar_flag(name, value)
         if similar:
             return Usage(message, wrong=name, right=similar, similar="argument")
+        by_value = corrections.flag_listing(value, flags)
+        if by_value:
+            return Usage(f"{message}: {value} is typed {by_value}", wrong=name, right=by_value.partition(" ")[0])
         if self.passes_on and corrections.script_before(self.words[:position]):
             before, after = corrections.passed_on(self.words, flags)
             return Usage(f"{message}; what the script takes comes after --", instead=self.line([*before, "--", *after]))
@@ -205,8 +208,7 @@ class TypedWords:
         flag where its name is nearly the same. "" without one."""
         fitting = [flag for flag, action in self.flags.items() if (action.nargs == 0) != bool(value)]
         taking = [flag for flag in fitting if self.flags[flag].metavar == name.lstrip(DASHES).upper()]
-        by_name = closest(name, fitting) or next(iter(taking), "") or misspelled(name, self.flags)
-        return by_name or corrections.flag_listing(value, self.flags).partition(" ")[0]
+        return closest(name, fitting) or next(iter(taking), "") or misspelled(name, self.flags)
 
     def _with_format_of(self, name: str, file: str) -> list[str]:
         """The words without an unknown flag for an output file, and with the --format that its ending names."""

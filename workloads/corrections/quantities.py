@@ -10,7 +10,9 @@ from workloads.stops import Usage
 MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
-BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
+BYTES = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", 1):
+    BYTES |= dict.fromkeys((_letter, f"{_letter}b", f"{_letter}ib"), 1 << 10 * _power)
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -60,7 +62,7 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     A range holds both its ends when its steps meet them; without a step it doubles.
     Raises: Usage with the word at fault.
     """
-    found: set[int] = set()
+    every_size: set[int] = set()
     for text in texts:
         if right := meant_range(text, units):
             raise Usage(f"{text!r} is no size; a range is written {right}", wrong=text, right=right)
@@ -73,22 +75,24 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     for word in [word for word in every if word] or [""]:  # `64, 128` has an empty one
         try:
             more = _range(word, units) if ":" in word else (number(word, units),)
-            if len(found) + len(more) > MOST_SIZES:
+            if len(every_size) + len(more) > MOST_SIZES:
                 raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         except Usage as error:
             right = meant_number(word, units, several=True)
             is_range = ":" in right and ":" not in word
             message = f"{word!r} is no size; a range is written {right}" if is_range else str(error)
             raise Usage(message, wrong=word, right=right) from error
-        found.update(more)
-    return sorted(found)
+        every_size.update(more)
+    return sorted(every_size)
 
 
 def _range(word: str, units: dict[str, int]) -> Sequence[int]:
     if word.count(":") > 2 or "" in word.split(":")[:2]:
         raise Usage(f"{word!r} is no range; one has two ends and maybe a step, like 64:4096:x2")
-    first, last, step = [*word.split(":"), "x2"][:3]
-    start, stop = number(first, units), number(last, units)
+    parts = [*word.split(":"), "x2"]
+    step = parts[2]
+    start = number(parts[0], units)
+    stop = number(parts[1], units)
     if start > stop:
         raise Usage(f"the range {word!r} is empty: it starts above its end")
     if step.startswith("+"):
