@@ -158,7 +158,7 @@ def test_bad_words_are_one_error_line_and_a_command_that_works(command, line, ca
     assert message in (err if command == "workloads.transfer" else error)  # without a GPU that is the error
     assert f": {options.python()} -m " in tried and all(part in tried for part in more)
     shown, *flags = tried.partition(" -m ")[2].split()
-    instead = "analysis.report" if command == "workloads.transfer" else command  # without a GPU
+    instead = "workloads.stream" if command == "workloads.transfer" else command  # without a GPU
     assert shown in (command, instead, *more)
     if command in ("workloads.matmul", "workloads.conv", "workloads.training") and tried.startswith("  try: "):
         quick = [] if command == "workloads.training" else ["--backends", "numpy"]

@@ -119,7 +119,8 @@ def test_what_cannot_be_planned_is_refused(words_, gpus, error, why):
 
 def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
     assert peers.main(["--fast"]) == 3
-    assert capsys.readouterr().err.splitlines()[0].startswith("error: every row of peers takes two GPUs or more: ")
+    message = capsys.readouterr().err.splitlines()[0]
+    assert message.startswith("error: no GPU here (") and "every row of peers takes two GPUs or more" in message
     monkeypatch.setattr(facts, "describe", lambda: host(1))
     assert peers.main(["--dry-run"]) == 3
     assert capsys.readouterr().err.splitlines() == [
