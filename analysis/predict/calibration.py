@@ -7,7 +7,17 @@ from collections.abc import Set
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import OVERHEAD, WORK, Calibration, Lanes, bound_of, combined, lanes, step_seconds
+from analysis.predict.combine import (
+    OVERHEAD,
+    UNFITTED,
+    WORK,
+    Calibration,
+    Lanes,
+    bound_of,
+    combined,
+    lanes,
+    step_seconds,
+)
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile, once
 from analysis.stats import Estimate, best_by, group_by, median
@@ -17,7 +27,6 @@ from kernels import networks
 from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
 
-FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # steps noisier than this are excluded from the fit
 _NUMBERS = ("dispatch", "launches", "work")
 # Prior standard deviations of the logarithms of _NUMBERS. A CPU's operations were timed in TensorFlow; a GPU's launches are
@@ -30,6 +39,8 @@ _ERROR = 0.25
 NOMINAL = 0.9
 #: Models with steps of one bound whose errors alone tell the interval of such a step; of fewer those of all steps do.
 FEWEST_ALIKE = 20
+#: Models of which the worst error is that of NOMINAL: 9, as 9 / (9 + 1) is 0.9. Fewer errors tell no interval by themselves.
+FEWEST_ERRORS = math.ceil(NOMINAL / (1 - NOMINAL) - 1e-9)
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,18 +133,25 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str
     once = Calibration(compile_s=_compilations(seen), build_s=median(built).value if built else 0.0)
     others = [s for s in seen if s.told]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
-    if len(models) < FEWEST:
-        other = OP_BY_OP if execution == COMPILED else COMPILED
-        return msgspec.structs.replace(once, spreads=_spreads(_left_out(of_, device, other, leaving_out)))
-    spreads = _spreads(_left_out(of_, device, execution, leaving_out))
+    spreads = _spreads(_errors(of_, device, execution, leaving_out))
     return msgspec.structs.replace(once, models=models, spreads=spreads, **_factors(others))
 
 
 def _factors(trainings: list[Seen]) -> dict[str, float]:
-    """The fitted factors; none of trainings of fewer than FEWEST models."""
-    if len({s.row.problem.model for s in trainings}) < FEWEST:
+    """The fitted factors; none without trainings. Those of one model are enough: the fit is held to the microbenchmarks."""
+    if not trainings:
         return {}
     return dict(zip(_NUMBERS, _solved(trainings).tolist(), strict=True))
+
+
+def _errors(profile: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> list[LeftOut]:
+    """The errors that tell the interval of an execution's steps: those of its trainings; of few models also those of the
+    device's other execution."""
+    errors = _left_out(profile, device, execution, leaving_out)
+    if len({error.model for error in errors}) >= FEWEST_ERRORS:
+        return errors
+    other = OP_BY_OP if execution == COMPILED else COMPILED
+    return [*errors, *_left_out(profile, device, other, leaving_out)]
 
 
 @once
@@ -157,14 +175,17 @@ def _left_out(profile: "Profile", device: str, execution: str, leaving_out: froz
 
 
 def _spreads(errors: list[LeftOut]) -> dict[str, float]:
-    """OVERHEAD or WORK -> the relative error that NOMINAL of such steps of other models keep; empty without errors."""
+    """OVERHEAD or WORK -> the relative error that NOMINAL of such steps of other models keep; empty without errors. Of fewer than
+    FEWEST_ERRORS models it is at least UNFITTED."""
     if not errors:
         return {}
+    least = UNFITTED if len({error.model for error in errors}) < FEWEST_ERRORS else 0.0
     spreads = {}
     for bound in (OVERHEAD, WORK):
         alike = [error for error in errors if error.bound == bound]
         enough = len({error.model for error in alike}) >= FEWEST_ALIKE
-        spreads[bound] = math.expm1(_quantile(alike if enough else errors))
+        error = math.expm1(_quantile(alike if enough else errors))
+        spreads[bound] = max(least, error)
     return spreads
 
 

@@ -40,6 +40,15 @@ def test_steps_of_a_bound_tell_their_own_interval_from_twenty_models_on():
     assert calibration._spreads([]) == {}
 
 
+def test_fewer_than_nine_models_tell_no_interval_narrower_than_without_a_fit():
+    """The worst of nine is at the place of 0.9 x (9 + 1) = 9; of eight none is at 0.9 x (8 + 1) = 8.1."""
+    nine = [left_out(0.01, f"m{n}") for n in range(9)]
+    assert calibration._spreads(nine) == pytest.approx({OVERHEAD: math.exp(0.01) - 1, WORK: math.exp(0.01) - 1})
+    assert calibration._spreads(nine[:8]) == {OVERHEAD: UNFITTED, WORK: UNFITTED}
+    worse = [*nine[:7], left_out(0.5, "other")]
+    assert calibration._spreads(worse) == pytest.approx({OVERHEAD: math.exp(0.5) - 1, WORK: math.exp(0.5) - 1})
+
+
 def test_a_step_is_bound_by_what_is_more_than_half_of_it():
     parts = {"dispatch": exact(1.0), "launches": exact(0.6), "conv": exact(2.0), combine.HIDDEN: exact(-0.5)}
     assert combine.bound_of(parts) == OVERHEAD  # 1.6 of 3.1
