@@ -43,9 +43,14 @@ class Slower(Styled):
     style = "bad"
 
 
+def with_single_spaces(value: object) -> str:
+    """Text without ends of lines, as the words of a page are."""
+    return _SPACES.sub(" ", str(value)).strip()
+
+
 def text(value: object) -> str:
     """Text that Markdown shows as it is, also inside a table: no HTML, no link."""
-    flat = _SPACES.sub(" ", str(value)).strip().translate(_IN_MARKDOWN)
+    flat = with_single_spaces(value).translate(_IN_MARKDOWN)
     return re.sub(r"\](?=[(\[:])", "&rbrack;", flat)
 
 
@@ -218,26 +223,6 @@ def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
 
 def line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def listed(said: Iterable[object]) -> list[str]:
-    """Sentences as a list and an empty line; nothing without any."""
-    lines = [f"- {text(s)}" for s in said]
-    return [*lines, ""] if lines else []
-
-
-def headed(label: str, lines: list[str]) -> list[str]:
-    """The lines under a heading with their run's name; without a heading if `label` is empty."""
-    return [f"### {text(label)}", "", *lines] if label else lines
-
-
-def titled(heading: str, *parts: "str | list[str] | Table") -> list[str]:
-    """A section of a page: the heading, then its parts. Empty if the last part is empty."""
-    last = parts[-1]
-    if not (last.rows if isinstance(last, Table) else last):
-        return []
-    lines = [[p, ""] if isinstance(p, str) else p.md() if isinstance(p, Table) else p for p in parts]
-    return [f"### {heading}", "", *itertools.chain.from_iterable(lines)]
 
 
 def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, command: str) -> None:

@@ -55,7 +55,6 @@ SHARED_FLAGS = {"workloads/shared_flags.py"}
 #: They read text that users and other programs write: command lines, /proc and /sys, names of libraries, files of other formats.
 TEXT_PARSERS = {
     "analysis/explain/__main__.py",
-    "analysis/report/from_markdown.py",
     "analysis/report/html_page.py",
     "install.py",
     "kernels/matmul/mkl.py",

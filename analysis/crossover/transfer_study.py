@@ -273,14 +273,18 @@ def _type_sentences(data: DataSet, by_method: list[CopyCost]) -> list[str]:
     return lines
 
 
-def lines(measurements: Measurements) -> list[str | Table]:
-    """The study: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
-    device."""
-    copy_costs = costs(measurements)
+def study_table(copy_costs: Iterable[CopyCost]) -> Table:
+    """Every data set at its own batch in float32 by every way; without rows where there are no copies to the device."""
     at_article_batch = [c for c in copy_costs if c.dtype == "float32" and c.batch == c.data.batch]
-    if not at_article_batch:
+    return Table(_HEADS, map(_cells, at_article_batch), 12)
+
+
+def lines(measurements: Measurements) -> list[str | Table]:
+    """The study as a table, then its sentences; empty without copies to the device."""
+    copy_costs = costs(measurements)
+    table = study_table(copy_costs)
+    if not table.rows:
         return []
-    table = Table(_HEADS, map(_cells, at_article_batch), 12)
     return [table, "", *(f"- {sentence}" for sentence in sentences(copy_costs))]
 
 

@@ -1,10 +1,11 @@
-"""The sections of a page between the answer and the numbers: title, charts and Markdown of each."""
+"""The sections of a page between the answer and the numbers: title, charts and blocks of each."""
 
 import functools
 from collections.abc import Callable
 
 import msgspec
 
+from analysis.blocks import Block
 from analysis.crossover.layers import NOUNS
 from analysis.report.layers import HEADINGS
 from analysis.report.material import Material
@@ -23,26 +24,26 @@ from analysis.text import input_pipeline
 
 
 class Section(msgspec.Struct, frozen=True):
-    """name: its address on the page. make: the Markdown of one run without the title, nothing where it has no such rows.
+    """name: its address on the page. make: the blocks of one run, nothing where it has no such rows.
     charts: names of pictures.CHARTS."""
 
     name: str
     title: str
-    make: Callable[[Material], list[str]] = lambda of: []
+    make: Callable[[Material], list[Block]] = lambda of: []
     charts: tuple[str, ...] = ()
 
 
-def _trainings(of: Material) -> list[str]:
+def _trainings(of: Material) -> list[Block]:
     not_on_steps = of.summary.left("side by side") + of.summary.left("starts")
     budgets = step_budgets.section(of.analysis.budgets, of.rows, not_on_steps)
     return budgets + training.section(of)
 
 
-def _inference(run: Material) -> list[str]:
+def _inference(run: Material) -> list[Block]:
     return inference.section(run.rows, run.summary.left("inference"))
 
 
-def _crossings(of: Material) -> list[str]:
+def _crossings(of: Material) -> list[Block]:
     analysis = of.analysis
     return crossings.section(analysis.rows, analysis.crossovers, analysis.machine)
 
@@ -82,6 +83,6 @@ SECTIONS = (
 
 
 @functools.cache
-def lines(of: Section, run: Material) -> list[str]:
-    """The section's Markdown lines for the run, made once."""
+def blocks(of: Section, run: Material) -> list[Block]:
+    """The section's blocks for the run, made once."""
     return of.make(run)

@@ -6,7 +6,7 @@ import pathlib
 
 import msgspec
 
-from analysis.report import body, calculator, from_markdown, pictures, replacing, rows
+from analysis.report import body, calculator, html_blocks, pictures, replacing, rows
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page
 from analysis.report.material import Material
@@ -34,7 +34,7 @@ def head(page: Page) -> dict:
 def answer(page: Page) -> None:
     """Adds the answer of each run, and the differences between the runs."""
     page.add("answer", "The answer", parts().by_run([(of, parts().answer(of.said)) for of in page.runs]))
-    page.add("beside", differences.HEADING, from_markdown.html_of(differences.section(page.runs)))
+    page.add("beside", differences.HEADING, html_blocks.html_of(differences.section(page.runs)))
 
 
 def ask(page: Page) -> None:
@@ -89,7 +89,7 @@ def list_rows(page: Page) -> None:
     hint = _hint(next(m for of in page.runs for m in of.ordered))
     page.add("distributions", "The distribution of any row", parts().distributions(hint))
     told = all_numbers.table(page.runs, skipped=False)
-    still = from_markdown.table(told.heads, told.rows, "All numbers", is_open=False)
+    still = html_blocks.table(told.heads, told.rows, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
     page.add("numbers", "All numbers", parts().numbers(labels, still, hint))
 
@@ -101,7 +101,7 @@ def _hint(m: Measurement) -> str:
 
 def how_measured(page: Page) -> None:
     formulas = method.formulas([m for of in page.runs for m in of.rows])
-    page.add("method", body.METHOD.title, page.part(body.METHOD), from_markdown.html_of(formulas))
+    page.add("method", body.METHOD.title, page.part(body.METHOD), html_blocks.html_of(formulas))
 
 
 def embedded(runs: list[Material]) -> dict:

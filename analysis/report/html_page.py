@@ -7,7 +7,7 @@ import pathlib
 
 import msgspec
 
-from analysis.report import body, from_markdown, pictures
+from analysis.report import body, html_blocks, pictures
 from analysis.report.charts.chart import Chart
 from analysis.report.material import Material
 from analysis.report.templates import WEB, parts, safe, templates
@@ -42,12 +42,12 @@ class Page:
 
     def numbers(self, of: Chart) -> str:
         """The chart's table, folded."""
-        return from_markdown.table(of.numbers.heads, of.numbers.rows, "The numbers of this chart", is_open=False)
+        return html_blocks.table(of.numbers.heads, of.numbers.rows, "The numbers of this chart", is_open=False)
 
     def part(self, section: body.Section) -> str:
         """A section as HTML, run by run; under each run's name where there are several."""
         level = 4 if self.several else 3
-        told = [(of, from_markdown.html_of(body.lines(section, of), section.title, level)) for of in self.runs]
+        told = [(of, html_blocks.html_of(body.blocks(section, of), section.title, level)) for of in self.runs]
         return parts().by_run(told)
 
     def add(self, name: str, title: str, *bodies: str) -> None:

@@ -6,6 +6,7 @@ import pathlib
 from collections import Counter
 from collections.abc import Iterable
 
+from analysis import blocks
 from analysis.report import body, html, pictures, replacing
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
@@ -82,23 +83,27 @@ def markdown(every: list[Material], drawn: bool) -> str:
     if not drawn:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     if differs := differences.section(every):
-        lines += [f"## {differences.HEADING}", "", *differs]
+        lines += [f"## {differences.HEADING}", "", *blocks.markdown(differs)]
     for section in (*body.SECTIONS, body.METHOD):
         lines += _section(section, every, drawn)
-    lines += all_numbers.section(every)
+    lines += ["## All numbers", "", *blocks.markdown(all_numbers.section(every))]
     lines += head.commands_section(every)
     return terminal.printable("\n".join(lines).rstrip() + "\n")
 
 
 def _section(section: body.Section, every: list[Material], drawn: bool) -> list[str]:
     """A section with its pictures and their numbers; of several runs each one's part is a section with its name."""
-    parts = {of.label: own for of in every if (own := body.lines(section, of))}
+    parts = {}
+    for run in every:
+        lines = blocks.markdown(body.blocks(section, run))
+        if lines:
+            parts[run.label] = lines
     images = pictures.images(section.charts, every) if drawn else []
     tables = pictures.numbers(section.charts, every)
     if not (parts or tables):
         return []
     only_run = parts.pop("", [])
     lines = [f"## {section.title}", "", *images, *only_run, *tables]
-    for label, own in parts.items():
-        lines += [f"## {section.title}, {text(label)}", "", *own]
+    for label, part in parts.items():
+        lines += [f"## {section.title}, {text(label)}", "", *part]
     return lines

@@ -7,7 +7,7 @@ import functools
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from analysis.table import text
+from analysis.table import with_single_spaces
 
 if TYPE_CHECKING:
     import jinja2
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 WEB = pathlib.Path(__file__).parent / "web"
-_PARSED = ("heading", "list", "table", "backticks", "escape", "entity")
 
 
 @functools.cache
-def markdown() -> "MarkdownIt":
-    """A parser of the Markdown that sections use; all other markup stays text."""
+def _code_marks() -> "MarkdownIt":
+    """A parser of text with code between backticks; all other markup stays text."""
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("zero", {"html": False}).enable(list(_PARSED))
+    return MarkdownIt("zero", {"html": False}).enable("backticks")
 
 
 def safe(html: str) -> "Markup":
@@ -33,19 +32,19 @@ def safe(html: str) -> "Markup":
     return markupsafe.Markup(html)
 
 
-def inline(line: object) -> "Markup":
-    """A line's HTML: commands between backticks become code; entities and escapes are undone, all else is text."""
-    return safe(markdown().renderInline(str(line)))
+def inline(words: object) -> "Markup":
+    """The HTML of words: what stands between backticks becomes code, all else is text."""
+    return safe(_code_marks().renderInline(with_single_spaces(words)))
 
 
 @functools.cache
 def templates() -> "jinja2.Environment":
-    """The templates of the page. Filters: `inline` of Markdown, `said` of a sentence."""
+    """The templates of the page, with the filter `inline`."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(WEB)
     made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"inline": inline, "said": lambda sentence: inline(text(sentence))}
+    made.filters["inline"] = inline
     return made
 
 

@@ -248,8 +248,8 @@ def laws_of(measurements: Measurements) -> list[Link]:
     return sorted(found, key=lambda x: -x.bandwidth.value)
 
 
-def lines(measurements: Measurements) -> list["str | Table"]:
-    """The laws as a table, and a sentence on the PCIe link; nothing without laws."""
+def law_table(measurements: Measurements) -> Table:
+    """The laws, one a line."""
     seen = pcie(measurements)
     rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None
     rows = [
@@ -267,8 +267,24 @@ def lines(measurements: Measurements) -> list["str | Table"]:
         for law in laws_of(measurements)
     ]
     heads = "way | host memory | by | latency | bandwidth | ± | half of it from | of the PCIe link | off by"
-    told: list[str | Table] = [Table(heads, rows, 3, least="± | off by | half of it from")] * bool(rows)
-    if rows and seen:
-        at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
-        told += "", f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}."
-    return told
+    return Table(heads, rows, 3, least="± | off by | half of it from")
+
+
+def pcie_sentence(measurements: Measurements) -> str:
+    """The PCIe link while copying, in a sentence; "" where no row has it."""
+    link = pcie(measurements)
+    if not link:
+        return ""
+    generation, lanes = link
+    rate = data_sheets.pcie_bytes_per_s(generation, lanes)
+    at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
+    return f"The link ran at PCIe generation {generation} with {count(lanes, 'lane')} while copying{at_most}."
+
+
+def lines(measurements: Measurements) -> list["str | Table"]:
+    """The laws as a table, and a sentence on the PCIe link; nothing without laws."""
+    laws = law_table(measurements)
+    if not laws.rows:
+        return []
+    sentence = pcie_sentence(measurements)
+    return [laws, "", sentence] if sentence else [laws]

@@ -6,6 +6,7 @@ import pytest
 from fake_measurements import GPU_MACHINE, row, transfer_rows
 from made_profile import RATE
 
+from analysis.blocks import markdown
 from analysis.predict import budget, prediction, profile
 from analysis.predict.combine import Calibration
 from analysis.report.sections import step_budgets
@@ -149,7 +150,7 @@ def test_what_failed_is_said_with_what_is_not_usual_of_it():
     refused = row("training/keras/fit", S0, None, device="gpu:0", status="skipped", reason="XLA compiles none")
     refused = msgspec.structs.replace(refused, settings=Settings("gpu:0", switches=several))
     lost = row("training/keras/fit", S0, None, device="gpu:1", status="failed", reason="TensorFlow finds no GPU")
-    assert step_budgets.section([], [training("gpu:0"), lost, refused])[:2] == [
+    assert markdown(step_budgets.section([], [training("gpu:0"), lost, refused]))[:2] == [
         "- CIFAR-10 CNN, batch 32: failed on GPU 1, TensorFlow finds no GPU",
         "- CIFAR-10 CNN, batch 32 (jit on and MirroredStrategy): skipped on 4 GPUs, XLA compiles none",
     ]

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.report.charts import feeding as charts
 from analysis.report.charts.feeding import feeding_chart
 from analysis.report.material import Material
@@ -109,7 +110,7 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
         "CIFAR-10 CNN, batch 32, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 96 %"
     )
     assert said[3].endswith("the input pipeline 0.084 %.") and "copies are not why" in said[4]
-    assert small_section(Material(Analysis.from_rows(rows)))[:2] == [f"- {line}" for line in said[3:]]
+    assert markdown(small_section(Material(Analysis.from_rows(rows))))[:2] == [f"- {line}" for line in said[3:]]
 
 
 def test_the_page_has_the_laws_and_every_point_beside_them():
@@ -120,7 +121,7 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     (chart,) = feeding_chart(rows)
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
-    assert any("| GPU | numpy | float32 | 600 µs |" in x for x in feeding_section(material(rows)))
+    assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(feeding_section(material(rows))))
     few = rows[: feeding.FEWEST - 1]
     assert feeding_chart(few) == [] == feeding_section(material(few))
     assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))

@@ -9,6 +9,7 @@ from fake_measurements import by_later_epochs, page_of, row
 from msgspec.structs import replace
 
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.crossover.crossover import Answer
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
@@ -174,12 +175,12 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
     ]
-    page = "\n".join(section.section(page_of(every)))
+    page = "\n".join(markdown(section.section(page_of(every))))
     assert "| 4.00 ms (1.3x slower) | 3.00 ms (the best) | 9.00 ms (3.0x slower) | 1.00 ms |" in page
     # 4.04, 4.13 and 4.17 ms are one number where they are known to some 50 %: no factor in the table
     forms = (4.13e-3, {}), (4.17e-3, {"jit_compile": "on"}), (4.04e-3, {"gpu": "visible"}), (1e-3, {"device": "gpu:0"})
     every = [trained("fashion-mlp", 32, 2048, (0.0, 0.0, s), noise=0.1, **given) for s, given in forms]
-    page = "\n".join(section.section(page_of(every)))
+    page = "\n".join(markdown(section.section(page_of(every))))
     assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
 
 
@@ -265,7 +266,7 @@ def test_steps_of_two_runs_differ_by_the_noise_between_runs_too():
         given = [(10, 28, {}), (1, 28, {"device": "gpu:0"}), (9, day, {"gpu": "visible"}), (8, day, {"shuffle": "off"})]
         made = [replace(trained("lenet", 32, 320, (0.0, 0.0, ms / 1e3), **own), at=f"11-{at}") for ms, at, own in given]
         assert [s.split(", ")[-1] for s in training_words.change_sentences(made)] == [f"{n} faster." for n in told]
-        assert f"| 10.0 ms ({form}) | 9.00 ms (the best) |" in "".join(section.section(page_of(made)))
+        assert f"| 10.0 ms ({form}) | 9.00 ms (the best) |" in "".join(markdown(section.section(page_of(made))))
 
 
 def test_a_step_below_nothing_is_doubted_most():

@@ -4,11 +4,12 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, square
 
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.crossover import ladder
+from analysis.report import page
 from analysis.report.charts import svg
 from analysis.report.charts.ladder import ladder_chart
 from analysis.report.material import Material
-from analysis.report.page import markdown
 from analysis.report.sections.roofline import ladder_section
 from kernels import registry
 from kernels.cuda import tiles
@@ -37,7 +38,8 @@ def ladders(rows, machine, op: str = "matmul") -> list[ladder.Ladder]:
 
 
 def page_of(rows, op: str = "matmul") -> list[str]:
-    return ladder_section(Material(Analysis.from_loaded(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ()))), op)
+    material = Material(Analysis.from_loaded(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ())))
+    return markdown(ladder_section(material, op))
 
 
 def gpu_rows():
@@ -128,9 +130,9 @@ def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
         "| cpu, 1 thread, float32 | n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |"
         in chart.numbers.md()
     )
-    assert "## From three loops to the library" in markdown([Material(Analysis.from_loaded(cpu_run()))], False)
+    assert "## From three loops to the library" in page.markdown([Material(Analysis.from_loaded(cpu_run()))], False)
     bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
-    assert "## From three loops to the library" not in markdown([Material(Analysis.from_loaded(bare))], False)
+    assert "## From three loops to the library" not in page.markdown([Material(Analysis.from_loaded(bare))], False)
 
 
 def test_a_ladder_is_drawn_at_its_largest_problem_that_at_most_one_rung_lacks():
@@ -162,7 +164,7 @@ def test_convolutions_have_a_ladder_of_their_own():
     # of oneDNN
     assert blocked.over_before.value == pytest.approx(50) and blocked.library_share.value == pytest.approx(0.5)
     assert blocked.peak_share.value == pytest.approx(0.5)
-    found = markdown(
+    found = page.markdown(
         [Material(Analysis.from_loaded(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))))], False
     )
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")

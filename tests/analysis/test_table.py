@@ -52,12 +52,7 @@ def test_optional_columns_without_a_word_are_left_out_and_words_stay_words():
     assert Table("name | kind | n", [("a", "k", "1")], 2, "kind").heads == ["name", "kind", "n"]
 
 
-def test_markdown_of_lists_headings_and_empty_parts():
-    assert table.listed(["a", "b|c"]) == ["- a", "- b\\|c", ""] and table.listed([]) == []
-    assert table.headed("run <1>", ["x"]) == ["### run &lt;1&gt;", "", "x"] and table.headed("", ["x"]) == ["x"]
-    assert table.titled("Head", "words", ["line", ""]) == ["### Head", "", "words", "", "line", ""]
-    assert table.titled("Head", "words", []) == table.titled("Head", Table("a", [])) == []
-    assert table.titled("Head", Table("a", [("x",)])) == ["### Head", "", "| a |", "| --- |", "| x |", ""]
+def test_markdown_of_sentences_and_tables():
     assert table.shown(["said", Table("a | b", [("x", 1)])], markdown=True) == [
         "said",
         "| a | b |",

@@ -5,6 +5,7 @@ import msgspec
 from fake_measurements import page_of
 from test_jobs import both, one, trained
 
+from analysis.blocks import markdown
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
@@ -41,7 +42,7 @@ def test_a_page_says_one_job_of_a_training():
     assert said == f"mlp-784-Wx2-10, batch 128, whole training of {of}: the GPU wins from width 355."
     (said,) = [s for s in words.training_sentences(every) if s.startswith("mlp-784-1000x2-10")]
     assert said.startswith(f"mlp-784-1000x2-10, batch 128, {of}: 30 s on the GPU, 51.9 s on the CPU, 1.7x faster.")
-    page = section.section(page_of(every))
+    page = markdown(section.section(page_of(every)))
     (row_,) = [s for s in page if s.startswith("| mlp-784-Wx2-10")]
     assert f"| {of}: the GPU wins from width 355 |" in row_ and "2,048" not in row_
     # 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
@@ -110,7 +111,7 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     made[1].values["tf32"] = 1.0
     said = words.loss_sentence(pair)
     assert said.endswith("0.960 on the GPU. The GPU's products are in TF32: --tf32 off shows whether that is why.")
-    assert said in words.lines(made) and "### Losses that differ" in section.section(page_of(made))
+    assert said in words.lines(made) and "### Losses that differ" in markdown(section.section(page_of(made)))
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
     assert words.loss_sentence(pair) == ""
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
@@ -147,7 +148,7 @@ def test_losses_of_other_samples_are_not_compared():
         cpu.notes["samples"] = version
         found = [s.partition(": ")[2] for s in words.lines([cpu, gpu]) if " the loss is " in s]
         assert found == said
-        assert any("### Losses" in line for line in section.section(page_of([cpu, gpu]))) is bool(said)
+        assert any("### Losses" in line for line in markdown(section.section(page_of([cpu, gpu])))) is bool(said)
 
 
 # 10 + 0.5 + 4 s before it; 2 epochs of 32 steps: 0.1 + 2 x (0.05 + 32 x 0.015) = 1.16 s; the smaller last batch compiles in 1 s.

@@ -5,6 +5,7 @@ import pytest
 from fake_measurements import row
 
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.crossover import network_steps
 from analysis.report.layers import select
 from analysis.report.sections import layers
@@ -71,7 +72,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     )
     assert tf32.seconds == pytest.approx({"GPU": 8e-5, "tensorflow GPU": 24e-3})
     assert float32.seconds == pytest.approx({"tensorflow CPU": 8e-3})
-    table = "\n".join(layers.section(select(machine, "matmul", ())))
+    table = "\n".join(markdown(layers.section(select(machine, "matmul", ()))))
     assert "| GPU, resident | tensorflow CPU | tensorflow GPU |" in table
     assert "| 80.0 µs | - | 24.0 ms |" in table
 

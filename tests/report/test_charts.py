@@ -7,6 +7,7 @@ import pytest
 from fake_measurements import row, square
 
 from analysis import labels
+from analysis.blocks import markdown
 from analysis.crossover import network_steps
 from analysis.report import layers
 from analysis.report import rows as page_rows
@@ -346,12 +347,12 @@ def test_a_table_of_whole_steps_has_a_column_a_side():
         seconds={"CPU": 2e-3, "tensorflow CPU": 4e-3},
     )
     none = network_steps.Total(batch=16, math="float32", works=2, directions=("fprop",), flops=1, seconds={})
-    of = layers.Layers("conv", (), (), {}, (), (("lenet", total), ("lenet", none)), ("The CPU wins.",))
-    lines = layer_section._totals_table(of)
+    of = layers.Layers("conv", (), (), {}, (), (("lenet", total), ("lenet", none)))
+    lines = markdown(layer_section._totals_table(of))
     cells = cells_of(lines, "|")
     assert cells[0] == ["network", "precision", "batch", "directions", "convolutions", "GFLOP", "CPU", "tensorflow CPU"]
     assert cells[2:] == [["lenet", "float32", "8", "fprop wgrad", "2", "3.00", "2.00 ms", "4.00 ms"]]
-    assert lines[0] == "- The CPU wins."
+    assert lines[0].startswith("All of them in one step")
     assert layer_section._totals_table(layers.Layers("conv", (), (), {}, (), (("lenet", none),))) == []
 
 
@@ -409,7 +410,7 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
         row("conv/tensorflow/function", problem, 2e-3),
         row("conv/tensorflow/function", problem, 40e-3, cache="cold"),
     ]
-    lines = layer_section._ratios(layers.Layers("conv", tuple(rows_of), (), {}, ()))
+    lines = markdown(layer_section._ratios(layers.Layers("conv", tuple(rows_of), (), {}, ())))
     cells = cells_of(lines, "| cpu")
     assert [(one[2], one[5]) for one in cells] == [
         ("tensorflow/function", "2.00"),

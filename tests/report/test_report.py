@@ -13,6 +13,7 @@ from test_results_load import write
 
 from analysis import report, table
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page, pictures, stored_gpu
 from analysis.report.charts import crossover, overlay, roofline, svg
@@ -179,7 +180,7 @@ def test_the_badge_and_the_why_table():
         told_of = head.head(material.Material(Analysis.from_rows(rows)))
         assert f"{told_of.word}: {told_of.why}".startswith(told)
     rows = resident_and_copies()
-    text = "\n".join(crossings.section(rows, crossovers(rows)))
+    text = "\n".join(markdown(crossings.section(rows, crossovers(rows))))
     assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | cupy/cublas | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
 
 
@@ -304,9 +305,9 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
 
 def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
     of = material.Material(Analysis.from_rows(fake.laws(lambda n: 1e-3, lambda n: 1e-3, (8, 16))))
-    assert sum(line.startswith("| matmul/") for line in all_numbers.section([of])) == 4
+    assert sum(line.startswith("| matmul/") for line in markdown(all_numbers.section([of]))) == 4
     monkeypatch.setattr(all_numbers, "MOST", 3)
-    (said,) = (line for line in all_numbers.section([of]) if "too many" in line)
+    (said,) = (line for line in markdown(all_numbers.section([of])) if "too many" in line)
     assert said.startswith("4 rows") and "python -m analysis.export --to csv RUN" in said
 
     def page_of(count: int) -> str:

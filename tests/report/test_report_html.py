@@ -10,15 +10,17 @@ import test_jobs
 from test_results_load import write
 
 from analysis.analysis import Analysis
+from analysis.blocks import BulletList, Heading, ListItem, Paragraph, TableBlock, markdown
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
-from analysis.report import calculator, command, from_markdown, html, html_page, page, rows
+from analysis.report import calculator, command, html, html_blocks, html_page, page, rows
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
 from analysis.report.material import Material
 from analysis.report.sections import step_budgets
 from analysis.stats import Estimate
+from analysis.table import Table
 from analysis.text import questions
 from analysis.training import costs
 
@@ -66,31 +68,29 @@ def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
     assert clock["quantiles_s"][0] <= clock["median_s"] <= clock["quantiles_s"][-1]
 
 
-def test_markdown_becomes_html_with_text_as_text_and_long_lists_folded():
-    text = """- one `code` &lt;b&gt; *
-- <i>two</i>
-  - under\n
-### Part\n
-A sentence.\n
-| name | time | |
-| --- | ---: | ---: |
-| a \\| b | 3.0 µs | [x](http://y) |
-| c | - | ![z](http://y) |
-"""
-    made = from_markdown.html_of([*text.splitlines(), ""])
+def test_blocks_become_html_with_text_as_text_and_long_lists_folded():
+    items = (ListItem(text="one `code` <b> *"), ListItem(text="<i>two</i>", below=("under",)))
+    cells = [("a | b", "3.0 µs", "[x](http://y)"), ("c", "-", "![z](http://y)")]
+    blocks = [BulletList(items=items), Heading(text="Part"), Paragraph(text="A sentence.")]
+    made = html_blocks.html_of([*blocks, TableBlock(table=Table("name | time | ", cells))])
     assert "<h3>Part</h3>" in made and "<li>one <code>code</code> &lt;b&gt; *</li>" in made
+    assert "<p>A sentence.</p>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
     assert '<td>a | b</td><td class="n">3.0 µs</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
     assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
-    lead = from_markdown.html_of(
-        ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]
-    )
-    assert "<summary>Of one kind <small>1 row</small>" in lead and "<summary>b <small>1 row</small>" in lead
-    made = from_markdown.items([(str(i), []) for i in range(20)])
+    one, two = Table("a", [("1",)]), Table("b", [("2",)])
+    lead = html_blocks.html_of([Heading(text="Part"), TableBlock(table=one, caption="Of one kind")])
+    assert "<summary>Of one kind <small>1 row</small>" in lead
+    second = html_blocks.html_of([TableBlock(table=one), TableBlock(table=two)], "The section")
+    assert "<summary>The section <small>1 row</small>" in second and "<summary>b <small>1 row</small>" in second
+    made = html_blocks.items([ListItem(text=str(i)) for i in range(20)])
     assert "<summary>14 more</summary>" in made
     assert made.index("<li>5</li>") < made.index("<details") < made.index("<li>6</li>")
-    assert "open" not in from_markdown.table(("a",), [(i,) for i in range(13)], "many")
-    assert " open>" in from_markdown.table(("a",), [(i,) for i in range(12)], "few")
+    assert "open" not in html_blocks.table(("a",), [(i,) for i in range(13)], "many")
+    assert " open>" in html_blocks.table(("a",), [(i,) for i in range(12)], "few")
+
+
+def test_data_in_the_page_end_no_script():
     hostile = {"</script><!--": ["<b>&\u2028'\""]}
     made = html_page.as_json(hostile)
     assert not set("<>&\u2028") & set(made) and json.loads(made) == hostile
@@ -139,7 +139,7 @@ def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
             found = budget.job_parts(side.cost, 3, pair.steps, made.get(side.row.key))
             assert sum(found.values()) == pytest.approx(costs.whole_training(side.cost, 3, pair.steps).value, rel=1e-9)
             assert tuple(found) == budget.JOB_PARTS
-    lines = step_budgets.section(of.analysis.budgets, of.rows)
+    lines = markdown(step_budgets.section(of.analysis.budgets, of.rows))
     text = "\n".join(lines)
     assert len(training.numbers(of.analysis.budgets).rows) == len(of.analysis.budgets)
     assert "100 % is not explained" not in text

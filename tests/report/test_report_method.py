@@ -6,6 +6,7 @@ import msgspec
 from fake_measurements import row
 
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.report.sections import method, training
 from analysis.text import questions
 from kernels.problems import Matmul
@@ -18,12 +19,12 @@ def switched(m, **given):
 
 def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_articles():
     (loaded,) = by_machine(pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/training-seeds").values()
-    said = "\n".join(method.how_section(loaded))
+    said = "\n".join(markdown(method.how_section(loaded)))
     assert "The samples of trainings are made up: " in said and "fastest kernel" not in said and "roof" not in said
     real = msgspec.structs.replace(loaded, measurements=tuple(switched(m, data="real") for m in loaded.measurements))
-    assert "made up" not in "\n".join(method.how_section(real))
+    assert "made up" not in "\n".join(markdown(method.how_section(real)))
     assert "36 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
-    told = "\n".join(training._articles(loaded.measurements))
+    told = "\n".join(markdown(training._articles(loaded.measurements)))
     assert "S4: Peaks regression in Flux.jl" in told and "S1a: CIFAR-10" in told
 
 

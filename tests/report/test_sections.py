@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from fake_measurements import page_of, row, square
 
+from analysis.blocks import markdown
 from analysis.explain.published import ClaimRow
 from analysis.predict import budget
 from analysis.report import pictures
@@ -36,20 +37,20 @@ def test_missing_parts_are_named_once_with_the_commands_that_measure_them():
     known, one = step(8, dense_layers=9.0), step(16, dense_layers=None, dispatch=1.0)
     both = step(32, dense_layers=None, dispatch=None)
     assert step_budgets.missing([known]) == []
-    lines = step_budgets.missing([known, one, both])
+    lines = markdown(step_budgets.missing([known, one, both]))
     assert (
         lines[0]
         == "Of 2 training rows not all parts of a step are known (dense_layers and dispatch); these measure them:"
     )
     assert lines[1:] == ["", "- `measure dense_layers`", "- `measure dispatch`", ""]
     silent = msgspec.structs.replace(one, parts=tuple(msgspec.structs.replace(p, command="") for p in one.parts))
-    assert step_budgets.missing([silent])[0].endswith("are known (dense_layers).")
+    assert markdown(step_budgets.missing([silent]))[0].endswith("are known (dense_layers).")
 
 
 def test_steps_without_a_known_part_are_in_a_table_and_others_in_the_chart():
     rows = [training(8), training(16, "failed")]
     for made, in_table in (([step(8, dense_layers=9.0)], False), ([step(8, dense_layers=None)], True), ([], False)):
-        lines = step_budgets.section(made, rows)
+        lines = markdown(step_budgets.section(made, rows))
         assert any(line.startswith("| training |") for line in lines) is in_table
         assert lines[0] == "- lenet, batch 16: failed on the CPU, no memory: 9 GiB"
     assert step_budgets.section([], [row("matmul/numpy/blas", square(8), 1e-3, threads=1)]) == []
@@ -92,11 +93,11 @@ def test_the_numbers_of_a_page_are_a_line_a_row_and_skipped_ones_a_line_a_reason
         *(row("matmul/cupy/cublas", square(n), None, status="skipped", reason="too large") for n in (8, 16)),
         row("launch/numba/njit", Launch("empty", 64), 1e-3, threads=1),
     ]
-    lines = all_numbers.section([page_of(rows)])
+    lines = markdown(all_numbers.section([page_of(rows)]))
     assert "- matmul/cupy/cublas: 2 rows skipped (too large)" in lines
     assert len([line for line in lines if line.startswith("| ")]) == 2 + 2
-    assert lines[2].startswith("A time of `") and lines[2].endswith("` is that of all of them.")
-    nothing = all_numbers.section([page_of(rows[1:3])])
+    assert lines[0].startswith("A time of `") and lines[0].endswith("` is that of all of them.")
+    nothing = markdown(all_numbers.section([page_of(rows[1:3])]))
     assert "Nothing was measured." in nothing
 
 
@@ -131,7 +132,7 @@ def test_an_articles_claim_stands_beside_the_device_that_is_faster_here(monkeypa
     seconds = [(exact(5.0), exact(2.0)), (exact(2.0), exact(5.0)), (exact(2.0), exact(2.0)), (None, None)]
     rows = [ClaimRow(case, claim, cpu=cpu, gpu=gpu) for cpu, gpu in seconds]
     monkeypatch.setattr(trainings, "comparisons", lambda measurements: rows)
-    cells = [line.split(" | ") for line in trainings._articles([]) if line.startswith(f"| {case.name}: ")]
+    cells = [line.split(" | ") for line in markdown(trainings._articles([])) if line.startswith(f"| {case.name}: ")]
     assert [(line[3], line[5].removesuffix(" |")) for line in cells] == [
         ("2.5x", "gpu"),
         ("0.40x", "cpu"),
@@ -164,7 +165,7 @@ def test_what_options_change_is_told_as_the_speedup_over_keras_own_step(monkeypa
     pairs = [("jit on", exact(2e-3), exact(6e-3)), ("2 threads", exact(6e-3), exact(2e-3))]
     changed = [("LeNet", "cpu", what, step, plain) for what, step, plain in pairs]
     monkeypatch.setattr(trainings.training, "changes", lambda rows: changed)
-    table = trainings._changes([])
+    table = markdown(trainings._changes([]))
     assert [line.split(" | ")[3:] for line in table if line.startswith("| LeNet")] == [
         ["2.00 ms", "6.00 ms", "3.0x faster |"],
         ["6.00 ms", "2.00 ms", "3.0x slower |"],

@@ -9,6 +9,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, page_of, row, with_gpus
 
 from analysis.analysis import Analysis
+from analysis.blocks import markdown
 from analysis.report.sections import several_gpus as page
 from analysis.report.sections import training as trainings_page
 from analysis.stats import Estimate
@@ -153,9 +154,9 @@ def test_the_table_and_the_page_say_what_each_gains_and_a_sentence_who_gains_lea
         "CIFAR-10 CNN at batch 64 2.0x faster."
     )
     assert words.between(Estimate(2.0, 1.0, math.inf)) == "at least 1.0x"
-    lines = page.training_section([*USUAL[:4], fed(3e-3)])
+    lines = markdown(page.training_section([*USUAL[:4], fed(3e-3)]))
     assert "| 4.00 ms | 2.00 ms | 2.0x [2.0, 2.0] | 2.0x [2.0, 2.0] | 1.33 | -33.3 % |" in "".join(lines)
-    assert lines == trainings_page.section(page_of([*USUAL[:4], fed(3e-3)]))[-len(lines) :]
+    assert lines == markdown(trainings_page.section(page_of([*USUAL[:4], fed(3e-3)])))[-len(lines) :]
     parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
     assert page.training_section(parts) == [] and page.training_section([fit(4e-3)]) == []
     assert [switches.ordinary(m) for m in USUAL] == [False, True, True, False, False]

@@ -9,6 +9,7 @@ import pytest
 from fake_gpu import FakeNvml, use_nvml, write
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
+from analysis.blocks import markdown
 from analysis.text import inference as inference_words
 from analysis.training import inference as said
 from kernels import networks
@@ -299,7 +300,7 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
     assert lost.endswith("no luck")
     from analysis.report.sections import inference as page
 
-    lines = page.section(two_sides(), ["A rate that the answer has no room for."])
+    lines = markdown(page.section(two_sides(), ["A rate that the answer has no room for."]))
     assert "- A rate that the answer has no room for." in lines
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| lenet")]
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]

@@ -6,6 +6,7 @@ import fake_measurements as fake
 import numpy as np
 import pytest
 
+from analysis.blocks import markdown
 from analysis.fleet import devices
 from analysis.report.sections import several_gpus
 from analysis.roofline import peers as rates
@@ -235,7 +236,7 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
     copy = fake.row(variant, PeerCopy(0, 1, 256 * MIB), {"host-latency": 1e-3, "host-throughput": 256 * MIB / 4e11})
     small = fake.row(variant, PeerCopy(1, 0, 4), {"host-latency": 1e-5, "host-throughput": 2e-6}, device="gpu:1")
     total = fake.row("collective/cupy/nccl", AllReduce(4096), {"host-latency": 2e-5, "host-throughput": 1e-5})
-    lines = several_gpus.section([copy, small, total, *rows_at_once(1.5)])
+    lines = markdown(several_gpus.section([copy, small, total, *rows_at_once(1.5)]))
     assert "| gpu-0 -&gt; gpu-1 256 MiB | direct | 1.00 ms | 0 % | 671 µs | 400 GB/s |" in lines
     assert "| gpu-1 -&gt; gpu-0 4 bytes | direct | 10.0 µs | 0 % | 2.00 µs | - |" in lines
     assert "| float32 | out-of-place | 4.00 KiB | 10.0 µs | 0.410 GB/s |" in lines
@@ -332,7 +333,7 @@ def test_a_table_of_sums_has_a_column_a_kernel_and_nccls_bus_bandwidth():
         total("one_shot", 6_000, (5e-6, 5e-6, 5e-6)),
         total("nccl", 3_000_000, (0.5e-3, 1e-3, 4e-3)),
     ]
-    table = [line for line in several_gpus._sums(rows) if line.startswith("|")]
+    table = [line for line in markdown(several_gpus._sums(rows)) if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     assert cells[0] == ["type", "form", "each GPU's array", "nccl", "one_shot", "NCCL's bus bandwidth"]
     assert cells[2] == ["float32", "out-of-place", "5.86 KiB", "20.0 µs", "5.00 µs", "0.400 GB/s"]

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from analysis.blocks import Block, Paragraph, listed, tabled
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import Why, why
 from analysis.report.charts.crossover import answered, wins
-from analysis.table import Table, named, text
+from analysis.table import Table, named
 from analysis.text import crossings
 from analysis.units import seconds
 from workloads.records import Machine, Measurements
@@ -18,14 +19,23 @@ _ADDS_UP = (
 )
 
 
-def section(measurements: Measurements, answers: tuple[Answer, ...], machine: Machine | None = None) -> list[str]:
+def section(measurements: Measurements, answers: tuple[Answer, ...], machine: Machine | None = None) -> list[Block]:
     """The winner by size in every form, and the parts of the GPU's time at the deciding sizes; [] for one device alone."""
     told = answered(answers)
     if not any(a.points for a in told):
         return []
     squares = rows_of(measurements, SQUARES)
-    notes = [f"- {line}" for line in crossings.noise_sentences(told, machine)]
-    return wins(told).md() + notes + details(told, lambda a: why(squares, a))
+    notes = crossings.noise_sentences(told, machine)
+    return [*tabled(wins(told)), *listed([*notes, *gaps(told)]), *details(told, lambda a: why(squares, a))]
+
+
+def gaps(answers: list[Answer], which: Callable[[Answer], tuple] = lambda a: ()) -> list[str]:
+    """Sentences on sizes that were not measured. which: the cells that name an answer's problem."""
+    sentences: dict[str, None] = {}
+    for a in answers:
+        for gap in a.gaps:
+            sentences[", ".join((*which(a)[:1], a.precision, gap))] = None
+    return list(sentences)
 
 
 def details(
@@ -33,15 +43,14 @@ def details(
     whys: Callable[[Answer], Iterable[Why]],
     heads: Sequence[str] = (),
     which: Callable[[Answer], tuple] = lambda a: (),
-) -> list[str]:
-    """Lines on sizes that were not measured, then a table of the first precision's call times in parts, from `whys`. which: the
-    cells under `heads` that name an answer's problem."""
-    gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
+) -> list[Block]:
+    """A table of the first precision's call times in parts, from `whys`. which: the cells under `heads` that name an answer's
+    problem."""
     first = answers[0].precision
     rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]
     caption = f"Where the GPU's time goes in {first}, on both sides of each crossing"
     parts = Table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
-    return [*gaps, *([""] if gaps else []), *([_ADDS_UP, "", f"{caption}:", "", *parts.md()] if rows else [])]
+    return [Paragraph(text=_ADDS_UP), *tabled(parts, caption)] if rows else []
 
 
 def _parts(a: Answer, w: Why) -> tuple:

@@ -1,24 +1,29 @@
 """The differences between runs in words: the first run against each further one."""
 
+from analysis.blocks import Block, BulletList, Heading, ListItem, tabled
 from analysis.compare import comparison
 from analysis.report.material import Material
-from analysis.table import text
 from analysis.text import comparisons, machines
 from analysis.units import count
 
 HEADING = "The differences in words"
 
 
-def section(runs: "list[Material]") -> list[str]:
+def section(runs: "list[Material]") -> list[Block]:
     """For each further run: the best of both, and the rows that both have; [] for a single run."""
-    return [line for of in runs[1:] for line in _pair(runs[0], of)]
+    blocks: list[Block] = []
+    for run in runs[1:]:
+        blocks += _pair(runs[0], run)
+    return blocks
 
 
-def _pair(old: Material, new: Material) -> list[str]:
+def _pair(old: Material, new: Material) -> list[Block]:
     found = comparison.comparison(old.analysis.loaded, new.analysis.loaded)
     said = machines.best(old.rows, new.rows, (old.name, new.name), new.analysis.machine)
-    said = [*said, f"{new.name} beside {old.name}: {comparisons.summary(found)}"]
+    items = [ListItem(text=sentence) for sentence in said]
+    items.append(ListItem(text=f"{new.name} beside {old.name}: {comparisons.summary(found)}"))
     if found.differences:
-        said.append(f"The machines and runs differ in {count(len(found.differences), 'thing')}:")
-    lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
-    return [*lines, *(f"  - {text(words)}" for words in found.differences), "", *comparisons.rows(found).md()]
+        differ = f"The machines and runs differ in {count(len(found.differences), 'thing')}:"
+        items.append(ListItem(text=differ, below=tuple(found.differences)))
+    heading = Heading(text=f"{new.label} beside {old.label}")
+    return [heading, BulletList(items=tuple(items)), *tabled(comparisons.rows(found))]

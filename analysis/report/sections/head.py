@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from analysis.blocks import Block, Heading, listed, markdown
 from analysis.report.material import Material
 from analysis.stats import median_of, timed
-from analysis.table import headed, listed, text
+from analysis.table import text
 from analysis.text import rates
 from analysis.units import count, join, size
 from workloads.machine import facts
@@ -122,10 +123,12 @@ def commands_section(runs: "Iterable[Material]") -> list[str]:
 
 def answers_section(runs: "list[Material]") -> list[str]:
     """The answer of each run in at most five sentences; under its name where there are several runs."""
-    lines = ["## The answer", ""]
+    answers: list[Block] = []
     for run in runs:
-        lines += headed(run.label, listed(run.said) or [""])
-    return lines
+        if run.label:
+            answers.append(Heading(text=run.label))
+        answers += listed(run.said)
+    return ["## The answer", "", *markdown(answers)]
 
 
 def commands(runs: "Iterable[Run]") -> list[str]:

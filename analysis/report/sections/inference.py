@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from analysis.blocks import Block, listed, tabled
 from analysis.labels import time, width
 from analysis.metrics import VALUES
 from analysis.stats import faster
-from analysis.table import Table, listed
+from analysis.table import Table
 from analysis.text.sentences import CANT_TELL
 from analysis.training import inference
 from analysis.units import digits
@@ -16,7 +17,7 @@ _ENERGY = VALUES["joules_per_sample"]
 JOULES = f"{_ENERGY.name}, CPU | {_ENERGY.name}, GPU"
 
 
-def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[str]:
+def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[Block]:
     """The sentences, then a line a model, batch and way; nothing without inference rows."""
     found = inference.cases(measurements)
     if not found:
@@ -28,7 +29,7 @@ def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[s
         for way in inference.WAYS
         if (line := _line(case, own, way, batch))
     ]
-    return [*listed(sentences), *Table(f"{HEADS} | {JOULES}", rows, 3, JOULES).md()]
+    return [*listed(sentences), *tabled(Table(f"{HEADS} | {JOULES}", rows, 3, JOULES))]
 
 
 def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: int) -> tuple[str, ...] | None:

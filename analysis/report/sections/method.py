@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.table import listed, parsed, text, titled
+from analysis.blocks import Block, listed, titled
+from analysis.table import parsed
 from analysis.units import join
 from workloads.records import Loaded, Measurements, Run
 
@@ -45,30 +46,30 @@ def _said(lines: str, measurements: Measurements) -> list[str]:
     return [" ".join(words.split()) for of, words in parsed(lines) if ops & set(of.split())]
 
 
-def how_section(loaded: Loaded) -> list[str]:
+def how_section(loaded: Loaded) -> list[Block]:
     """Checks, stop reasons, flags, software and limits of what was measured."""
     ms = loaded.measurements
     software = software_words(loaded.runs)
     checks = Counter(m.check or "not checked" for m in ms if m.ok)
     why = {check: f" ({words})" for check, words in _CHECKS.items()}
-    told = [f"{n:,} {text(check)}{why.get(check, '')}" for check, n in checks.most_common()]
+    told = [f"{n:,} {check}{why.get(check, '')}" for check, n in checks.most_common()]
     stopped = Counter(s.stop_reason for m in ms for s in m.samples)
-    stops = ", ".join(f"{text(reason)} ({n:,})" for reason, n in stopped.most_common())
+    stops = ", ".join(f"{reason} ({n:,})" for reason, n in stopped.most_common())
     lines = [
         f"Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
         f"Checked before timing: {', '.join(told) or 'none'}.",
         "A time is the median of its samples; its 95 % interval is of the medians of visits and is widened "
         f"where these are few. Why sampling stopped, and how often: {stops or 'none'}.",
         f"Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
-        f"Software: {text(join(software)) or 'unknown'}.",
+        f"Software: {join(software) or 'unknown'}.",
     ]
     lines += _said(_LIMITS, ms)
     if any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ms):
         lines.append("The samples of trainings are made up: losses and accuracies are not those of real data.")
-    return [*(f"- {line}" for line in lines), ""]
+    return listed(lines)
 
 
-def formulas(measurements: Measurements) -> list[str]:
+def formulas(measurements: Measurements) -> list[Block]:
     """The formulas of the numbers on the page, for the measured operations."""
     return titled("Formulas", listed(_said(_FORMULAS, measurements)))
 
@@ -85,4 +86,4 @@ def software_words(runs: "Iterable[Run]") -> list[str]:
 
 
 def _counted(names: "Iterable[str]") -> str:
-    return ", ".join(f"{n:,} {text(name)}" for name, n in Counter(names).most_common()) or "none"
+    return ", ".join(f"{n:,} {name}" for name, n in Counter(names).most_common()) or "none"

@@ -1,13 +1,15 @@
 """Several GPUs on the page: copies pair by pair, sums by size and kernel, work on each alone and on all at once, trainings."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from analysis import labels
+from analysis.blocks import Block, listed, titled
 from analysis.metrics import VALUES
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import group_by, median_of
-from analysis.table import Table, listed, titled
+from analysis.table import Table
 from analysis.text import several_gpus as words
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
@@ -40,15 +42,15 @@ _ABOUT = (
 )
 
 
-def section(measurements: Measurements) -> list[str]:
+def section(measurements: Measurements) -> list[Block]:
     """The sentences, then a table of each kind of rows that is there; nothing without any."""
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
         return []
-    return [*listed(words.lines(measurements)), *(line for part in parts for line in part)]
+    return [*listed(words.lines(measurements)), *itertools.chain.from_iterable(parts)]
 
 
-def _copies(measurements: Measurements) -> list[str]:
+def _copies(measurements: Measurements) -> list[Block]:
     rows = []
     for m in measurements:
         if isinstance(m.problem, PeerCopy) and m.ok:
@@ -60,7 +62,7 @@ def _copies(measurements: Measurements) -> list[str]:
     return titled("Copies from GPU to GPU", Table(heads, rows, 2))
 
 
-def _sums(measurements: Measurements) -> list[str]:
+def _sums(measurements: Measurements) -> list[Block]:
     rows = [m for m in measurements if isinstance(m.problem, AllReduce) and m.ok]
     kernels = list(dict.fromkeys(m.kernel for m in rows))
     lines = []
@@ -74,7 +76,7 @@ def _sums(measurements: Measurements) -> list[str]:
     return titled(f"All-reduce over GPUs {rows[0].problem.gpus if rows else ''}", why, Table(heads, lines, 2))
 
 
-def _at_once(measurements: Measurements) -> list[str]:
+def _at_once(measurements: Measurements) -> list[Block]:
     lines = []
     for alone, m, ratio in slowdowns(measurements):
         took = [seconds(median_of(each.on("host-latency")).value) for each in (alone, m)]
@@ -91,7 +93,7 @@ def trainings(measurements: Measurements) -> Table | None:
     return Table((*_ALWAYS, *_OPTIONAL), map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
 
 
-def training_section(measurements: Measurements) -> list[str]:
+def training_section(measurements: Measurements) -> list[Block]:
     """The part of the page on trainings on several GPUs; nothing without such rows."""
     found = trainings(measurements)
     return titled("What more GPUs buy", _ABOUT, found) + listed(words.training_lines(measurements)) if found else []

@@ -2,12 +2,13 @@
 articles' claims beside ours, and the effect of each option."""
 
 from analysis import numbers
+from analysis.blocks import Block, listed, tabled, titled
 from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.material import Material
 from analysis.report.sections import several_gpus
-from analysis.table import Table, listed, shown, titled
+from analysis.table import Table
 from analysis.text import crossings, input_pipeline, sentences, training
 from analysis.text import rows as row_words
 from analysis.training import break_even
@@ -16,7 +17,7 @@ from analysis.units import seconds
 from workloads.records import Measurements
 
 
-def section(of: Material) -> list[str]:
+def section(of: Material) -> list[Block]:
     """The part of the page on trainings below the budgets."""
     lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
@@ -26,11 +27,13 @@ def section(of: Material) -> list[str]:
     return _answers(of.analysis.training_crossovers) + by_pair + losses + _changes(of.rows) + lines
 
 
-def small_section(of: Material) -> list[str]:
+def small_section(of: Material) -> list[Block]:
     """The study of small data sets: the parts of their time, compilation for a smaller last batch, the articles' claims, and
     the cost of copying the data."""
-    learned = shown(transfer_study.lines(of.rows), True)
-    copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
+    copy_costs = transfer_study.costs(of.rows)
+    table = tabled(transfer_study.study_table(copy_costs))
+    learned = [*table, *listed(transfer_study.sentences(copy_costs))] if table else []
+    copies = titled("What small data sets cost to copy", learned)
     pairs: list[Pair] = []
     for _, small in of.analysis.small_datasets:
         pairs += small
@@ -38,7 +41,7 @@ def small_section(of: Material) -> list[str]:
     return listed([*input_pipeline.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
 
 
-def _answers(answers: list[Answer]) -> list[str]:
+def _answers(answers: list[Answer]) -> list[Block]:
     """A table, a line a training and size that varies: the winner by step, by epoch and by whole training."""
     groups: dict[tuple, dict[str, Answer]] = {}
     for a in answers:
@@ -54,7 +57,7 @@ def _answers(answers: list[Answer]) -> list[str]:
     return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
 
 
-def _articles(measurements: Measurements) -> list[str]:
+def _articles(measurements: Measurements) -> list[Block]:
     """A table of every article's claim beside our measurement, or `not measured`; [] where none was measured."""
     found = comparisons(measurements)
     if not any(b.here for b in found):
@@ -74,7 +77,7 @@ def _articles(measurements: Measurements) -> list[str]:
     return titled("The articles beside this machine", Table(heads, rows, 3))
 
 
-def _forms(pairs: list[Pair]) -> list[str]:
+def _forms(pairs: list[Pair]) -> list[Block]:
     """A table of step times in each CPU form, a line a training. A GPU compared with a slow form looks too good."""
     several = [p for p in pairs if len(p.cpus) > 1]
     names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
@@ -89,7 +92,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
     return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
 
 
-def _changes(measurements: Measurements) -> list[str]:
+def _changes(measurements: Measurements) -> list[Block]:
     """A table of step times with one change each (residence, options, type, threads) beside the plain row's."""
     heads = "training | device | what is changed | a step | as Keras does it | beside that"
     rows = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis import numbers
+from analysis import blocks, numbers
 from analysis.explain.explanation import Explanation
 from analysis.explain.findings import findings
 from analysis.explain.framework import framework
@@ -11,7 +11,7 @@ from analysis.predict.combine import WORDS
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
 from analysis.stats import NOTHING, Estimate
-from analysis.table import Table, titled
+from analysis.table import Table
 from analysis.text.explanation import changes
 from analysis.text.explanation.sentence import sentence
 from analysis.text.sentences import NAMES
@@ -29,7 +29,7 @@ def details(explanation: Explanation, markdown: bool = False) -> list[str]:
         if not parts:
             continue
         if markdown:
-            lines += titled(title, *parts)
+            lines += blocks.markdown(blocks.titled(title, *parts))
             continue
         lines += ["", title]
         for part in parts:
