@@ -58,7 +58,7 @@ TEXT_PARSERS = {
     "analysis/report/html_page.py",
     "install.py",
     "kernels/matmul/mkl.py",
-    "kernels/simd/vectors.py",
+    "kernels/simd/emit.py",
     "workloads/corrections/__init__.py",
     "workloads/corrections/argparse_errors.py",
     "workloads/corrections/likeness.py",

@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from kernels.simd import vectors as emit
+from kernels.simd import emit
 
 VECTORS = 2  # vectors in a row of a tile, and in a step of a panel
 _UNROLL = 4  # steps in a trip of the inner loop
@@ -104,15 +104,15 @@ def _store(builder, sums: list, places: list, item: int, vectors: int, past, the
     whole = builder.and_(few, builder.icmp_signed(">=", columns, emit.INDEX(vectors * count)))
     with builder.if_then(whole):
         with builder.if_then(past):
-            for r, v in emit.vectors_there(builder, rows, vectors, height):
+            for r, v in emit.existing_vectors(builder, rows, vectors, height):
                 emit.store_past_caches(builder, sums[r * vectors + v], places[r * vectors + v], item * count)
-        for r, v in emit.vectors_there(builder, rows, vectors, height):
+        for r, v in emit.existing_vectors(builder, rows, vectors, height):
             builder.store(sums[r * vectors + v], places[r * vectors + v], item)
     stored, old = (
         [_first_lanes(builder, builder.sub(n, emit.INDEX(v * count)), vector) for v in range(vectors)]
         for n in (columns, added)
     )
-    for r, v in emit.vectors_there(builder, rows, vectors, height):
+    for r, v in emit.existing_vectors(builder, rows, vectors, height):
         emit.add_masked(builder, sums[r * vectors + v], places[r * vectors + v], old[v], stored[v], item)
 
 

@@ -11,7 +11,7 @@ from kernels.conv.numba_wgrad import gradient
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
 from kernels.registry import into, kernel
-from kernels.simd import vectors as emit
+from kernels.simd import emit
 from kernels.simd.caches import second_level_bytes
 from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack_panel

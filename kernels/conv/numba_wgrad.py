@@ -8,7 +8,7 @@ from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.conv._pixel_blocks import Window
 from kernels.conv._pixel_tiles import VECTORS, adjacent_tile
 from kernels.problems.arrays import empty
-from kernels.simd import vectors as emit
+from kernels.simd import emit
 from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack_panel
 

@@ -14,7 +14,7 @@ from kernels.problems import Matmul
 from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
 from kernels.registry import into, kernel
-from kernels.simd import vectors as emit
+from kernels.simd import emit
 from kernels.simd.amx import require, tile_shapes, tiles_allowed
 from kernels.simd.packing import copy_group, origin, peek, room
 

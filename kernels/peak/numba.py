@@ -6,7 +6,7 @@ import numpy as np
 from kernels.problems import Peak
 from kernels.problems.arrays import numpy_dtype
 from kernels.registry import into, kernel
-from kernels.simd import vectors
+from kernels.simd import emit
 
 
 @kernel
@@ -16,14 +16,14 @@ def fma(problem: Peak, constants):
         raise ValueError(f"CPUs have no vector FMA in {problem.math} that this kernel knows; it has float32, float64")
     dtype = numpy_dtype(problem.math)
     threads = numba.get_num_threads()
-    out = np.zeros((threads, vectors.CHAINS * vectors.lanes(dtype)), dtype)
+    out = np.zeros((threads, emit.CHAINS * emit.lanes(dtype)), dtype)
     factor, addend = constants.astype(dtype)
-    trips = -(-problem.flops // (2 * out.size * vectors.UNROLL))
+    trips = -(-problem.flops // (2 * out.size * emit.UNROLL))
     most = 2 << np.finfo(dtype).nmant  # whole numbers from 0 on that it holds
-    if trips * vectors.UNROLL > most:
+    if trips * emit.UNROLL > most:
         raise ValueError(
             f"each value would count past what {problem.math} counts exactly: at most "
             f"{2 * out.size * most:.3g} FLOPs on {threads} threads here"
         )
 
-    return into(out, vectors.fma_peak, out, factor, addend, trips)
+    return into(out, emit.fma_peak, out, factor, addend, trips)

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 from kernels.problems import Peak
 from kernels.problems.arrays import empty, numpy_dtype
 from kernels.registry import into, kernel
-from kernels.simd import vectors
+from kernels.simd import emit
 from kernels.simd.amx import ROW_BYTES, ROWS, require, tile_shapes, tiles_allowed
 
 _UNROLL = 4
@@ -29,16 +29,16 @@ def _dots(typingctx, sums, a, b, trips):
     def codegen(context, builder, signature, arguments):
         vector = ir.VectorType(ir.FloatType(), 16)
         words = ir.VectorType(ir.IntType(32), 16)
-        target, *sources = vectors.datas(context, builder, signature, arguments, (0, 1, 2))
+        target, *sources = emit.datas(context, builder, signature, arguments, (0, 1, 2))
         operands = [builder.load(builder.bitcast(source, words.as_pointer()), align=4) for source in sources]
-        multiply = vectors.multiplier(builder, vector, words)
-        slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(vectors.CHAINS)]
+        multiply = emit.multiplier(builder, vector, words)
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(emit.CHAINS)]
         with cgutils.for_range(builder, arguments[3]):
             for _ in range(_UNROLL):
                 for slot in slots:
                     builder.store(multiply(*operands, builder.load(slot)), slot)
         for i, slot in enumerate(slots):
-            builder.store(builder.load(slot), vectors.at(builder, target, vectors.INDEX(i * 16), vector), 4)
+            builder.store(builder.load(slot), emit.at(builder, target, emit.INDEX(i * 16), vector), 4)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -71,10 +71,10 @@ def _tile_products(typingctx, sums, a, b, config, trips):
     signature = types.void(sums, a, b, config, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        pointers = vectors.datas(context, builder, signature, arguments, (0, 1, 2, 3))
-        kind = ir.FunctionType(vectors.INDEX, [p.type for p in pointers] + [vectors.INDEX] * 2)
+        pointers = emit.datas(context, builder, signature, arguments, (0, 1, 2, 3))
+        kind = ir.FunctionType(emit.INDEX, [p.type for p in pointers] + [emit.INDEX] * 2)
         constraints = "=&r,r,r,r,r,r,0,~{memory},~{flags}"
-        values = [*pointers, vectors.INDEX(ROW_BYTES), arguments[4]]
+        values = [*pointers, emit.INDEX(ROW_BYTES), arguments[4]]
         builder.asm(kind, _tile_code(), constraints, values, side_effect=True)
         return context.get_dummy_value()
 
@@ -122,7 +122,7 @@ def dot(problem: Peak, constants):
     require(problem, "avx512f", "avx512bf16")
     a = _operands(constants, 32)
     b = _operands(constants, 32)
-    sums = empty((numba.get_num_threads(), vectors.CHAINS * 16), np.dtype(np.float32))
+    sums = empty((numba.get_num_threads(), emit.CHAINS * 16), np.dtype(np.float32))
     total = np.zeros(sums.shape)
     rounds, trips = _plan(problem, 4 * sums.size * _UNROLL, 2 * _UNROLL)
 

@@ -9,8 +9,13 @@ import numpy as np
 
 from kernels.problems import Matmul, Peak
 
-ROWS, ROW_BYTES = 16, 64  # size of a tile: 1 KiB
-_ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA, _SYS_ARCH_PRCTL = 0x1023, 18, 158  # Linux, Documentation/arch/x86/xstate.rst
+#: Size of a tile: 1 KiB.
+ROWS = 16
+ROW_BYTES = 64
+#: Linux's numbers of the request for tiles. Source: Documentation/arch/x86/xstate.rst.
+_SYS_ARCH_PRCTL = 158
+_ARCH_REQ_XCOMP_PERM = 0x1023
+_XFEATURE_XTILEDATA = 18
 
 
 def tile_shapes() -> np.ndarray:

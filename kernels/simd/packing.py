@@ -7,11 +7,12 @@ import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
 
-from kernels.simd import vectors as emit
+from kernels.simd import emit
 
 _AHEAD_ROWS = 16  # how many rows ahead a copy without transposition prefetches
 _FEW = 16  # steps in k of neighboring panels that are copied at a time
-_PAGE, _HUGE = 4096, 1 << 21
+_PAGE = 4096  # bytes
+_HUGE = 1 << 21  # bytes of a huge page
 
 
 def origin(array: np.ndarray) -> np.ndarray:
@@ -59,8 +60,8 @@ def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
         vector, item = emit.vector_of(context, signature, 1)
         to, source = emit.datas(context, builder, signature, arguments, (1, 3))
         mask = emit.first_lanes(builder, arguments[5], vector)
-        loaded = emit.masked_load(builder, emit.at(builder, source, arguments[4], vector), mask, vector, item)
-        emit.masked_store(builder, loaded, emit.at(builder, to, arguments[2], vector), mask, item)
+        loaded = emit.masked_load(builder, emit.at(builder, source, arguments[4], vector), mask, vector, align=item)
+        emit.masked_store(builder, loaded, emit.at(builder, to, arguments[2], vector), mask, align=item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -90,14 +91,20 @@ def transpose_block(typingctx, lanes, group, target, target_at, step, source, so
     signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
-        (vector, item), rows = emit.vector_of(context, signature, 2), signature.args[1].count
+        vector, item = emit.vector_of(context, signature, 2)
+        rows = signature.args[1].count
         to, source = emit.datas(context, builder, signature, arguments, (2, 5))
-        from_, loaded, there = arguments[6], [], emit.first_lanes(builder, arguments[9], vector)
+        # Load: a vector of each row; lanes beyond `deep` are 0.
+        mask = emit.first_lanes(builder, arguments[9], vector)
+        row_start = arguments[6]
+        loaded = []
         for r in range(rows):
             if r:
                 more = builder.icmp_signed("<=", emit.INDEX(r), arguments[8])
-                from_ = builder.add(from_, builder.select(more, arguments[7], emit.INDEX(0)))
-            loaded.append(emit.masked_load(builder, emit.at(builder, source, from_, vector), there, vector, item))
+                row_start = builder.add(row_start, builder.select(more, arguments[7], emit.INDEX(0)))
+            pointer = emit.at(builder, source, row_start, vector)
+            loaded.append(emit.masked_load(builder, pointer, mask, vector, align=item))
+        # Transpose and store.
         for i, value in enumerate(emit.zipped(builder, loaded)):
             first = emit.INDEX(i * (vector.count // rows))
             into = builder.add(arguments[3], builder.mul(arguments[4], first))
@@ -122,8 +129,10 @@ def pack_panel(lanes, group, target, at, width, source, start, across, along, va
     elif along == 1:
         for k in range(0, depth, len(lanes)):
             for w in range(0, valid, len(group)):
-                to, from_, last = at + k * width + w, start + w * across + k, valid - w - 1
-                transpose_block(lanes, group, target, to, width, source, from_, across, last, depth - k)
+                to = at + k * width + w
+                row_start = start + w * across + k
+                last = valid - w - 1
+                transpose_block(lanes, group, target, to, width, source, row_start, across, last, depth - k)
     else:
         for k in range(depth):
             for w in range(valid):

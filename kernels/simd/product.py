@@ -10,7 +10,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kernels.problems.arrays import empty
-from kernels.simd import vectors as emit
+from kernels.simd import emit
 from kernels.simd.caches import second_level_bytes
 from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack, room, transpose_block

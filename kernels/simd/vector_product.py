@@ -15,7 +15,14 @@ def _add_rows(x, w, y):
     y[:] = 0
     whole = x.size // 8 * 8
     for k in range(0, whole, 8):
-        x0, x1, x2, x3, x4, x5, x6, x7 = x[k], x[k + 1], x[k + 2], x[k + 3], x[k + 4], x[k + 5], x[k + 6], x[k + 7]
+        x0 = x[k]
+        x1 = x[k + 1]
+        x2 = x[k + 2]
+        x3 = x[k + 3]
+        x4 = x[k + 4]
+        x5 = x[k + 5]
+        x6 = x[k + 6]
+        x7 = x[k + 7]
         for j in range(y.size):
             low = x0 * w[k, j] + x1 * w[k + 1, j] + x2 * w[k + 2, j] + x3 * w[k + 3, j]
             y[j] += low + (x4 * w[k + 4, j] + x5 * w[k + 5, j] + x6 * w[k + 6, j] + x7 * w[k + 7, j])
@@ -42,7 +49,10 @@ def _dot_rows(x, w, y, first, stop):
             s1 += w[i + 1, k] * x[k]
             s2 += w[i + 2, k] * x[k]
             s3 += w[i + 3, k] * x[k]
-        y[i], y[i + 1], y[i + 2], y[i + 3] = s0, s1, s2, s3
+        y[i] = s0
+        y[i + 1] = s1
+        y[i + 2] = s2
+        y[i + 3] = s3
 
 
 @numba.njit(cache=True)

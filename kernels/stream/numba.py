@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
 from kernels.registry import into, kernel
-from kernels.simd import vectors
+from kernels.simd import emit
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
 #: So many bytes a thread are moved in a call, in as many passes as it takes: some 0.3 ms in a first-level cache, of which
@@ -49,20 +49,20 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
     """
     signature = types.void(operation, how, a, b, out, factor, types.intp, types.intp)
     word, how = operation.literal_value, how.literal_value
-    width = vectors.vector_bytes() if how == "near" else min(_FAR_BYTES, vectors.vector_bytes())
+    width = emit.vector_bytes() if how == "near" else min(_FAR_BYTES, emit.vector_bytes())
 
     def codegen(context, builder, signature, arguments):
-        whole = vectors.vector_type(context, signature.args[4], width)
+        whole = emit.vector_type(context, signature.args[4], width)
         item = signature.args[4].dtype.bitwidth // 8
-        sources = vectors.datas(context, builder, signature, arguments, (2, 3))
-        (target,) = vectors.datas(context, builder, signature, arguments, (4,))
+        sources = emit.datas(context, builder, signature, arguments, (2, 3))
+        (target,) = emit.datas(context, builder, signature, arguments, (4,))
 
         def load(pointer, places, vector):
-            return [builder.load(vectors.at(builder, pointer, place, vector), align=item) for place in places]
+            return [builder.load(emit.at(builder, pointer, place, vector), align=item) for place in places]
 
         def some(index, count, vector):
-            places = [builder.add(index, vectors.INDEX(i * vector.count)) for i in range(count)]
-            factors = vectors.broadcast(builder, arguments[5], vector)
+            places = [builder.add(index, emit.INDEX(i * vector.count)) for i in range(count)]
+            factors = emit.broadcast(builder, arguments[5], vector)
             # Load: all vectors of both arrays.
             x = load(sources[0], places, vector)
             y = load(sources[1], places, vector)
@@ -70,11 +70,11 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
             for i, place in enumerate(places):
                 value = _combined(builder, word, factors, x=x[i], y=y[i])
                 if how == "far" and vector is whole and i * width % _LINE == 0:
-                    ahead = vectors.at(builder, target, place, vector, ahead=_AHEAD_BYTES // item)
-                    vectors.prefetch(builder, ahead, write=True)
-                to = vectors.at(builder, target, place, vector)
+                    ahead = emit.at(builder, target, place, vector, ahead=_AHEAD_BYTES // item)
+                    emit.prefetch(builder, ahead, write=True)
+                to = emit.at(builder, target, place, vector)
                 if how == "nontemporal" and vector is whole:
-                    vectors.store_past_caches(builder, value, to, width)
+                    emit.store_past_caches(builder, value, to, width)
                 else:
                     builder.store(value, to, item)
 
@@ -107,13 +107,13 @@ def _combined(builder, operation: str, factors, x, y):
         case "add":
             return builder.fadd(x, y)
         case "triad":
-            return builder.call(vectors.fused(builder, x.type, "llvm.fmuladd"), [factors, y, x])
+            return builder.call(emit.fused(builder, x.type, "llvm.fmuladd"), [factors, y, x])
     raise ValueError(f"no stream operation {operation!r}")
 
 
 def _steps(builder, index, stop, count: int, vector, body) -> None:
     """`body(index, count, vector)` for as long as `count` vectors lie before `stop`; `index` is a slot that it moves on."""
-    step = vectors.INDEX(count * vector.count)
+    step = emit.INDEX(count * vector.count)
     check = builder.append_basic_block("check")
     trip = builder.append_basic_block("trip")
     after = builder.append_basic_block("after")
@@ -135,17 +135,17 @@ def _sum(typingctx, a, sums, start, stop):
     signature = types.void(a, sums, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        whole = vectors.vector_type(context, signature.args[0])
+        whole = emit.vector_type(context, signature.args[0])
         item = signature.args[0].dtype.bitwidth // 8
-        source, target = vectors.datas(context, builder, signature, arguments, (0, 1))
+        source, target = emit.datas(context, builder, signature, arguments, (0, 1))
         slots = [cgutils.alloca_once_value(builder, ir.Constant(whole, None)) for _ in range(_SUMS)]
         rest = ir.VectorType(whole.element, 1)
         last = cgutils.alloca_once_value(builder, ir.Constant(rest, None))
 
         def some(index, count, vector):
             for i, slot in enumerate(slots[:count] if vector is whole else [last]):
-                place = builder.add(index, vectors.INDEX(i * vector.count))
-                loaded = builder.load(vectors.at(builder, source, place, vector), align=item)
+                place = builder.add(index, emit.INDEX(i * vector.count))
+                loaded = builder.load(emit.at(builder, source, place, vector), align=item)
                 builder.store(builder.fadd(builder.load(slot), loaded), slot)
 
         index = cgutils.alloca_once_value(builder, arguments[2])
@@ -157,8 +157,8 @@ def _sum(typingctx, a, sums, start, stop):
         total = builder.fadd(builder.extract_element(first, zero), left)
         builder.store(builder.insert_element(first, total, zero), slots[0])
         for i, slot in enumerate(slots):
-            place = vectors.INDEX(i * whole.count)
-            builder.store(builder.load(slot), vectors.at(builder, target, place, whole), item)
+            place = emit.INDEX(i * whole.count)
+            builder.store(builder.load(slot), emit.at(builder, target, place, whole), item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -208,7 +208,7 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
     passes = min(max(1, threads * _BYTES_A_CALL // problem.bytes_moved), _MOST_PASSES)
     if problem.operation == "read":
         out = np.empty(1, a.dtype)
-        sums = empty((threads, _SUMS * vectors.lanes(a.dtype)), a.dtype)
+        sums = empty((threads, _SUMS * emit.lanes(a.dtype)), a.dtype)
         compiled, arguments = _read, (a, sums, out, share, passes)
     else:
         # its pages are given by the first call, to the threads that write them

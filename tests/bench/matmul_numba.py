@@ -18,7 +18,7 @@ from must_reach import Figure, printed
 
 from kernels import reference, registry
 from kernels.problems import Matmul
-from kernels.simd.vectors import features
+from kernels.simd.emit import features
 from tests.bench.matmul_cuda import layers, shapes
 from workloads.machine import facts
 

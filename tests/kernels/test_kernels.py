@@ -20,7 +20,7 @@ from llvmlite import binding
 from kernels import reference, registry
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
 from kernels.problems.arrays import HALVES, MATHS, precision
-from kernels.simd import amx, vectors
+from kernels.simd import amx, emit
 from workloads.harness import one_row
 from workloads.records import Row, Settings
 
@@ -264,26 +264,26 @@ def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_pa
 
 
 def test_the_fma_peak_is_vector_code_without_spills():
-    out = np.zeros((1, vectors.CHAINS * vectors.lanes(np.dtype("float32"))), np.float32)
+    out = np.zeros((1, emit.CHAINS * emit.lanes(np.dtype("float32"))), np.float32)
 
     @numba.njit
     def fresh(out, factor, addend, trips):
-        vectors.fma_chains(out, factor, addend, trips)
+        emit.fma_chains(out, factor, addend, trips)
 
     fresh(out[0], np.float32(1), np.float32(1), 2)
-    assert (out == 2 * vectors.UNROLL).all()
+    assert (out == 2 * emit.UNROLL).all()
     lines = next(iter(fresh.inspect_asm().values())).splitlines()
     fused = [i for i, line in enumerate(lines) if "vfmadd" in line or "fmla" in line]
-    assert len(fused) >= vectors.CHAINS * vectors.UNROLL
-    register = {64: "zmm", 32: "ymm", 16: "xmm"}[vectors.vector_bytes()]
+    assert len(fused) >= emit.CHAINS * emit.UNROLL
+    register = {64: "zmm", 32: "ymm", 16: "xmm"}[emit.vector_bytes()]
     assert all(register in lines[i] or "fmla" in lines[i] for i in fused)
-    loop = lines[fused[0] : fused[vectors.CHAINS * vectors.UNROLL - 1]]
+    loop = lines[fused[0] : fused[emit.CHAINS * emit.UNROLL - 1]]
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", 24), ("float64", 53)])
 def test_a_peak_that_would_count_past_what_its_type_counts_is_refused(dtype, bits):
-    most = 2 * numba.get_num_threads() * vectors.CHAINS * vectors.lanes(np.dtype(dtype)) << bits
+    most = 2 * numba.get_num_threads() * emit.CHAINS * emit.lanes(np.dtype(dtype)) << bits
     problem = Peak(dtype, most)
     registry.find("peak/numba/fma").bind(problem, *problem.inputs(1, True))
     with pytest.raises(ValueError, match="counts exactly"):

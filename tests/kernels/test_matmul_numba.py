@@ -15,9 +15,9 @@ from kernels import reference, registry
 from kernels.matmul import numba_amx as tiles
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
+from kernels.simd import emit as simd
 from kernels.simd import packing
 from kernels.simd import product as vectors
-from kernels.simd import vectors as simd
 from kernels.simd.vector_product import vector_product
 
 RNG = np.random.default_rng(7)

@@ -16,8 +16,8 @@ from kernels.peak import numba_bfloat16 as peaks
 from kernels.problems import Matmul, Peak
 from kernels.problems.arrays import empty
 from kernels.simd import amx
+from kernels.simd import emit as simd
 from kernels.simd import product as vectors
-from kernels.simd import vectors as simd
 
 REGISTER = {64: "zmm", 32: "ymm"}
 

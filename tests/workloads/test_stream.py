@@ -11,7 +11,7 @@ from analysis.analysis import Analysis
 from kernels import reference, registry
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
-from kernels.simd import vectors
+from kernels.simd import emit
 from kernels.stream import numba as stream_numba
 from workloads import options, peak, printing, stream
 from workloads.harness import plan
@@ -42,9 +42,7 @@ def assembly(function) -> list[str]:
     return next(iter(function.inspect_asm().values())).splitlines()
 
 
-@pytest.mark.parametrize(
-    ("function", "width"), [(near, vectors.vector_bytes()), (far, min(FAR, vectors.vector_bytes()))]
-)
+@pytest.mark.parametrize(("function", "width"), [(near, emit.vector_bytes()), (far, min(FAR, emit.vector_bytes()))])
 def test_the_triad_is_whole_vectors_without_spills(function, width):
     register = {64: "zmm", 32: "ymm", 16: "xmm"}[width]
     lines = assembly(function)
@@ -64,7 +62,7 @@ def test_every_pass_of_a_call_is_made_and_a_call_is_long_enough(threads):
         x[:] = 1
         stream_numba._compiled("scale", nontemporal)(x, x, x, 3.0, 56, 4, True)  # 56: seven lines, two slices
         np.testing.assert_array_equal(x, np.full(100, 81.0))
-    width = stream_numba._SUMS * vectors.lanes(np.dtype(np.float64))
+    width = stream_numba._SUMS * emit.lanes(np.dtype(np.float64))
     x = empty((2 * width,), np.dtype(np.float64))
     x[:] = 1
     # the sums lie on the first half: each pass adds the second half's ones to them
@@ -97,7 +95,7 @@ def test_stores_past_the_caches_are_nontemporal_and_nothing_is_written_behind_th
         a[:], out[:] = 2, 7
         how(a, a, out, np.float32(3), 37)
         np.testing.assert_array_equal(out, np.repeat(np.float32([8, 7]), [37, 43]))
-    if not vectors.llvm.get_host_cpu_features().get("avx"):
+    if not emit.llvm.get_host_cpu_features().get("avx"):
         pytest.skip("no AVX2 on this CPU")
     lines = assembly(past)
     stores = [line for line in lines if "vmovntp" in line]

@@ -20,16 +20,19 @@ INDEX = ir.IntType(64)
 
 def features() -> set[str]:
     """Names, as LLVM has them, of the CPU features that Numba's code may use; $NUMBA_CPU_FEATURES overrides them."""
-    if (asked := numba.config.CPU_FEATURES) is not None:
-        return {word[1:] for word in asked.split(",") if word.startswith("+")}
-    return {name for name, there in llvm.get_host_cpu_features().items() if there}
+    chosen = numba.config.CPU_FEATURES
+    if chosen is not None:
+        return {word[1:] for word in chosen.split(",") if word.startswith("+")}
+    return {name for name, present in llvm.get_host_cpu_features().items() if present}
 
 
 @functools.cache
 def vector_bytes() -> int:
     """Bytes in this CPU's widest vector register: 64 (AVX-512), 32 (AVX), else 16."""
-    there = features()
-    return 64 if "avx512f" in there else 32 if "avx" in there else 16
+    names = features()
+    if "avx512f" in names:
+        return 64
+    return 32 if "avx" in names else 16
 
 
 def cpu_name() -> str:
@@ -79,7 +82,7 @@ def datas(context, builder, signature, arguments, places):
 
 def starts(context, builder, signature, arguments, arrays: tuple[int, ...]) -> list:
     """Pointers to one element of each array argument in `arrays`; the next argument is the index of that element."""
-    pointers = datas(context, builder, signature, arguments, arrays)
+    pointers = datas(context, builder, signature, arguments, places=arrays)
     return [builder.gep(pointer, [arguments[i + 1]]) for pointer, i in zip(pointers, arrays, strict=True)]
 
 
@@ -125,8 +128,8 @@ def masked_store(builder, value, pointer, mask, align: int) -> None:
 
 def add_masked(builder, value, pointer, old, stored, align: int) -> None:
     """Adds the memory's lanes in the mask `old` to the value, then stores the lanes in the mask `stored`."""
-    value = builder.fadd(value, masked_load(builder, pointer, old, value.type, align))
-    masked_store(builder, value, pointer, stored, align)
+    value = builder.fadd(value, masked_load(builder, pointer, old, value.type, align=align))
+    masked_store(builder, value, pointer, stored, align=align)
 
 
 def prefetch(builder, pointer, write: bool = False) -> None:
@@ -165,7 +168,8 @@ class Loop:
             slot.add_incoming(value, before)
 
     def enter(self, going) -> None:
-        trip, self.after = (self.builder.append_basic_block(word) for word in ("trip", "after"))
+        trip = self.builder.append_basic_block("trip")
+        self.after = self.builder.append_basic_block("after")
         self.builder.cbranch(going, trip, self.after)
         self.builder.position_at_end(trip)
 
@@ -190,17 +194,19 @@ def multiplier(builder, sums: ir.VectorType, words: ir.VectorType):
 
 def outer_product(builder, across: list, left: Iterable, sums: list, multiply) -> list:
     """The new sums, row by row: each adds a vector of `across` times the factor at the row's pointer in `left`."""
-    made: list = []
+    new_sums: list = []
     for pointer in left:
         factor = broadcast(builder, builder.load(pointer), across[0].type)
-        made += [multiply(factor, values, sums[len(made) + v]) for v, values in enumerate(across)]
-    return made
+        for values in across:
+            new_sums.append(multiply(factor, values, sums[len(new_sums)]))
+    return new_sums
 
 
-def vectors_there(builder, rows: int, vectors: int, height) -> Iterator[tuple[int, int]]:
+def existing_vectors(builder, rows: int, vectors: int, height) -> Iterator[tuple[int, int]]:
     """Yields (row, vector) of a tile, in code that only runs if the row exists: at the first missing row the function returns."""
     for r in range(rows):
-        row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
+        row = builder.append_basic_block("row")
+        end = builder.append_basic_block("end")
         builder.cbranch(builder.icmp_signed("<", INDEX(r), height), row, end)
         builder.position_at_end(end)
         builder.ret_void()
@@ -213,7 +219,8 @@ def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
     """Emits a call of the function in the first (condition, function) of `cases` whose condition holds; one must hold."""
     end = builder.append_basic_block("done")
     for condition, function in cases:
-        fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
+        fits = builder.append_basic_block("fits")
+        other = builder.append_basic_block("other")
         builder.cbranch(condition, fits, other)
         builder.position_at_end(fits)
         builder.call(function, arguments)
@@ -240,16 +247,26 @@ def internal_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
 def zipped(builder, rows: list) -> list:
     """Interleaves the elements of a power of two of vectors (x0 y0 z0 w0 x1 y1 z1 w1 ...) into as many vectors."""
     count = rows[0].type.count
-    halves = [[lane for i in range(start, start + count // 2) for lane in (i, count + i)] for start in (0, count // 2)]
-    masks = [ir.Constant(ir.VectorType(ir.IntType(32), count), half) for half in halves]
+    masks = []
+    for start in (0, count // 2):
+        lanes: list[int] = []
+        for i in range(start, start + count // 2):
+            lanes += [i, count + i]  # lane i of the first vector, then of the second
+        masks.append(ir.Constant(ir.VectorType(ir.IntType(32), count), lanes))
     series = [[row] for row in rows]
     while len(series) > 1:
-        pairs = zip(series[: len(series) // 2], series[len(series) // 2 :], strict=True)
-        series = [
-            [builder.shuffle_vector(x, y, mask) for x, y in zip(one, other, strict=True) for mask in masks]
-            for one, other in pairs
-        ]
+        half = len(series) // 2
+        pairs = zip(series[:half], series[half:], strict=True)
+        series = [_shuffled(builder, first, second, masks=masks) for first, second in pairs]
     return series[0]
+
+
+def _shuffled(builder, first: list, second: list, masks: list) -> list:
+    """Both halves of each vector of `first` interleaved with its partner of `second`."""
+    halves = []
+    for x, y in zip(first, second, strict=True):
+        halves += [builder.shuffle_vector(x, y, mask) for mask in masks]
+    return halves
 
 
 @intrinsic
@@ -294,11 +311,13 @@ def wait_for(typingctx, counters, place, count):
 
     def codegen(context, builder, signature, arguments):
         (pointer,) = starts(context, builder, signature, arguments, (0,))
-        look, spin, after = (builder.append_basic_block(name) for name in ("look", "spin", "after"))
+        look = builder.append_basic_block("look")
+        spin = builder.append_basic_block("spin")
+        after = builder.append_basic_block("after")
         builder.branch(look)
         builder.position_at_end(look)
-        seen = builder.load_atomic(pointer, "acquire", 8)
-        builder.cbranch(builder.icmp_signed(">=", seen, arguments[2]), after, spin)
+        value = builder.load_atomic(pointer, "acquire", 8)
+        builder.cbranch(builder.icmp_signed(">=", value, arguments[2]), after, spin)
         builder.position_at_end(spin)
         if "sse2" in features():
             kind = ir.FunctionType(ir.VoidType(), [])
