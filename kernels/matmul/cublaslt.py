@@ -1,6 +1,7 @@
 """Matmul through cuBLASLt: every algorithm that its heuristic offers is timed once, and the fastest is kept."""
 
 import functools
+from collections.abc import Callable
 
 import cupy
 import numpy as np
@@ -12,10 +13,19 @@ from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, DTYPES
 from kernels.registry import into, kernel
 
+#: cublasOperation_t: the operand is transposed. From cublas_api.h.
 _TRANSPOSE = 1
-_OFFERED = 16
+#: Algorithms that the heuristic is asked for.
+_MOST_ALGORITHMS = 16
+#: Bytes of device memory that an algorithm may use.
 WORKSPACE_BYTES = 64 << 20
-_ROUNDS, _CALLS = 3, 5
+#: Rounds in which the algorithms are timed.
+_ROUNDS = 3
+#: Calls of an algorithm that a round times together.
+_CALLS = 5
+
+#: Problem -> the place of its fastest algorithm in the heuristic's list.
+_chosen: dict[Matmul, int] = {}
 
 
 @functools.cache
@@ -28,34 +38,63 @@ def _workspace() -> cupy.ndarray:
     return cupy.empty(WORKSPACE_BYTES, np.uint8)
 
 
-def _set(setter, owner: int, attribute, value, dtype) -> None:
-    held = np.array([value], dtype)
-    setter(owner, attribute, held.ctypes.data, held.itemsize)
+def _set(setter: Callable, owner: int, attribute, *, value: int, dtype: str) -> None:
+    """Sets an attribute of a descriptor or a preference, whose value cuBLASLt reads from memory."""
+    memory = np.array([value], dtype)
+    setter(owner, attribute, memory.ctypes.data, memory.itemsize)
 
 
-def _offered(problem: Matmul, descriptor: int, layouts: tuple[int, ...]) -> list:
+def _scalar(problem: Matmul) -> str:
+    """The type of the sums, and of the factors by which A B and C are multiplied."""
+    return "float64" if problem.dtype == "float64" else "float32"
+
+
+def _descriptor(problem: Matmul, bias: tuple) -> int:
+    """cuBLASLt's description of C^T = B^T A^T: its arithmetic, which operand is transposed, and the epilogue."""
+    descriptor = library.matmul_desc_create(ARITHMETIC[problem.math].cublas, DTYPES[_scalar(problem)].cuda)
+    set_attribute = functools.partial(_set, library.matmul_desc_set_attribute, descriptor)
+    attributes = library.MatmulDescAttribute
+    if problem.layout == "nt":
+        set_attribute(attributes.TRANSA, value=_TRANSPOSE, dtype="int32")
+    if problem.layout == "tn":
+        set_attribute(attributes.TRANSB, value=_TRANSPOSE, dtype="int32")
+    if bias:  # one for each row of C^T
+        set_attribute(attributes.EPILOGUE, value=library.Epilogue.RELU_BIAS, dtype="uint32")
+        set_attribute(attributes.BIAS_POINTER, value=bias[0].data.ptr, dtype="uint64")
+    return descriptor
+
+
+def _matrix(dtype: str, array: cupy.ndarray) -> int:
+    """cuBLASLt's description of a row-major matrix: it counts columns first, so it is given the transpose."""
+    rows, columns = array.shape
+    return library.matrix_layout_create(DTYPES[dtype].cuda, columns, rows, columns)
+
+
+def _algorithms(descriptor: int, layouts: tuple[int, ...]) -> list[np.ndarray]:
     """The heuristic's algorithms within the workspace, its favorite first.
 
+    layouts: the first and the second factor, C that is read and C that is written.
     Raises: ValueError when it has none.
     """
     preference = library.matmul_preference_create()
-    most = library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
-    _set(library.matmul_preference_set_attribute, preference, most, WORKSPACE_BYTES, np.uint64)
-    results, count = library.MatmulHeuristicResult(_OFFERED), np.zeros(1, np.int32)
+    most_bytes = library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+    setter = library.matmul_preference_set_attribute
+    _set(setter, preference, most_bytes, value=WORKSPACE_BYTES, dtype="uint64")
+    results = library.MatmulHeuristicResult(_MOST_ALGORITHMS)
+    count = np.zeros(1, np.int32)
+    wanted = (preference, _MOST_ALGORITHMS)
     try:
-        library.matmul_algo_get_heuristic(
-            _handle(), descriptor, *layouts, preference, _OFFERED, results.ptr, count.ctypes.data
-        )
+        library.matmul_algo_get_heuristic(_handle(), descriptor, *layouts, *wanted, results.ptr, count.ctypes.data)
     except library.cuBLASLtError as error:
         raise ValueError(f"cuBLASLt has no algorithm for this: {error}") from error
     finally:
         library.matmul_preference_destroy(preference)
     if not count[0]:
         raise ValueError("cuBLASLt has no algorithm for this")
-    return [results[i] for i in range(int(count[0]))]
+    return [results[i]["algo"] for i in range(int(count[0]))]
 
 
-def _fastest(calls: list, stream) -> int:
+def _fastest(calls: list[Callable], stream) -> int:
     """The index of the call with the least device time, each timed in rounds of a few."""
     least = [float("inf")] * len(calls)
     for _ in range(_ROUNDS):
@@ -65,51 +104,41 @@ def _fastest(calls: list, stream) -> int:
     return least.index(min(least))
 
 
-_chosen: dict[Matmul, int] = {}
+def _refuse(problem: Matmul) -> None:
+    """Raises: ValueError for types and layouts that this variant does not multiply."""
+    if problem.dtype == "float8_e4m3" and (problem.layout != "nt" or problem.out != "bfloat16"):
+        raise ValueError("float8 products are of layout nt, with a bfloat16 result")
+    if problem.dtype != "float8_e4m3" and problem.out != problem.dtype:
+        raise ValueError("this variant gives C in the operands' dtype")
 
 
 @kernel(fused=True)
 def best(problem: Matmul, a, b, *bias):
     """The fastest of the algorithms that cuBLASLt's heuristic offers, timed here; sums are float32 or wider. Bias and ReLU are
     its own epilogue."""
-    m, n, k = problem.m, problem.n, problem.k
-    if problem.dtype == "float8_e4m3" and (problem.layout != "nt" or problem.out != "bfloat16"):
-        raise ValueError("float8 products are of layout nt, with a bfloat16 result")
-    if problem.dtype != "float8_e4m3" and problem.out != problem.dtype:
-        raise ValueError("this variant gives C in the operands' dtype")
-    scalar = np.float64 if problem.dtype == "float64" else np.float32
-    one, zero = np.ones(1, scalar), np.zeros(1, scalar)
-    out_type = np.uint16 if problem.out == "bfloat16" else a.dtype
-    c = cupy.empty((m, n), out_type)
+    _refuse(problem)
+    one = np.ones(1, _scalar(problem))
+    zero = np.zeros(1, _scalar(problem))
+    c = cupy.empty((problem.m, problem.n), np.uint16 if problem.out == "bfloat16" else a.dtype)
     # cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
-    data, result = DTYPES[problem.dtype].cuda, DTYPES[problem.out].cuda
-    descriptor = library.matmul_desc_create(ARITHMETIC[problem.math].cublas, DTYPES[np.dtype(scalar).name].cuda)
-    attributes, tell = library.MatmulDescAttribute, library.matmul_desc_set_attribute
-    if problem.layout != "nn":
-        which = attributes.TRANSA if problem.layout == "nt" else attributes.TRANSB
-        _set(tell, descriptor, which, _TRANSPOSE, np.int32)
-    if bias:  # one for each row of C^T
-        _set(tell, descriptor, attributes.EPILOGUE, library.Epilogue.RELU_BIAS, np.uint32)
-        _set(tell, descriptor, attributes.BIAS_POINTER, bias[0].data.ptr, np.uint64)
-    b_layout = library.matrix_layout_create(data, *((k, n, k) if problem.layout == "nt" else (n, k, n)))
-    a_layout = library.matrix_layout_create(data, *((m, k, m) if problem.layout == "tn" else (k, m, k)))
-    c_layout = library.matrix_layout_create(result, n, m, n)
-    stream, workspace = cupy.cuda.get_current_stream(), _workspace()
+    descriptor = _descriptor(problem, bias)
+    b_layout = _matrix(problem.dtype, b)
+    a_layout = _matrix(problem.dtype, a)
+    c_layout = _matrix(problem.out, c)
+    factors = (one.ctypes.data, b.data.ptr, b_layout, a.data.ptr, a_layout)
+    sums = (zero.ctypes.data, c.data.ptr, c_layout, c.data.ptr, c_layout)
+    stream = cupy.cuda.get_current_stream()
+    workspace = _workspace()
+    room = (workspace.data.ptr, WORKSPACE_BYTES, stream.ptr)
 
-    def call_of(found):
-        algorithm = found["algo"]
-        call = functools.partial(
-            library.matmul,
-            *(_handle(), descriptor, one.ctypes.data, b.data.ptr, b_layout, a.data.ptr, a_layout, zero.ctypes.data),
-            *(c.data.ptr, c_layout, c.data.ptr, c_layout, algorithm.ctypes.data),
-            *(workspace.data.ptr, WORKSPACE_BYTES, stream.ptr),
-        )
-        return call, algorithm
+    def call_by(algorithm: np.ndarray) -> Callable:
+        arguments = (*factors, *sums, algorithm.ctypes.data, *room)
+        return functools.partial(library.matmul, _handle(), descriptor, *arguments)
 
-    offered = [call_of(found) for found in _offered(problem, descriptor, (b_layout, a_layout, c_layout, c_layout))]
+    algorithms = _algorithms(descriptor, (b_layout, a_layout, c_layout, c_layout))
+    calls = [call_by(algorithm) for algorithm in algorithms]
     if problem not in _chosen:
-        _chosen[problem] = _fastest([call for call, _ in offered], stream)
-    call, algorithm = offered[min(_chosen[problem], len(offered) - 1)]
-
-    # the call holds raw addresses, so their owners are held here
-    return into(c, call, keep=(one, zero, a, b, bias, workspace, algorithm))
+        _chosen[problem] = _fastest(calls, stream)
+    choice = min(_chosen[problem], len(calls) - 1)
+    # The call has raw addresses alone: this keeps their arrays alive.
+    return into(c, calls[choice], keep=(one, zero, a, b, bias, workspace, algorithms[choice]))

@@ -78,8 +78,9 @@ def _traffic(name: str, block: tuple[int, int], tile: tuple[int, int]) -> str:
     """The traffic of a kernel of matmul/cuda.cu; `naive` and `coalesced` as if no cache helped: two items for each product."""
     side_of_a_thread = math.isqrt(math.prod(tile) // math.prod(block))
     uses_shared_memory = name in ("tiled", "register_tiled")
-    of_block = lines_and_results(*tile) if uses_shared_memory else (2, 1)
-    return traffic(4, of_block, lines_and_results(side_of_a_thread, side_of_a_thread))
+    block_loads = lines_and_results(*tile) if uses_shared_memory else (2, 1)
+    thread_loads = lines_and_results(side_of_a_thread, side_of_a_thread)
+    return traffic(4, block_loads, thread_loads)
 
 
 @kernel(rung=True)
@@ -260,8 +261,8 @@ def direct_call(problem: Matmul, plan: TilePlan[Direct], a, b, c):
     arrived = cupy.zeros(blocks, np.uint32)
     arguments = (few.array, many.array, c, *map(np.int32, sizes), sums, arrived)
     run = into(c, compiled, (blocks, plan.parts), (fitted.lanes * fitted.deep,), arguments)
-    of_unit = lines_and_results(fitted.few, fitted.columns)
-    run.notes = {"tiles": str(plan), "traffic": traffic(size, of_unit, of_unit)}
+    unit_loads = lines_and_results(fitted.few, fitted.columns)
+    run.notes = {"tiles": str(plan), "traffic": traffic(size, unit_loads, unit_loads)}
     return run
 
 

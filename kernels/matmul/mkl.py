@@ -8,7 +8,12 @@ from kernels.problems import Matmul
 from kernels.problems.arrays import empty
 from kernels.registry import into, kernel
 
-_ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112  # CBLAS_LAYOUT and CBLAS_TRANSPOSE, from cblas.h
+#: CBLAS_LAYOUT, from cblas.h.
+_ROW_MAJOR = 101
+#: CBLAS_TRANSPOSE, from cblas.h.
+_NO_TRANSPOSE = 111
+_TRANSPOSE = 112
+#: Arithmetic -> MKL's function, and the type of the factors by which it multiplies A B and C.
 _GEMMS = {"float32": ("cblas_sgemm", ctypes.c_float), "float64": ("cblas_dgemm", ctypes.c_double)}
 
 
@@ -40,11 +45,27 @@ def gemm(problem: Matmul, a, b):
     if problem.math not in _GEMMS or problem.out != problem.dtype:
         raise ValueError(f"MKL's gemm is called here for float32 and float64, not {problem.math}")
     name, scalar = _GEMMS[problem.math]
-    pointer, number, call = ctypes.c_void_p, ctypes.c_int, getattr(library(), name)
-    call.argtypes = (*[number] * 6, scalar, pointer, number, pointer, number, scalar, pointer, number)
+    call = getattr(library(), name)
+    options = (ctypes.c_int, ctypes.c_int, ctypes.c_int)
+    sizes = (ctypes.c_int, ctypes.c_int, ctypes.c_int)
+    matrix = (ctypes.c_void_p, ctypes.c_int)  # its address, and the items from row to row
+    call.argtypes = (*options, *sizes, scalar, *matrix, *matrix, scalar, *matrix)
     call.restype = None
-    m, n, k = problem.m, problem.n, problem.k
-    c = empty((m, n), a.dtype, 5)
-    a_way, b_way = (_TRANSPOSE if problem.layout == layout else _NO_TRANSPOSE for layout in ("tn", "nt"))
-    sides = a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1]
-    return into(c, call, _ROW_MAJOR, a_way, b_way, m, n, k, 1.0, *sides, 0.0, c.ctypes.data, n, keep=(a, b))
+    c = empty((problem.m, problem.n), a.dtype, 5)
+    arguments = (
+        _ROW_MAJOR,
+        _TRANSPOSE if problem.layout == "tn" else _NO_TRANSPOSE,
+        _TRANSPOSE if problem.layout == "nt" else _NO_TRANSPOSE,
+        problem.m,
+        problem.n,
+        problem.k,
+        1.0,
+        a.ctypes.data,
+        a.shape[1],
+        b.ctypes.data,
+        b.shape[1],
+        0.0,
+        c.ctypes.data,
+        c.shape[1],
+    )
+    return into(c, call, *arguments, keep=(a, b))

@@ -15,55 +15,87 @@ from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
 from kernels.registry import into, kernel
 from kernels.simd import emit
-from kernels.simd.amx import require, tile_shapes, tiles_allowed
+from kernels.simd.amx import ROW_BYTES, require, tile_shapes, tiles_allowed
 from kernels.simd.packing import copy_group, origin, peek, room
 
-_SIDE = 32  # rows, and columns, of C in four tiles of sums; also the k of one instruction, which is called a step
-_WORDS = 2 * 16 * 16  # 32-bit words in two adjacent tiles of A, or of B
-_FEW = 16  # steps at a time: their 32 KiB of B stay in the first-level cache, while loads of A bypass it
-_STEPS = 64  # steps in a block of A
-_HIGH = 8  # panels of 32 rows in a block of A: 1 MiB, which stays in the second-level cache
-_WIDE = 64  # most panels of B whose sums are kept for further steps: 2 MiB per thread
-_TOGETHER = 4  # panels of B that are packed together, so that memory is read along B's rows
-_RUN = 8 * _SIDE  # consecutive k of a row of A that are packed together, for the same reason
-_AHEAD_ROWS = 16  # how many rows ahead packing prefetches B
-_AHEAD = 4 * _WORDS // _HIGH  # bytes of B prefetched per step: all of the next _FEW steps during _HIGH panels of A
+#: Rows, and columns, of C in four tiles of sums; also the k of one instruction, which is called a step.
+_SIDE = 32
+#: bfloat16 values in a tile of A or of B.
+_TILE = 16 * _SIDE
+#: 32-bit words in two adjacent tiles of A, or of B.
+_WORDS = 2 * 16 * 16
+#: Steps at a time: their 32 KiB of B stay in the first-level cache, while loads of A bypass it.
+_FEW = 16
+#: Steps in a block of A.
+_STEPS = 64
+#: Panels of 32 rows in a block of A: 1 MiB, which stays in the second-level cache.
+_HIGH = 8
+#: Most panels of B whose sums are stored for further steps: 2 MiB per thread.
+_WIDE = 64
+#: Panels of B that are packed together, so that memory is read along B's rows.
+_TOGETHER = 4
+#: Consecutive k of a row of A that are packed together, for the same reason.
+_RUN = 8 * _SIDE
+#: How many rows ahead packing prefetches B.
+_AHEAD_ROWS = 16
+#: Bytes of B prefetched per step: all of the next _FEW steps during _HIGH panels of A.
+_AHEAD = 4 * _WORDS // _HIGH
+#: Blocks of C a thread gets, about, so that a slower thread can do fewer.
+_BLOCKS_A_THREAD = 4
+#: Fewest panels down or across to which a block is cut for that.
+_FEWEST_PANELS = 4
 
+# $0 steps left, $1 A, $2 B, $3 B to prefetch, $4 sums to prefetch, $5 sums, $6 whether to add, $7 bytes of a tile's row.
 # tileloaddt1 loads A but leaves B in the first-level cache. B is prefetched into the second-level cache (prefetcht1), the next
 # sums into the first-level cache (prefetcht0), all of them within _FEW steps.
-_TILE_CODE = "\n".join(
-    [
-        "leaq 4096($5), $4",
-        "testq $6, $6",
-        "jnz 2f",
-        *(f"tilezero %tmm{i}" for i in range(4)),
-        "jmp 1f",
-        "2:",
-        *(f"tileloadd {1024 * i}($5,$7,1), %tmm{i}" for i in range(4)),
-        ".p2align 6",
-        "1:",
-        "tileloaddt1 ($1,$7,1), %tmm4",
-        "tileloadd ($2,$7,1), %tmm6",
-        "tileloadd 1024($2,$7,1), %tmm7",
-        "tileloaddt1 1024($1,$7,1), %tmm5",
-        *(
-            line
-            for i in range(4)
-            for line in (
-                f"tdpbf16ps %tmm{6 + i % 2}, %tmm{4 + i // 2}, %tmm{i}",
-                f"prefetcht1 {64 * i}($3)",
-                f"prefetcht0 {64 * i}($4)",
-            )
-        ),
-        "addq $$2048, $1",
-        "addq $$2048, $2",
-        f"addq $${_AHEAD}, $3",
-        f"addq $${4096 // _FEW}, $4",
-        "decq $0",
-        "jnz 1b",
-        *(f"tilestored %tmm{i}, {1024 * i}($5,$7,1)" for i in range(4)),
-    ]
-)
+_TILE_CODE = f"""
+leaq 4096($5), $4
+testq $6, $6
+jnz 2f
+# begin with zeros
+tilezero %tmm0
+tilezero %tmm1
+tilezero %tmm2
+tilezero %tmm3
+jmp 1f
+# or with the sums so far
+2:
+tileloadd 0($5,$7,1), %tmm0
+tileloadd 1024($5,$7,1), %tmm1
+tileloadd 2048($5,$7,1), %tmm2
+tileloadd 3072($5,$7,1), %tmm3
+.p2align 6
+# a step: load two tiles of A and two of B
+1:
+tileloaddt1 ($1,$7,1), %tmm4
+tileloadd ($2,$7,1), %tmm6
+tileloadd 1024($2,$7,1), %tmm7
+tileloaddt1 1024($1,$7,1), %tmm5
+# multiply each with each
+tdpbf16ps %tmm6, %tmm4, %tmm0
+prefetcht1 0($3)
+prefetcht0 0($4)
+tdpbf16ps %tmm7, %tmm4, %tmm1
+prefetcht1 64($3)
+prefetcht0 64($4)
+tdpbf16ps %tmm6, %tmm5, %tmm2
+prefetcht1 128($3)
+prefetcht0 128($4)
+tdpbf16ps %tmm7, %tmm5, %tmm3
+prefetcht1 192($3)
+prefetcht0 192($4)
+addq $$2048, $1
+addq $$2048, $2
+addq $${_AHEAD}, $3
+addq $${4096 // _FEW}, $4
+decq $0
+jnz 1b
+# store the sums
+tilestored %tmm0, 0($5,$7,1)
+tilestored %tmm1, 1024($5,$7,1)
+tilestored %tmm2, 2048($5,$7,1)
+tilestored %tmm3, 3072($5,$7,1)
+"""
 
 
 @intrinsic
@@ -77,56 +109,67 @@ def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
     signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
-        pointers = emit.datas(context, builder, signature, arguments, (0, 2, 4, 2))
-        places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (1, 3, 5, 8), strict=True)]
-        # inputs of _TILE_CODE: three that it only reads ($5 to $7), then four that it changes ($0 to $3)
-        values = [places[2], arguments[7], emit.INDEX(64), arguments[6], places[0], places[1], places[3]]
-        left_over = ir.LiteralStructType([value.type for value in [*values[3:], values[6]]])
-        kind = ir.FunctionType(left_over, [value.type for value in values])
-        outputs, inputs = "=&r,=&r,=&r,=&r,=&r", "r,r,r,0,1,2,3"
-        builder.asm(kind, _TILE_CODE, f"{outputs},{inputs},~{{memory}},~{{flags}}", values, side_effect=True)
+        a, b, sums = emit.datas(context, builder, signature, arguments, places=(0, 2, 4))
+        a_tiles = builder.gep(a, [arguments[1]])
+        b_tiles = builder.gep(b, [arguments[3]])
+        sum_tiles = builder.gep(sums, [arguments[5]])
+        b_ahead = builder.gep(b, [arguments[8]])
+        only_read = [sum_tiles, arguments[7], emit.INDEX(ROW_BYTES)]  # $5 to $7 of _TILE_CODE
+        changed = [arguments[6], a_tiles, b_tiles, b_ahead]  # $0 to $3; $4, a pointer too, begins as anything
+        values = [*only_read, *changed]
+        outputs = ir.LiteralStructType([value.type for value in [*changed, b_ahead]])
+        kind = ir.FunctionType(outputs, [value.type for value in values])
+        constraints = "=&r,=&r,=&r,=&r,=&r,r,r,r,0,1,2,3,~{memory},~{flags}"
+        builder.asm(kind, _TILE_CODE, constraints, values, side_effect=True)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
-def _assembly(code: str, operand: bool):
-    def codegen(context, builder, signature, arguments):
-        pointers = emit.datas(context, builder, signature, arguments, (0,)) if operand else []
-        kind = ir.FunctionType(ir.VoidType(), [p.type for p in pointers])
-        builder.asm(kind, code, ("r," if operand else "") + "~{memory}", pointers, side_effect=True)
-        return context.get_dummy_value()
-
-    return codegen
-
-
 @intrinsic
 def _shape_tiles(typingctx, shapes):
     """Configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
-    return types.void(shapes), _assembly("ldtilecfg ($0)", True)
+
+    def codegen(context, builder, signature, arguments):
+        pointers = emit.datas(context, builder, signature, arguments, places=(0,))
+        kind = ir.FunctionType(ir.VoidType(), [pointers[0].type])
+        builder.asm(kind, "ldtilecfg ($0)", "r,~{memory}", pointers, side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(shapes), codegen
 
 
 @intrinsic
 def _release_tiles(typingctx):
-    return types.void(), _assembly("tilerelease", False)
+    """Gives this thread's tile registers back."""
+
+    def codegen(context, builder, signature, arguments):
+        kind = ir.FunctionType(ir.VoidType(), [])
+        builder.asm(kind, "tilerelease", "~{memory}", [], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic
-def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart, ahead):
-    """Interleaves two rows of 32 values: the pairs of the first 16 columns go to one tile, the others to the next. Prefetches
-    the source `ahead` elements further on, and the same lines of the next two tiles for writing."""
+def _zip_rows(typingctx, lanes, target, target_at, source, source_at, row_step, ahead):
+    """Interleaves two rows of 32 values, `row_step` from each other: the pairs of the first 16 columns go to one tile, the others
+    to the next. Prefetches the source `ahead` elements further on, and the same lines of the next two tiles for writing."""
     signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
         vector, _ = emit.vector_of(context, signature, 1)
-        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
+        to, source = emit.datas(context, builder, signature, arguments, places=(1, 3))
+        first_row = arguments[4]
+        second_row = builder.add(first_row, arguments[5])
         rows = []
-        for where in (arguments[4], builder.add(arguments[4], arguments[5])):
-            rows.append(builder.load(emit.at(builder, source, where, vector), align=2))
-            emit.prefetch(builder, emit.at(builder, source, builder.add(where, arguments[6]), vector))
+        for row in (first_row, second_row):
+            rows.append(builder.load(emit.at(builder, source, row, vector), align=2))
+            emit.prefetch(builder, emit.at(builder, source, builder.add(row, arguments[6]), vector))
         for i, value in enumerate(emit.zipped(builder, rows)):
-            emit.prefetch(builder, emit.at(builder, to, arguments[2], vector, 512 * i + 2 * _WORDS), write=True)
-            builder.store(value, emit.at(builder, to, arguments[2], vector, 512 * i), 2)
+            next_tiles = emit.at(builder, to, arguments[2], vector, ahead=_TILE * i + 2 * _TILE)
+            emit.prefetch(builder, next_tiles, write=True)
+            builder.store(value, emit.at(builder, to, arguments[2], vector, ahead=_TILE * i), 2)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -147,19 +190,19 @@ def _pack_a(lanes, target, at, source, start, row, col, valid, k):
 
 
 @numba.njit(cache=True)
-def _pack_b(lanes, target, at, apart, source, start, row, col, valid, k):
-    """Packs panels of 32 columns of B, `apart` elements from each other, as pairs of tiles. Row i of a tile has the values of
-    k = 2 i and 2 i + 1 of 16 columns, side by side for each column; beyond the last k are zeros."""
+def _pack_b(lanes, target, at, panel_step, source, start, row, col, valid, k):
+    """Packs panels of 32 columns of B, `panel_step` elements from each other, as pairs of tiles. Row i of a tile has the values
+    of k = 2 i and 2 i + 1 of 16 columns, side by side for each column; beyond the last k are zeros."""
     for k0 in range(0, -(-k // _SIDE) * _SIDE, 2):
         for first in range(0, valid, _SIDE):
-            to = at + first // _SIDE * apart + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
+            to = at + first // _SIDE * panel_step + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
             if col == 1 and k0 + 2 <= k and first + _SIDE <= valid:
                 _zip_rows(lanes, target, to, source, start + k0 * row + first, row, _AHEAD_ROWS * row)
             else:
                 for j in range(min(_SIDE, valid - first)):
                     for i in range(2):
                         value = peek(source, start + (k0 + i) * row + (first + j) * col) if k0 + i < k else 0
-                        target[to + j // 16 * 512 + j % 16 * 2 + i] = value
+                        target[to + j // 16 * _TILE + j % 16 * 2 + i] = value
 
 
 @intrinsic
@@ -172,7 +215,7 @@ def _stream(typingctx, group, target, target_at, source, source_at):
 
     def codegen(context, builder, signature, arguments):
         vector, _ = emit.vector_of(context, signature, 1)
-        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
+        to, source = emit.datas(context, builder, signature, arguments, places=(1, 3))
         loaded = builder.load(emit.at(builder, source, arguments[4], vector), align=64)
         emit.store_past_caches(builder, loaded, emit.at(builder, to, arguments[2], vector), 64)
         return context.get_dummy_value()
@@ -185,7 +228,8 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
     """Stores four tiles of sums as high x wide of C, whose rows are `length` long; bfloat16 (16-bit words) is rounded to even."""
     for i in range(high):
         for j0 in range(0, wide, 16):
-            to, word_at = c_at + i * length + j0, at + (i // 16 * 2 + j0 // 16) * 256 + i % 16 * 16
+            to = c_at + i * length + j0
+            word_at = at + (i // 16 * 2 + j0 // 16) * 256 + i % 16 * 16
             if c.itemsize == 4 and wide - j0 >= 16 and length % 16 == 0:
                 _stream(tile, c, to, sums, word_at)
             elif c.itemsize == 4 and wide - j0 >= 16:
@@ -200,51 +244,57 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
 def _pack(lanes, b, b_by, sizes, right, counters):
     """Packs panels of B, as long as there are any that no thread has taken, and waits until all are packed. In `right` all
     panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use."""
-    (_, n, k), (b_row, b_col) = sizes, b_by
-    b_panels, steps = -(-n // _SIDE), -(-k // _SIDE)
+    n = sizes[1]
+    k = sizes[2]
+    b_row, b_col = b_by
+    b_panels = -(-n // _SIDE)
+    steps = -(-k // _SIDE)
     groups = -(-b_panels // _TOGETHER)
     while True:
         piece = emit.take_number(counters, 0)
         if piece >= groups:
             break
         first = piece * _TOGETHER
+        columns = min(_TOGETHER * _SIDE, n - first * _SIDE)
         for step in range(0, steps, _STEPS):
-            apart = min(_STEPS, steps - step) * 2 * _WORDS
-            at, start = step * b_panels * 2 * _WORDS + first * apart, first * _SIDE * b_col + step * _SIDE * b_row
-            _pack_b(
-                lanes,
-                right,
-                at,
-                apart,
-                b,
-                start,
-                b_row,
-                b_col,
-                min(_TOGETHER * _SIDE, n - first * _SIDE),
-                min(_STEPS * _SIDE, k - step * _SIDE),
-            )
+            panel_step = min(_STEPS, steps - step) * 2 * _WORDS
+            at = step * b_panels * 2 * _WORDS + first * panel_step
+            start = first * _SIDE * b_col + step * _SIDE * b_row
+            deep = min(_STEPS * _SIDE, k - step * _SIDE)
+            _pack_b(lanes, right, at, panel_step, b, start, b_row, b_col, columns, deep)
         emit.take_number(counters, 1)
     emit.wait_for(counters, 1, groups)
 
 
 @numba.njit(cache=True)
-def _pack_block(lanes, a, a_by, left, i0, i1, sizes, step, deep):
-    """Packs `deep` steps of the panels i0 to i1 - 1 of A: _FEW steps of all panels, then the next ones, as they are read."""
-    (m, _, k), (a_row, a_col) = sizes, a_by
-    for few in range(0, deep, _FEW):
-        some = min(_FEW, deep - few)
-        first = (step + few) * _SIDE
-        for i in range(i0, i1):
-            at, start = (few * (i1 - i0) + (i - i0) * some) * 2 * _WORDS, i * _SIDE * a_row + first * a_col
-            _pack_a(lanes, left, at, a, start, a_row, a_col, min(_SIDE, m - i * _SIDE), min(some * _SIDE, k - first))
+def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep):
+    """Packs `deep` steps of some panels of A: _FEW steps of all panels, then the next ones, as they are read."""
+    m = sizes[0]
+    k = sizes[2]
+    a_row, a_col = a_by
+    panels = end_panel - first_panel
+    for first_step in range(0, deep, _FEW):
+        few = min(_FEW, deep - first_step)
+        first_k = (step + first_step) * _SIDE
+        for panel in range(first_panel, end_panel):
+            at = (first_step * panels + (panel - first_panel) * few) * 2 * _WORDS
+            start = panel * _SIDE * a_row + first_k * a_col
+            rows = min(_SIDE, m - panel * _SIDE)
+            _pack_a(lanes, left, at, a, start, a_row, a_col, rows, min(few * _SIDE, k - first_k))
 
 
 @numba.njit(cache=True)
 def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, counters):
     """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take."""
-    (m, n, k), (high, wide) = sizes, block
-    a_panels, b_panels, steps = -(-m // _SIDE), -(-n // _SIDE), -(-k // _SIDE)
-    down, across = -(-a_panels // high), -(-b_panels // wide)
+    m = sizes[0]
+    n = sizes[1]
+    k = sizes[2]
+    high, wide = block
+    a_panels = -(-m // _SIDE)
+    b_panels = -(-n // _SIDE)
+    steps = -(-k // _SIDE)
+    down = -(-a_panels // high)
+    across = -(-b_panels // wide)
     halves = left.view(np.uint16)
     packed = -1
     _shape_tiles(shapes)
@@ -252,50 +302,44 @@ def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, 
         piece = emit.take_number(counters, 2)
         if piece >= down * across:
             break
-        i0, j0 = piece // across * high, piece % across * wide
-        i1, j1 = min(i0 + high, a_panels), min(j0 + wide, b_panels)
+        a_first = piece // across * high
+        a_end = min(a_first + high, a_panels)
+        b_first = piece % across * wide
+        b_end = min(b_first + wide, b_panels)
         for step in range(0, steps, _STEPS):
             deep = min(_STEPS, steps - step)
-            if deep < steps or packed != i0:
-                _pack_block(lanes, a, a_by, halves, i0, i1, sizes, step, deep)
-                packed = i0
-            for j in range(j0, j1):
+            # Pack: a block of A, unless the piece before had the same.
+            if deep < steps or packed != a_first:
+                _pack_block(lanes, a, a_by, halves, a_first, a_end, sizes, step, deep)
+                packed = a_first
+            for b_panel in range(b_first, b_end):
                 # if these steps are all of k, the sums are stored at once and their memory is used again
-                column = 0 if deep == steps else (j - j0) * high
-                right_at = (step * b_panels + j * deep) * _WORDS
-                for few in range(0, deep, _FEW):
-                    some = min(_FEW, deep - few)
-                    for i in range(i1 - i0):
-                        left_at = (few * (i1 - i0) + i * some) * _WORDS
-                        ahead = right_at + (few + some) * _WORDS + i * some * (_AHEAD // 4)
-                        _four_tiles(
-                            left,
-                            left_at,
-                            right,
-                            right_at + few * _WORDS,
-                            sums,
-                            (column + i) * 2 * _WORDS,
-                            some,
-                            step + few,
-                            ahead,
-                        )
+                column = 0 if deep == steps else (b_panel - b_first) * high
+                panel_at = (step * b_panels + b_panel * deep) * _WORDS
+                # Multiply: a few steps of B's panel meet all panels of A's block.
+                for first_step in range(0, deep, _FEW):
+                    few = min(_FEW, deep - first_step)
+                    for i in range(a_end - a_first):
+                        a_at = (first_step * (a_end - a_first) + i * few) * _WORDS
+                        b_at = panel_at + first_step * _WORDS
+                        sums_at = (column + i) * 2 * _WORDS
+                        ahead = panel_at + (first_step + few) * _WORDS + i * few * (_AHEAD // 4)
+                        _four_tiles(left, a_at, right, b_at, sums, sums_at, few, step + first_step, ahead)
+                # Store: after the last step, the rows and columns that C has.
                 if step + deep == steps:
-                    for i in range(i0, i1):
-                        _store(
-                            tile,
-                            sums,
-                            (column + i - i0) * 2 * _WORDS,
-                            c,
-                            i * _SIDE * n + j * _SIDE,
-                            n,
-                            min(_SIDE, m - i * _SIDE),
-                            min(_SIDE, n - j * _SIDE),
-                        )
+                    for a_panel in range(a_first, a_end):
+                        sums_at = (column + a_panel - a_first) * 2 * _WORDS
+                        c_at = a_panel * _SIDE * n + b_panel * _SIDE
+                        rows = min(_SIDE, m - a_panel * _SIDE)
+                        columns = min(_SIDE, n - b_panel * _SIDE)
+                        _store(tile, sums, sums_at, c, c_at, n, rows, columns)
     _release_tiles()
 
 
 @numba.njit(cache=True, parallel=True)
 def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right, sums, counters):
+    """C = A B: all threads pack B together, then each takes blocks of C. `a_by`, `b_by`: steps from row to row and from column
+    to column, in elements."""
     counters[:] = 0
     halves = right.view(np.uint16)
     for thread in numba.prange(sums.shape[0]):
@@ -312,20 +356,55 @@ def amx(problem: Matmul, a, b):
         raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")
     if not tiles_allowed():
         raise ValueError("the kernel of this system does not let a process use AMX's tiles")
-    m, n, k, threads = problem.m, problem.n, problem.k, numba.get_num_threads()
-    a_panels, b_panels, steps = -(-m // _SIDE), -(-n // _SIDE), -(-k // _SIDE)
-    high, wide = _HIGH, b_panels if steps <= _STEPS else min(b_panels, _WIDE)
-    while -(-a_panels // high) * -(-b_panels // wide) < 4 * threads and threads > 1 and max(high, wide) > 4:
-        high, wide = (high // 2, wide) if high > 4 else (high, -(-wide // 2))
+    threads = numba.get_num_threads()
+    b_panels = -(-problem.n // _SIDE)
+    steps = -(-problem.k // _SIDE)
+    high, wide = _block(-(-problem.m // _SIDE), b_panels, steps, threads=threads)
+    columns_of_sums = wide if steps > _STEPS else 1
     left, right, sums = room(
         np.dtype(np.uint32),
         (threads, high * min(steps, _STEPS) * _WORDS),
         (b_panels * steps * _WORDS,),
-        (threads, high * (wide if steps > _STEPS else 1) * 2 * _WORDS),
+        (threads, high * columns_of_sums * 2 * _WORDS),
     )
-    c = empty((m, n), numpy_dtype(problem.out), 5)
+    c = empty((problem.m, problem.n), numpy_dtype(problem.out), 5)
     raw = c.reshape(-1).view(np.uint16 if problem.out == "bfloat16" else np.uint32)
-    views = [x.view(np.uint16) for x in operands(problem, (a, b))]
-    a_by, b_by = (tuple(step // 2 for step in x.strides) for x in views)
-    given = tile_shapes(), origin(views[0]), a_by, origin(views[1]), b_by, raw, (m, n, k), (high, wide)
-    return into(c, _product, (0,) * 32, (0,) * 16, *given, left, right, sums, np.zeros(3, np.int64), keep=(a, b))
+    a_bits, b_bits = operands(problem, (a.view(np.uint16), b.view(np.uint16)))
+    arguments = (
+        (0,) * 32,
+        (0,) * 16,
+        tile_shapes(),
+        origin(a_bits),
+        _element_strides(a_bits),
+        origin(b_bits),
+        _element_strides(b_bits),
+        raw,
+        (problem.m, problem.n, problem.k),
+        (high, wide),
+        left,
+        right,
+        sums,
+        np.zeros(3, np.int64),
+    )
+    return into(c, _product, *arguments, keep=(a, b))
+
+
+def _block(a_panels: int, b_panels: int, steps: int, *, threads: int) -> tuple[int, int]:
+    """Panels of a block of C, down and across: as large as the caches allow, halved while threads would get too few blocks."""
+    high = _HIGH
+    wide = b_panels if steps <= _STEPS else min(b_panels, _WIDE)
+    if threads == 1:
+        return high, wide
+    while -(-a_panels // high) * -(-b_panels // wide) < _BLOCKS_A_THREAD * threads:
+        if high > _FEWEST_PANELS:
+            high //= 2
+        elif wide > _FEWEST_PANELS:
+            wide = -(-wide // 2)
+        else:
+            break
+    return high, wide
+
+
+def _element_strides(array: np.ndarray) -> tuple[int, ...]:
+    """Elements from row to row and from column to column."""
+    return tuple(stride // array.itemsize for stride in array.strides)

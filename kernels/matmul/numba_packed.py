@@ -10,9 +10,13 @@ from kernels.problems.arrays import empty
 from kernels.reference import operands
 from kernels.registry import into, kernel
 
-_AT_ONCE = 4  # steps in k that go onto two rows of C in one pass over them
-_DEPTH, _COLUMNS = 128, 64  # of a panel of B: 32 KiB of float32, a first-level cache
-_ROWS = 64  # of a panel of A
+#: Steps in k that go onto two rows of C in one pass over them.
+_AT_ONCE = 4
+#: Steps in k and columns of a panel of B: 32 KiB of float32, a first-level cache.
+_DEPTH = 128
+_COLUMNS = 64
+#: Rows of a panel of A.
+_ROWS = 64
 
 
 @numba.njit(cache=True)
@@ -27,17 +31,30 @@ def _pack(target, source):
 @numba.njit(cache=True, fastmath={"contract"})
 def _panel_product(left, right, depth, c):
     """C += left right, of the rows and columns that C has and of `depth` steps rounded up to _AT_ONCE."""
-    row, next_row = np.empty(_COLUMNS, right.dtype), np.empty(_COLUMNS, right.dtype)
+    row = np.empty(_COLUMNS, right.dtype)
+    next_row = np.empty(_COLUMNS, right.dtype)
     for i in range(0, c.shape[0], 2):
         row[:] = 0
         next_row[:] = 0
         for k in range(0, depth, _AT_ONCE):
-            a0, a1, a2, a3 = left[i, k], left[i, k + 1], left[i, k + 2], left[i, k + 3]
-            b0, b1, b2, b3 = left[i + 1, k], left[i + 1, k + 1], left[i + 1, k + 2], left[i + 1, k + 3]
+            # Load: four steps of two rows of A stay in registers for all columns.
+            a0 = left[i, k]
+            a1 = left[i, k + 1]
+            a2 = left[i, k + 2]
+            a3 = left[i, k + 3]
+            next_a0 = left[i + 1, k]
+            next_a1 = left[i + 1, k + 1]
+            next_a2 = left[i + 1, k + 2]
+            next_a3 = left[i + 1, k + 3]
+            # Multiply: four numbers of B meet both rows.
             for j in range(_COLUMNS):
-                x, y, z, w = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
-                row[j] += a0 * x + a1 * y + a2 * z + a3 * w
-                next_row[j] += b0 * x + b1 * y + b2 * z + b3 * w
+                b0 = right[k, j]
+                b1 = right[k + 1, j]
+                b2 = right[k + 2, j]
+                b3 = right[k + 3, j]
+                row[j] += a0 * b0 + a1 * b1 + a2 * b2 + a3 * b3
+                next_row[j] += next_a0 * b0 + next_a1 * b1 + next_a2 * b2 + next_a3 * b3
+        # Store: the rows and columns that C has.
         for j in range(c.shape[1]):
             c[i, j] += row[j]
         if i + 1 < c.shape[0]:
@@ -46,6 +63,7 @@ def _panel_product(left, right, depth, c):
 
 
 def _product(a, b, c, left, right):
+    """C = A B. For each stretch of k all panels of B are packed first; then each thread packs its panels of A and multiplies."""
     k = a.shape[1]
     for i in numba.prange(left.shape[0]):
         c[i * _ROWS : (i + 1) * _ROWS] = 0
@@ -56,9 +74,8 @@ def _product(a, b, c, left, right):
         for i in numba.prange(left.shape[0]):
             _pack(left[i], a[i * _ROWS : (i + 1) * _ROWS, k0 : k0 + depth])
             for p in range(right.shape[0]):
-                _panel_product(
-                    left[i], right[p], depth, c[i * _ROWS : (i + 1) * _ROWS, p * _COLUMNS : (p + 1) * _COLUMNS]
-                )
+                block = c[i * _ROWS : (i + 1) * _ROWS, p * _COLUMNS : (p + 1) * _COLUMNS]
+                _panel_product(left[i], right[p], depth, block)
 
 
 @functools.cache

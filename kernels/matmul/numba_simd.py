@@ -1,5 +1,7 @@
 """Matmul on vectors: of float32 and float64, and of bfloat16 with float32 sums on AVX-512's dot products of pairs."""
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
 
@@ -42,20 +44,24 @@ def _round(target, sums):
             target[i, j] = (word + np.uint32(0x7FFF) + (word >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
 
 
-def _paired(x: np.ndarray) -> tuple[np.ndarray, list]:
-    """(words of pairs of steps, the calls that fill them) of 16-bit values of k steps x columns: a view where a column's steps
-    lie side by side and are even in number."""
+def _paired(x: np.ndarray) -> tuple[np.ndarray, list[Callable]]:
+    """16-bit values of k steps x columns as words of two steps each: (the words, the calls that fill them anew from the values).
+
+    A view, without a call, where a column's steps lie side by side and are even in number.
+    """
     k, columns = x.shape
-    if x.strides[0] == 2 and x.strides[1] == 2 * k and k % 2 == 0:
+    steps_lie_side_by_side = x.strides[0] == 2
+    if steps_lie_side_by_side and x.strides[1] == 2 * k and k % 2 == 0:
         return x.T.view(np.uint32).T, []
-    words = np.dtype(np.uint32)
-    if x.strides[0] == 2:
-        found = empty((columns, -(-k // 2)), words, 2)
-        found[:] = 0
-        halves = found.view(np.uint16)[:, :k]
-        return found.T, [lambda: np.copyto(halves, x.T)]
-    found = empty((-(-k // 2), columns), words, 2)
-    return found, [lambda: _pair_rows(found, x)]
+    pairs = -(-k // 2)
+    word = np.dtype(np.uint32)
+    if steps_lie_side_by_side:
+        by_column = empty((columns, pairs), word, 2)
+        by_column[:] = 0
+        halves = by_column.view(np.uint16)[:, :k]
+        return by_column.T, [lambda: np.copyto(halves, x.T)]
+    by_pair = empty((pairs, columns), word, 2)
+    return by_pair, [lambda: _pair_rows(by_pair, x)]
 
 
 @kernel(rung=True)
@@ -64,13 +70,16 @@ def dots(problem: Matmul, a, b):
     require(problem, "avx512f", "avx512bf16")
     if problem.out not in ("bfloat16", "float32"):
         raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")
-    left, right = (x.view(np.uint16) for x in operands(problem, (a, b)))
-    (left, fill), (right, more) = _paired(left.T), _paired(right)
-    c = sums = empty((problem.m, problem.n), np.dtype(np.float32), 5)
-    calls = [*fill, *more, product(left.T, right, sums)]
+    left, right = operands(problem, (a, b))
+    left_words, left_fill = _paired(left.view(np.uint16).T)
+    right_words, right_fill = _paired(right.view(np.uint16))
+    sums = empty((problem.m, problem.n), np.dtype(np.float32), 5)
+    calls = [*left_fill, *right_fill, product(left_words.T, right_words, sums)]
+    c = sums
     if problem.out == "bfloat16":
         c = empty(sums.shape, numpy_dtype("bfloat16"), 3)
-        target, words = c.view(np.uint16), sums.view(np.uint32)
+        target = c.view(np.uint16)
+        words = sums.view(np.uint32)
         calls.append(lambda: _round(target, words))
 
     def run(keep=(a, b)):

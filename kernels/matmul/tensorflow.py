@@ -18,10 +18,10 @@ def formula(problem: Matmul):
     return lambda a, b: tensorflow.matmul(a, b, **transposed)
 
 
-def _bound(problem: Matmul, a, b, way: str):
+def _bound(problem: Matmul, a, b, execution: str):
     product = formula(problem)
-    calls.allow(problem, a, way)
-    return calls.called(way, product, a, b)
+    calls.allow(problem, a, execution)
+    return calls.called(execution, product, a, b)
 
 
 @kernel(allocates=True, batched=True)
