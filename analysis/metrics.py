@@ -60,6 +60,13 @@ _VALUES = (
         better="lower",
         help="a batch of a user's data, without training",
     ),
+    Metric(
+        key="chain_s",
+        name="chain",
+        unit="s",
+        better="lower",
+        help="a call of a layer's chain with additions of single numbers in its place",
+    ),
     Metric(key="gpu_power_w", name="GPU power", unit="W", better="lower", help="highest power of the GPU"),
     Metric(
         key="pcie_generation",

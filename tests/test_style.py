@@ -90,6 +90,9 @@ PATTERN_FUNCTIONS = {"sub", "search", "match", "fullmatch", "findall", "split"}
 RECORDS_OF_FUNCTIONS = {
     ("kernels/cuda/rows.py", "Placed"),
     ("kernels/registry.py", "Kernel"),
+    ("workloads/frameworks/layer_graphs/direction_graph.py", "DirectionGraph"),
+    ("workloads/frameworks/layer_graphs/layer_row.py", "_Timed"),
+    ("workloads/frameworks/layer_graphs/layer_use.py", "LayerUse"),
     ("workloads/frameworks/tf_loop.py", "Steps"),
     ("workloads/harness/copy_modes.py", "Prepared"),
 }

@@ -113,14 +113,17 @@ def attainable(roofs: Roofs, problem: Problem, settings: Settings, clock: str = 
     memory = known = pick(roofs, device, "memory", "", threads) if moved else None
     if moved and settings.cache != "cold":
         memory = level(roofs, device, problem.footprint_bytes, threads)
-    if (memory if problem.op == "stream" else compute) is None:
+    only_moves = problem.op == "stream" or (problem.op == "layer" and not flops)
+    if (memory if only_moves else compute) is None:
         return None
     note = NO_CACHE_ROOF if known and not memory else ""
     times = [(work / r.rate, r) for r, work in ((compute, flops), (memory, moved)) if r]
     if settings.mode != "resident":
         times += _link_times(roofs, problem, device)
-    if is_gpu(device) and clock and (floor := pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)):
-        times.append((1 / floor.rate, floor))
+    if is_gpu(device) and clock and problem.op != "layer":  # a layer's calls stand in one graph: none is waited for
+        floor = pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)
+        if floor:
+            times.append((1 / floor.rate, floor))
     seconds, roof = max(times, key=lambda pair: pair[0].value)
     return Bound(seconds, roof, note)
 

@@ -8,6 +8,7 @@ from kernels.problems.collective import ONE_SHOT_BYTES, AllReduce
 from kernels.problems.conv import Conv
 from kernels.problems.input_pipeline import InputPipeline
 from kernels.problems.launch import Launch
+from kernels.problems.layer import LayerCall
 from kernels.problems.matmul import Matmul
 from kernels.problems.model import Inference, Training
 from kernels.problems.peak import Peak
@@ -31,4 +32,5 @@ else:
         | PeerCopy
         | AllReduce
         | AtOnce
+        | LayerCall
     )

@@ -93,12 +93,12 @@ def ran(call: Callable) -> collections.Counter:
 
 
 #: Operations of a graph that compute nothing.
-_STRUCTURE = ("Const", "Identity", "NoOp", "_Arg", "_Retval", "Reshape", "VarHandleOp", "ReadVariableOp")
+STRUCTURE = ("Const", "Identity", "NoOp", "_Arg", "_Retval", "Reshape", "VarHandleOp", "ReadVariableOp")
 
 
 def _require_all(single: collections.Counter, row: collections.Counter, count: int) -> None:
     """Raises RuntimeError unless a graph of a row has the operations of a single formula `count` times."""
-    lost = [name for name, n in single.items() if name not in _STRUCTURE and row[name] < count * n]
+    lost = [name for name, n in single.items() if name not in STRUCTURE and row[name] < count * n]
     if lost:
         raise RuntimeError(f"TensorFlow's optimizer left out some {', '.join(lost)}: {dict(row)}")
 

@@ -109,6 +109,27 @@ def called(name: str):
 
     Raises: Broken with the reason when there is no such function, or when it fails.
     """
+    module, _, _ = name.partition(":")
+    build = attribute(name)
+    import keras
+
+    try:
+        return build if isinstance(build, keras.Model) else build(**_without_download(module, build))
+    except Broken:
+        raise
+    except (Exception, SystemExit) as error:
+        words = described(error)
+        if _FAILED_DOWNLOAD in words:
+            why = f"{name}() downloads its weights, which fails here: {words}"
+            raise Refusal(why, f"build it with weights=None in {module}") from error
+        raise Broken(f"{name}() fails: {words}") from error
+
+
+def attribute(name: str):
+    """A user's function or class by `file.py:name` or `package.module:name`, not called.
+
+    Raises: Broken with the reason when there is none.
+    """
     module, _, function = name.partition(":")
     here = os.environ.get(FOLDER) or os.getcwd()
     try:
@@ -123,18 +144,7 @@ def called(name: str):
         raise Broken(f"importing {module} fails: {described(error)}") from error
     if not callable(build):
         raise Broken(f"{module} has no function {function}")
-    import keras
-
-    try:
-        return build if isinstance(build, keras.Model) else build(**_without_download(module, build))
-    except Broken:
-        raise
-    except (Exception, SystemExit) as error:
-        words = described(error)
-        if _FAILED_DOWNLOAD in words:
-            why = f"{name}() downloads its weights, which fails here: {words}"
-            raise Refusal(why, f"build it with weights=None in {module}") from error
-        raise Broken(f"{name}() fails: {words}") from error
+    return build
 
 
 def _without_download(module: str, build: Callable) -> dict[str, None]:

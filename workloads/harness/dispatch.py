@@ -11,6 +11,8 @@ HANDLERS = {
     "training": "workloads.frameworks.training_row:measure",
     "inference": "workloads.frameworks.inference_row:measure",
     "feeding": "workloads.frameworks.feeding:measure",
+    "layer": "workloads.frameworks.layer_graphs.layer_row:measure",
+    "layers": "workloads.frameworks.layer_graphs.answer:answer",
     "training/keras/fit": "workloads.frameworks.trainers:keras_fit",
     "training/keras/resident": "workloads.frameworks.tf_loop:resident",
     "training/tensorflow/loop": "workloads.frameworks.tf_loop:tensorflow_loop",

@@ -37,7 +37,19 @@ _PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
     "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR},
 }
 # Problems' fields that name what is done.
-_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "epilogue", "gpus", "form")
+_WORDS = (
+    "model",
+    "layer",
+    "operation",
+    "call",
+    "direction",
+    "host_memory",
+    "compute",
+    "layout",
+    "epilogue",
+    "gpus",
+    "form",
+)
 
 
 def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> list[str]:

@@ -20,7 +20,7 @@ EXTRA = 0.15
 APART = 12  # a round lasts at least this many visits: five visits in a row would see the host in one state
 MOST_VISITS = 20  # of a row: 200 samples
 # Problems that several devices or a framework work at for seconds.
-_WHOLE = ("training", "inference", "feeding", "peer", "collective")
+_WHOLE = ("training", "inference", "feeding", "layer", "peer", "collective")
 _HELD_FROM_S = {"peak": 0.0, "stream": 1e-4, "matmul": 1e-3, "conv": 1e-3}  # seconds of a call on the device
 
 

@@ -237,7 +237,8 @@ class _Runner:
     def learn(self, done: Measurement, number: int = 0, took: float = 0.0) -> None:
         if done.ok and took:
             self._beside[done.device, min(number, 2)] = took / self._guess_s(done.row, number)
-        if done.status == "ok" and done.samples and done.problem.flops:
+        one_layer = done.problem.op == "layer"  # another is no other size of it
+        if done.status == "ok" and done.samples and done.problem.flops and not one_layer:
             seconds = min(done.samples[0].seconds)
             self._seen[rounds.way(done.row)] = (seconds, done.problem)
 

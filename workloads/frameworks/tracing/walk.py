@@ -31,9 +31,10 @@ LARGER_BRANCH = "a branch depends on the data: the larger one is counted"
 UNKNOWN_SIZE = "a size depends on the data: it is counted as 1"
 
 
-def operations(graph) -> list[GraphNode]:
-    """The operations of a traced step that something needs: its results, the variables that it sets."""
-    return _nodes(Frame(graph=graph), set(range(len(graph.outputs))))
+def operations(graph, numbers: dict[str, Any] | None = None) -> list[GraphNode]:
+    """The operations of a traced step that something needs: its results, the variables that it sets. numbers: of inputs that are
+    known, by the name of the input's operation."""
+    return _nodes(Frame(graph=graph, numbers=numbers or {}), set(range(len(graph.outputs))))
 
 
 def _nodes(frame: Frame, wanted: set[int]) -> list[GraphNode]:

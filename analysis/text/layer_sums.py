@@ -1,0 +1,90 @@
+"""Layers in words: from which batch on the GPU wins, and a model's layers beside its training step."""
+
+from analysis.numbers import share
+from analysis.stats import Estimate
+from analysis.table import Table
+from analysis.text.budget import subject, where
+from analysis.text.sentences import crossover, say
+from analysis.training.layer_sum import LayerSum, crossovers, sums
+from analysis.units import join
+from workloads.records import Machine, Measurements
+
+SENTENCES = {
+    "step": "{training}, on {where}: a step takes {step:time}, {how}.",
+    "explained": "Its layers and what is around them come to {explained:time}, {share} of that.",
+    "less": "The rest, {rest:time}, is in no part.",
+    "more": "The parts come to {over:time} more: in the step some run at the same time, or are fused.",
+    "missing": "Without a time: {names}.",
+    "otherwise": "XLA has no row of {names}: theirs are op by op.",
+}
+_HOW = {True: "compiled by XLA", False: "op by op"}
+LAYERS_MOST = 12  # layers in a table of a terminal; the others are summed up
+
+
+def lines(measurements: Measurements, machine: Machine | None = None) -> list[str]:
+    """The crossovers in sentences, then for each training the table of its step."""
+    text: list[str] = []
+    for layer in crossovers(measurements, machine):
+        text += crossover(layer.answer, f"{layer.layer} {layer.direction}")
+    for layer_sum in sums(measurements):
+        if text:
+            text.append("")
+        text += sum_lines(layer_sum)
+    return text
+
+
+def sum_lines(one: LayerSum) -> list[str]:
+    """The step, the table of its parts, and what they come to."""
+    head = say(
+        SENTENCES["step"],
+        training=subject(one.training),
+        where=where(one.training),
+        step=one.step,
+        how=_HOW[one.is_compiled],
+    )
+    return [head, *table(one).text(), *sentences(one)]
+
+
+def table(one: LayerSum) -> Table:
+    """The layers, the longest first, and the parts around them, with their shares of the step."""
+    rows = []
+    ordered = sorted(one.layers, key=lambda layer: -layer.seconds.value)
+    for layer in ordered[:LAYERS_MOST]:
+        name = f"{layer.layer} x{layer.count}" if layer.count > 1 else layer.layer
+        backward = _milliseconds(layer.backward * layer.count if layer.backward else None)
+        rows.append(
+            (name, layer.kind, _milliseconds(layer.forward * layer.count), backward, *_both(layer.seconds, one))
+        )
+    others = ordered[LAYERS_MOST:]
+    if others:
+        seconds = sum((layer.seconds for layer in others[1:]), others[0].seconds)
+        rows.append((f"{len(others)} other layers", "", "", "", *_both(seconds, one)))
+    rows.append(("all layers", "", "", "", *_both(one.layer_seconds, one)))
+    for name, part in one.parts.items():
+        rows.append((name, "", "", "", *(_both(part, one) if part else ("-", "-"))))
+    rows.append(("layers and parts", "", "", "", *_both(one.explained, one)))
+    rows.append(("overlap and fusion", "", "", "", *_both(one.remainder, one)))
+    return Table("part | kind | forward ms | backward ms | ms | of the step", rows, 2, least="kind")
+
+
+def _both(seconds: Estimate, one: LayerSum) -> tuple[str, str]:
+    return _milliseconds(seconds), share(seconds.value / one.step.value)
+
+
+def _milliseconds(seconds: Estimate | None) -> str:
+    return f"{seconds.value * 1e3:.3g}" if seconds else "-"
+
+
+def sentences(one: LayerSum) -> list[str]:
+    """What layers and parts come to, and what is not in them."""
+    explained = one.explained
+    text = [say(SENTENCES["explained"], explained=explained, share=share(explained.value / one.step.value))]
+    if one.remainder.value >= 0:
+        text.append(say(SENTENCES["less"], rest=one.remainder.value))
+    else:
+        text.append(say(SENTENCES["more"], over=-one.remainder.value))
+    if one.missing:
+        text.append(say(SENTENCES["missing"], names=join(one.missing)))
+    if one.otherwise and one.is_compiled:
+        text.append(say(SENTENCES["otherwise"], names=join(one.otherwise)))
+    return [" ".join(text)]

@@ -1,0 +1,107 @@
+"""DescribedLayer: a layer and the work of its directions, as a worker answers; and the parent's side, which asks for it."""
+
+import contextlib
+import functools
+
+import msgspec
+
+from kernels.problems import LayerCall
+from workloads import options
+from workloads.frameworks import grid
+from workloads.harness import worker
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row, Settings
+
+KERNEL = "layer/keras/chain"
+#: Notes of an answer: the layers; of a refusal what to change, the flag that is wrong, and what to type for it.
+LAYERS = "layers"
+CHANGE = "change"
+WRONG = "wrong"
+RIGHT = "right"
+
+
+class DirectionWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of a layer in one direction."""
+
+    direction: str
+    flops: int
+    #: Bytes that go in and come out, each array once.
+    bytes_moved: int
+    #: FLOPs of its matrix products and convolutions.
+    product_flops: int
+
+
+class DescribedLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer, or another part of a training step."""
+
+    #: Its path in the model, or its class.
+    path: str
+    #: Its class.
+    kind: str
+    #: Shapes of a sample's inputs.
+    input: str
+    #: How many of the model's layers are equal to it.
+    count: int
+    #: The directions that it has.
+    directions: tuple[DirectionWork, ...]
+    #: Why it lacks others; "" where nothing failed.
+    failure: str = ""
+
+
+class DescribedLayers(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers of a model's training step with its other parts, or one layer."""
+
+    layers: tuple[DescribedLayer, ...]
+    #: Numbers in a sample's inputs; 0 of a layer alone.
+    sample_values: int = 0
+
+
+class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be described."""
+
+    batch: int
+    #: A model, all of whose layers are wanted; "" for one layer alone.
+    model: str = ""
+    #: The class of that layer.
+    layer: str = ""
+    #: Its arguments as JSON.
+    arguments: str = ""
+    #: The shapes of a sample's inputs in words.
+    input: str = ""
+
+
+@functools.cache
+def described(request: LayerRequest, time_limit_s: float = 120) -> DescribedLayers:
+    """The layers of a request, from a process that traces them.
+
+    Raises: Usage for a layer or model that cannot be had; Missing without TensorFlow, and when time is up.
+    """
+    grid.require_keras()
+    problem = LayerCall(
+        layer=request.layer,
+        kind="",
+        direction="fprop",
+        batch=request.batch,
+        input=request.input,
+        arguments=request.arguments,
+        model=request.model,
+    )
+    row = Row(KERNEL, problem, Settings())
+    with contextlib.closing(worker.Worker(worker.environment(row, {}))) as tracer:
+        measurement = tracer.ask(worker.Order("layers", row, Limits()), time_limit_s)
+    if not measurement.ok:
+        raise _refusal(measurement, request)
+    return msgspec.json.decode(measurement.notes[LAYERS], type=DescribedLayers)
+
+
+def _refusal(measurement: Measurement, request: LayerRequest) -> options.Stop:
+    reason = measurement.reason
+    if measurement.cause in ("time-limit", "not-installed"):
+        return options.Missing(f"{request.model or request.layer} cannot be traced: {reason}")
+    if request.model:
+        change = measurement.notes.get(CHANGE) or f"mend {request.model.partition(':')[0]}"
+        return options.Usage(reason, first=change)
+    if WRONG not in measurement.notes:
+        file = request.layer.partition(":")[0]
+        return options.Usage(reason, first=f"mend {file}" if ":" in request.layer else "", tip=None)
+    return options.Usage(reason, wrong=measurement.notes[WRONG] or None, right=measurement.notes[RIGHT])

@@ -1,0 +1,249 @@
+"""A layer's forward pass and each gradient as graphs of their own: pruned, with what the forward pass saved as their inputs."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from kernels.networks.operations import DTYPE_BYTES
+from workloads.frameworks.layer_graphs.layer_use import LayerUse
+from workloads.frameworks.tracing import walk
+from workloads.frameworks.tracing.graph_node import GraphNode
+from workloads.frameworks.tracing.node_work import work
+
+#: They read an array's shape, not the array.
+_SHAPES_ALONE = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+#: They set a variable to what they compute from it.
+_ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+#: They read an element of a list that a loop saved.
+_LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem"})
+
+
+class DirectionGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer in one direction: a function of tensors that are there."""
+
+    #: function(*arguments): its results.
+    function: Callable
+    #: Eager tensors: the inputs, or the output's gradient and what the forward pass saved.
+    arguments: tuple
+    #: How many tensors it gives.
+    results: int
+    #: FLOPs of its operations.
+    flops: int
+    #: Bytes that go in and come out, each array once.
+    bytes_moved: int
+    #: FLOPs of its matrix products and convolutions.
+    product_flops: int
+    #: Whether it draws random numbers, so that no two calls give the same.
+    is_random: bool
+    #: reference(): the same results from the layer's whole graph, forward pass included.
+    reference: Callable
+
+
+class NoGradient(Exception):
+    """A layer has nothing to differentiate in a direction."""
+
+
+def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
+    """The graph of a layer in a direction, with random inputs.
+
+    Raises: NoGradient where the layer has no weights, or no input that needs a gradient.
+    """
+    trace = _Trace(use, direction)
+    inputs = [_random(spec, seed + place, use.limit) for place, spec in enumerate(use.specs)]
+    gradients = [_random(tensor, seed + 100 + place, 2) for place, tensor in enumerate(trace.output_gradients)]
+    if direction == "fprop":
+        feeds = list(trace.inputs)
+        arguments = inputs
+        fetches = [*trace.outputs, *trace.assignments]
+    else:
+        saved = trace.saved()
+        feeds = [*trace.output_gradients, *saved]
+        arguments = [*gradients, *_values(trace, saved, inputs)]
+        fetches = trace.results
+    function = _pruned(trace.wrapped, feeds, fetches)
+    whole = trace.wrapped.prune([*trace.inputs, *trace.output_gradients], trace.results or trace.outputs)
+    nodes = walk.operations(function.graph, _known_numbers(function, arguments))
+    return DirectionGraph(
+        function=function,
+        arguments=tuple(arguments),
+        results=len(function.outputs),
+        flops=sum(work(node).flops * node.runs for node in nodes),
+        bytes_moved=_bytes_moved(function, nodes),
+        product_flops=sum(work(node).flops * node.runs for node in nodes if work(node).product is not None),
+        is_random="Random" in _types(walk.operations(trace.wrapped.graph)),
+        reference=lambda: whole(*inputs, *gradients),
+    )
+
+
+def _pruned(wrapped, feeds: list, fetches: list):
+    """A function of tensors in a graph, without what is computed before these. `prune` leaves that in, where nothing
+    takes it; applied again it finds inputs in place of the tensors, and nothing before them."""
+    function = wrapped.prune(feeds, fetches)
+    if not function.outputs:
+        return function
+    captured = {id(placeholder) for _, placeholder in function.graph.captures}
+    inputs = [tensor for tensor in function.inputs if id(tensor) not in captured]
+    return function.prune(inputs, function.outputs) if inputs and _takes_saved(feeds) else function
+
+
+def _takes_saved(feeds: list) -> bool:
+    """Whether some of the tensors are computed in the graph."""
+    return any(tensor.op.type != "Placeholder" for tensor in feeds)
+
+
+def _known_numbers(function, arguments: Sequence) -> dict[str, Any]:
+    """The whole numbers among the arguments, which may bound a loop, by the name of the input's operation."""
+    numbers = {}
+    for tensor, argument in zip(function.inputs, arguments, strict=False):  # behind them come variables
+        if tensor.dtype.is_integer and not tensor.shape.rank:
+            numbers[tensor.op.name] = argument.numpy()
+    return numbers
+
+
+def _types(nodes: Iterable[GraphNode]) -> str:
+    return " ".join(node.type for node in nodes)
+
+
+class _Trace:
+    """The graph of a layer's call with the gradients that a direction wants."""
+
+    def __init__(self, use: LayerUse, direction: str):
+        import tensorflow
+
+        self._forward_names: set[str] = set()
+        #: Tensors of the graph: inputs, outputs that are differentiated, gradients of these, results of the direction.
+        self.inputs: tuple = ()
+        self.outputs: list = []
+        self.output_gradients: list = []
+        self.results: list = []
+        #: Operations of the forward pass that set variables.
+        self.assignments: list = []
+
+        def both(*tensors):
+            self._differentiate(use, direction, tensors)
+            return self.outputs
+
+        self.wrapped = tensorflow.compat.v1.wrap_function(both, list(use.specs))
+
+    def _differentiate(self, use: LayerUse, direction: str, tensors: tuple) -> None:
+        import tensorflow
+
+        sources = _sources(use, direction, tensors)
+        with tensorflow.GradientTape(watch_accessed_variables=False) as tape:
+            for source in sources:
+                tape.watch(source)
+            results = use.call(*tensors)
+        graph = tensorflow.compat.v1.get_default_graph()
+        forward = graph.get_operations()
+        self.inputs = tensors
+        self.assignments = [operation for operation in forward if operation.type in _ASSIGNMENTS]
+        self.outputs = _tensors(results)
+        floating = [tensor for tensor in self.outputs if tensor.dtype.is_floating]
+        self._forward_names = {operation.name for operation in forward}
+        if direction == "fprop":
+            return
+        self.output_gradients = [tensorflow.compat.v1.placeholder(t.dtype, t.shape) for t in floating]
+        gradients = tape.gradient(floating, sources, self.output_gradients)
+        self.results = _tensors([gradient for gradient in gradients if gradient is not None])
+        if not self.results:
+            raise NoGradient("no gradient reaches it")
+
+    def saved(self) -> list:
+        """The tensors of the forward pass that the gradients are computed from, but for constants."""
+        saved: dict[str, Any] = {}
+        gradients = {tensor.op.name for tensor in self.output_gradients}
+        visited: set[str] = set()
+        to_do = list(self.results)
+        while to_do:
+            tensor = to_do.pop()
+            operation = tensor.op
+            if operation.type == "Const" or operation.name in gradients:
+                continue
+            if operation.name in self._forward_names or operation.type == "Placeholder":
+                saved[tensor.name] = tensor
+            elif operation.name not in visited:
+                visited.add(operation.name)
+                to_do += operation.inputs
+        return list(saved.values())
+
+
+def _sources(use: LayerUse, direction: str, tensors: Sequence) -> list:
+    """What is differentiated by.
+
+    Raises: NoGradient.
+    """
+    inputs = [tensor for tensor, needed in zip(tensors, use.differentiable, strict=True) if needed]
+    if direction in ("wgrad", "backward") and not use.weights:
+        raise NoGradient("no weights to learn")
+    if direction in ("dgrad", "backward") and not inputs:
+        raise NoGradient("no input that needs a gradient")
+    if direction == "wgrad":
+        return list(use.weights)
+    if direction == "dgrad":
+        return inputs
+    return [*use.weights, *inputs]
+
+
+def _tensors(structure: Any) -> list:
+    """The tensors of a nest; of a sparse gradient its rows and their places."""
+    import tensorflow
+
+    tensors = []
+    for leaf in tensorflow.nest.flatten(structure, expand_composites=True):
+        if tensorflow.is_tensor(leaf):
+            tensors.append(leaf)
+    return tensors
+
+
+def _random(spec, seed: int, limit: int):
+    """Numbers of a type and shape: normal, or whole ones below a limit; of conditions all true."""
+    import tensorflow
+
+    if spec.dtype.is_floating:
+        return tensorflow.cast(tensorflow.random.stateless_normal(spec.shape, (seed, 0)), spec.dtype)
+    if spec.dtype == tensorflow.bool:
+        return tensorflow.ones(spec.shape, spec.dtype)
+    whole = tensorflow.random.stateless_uniform(spec.shape, (seed, 0), 0, limit, tensorflow.int32)
+    return tensorflow.cast(whole, spec.dtype)
+
+
+def _values(trace: _Trace, saved: list, inputs: list) -> list:
+    """The values of saved tensors for these inputs."""
+    known = {tensor.name: value for tensor, value in zip(trace.inputs, inputs, strict=True)}
+    computed = [tensor for tensor in saved if tensor.name not in known]
+    if computed:
+        values = trace.wrapped.prune(list(trace.inputs), computed)(*inputs)
+        known |= dict(zip([tensor.name for tensor in computed], values, strict=True))
+    return [known[tensor.name] for tensor in saved]
+
+
+def _bytes_moved(function, nodes: list[GraphNode]) -> int:
+    """Bytes of the arrays that go in, of the variables that are read and set, and of the results, each once; of lists that a loop
+    saved, the elements that are read."""
+    read = sum(_nbytes(tensor) for tensor in function.inputs if _is_read(tensor))
+    written = sum(_nbytes(tensor) for tensor in function.outputs)
+    read += sum(_nbytes(variable) for variable in _variables(function))
+    for node in nodes:
+        if node.type in _ASSIGNMENTS:
+            written += node.inputs[-1].nbytes * node.runs
+        if node.type in _LIST_READS:
+            read += node.outputs[-1].nbytes * node.runs
+    return read + written
+
+
+def _variables(function) -> list:
+    """The variables that a function takes."""
+    handles = {id(handle) for handle, placeholder in function.graph.captures if placeholder.consumers()}
+    return [variable for variable in function.graph.variables if id(variable.handle) in handles]
+
+
+def _is_read(tensor) -> bool:
+    """Whether an input is more than a shape to its graph."""
+    return any(operation.type not in _SHAPES_ALONE for operation in tensor.consumers())
+
+
+def _nbytes(tensor) -> int:
+    sides = [side or 1 for side in tensor.shape.as_list()] if tensor.shape.rank is not None else []
+    return math.prod(sides) * DTYPE_BYTES.get(tensor.dtype.base_dtype.name, 0)

@@ -1,0 +1,296 @@
+"""Times each layer of a Keras model by itself, or one layer by name: its forward pass and both gradients."""
+
+import dataclasses
+import itertools
+import json
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from workloads import options, shared_flags
+from workloads.session import MeasuringPlan, hidden, unfinished
+from workloads.shared_flags import CommandLine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from analysis.analysis import Analysis
+    from workloads.frameworks.layer_graphs.description import DescribedLayer, DirectionWork, LayerRequest
+    from workloads.harness.sweep import Outcome, Workers
+    from workloads.layer.table import LayerTable
+    from workloads.records import Machine, Measurement, Row, Run
+
+QUESTION = "What does each layer of a model cost, forward and backward?"
+EXAMPLES = (
+    "python -m workloads.layer --layer Dense --input 784 --units 500 --fast",
+    "python -m workloads.layer --model cifar10-cnn --batch 32",
+    "python -m workloads.layer --layer Conv2D --input 32,32,3 --filters 32 --kernel 3 --batch 1:256:x4",
+)
+LONG = """Times the layers of a Keras model one by one, or one layer by its class: the forward pass (fprop), the gradient of the
+weights (wgrad), that of the input (dgrad) and both at once (backward), each a graph of its own that takes what the forward pass
+saved; op by op and compiled by XLA, on the CPU and the GPU. A call's time is the slope between two numbers of calls, one after
+the other, in one compiled function. Each is put under its roof; with several batches it says from which one the GPU wins, and of
+a model what its layers' sum and the rest of its training step come to."""
+BATCH = 32
+JIT = ("off", "on")
+_MODEL = "cifar10-cnn"
+#: Flags of a layer alone, and the arguments of its class that they are.
+_ARGUMENTS = {"filters": "filters", "units": "units", "kernel": "kernel_size"}
+FLAGS = f"""
+--model NAME         the layers of this model's training step, each distinct one once: a name, file.py:function or file.keras
+                     ({_MODEL}, unless there is a --layer)
+--layer NAME         one layer by its class, Conv2D or file.py:Class; with --model the layer of that name in it
+--input SHAPE ...    of a layer alone, a sample's shape: 32,32,3 or 200:int32; several inputs one after the other
+--filters N          of a layer alone: its filters
+--units N            its units
+--kernel SIZE        the sides of its window: 3, or 3x5
+--set ARGUMENT ...   any other argument of its class: padding=same strides=2
+--batch N ...        samples a call: 32 | 1:256:x4 ({BATCH})
+--direction WAY ...  fprop wgrad dgrad all (all)
+--first-layer        of a layer alone: no gradient of its input, which nothing before it needs
+--jit WORD ...       off (op by op) on (compiled by XLA) (both)"""
+
+COMMAND = CommandLine(
+    name="layer",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    needs="model layer input batch",
+    flags=FLAGS,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayerPlan(MeasuringPlan):
+    """The layers to time."""
+
+    command_line = COMMAND
+    #: What is described, batch by batch.
+    requests: "tuple[LayerRequest, ...]"
+    #: Of a model, the path of the one layer that is timed; "" for all of them and the whole step.
+    only: str
+    #: The directions that are timed.
+    directions: tuple[str, ...]
+    #: How they are compiled: off, on.
+    jit: tuple[str, ...]
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "LayerPlan":
+        """Raises: Usage for flags that do not go together, and for what is no shape or argument."""
+        from workloads.frameworks import grid
+        from workloads.harness import plan
+
+        plan.known("backend", flags.backends, ("keras",), " for layer")
+        plan.known("variant", flags.variants, ("chain",), " for layer")
+        alone = flags.layer is not None and flags.model is None
+        model = "" if alone else grid.known_model(flags.model or _MODEL)
+        return cls(
+            measuring=shared_flags.measuring(flags),
+            requests=tuple(_requests(flags, model, plan.counts(flags.batch, BATCH))),
+            only="" if alone else flags.layer or "",
+            directions=_directions(flags),
+            jit=tuple(plan.known("jit", flags.jit, JIT) or JIT),
+        )
+
+    @property
+    def model(self) -> str:
+        """The model whose layers are timed; "" of a layer alone."""
+        return self.requests[0].model
+
+    def rows(self, machine: "Machine") -> "list[Row]":
+        """The roofs; layer by layer every direction on each device, op by op and compiled; of a whole model its training step.
+
+        Raises: Usage for a layer that cannot be had; Missing for a device that is not here.
+        """
+        from workloads.frameworks.layer_graphs import description
+        from workloads.harness import plan
+        from workloads.layer import step_rows
+
+        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        layers: list[Row] = []
+        for request in self.requests:
+            layers += self._layer_rows(request, on, machine)
+        maths = dict.fromkeys(row.problem.math for row in layers)
+        roofs = plan.roof_rows(maths, on, machine, threads=self.measuring.threads, fast=self.measuring.fast)
+        if not self.model or self.only:
+            return [*roofs, *layers]
+        values = description.described(self.requests[0]).sample_values
+        return [*roofs, *layers, *step_rows.rows(self.model, values, layers, on=on, measuring=self.measuring)]
+
+    def _layer_rows(self, request: "LayerRequest", on: list[str], machine: "Machine") -> "list[Row]":
+        """The rows of a batch; devices take turns, so that a run that ends early has both sides of its rows."""
+        from workloads.records import Row, Settings
+
+        rows: list[Row] = []
+        for layer, work in self._chosen(request):
+            for device, jit in itertools.product(on, self.jit):
+                counts = self.measuring.threads if device == "cpu" else ()
+                for threads in counts or (None,):
+                    how = Settings(device, threads, switches={"jit_compile": jit})
+                    problem = _problem(request, layer, work, _math(device, work, machine))
+                    rows.append(Row("layer/keras/chain", problem, how))
+        if not rows:
+            raise self._no_direction(request)
+        return rows
+
+    def _chosen(self, request: "LayerRequest") -> "list[tuple[DescribedLayer, DirectionWork]]":
+        """The layers of a request with the directions to time. Both gradients at once are timed where a layer has both.
+
+        Raises: Usage for a layer that the model does not have.
+        """
+        from workloads.frameworks.layer_graphs import description
+
+        layers = description.described(request).layers
+        paths = [layer.path for layer in layers]
+        if self.only and self.only not in paths:
+            raise options.unknown("layer", self.only, paths)
+        chosen = []
+        for layer in layers:
+            if self.only and layer.path != self.only:
+                continue
+            if layer.failure and (self.only or not request.model):
+                raise options.Usage(f"{layer.path} cannot be traced by itself: {layer.failure}", None)
+            chosen += [(layer, work) for work in layer.directions if work.direction in self.directions]
+        return chosen
+
+    def _no_direction(self, request: "LayerRequest") -> options.Usage:
+        """The error for a layer that has none of the directions."""
+        name = self.only or request.layer or request.model
+        lacks = "no weights" if "wgrad" in self.directions else "no input that needs a gradient"
+        message = f"{name} has {lacks}, so it has no {' or '.join(self.directions)}"
+        return options.Usage(message, wrong="--direction", right="--direction fprop")
+
+    def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
+        """Nothing: each process says itself whether it has room."""
+
+    def measure(
+        self,
+        run: "Run",
+        rows: "list[Row]",
+        shown: "Callable[[Measurement], None]" = hidden,
+        processes: "Workers | None" = None,
+    ) -> "Outcome":
+        """Raises: Missing without TensorFlow."""
+        from workloads.frameworks import grid
+
+        grid.require_keras()
+        return self.sweep(run, rows, shown, processes)
+
+    def table(self, machine: "Machine") -> "LayerTable":
+        from workloads.layer.table import LayerTable
+
+        return LayerTable(machine, self.measuring.format == "md")
+
+    def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
+        """Prints the crossover of each layer in its batch, and the sum of a model's layers beside its step."""
+        from analysis.text import layer_sums
+
+        lines = unfinished(outcome) + layer_sums.lines(analysis.rows, analysis.machine)
+        if lines:
+            print("", *lines, sep="\n")
+
+
+def _problem(request: "LayerRequest", layer: "DescribedLayer", work: "DirectionWork", math: str) -> Any:
+    from kernels.problems import LayerCall
+
+    return LayerCall(
+        layer=layer.path,
+        kind=layer.kind,
+        direction=work.direction,
+        batch=request.batch,
+        input=layer.input,
+        arguments=request.arguments,
+        model=request.model,
+        count=layer.count,
+        flops=work.flops,
+        bytes_moved=work.bytes_moved,
+        math=math,
+    )
+
+
+def _math(device: str, work: "DirectionWork", machine: "Machine") -> str:
+    """The arithmetic that Keras's products take on a device."""
+    uses_tf32 = device != "cpu" and work.product_flops > 0 and not machine.lacks("tf32")
+    return "tf32" if uses_tf32 else "float32"
+
+
+def _directions(flags: Namespace) -> tuple[str, ...]:
+    """Raises: Usage for an unknown direction."""
+    from kernels.problems import LayerCall
+    from workloads.harness import plan
+
+    words = plan.known("direction", flags.direction or ["all"], (*plan.DIRECTIONS, "all"))
+    chosen = list(LayerCall.DIRECTIONS if "all" in words else words)
+    if flags.first_layer:
+        chosen = [direction for direction in chosen if direction not in ("dgrad", "backward")]
+        if not chosen:
+            why = "--first-layer leaves the input's gradient out, which is all that is asked for"
+            raise options.Usage(why, wrong="--first-layer")
+    return tuple(chosen)
+
+
+def _requests(flags: Namespace, model: str, batches: list[int]) -> "list[LayerRequest]":
+    """What is to be described, for each batch.
+
+    Raises: Usage.
+    """
+    from workloads.frameworks.layer_graphs import inputs
+    from workloads.frameworks.layer_graphs.description import LayerRequest
+
+    names = ("input", *_ARGUMENTS, "set")
+    if model:
+        options.refuse(flags, names, "a model's layers have their own shapes and arguments")
+        if flags.first_layer:
+            raise options.Usage(
+                "--first-layer is for a layer alone: a model's first layer is known", wrong="--first-layer"
+            )
+        return [LayerRequest(batch=batch, model=model) for batch in batches]
+    if not flags.input:
+        error = options.Usage(f"{flags.layer} alone takes the shape of its input", right="--input 32,32,3")
+        error.is_example = True
+        raise error
+    shapes = " ".join(inputs.parsed(word).words for word in flags.input)
+    arguments = _arguments(flags)
+    text = json.dumps(arguments, sort_keys=True) if arguments else ""
+    return [LayerRequest(batch=batch, layer=flags.layer, arguments=text, input=shapes) for batch in batches]
+
+
+def _arguments(flags: Namespace) -> dict[str, Any]:
+    """The arguments of a layer's class.
+
+    Raises: Usage for what is no NAME=VALUE.
+    """
+    arguments: dict[str, Any] = {}
+    for flag, name in _ARGUMENTS.items():
+        value = getattr(flags, flag)
+        if value is not None:
+            arguments[name] = value
+    if flags.kernel is not None:
+        sides = [options.number(side) for side in flags.kernel.lower().split("x")]
+        arguments["kernel_size"] = sides[0] if len(sides) == 1 else sides
+    for word in flags.set or ():
+        name, equals, value = word.partition("=")
+        if not (name.isidentifier() and equals):
+            raise options.Usage(f"{word!r} is no argument; one is written NAME=VALUE", wrong=word, right="name=layer")
+        arguments[name] = _value(value)
+    return arguments
+
+
+def _value(text: str) -> Any:
+    """A value as JSON, or as Python has it; any other text as it is."""
+    known = {"True": True, "False": False, "None": None}
+    if text in known:
+        return known[text]
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+parser = COMMAND.parser
+parse = LayerPlan.parse
+main = LayerPlan.main
+run = LayerPlan.run
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The table of layers on a terminal: a line a row, with its rate, its share of its roof and the roof that bounds it."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from analysis.roofline.bounds import judge
+from analysis.roofline.roofs import Roof, roofs
+from analysis.stats import median_of
+from workloads.printing import Lines, number, timed, where
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
+
+
+class LayerTable(Lines):
+    """A line a direction of a layer. Times are microseconds of a call in a chain."""
+
+    HEAD = (
+        "layer 20< | x 2 | direction 9< | batch 5 | where 6< | how 8< | µs 8 | ±% 4 | GFLOP/s 8 | of roof 7 | "
+        "bound by 12< | notes 5<"
+    )
+    LEAST = "±% | bound by | x | notes"
+    ABOUT: ClassVar = {
+        "x": "equal layers of the model",
+        "direction": "fprop forward, wgrad gradient of the weights, dgrad of the input, backward both at once",
+        "µs": "a call, by the slope between two numbers of calls in one function",
+    }
+
+    def __init__(self, machine: "Machine | None" = None, markdown: bool = False):
+        super().__init__(markdown)
+        self._machine = machine
+        self._all: list[Measurement] = []
+        self._roofs: tuple[Roof, ...] = ()
+
+    def shown(self, m: "Measurement") -> None:
+        """Takes in a row. None is printed before the last, as the roofs are complete last."""
+        self._all.append(m)
+
+    def finish(self) -> None:
+        self._roofs = roofs(self._all, self._machine)
+        for m in self._all:
+            if m.problem.op == "layer" and self.wanted(m):
+                self._table.show(self.cells(m))
+        super().finish()
+
+    def cells(self, m: "Measurement") -> list[str]:
+        p = m.problem
+        how = "XLA" if m.keras.jit_compile == "on" else "op by op"
+        start = [p.layer, f"{p.count}" if p.count > 1 else "", p.direction, str(p.batch), where(m), how]
+        if not m.ok:
+            return [*start, m.status, "-", "-", "-", "-", m.reason]
+        seconds = median_of(m.samples[0])
+        judged = judge(m, self._roofs, seconds)
+        rate = number(p.flops / seconds.value * 1e-9) if p.flops else "-"
+        bound_by = f"{judged.roof.kind} {judged.roof.name}" if judged.roof else "-"
+        return [*start, *timed(seconds, 1e6), rate, judged.share, bound_by, " ".join(m.flags)]
