@@ -24,7 +24,7 @@ QUESTION = "What does each layer of a model cost, forward and backward?"
 EXAMPLES = (
     "python -m workloads.layer --layer Dense --input 784 --units 500 --fast",
     "python -m workloads.layer --model cifar10-cnn --batch 32",
-    "python -m workloads.layer --layer Conv2D --input 32,32,3 --filters 32 --kernel 3 --batch 1:256:x4",
+    "python -m workloads.layer --layer Conv2D --input 32,32,3 --filters 32 --kernel 3",
 )
 LONG = """Times the layers of a Keras model one by one, or one layer by its class: the forward pass (fprop), the gradient of the
 weights (wgrad), that of the input (dgrad) and both at once (backward), each a graph of its own that takes what the forward pass
@@ -37,9 +37,9 @@ _MODEL = "cifar10-cnn"
 #: Flags of a layer alone, and the arguments of its class that they are.
 _ARGUMENTS = {"filters": "filters", "units": "units", "kernel": "kernel_size"}
 FLAGS = f"""
---model NAME         the layers of this model's training step, each distinct one once: a name, file.py:function or file.keras
+--model NAME         the layers of a model's training step; each distinct one once; a name, file.py:function or file.keras
                      ({_MODEL}, unless there is a --layer)
---layer NAME         one layer by its class, Conv2D or file.py:Class; with --model the layer of that name in it
+--layer NAME         one layer by its class; Conv2D or file.py:Class; with --model the layer of that name in it
 --input SHAPE ...    of a layer alone, a sample's shape: 32,32,3 or 200:int32; several inputs one after the other
 --filters N          of a layer alone: its filters
 --units N            its units
