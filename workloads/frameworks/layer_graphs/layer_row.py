@@ -32,7 +32,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     the layer's whole graph; exact numbers of operations in the chain that is not compiled by XLA.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; Broken; CannotDo.
     """
-    settings.of(row)
+    settings.checked_keras(row)
     phases = tensors.begin(row.device, row.threads)
     device, wait = tensors.start(row.device, row.threads)
     _use_tf32(row)
