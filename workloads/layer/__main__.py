@@ -37,10 +37,10 @@ _MODEL = "cifar10-cnn"
 #: Flags of a layer alone, and the arguments of its class that they are.
 _ARGUMENTS = {"filters": "filters", "units": "units", "kernel": "kernel_size"}
 FLAGS = f"""
---model NAME         the layers of a model's training step; each distinct one once; a name, file.py:function or file.keras
+--model NAME         the layers of a model's training step, each distinct one once //: a name, file.py:function or file.keras
                      ({_MODEL}, unless there is a --layer)
---layer NAME         one layer by its class; Conv2D or file.py:Class; with --model the layer of that name in it
---input SHAPE ...    of a layer alone, a sample's shape: 32,32,3 or 200:int32; several inputs one after the other
+--layer NAME         one layer by its class //: Conv2D or file.py:Class; with --model the layer of that name in it
+--input SHAPE ...    of a layer alone, a sample's shape: 32,32,3 // or 200:int32; several inputs one after the other
 --filters N          of a layer alone: its filters
 --units N            its units
 --kernel SIZE        the sides of its window: 3, or 3x5
