@@ -110,6 +110,11 @@ def first_lanes(builder, count, vector):
     return builder.icmp_signed("<", ir.Constant(word, list(range(vector.count))), counts)
 
 
+def row_mask(builder, columns, first: int, vector):
+    """Mask of a vector that begins at column `first` of a row of `columns`: the lanes that lie in the row."""
+    return first_lanes(builder, builder.sub(columns, INDEX(first)), vector)
+
+
 def masked_load(builder, pointer, mask, vector, align: int):
     """The vector at `pointer`; lanes outside `mask` are 0 and their memory is not touched."""
     flags = ir.VectorType(ir.IntType(1), vector.count)

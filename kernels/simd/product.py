@@ -19,12 +19,12 @@ from kernels.simd.vector_product import vector_product
 _VECTORS = 3  # vectors in a row of a tile; 4 in tiles with at most half of the rows
 _AHEAD = 8  # how many steps in k B is prefetched ahead: if it is not packed, each step is another row in memory
 _DEPTH_BYTES = 2048  # most bytes of a row of A in a panel, so that the panel fits the first-level cache
-# Most rows of C in a piece of work, and about how many pieces a thread gets, so that a slower thread can do fewer.
-_MOST_ROWS, _PIECES = 64, 4
+_MOST_ROWS = 64  # of C in a piece of work
+_PIECES = 4  # about so many a thread gets, so that a slower thread can do fewer
 _LINE = 64  # bytes of a cache line
 _FEW_ROWS = 64  # B with contiguous rows is packed only if A has more rows and B exceeds the second-level cache
 _LAY_OUT = 0.35  # time to copy one value into a panel, as a share of the time of a multiply-add of vectors
-_TURNED = 10  # most tiles in a row of a transposed C that are transposed back together
+_TRANSPOSED_TILES = 10  # most tiles in a row of a transposed C that are transposed back together
 _SHARED_FLOPS = 1.5e6  # FLOPs (about 15 µs on one core) from which a product is shared among threads
 
 # A plan's fields: sizes of the product; strides in elements (a_step, b_step: from k to k); a panel's steps in k, rows of A and
@@ -43,7 +43,21 @@ def tile_shapes(vector: int) -> list[tuple[int, int]]:
     """(rows, vectors per row) of all tiles, smallest first: the first one that covers the rest of C is used."""
     most = tile_rows(vector)
     rows = [1 << i for i in range(most.bit_length())]
-    return [(r, v) for r in rows for v in (1, 2, 3, 4) if v <= _VECTORS or 2 * r <= most]
+    shapes = []
+    for r in rows:
+        widest = _VECTORS + 1 if 2 * r <= most else _VECTORS
+        shapes += [(r, v) for v in range(1, widest + 1)]
+    return shapes
+
+
+def _vectors(builder, places: list, vector: ir.VectorType, masks: list | None) -> list:
+    """The vectors at these places; with masks only the lanes in them, the others are 0."""
+    item = 8 if isinstance(vector.element, ir.DoubleType) else 4
+    if masks is None:
+        return [builder.load(place, align=item) for place in places]
+    return [
+        emit.masked_load(builder, place, mask, vector, align=item) for place, mask in zip(places, masks, strict=True)
+    ]
 
 
 def _tile_function(
@@ -58,51 +72,56 @@ def _tile_function(
     name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{words.element}"
     if name in module.globals:
         return module.globals[name]
-    word, value, index = words.element.as_pointer(), vector.element.as_pointer(), emit.INDEX
+    index = emit.INDEX
+    word = words.element.as_pointer()
+    value = vector.element.as_pointer()
     function = emit.internal_function(module, name, [word, index, index, word, index, value, *[index] * 6])
-    a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added = function.args
+    a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added = tuple(function.args)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     item = 8 if isinstance(vector.element, ir.DoubleType) else 4
     multiply = emit.multiplier(builder, vector, words)
 
-    def rows_from(first, apart) -> list:
+    def rows_from(first, stride) -> list:
         """Where each row begins; rows beyond `height` repeat the last one, so that storing them too does no harm."""
-        found = [first]
+        pointers = [first]
         for r in range(1, rows):
             more = builder.icmp_signed("<", index(r), height)
-            found.append(builder.gep(found[-1], [builder.select(more, apart, index(0))]))
-        return found
+            pointers.append(builder.gep(pointers[-1], [builder.select(more, stride, index(0))]))
+        return pointers
 
     def across(row, kind: ir.VectorType) -> list:
-        return [emit.at(builder, row, index(0), kind, v * vector.count) for v in range(vectors)]
+        return [emit.at(builder, row, index(0), kind, ahead=v * vector.count) for v in range(vectors)]
 
-    lines, places = rows_from(a, a_row), [place for row in rows_from(c, length) for place in across(row, vector)]
+    lines = rows_from(a, a_row)
+    places = []
+    for row in rows_from(c, length):
+        places += across(row, vector)
     for place in places:
         emit.prefetch(builder, place, write=True)
-    there = [emit.first_lanes(builder, builder.sub(columns, index(v * vector.count)), vector) for v in range(vectors)]
+    masks = [emit.row_mask(builder, columns, v * vector.count, vector) for v in range(vectors)]
     early = builder.mul(b_step, index(_AHEAD))
 
     def steps(until, start: list, masked: bool) -> list:
         """Emits the steps before `until`; returns the places in A and B and the sums after them. The loop is not unrolled, as
         the addresses of A's rows would then need more registers than there are."""
-        end, loop = builder.gep(b, [builder.mul(until, b_step)]), emit.Loop(builder, start[0], start[1:])
-        at, right, *sums = loop.slots
+        end = builder.gep(b, [builder.mul(until, b_step)])
+        loop = emit.Loop(builder, start[0], start[1:])
+        at, right, *sums = tuple(loop.slots)
         loop.enter(builder.icmp_unsigned("!=", right, end))
         for place in across(builder.gep(right, [early]), words):
             emit.prefetch(builder, place)
-        loaded = [
-            emit.masked_load(builder, place, mask, words, item) if masked else builder.load(place, align=item)
-            for place, mask in zip(across(right, words), there, strict=True)
-        ]
-        sums = emit.outer_product(builder, loaded, (builder.gep(line, [at]) for line in lines), sums, multiply)
+        # Load a step of B, multiply it with a number of each row of A.
+        loaded = _vectors(builder, across(right, words), words, masks=masks if masked else None)
+        factors = (builder.gep(line, [at]) for line in lines)
+        sums = emit.outer_product(builder, loaded, factors, sums=sums, multiply=multiply)
         loop.leave([builder.add(at, a_step), builder.gep(right, [b_step]), *sums])
         return loop.slots
 
     middle = steps(whole, [index(0), b, *[ir.Constant(vector, None)] * len(places)], False)
-    _, _, *sums = steps(depth, middle, True)
+    sums = steps(depth, middle, True)[2:]
     before = builder.block
     with builder.if_then(builder.icmp_signed("!=", added, index(0))):
-        old = [emit.masked_load(builder, place, there[i % vectors], vector, item) for i, place in enumerate(places)]
+        old = _vectors(builder, places, vector, masks=masks * (len(places) // vectors))
         more = [builder.fadd(total, value) for total, value in zip(sums, old, strict=True)]
         loaded = builder.block
     sums = [emit.either(builder, (total, before), (value, loaded)) for total, value in zip(sums, more, strict=True)]
@@ -111,7 +130,7 @@ def _tile_function(
             builder.store(total, place, item)
         builder.ret_void()
     for i, place in enumerate(places):
-        emit.masked_store(builder, sums[i], place, there[i % vectors], item)
+        emit.masked_store(builder, sums[i], place, masks[i % vectors], align=item)
     builder.ret_void()
     return function
 
@@ -135,25 +154,25 @@ def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole,
                 enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * vector.count))
                 yield builder.and_(fits, enough), _tile_function(builder.module, vector, words, (rows, vectors))
 
-        passed = list(arguments[1:])
-        for i, kind in ((0, words), (3, words), (5, vector)):
-            passed[i] = builder.inttoptr(passed[i], kind.element.as_pointer())
-        emit.call_first(builder, cases(), passed)
+        numbers = list(arguments[1:])
+        for i, kind in ((0, words), (3, words), (5, vector)):  # A, B and C
+            numbers[i] = builder.inttoptr(numbers[i], kind.element.as_pointer())
+        emit.call_first(builder, cases(), numbers)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 @numba.njit(cache=True)
-def _turn(group, c, at, apart, source, columns, high, wide):
-    """Stores the transpose of `high` rows of `wide` values into C. Rows are `columns` apart in the source, `apart` in C."""
+def _store_transposed(group, c, at, stride, source, columns, high, wide):
+    """Stores the transpose of `high` rows of `wide` values into C. Rows are `columns` long in the source, `stride` in C."""
     if high == len(group):
         for j in range(0, wide, len(group)):
-            transpose_block(group, group, c, at + j * apart, apart, source, j, columns, high - 1, wide - j)
+            transpose_block(group, group, c, at + j * stride, stride, source, j, columns, high - 1, wide - j)
     else:
         for j in range(wide):
             for r in range(high):
-                c[at + j * apart + r] = source[r * columns + j]
+                c[at + j * stride + r] = source[r * columns + j]
 
 
 @numba.njit(cache=True)
@@ -184,8 +203,8 @@ def _take(counters, place, thread, threads, pieces):
     """Number of the thread's next piece: first from its own share, whose operands its cache may hold from the last call, then
     from other threads' shares; `pieces` if none is left."""
     share = -(-pieces // threads)
-    for turn in range(threads):
-        owner = (thread + turn) % threads
+    for i in range(threads):
+        owner = (thread + i) % threads
         piece = owner * share + emit.take_number(counters, place + owner)
         if piece < min((owner + 1) * share, pieces):
             return piece
@@ -202,10 +221,17 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
     only for pieces that others have begun, so any number of threads comes to an end. It packs a phase into one half of the
     panels while others still finish the phase before from the other half.
     """
-    p, item, counted = plan[0], a.itemsize, 3 + threads
-    a_first, b_first, c_first = emit.address(a), emit.address(b), emit.address(c)
-    left_first, right_first, spare_first = emit.address(left), emit.address(right), emit.address(spare)
-    blocks, down = -(-p.n // p.length), -(-p.m // p.height)
+    p = plan[0]
+    item = a.itemsize
+    counted = 3 + threads
+    a_first = emit.address(a)
+    b_first = emit.address(b)
+    c_first = emit.address(c)
+    left_first = emit.address(left)
+    right_first = emit.address(right)
+    spare_first = emit.address(spare)
+    blocks = -(-p.n // p.length)
+    down = -(-p.m // p.height)
     a_side = -(-p.m // p.rows) * p.rows * p.depth
     for phase in range(-(-p.k // p.depth) * blocks):
         start, j0 = phase // blocks * p.depth, phase % blocks * p.length
@@ -249,7 +275,7 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
                     a_panel = a_first + (i * p.a_row + start * p.a_step) * item, p.a_row, p.a_step
                 if p.turned:
                     _row_of_tiles(lanes, item, p, a_panel, b_panel, spare_first, p.width, start, deep, high, begin, end)
-                    _turn(group, c, begin * p.c_row + i, p.c_row, spare, p.width, high, end - begin)
+                    _store_transposed(group, c, begin * p.c_row + i, p.c_row, spare, p.width, high, end - begin)
                 else:
                     to = c_first + (i * p.c_row + begin) * item
                     _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
@@ -276,19 +302,23 @@ def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
 
 
 @numba.njit(cache=True, parallel=True)
-def _one_each(lanes, group, plan, a, b, c, left, right, spare, counters):
+def _batch(lanes, group, plan, a, b, c, left, right, spare, counters):
     """Computes many small products, stored one after the other in each array. A free thread takes the next one."""
-    p, taken = plan[0], counters[-1]
-    count, a_size, b_size, c_size = p.count, p.m * p.k, p.k * p.n, p.m * p.n
-    taken[0] = 0
+    p = plan[0]
+    count = p.count
+    a_size = p.m * p.k
+    b_size = p.k * p.n
+    c_size = p.m * p.n
+    products_taken = counters[-1]
+    products_taken[0] = 0
     for thread in numba.prange(spare.shape[0]):
         while True:
-            i = emit.take_number(taken, 0)
+            i = emit.take_number(products_taken, 0)
             if i >= count:
                 break
             counters[thread][:] = 0
-            own = a[i * a_size :], b[i * b_size :], c[i * c_size :]
-            _work(lanes, group, plan, *own, left[thread], right[thread], spare[thread], counters[thread], 0, 1)
+            arrays = a[i * a_size :], b[i * b_size :], c[i * c_size :]
+            _work(lanes, group, plan, *arrays, left[thread], right[thread], spare[thread], counters[thread], 0, 1)
 
 
 def _up(value: int, step: int) -> int:
@@ -298,8 +328,10 @@ def _up(value: int, step: int) -> int:
 def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
     """Estimated cost of A B in multiply-adds of the widest vectors. It includes `lay_out` for each value of an operand without
     contiguous rows, which must be copied into panels."""
-    (m, k), n, rows = a.shape, b.shape[1], tile_rows(vector)
-    last = next(some for some in (0, 1, 2, 4, 8) if m % rows <= some)
+    m, k = a.shape
+    n = b.shape[1]
+    rows = tile_rows(vector)
+    last = next(size for size in (0, 1, 2, 4, 8) if m % rows <= size)
     laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
     across = -(-n * a.itemsize // vector)
     if vector < emit.vector_bytes():  # with one vector a row each multiply-add waits for the one before
@@ -307,29 +339,65 @@ def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
     return (m // rows * rows + last) * across * k + lay_out * laid_out
 
 
-def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, turned: bool) -> np.ndarray:
+def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: int, turned: bool, count: int):
     """An array with one PLAN record, for A B; rows of the result are `length` elements long."""
-    (m, k), n, item = a.shape, b.shape[1], a.itemsize
-    (a_row, a_step), (b_step, b_column) = (tuple(step // item for step in x.strides) for x in (a, b))
-    lanes, rows = vector // item, tile_rows(vector)
+    m, k = a.shape
+    n = b.shape[1]
+    item = a.itemsize
+    a_row = a.strides[0] // item
+    a_step = a.strides[1] // item
+    b_step = b.strides[0] // item
+    b_column = b.strides[1] // item
+    lanes = vector // item
+    rows = tile_rows(vector)
     columns = _VECTORS * lanes
-    packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > second_level_bytes())
+    cache = second_level_bytes()
+    packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > cache)
     packs_a = a_step != 1 and not (a_row == 1 and n * item <= 2 * _VECTORS * emit.vector_bytes())
     # if panels of A or of B are read only once, they need not stay in a cache, so k is not split
-    once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= second_level_bytes())
+    once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= cache)
     phases = 1 if once else -(-k * item // _DEPTH_BYTES)
     depth = _up(-(-k // phases), lanes)
-    most = max(columns, second_level_bytes() // 2 // (depth * item) // columns * columns)
+    most = max(columns, cache // 2 // (depth * item) // columns * columns)
     block = _up(-(-n // -(-n // most)), columns)
     height = max(rows, min(_MOST_ROWS, _up(-(-m // (_PIECES * threads)), rows)))
     pieces = -(-_PIECES * threads // -(-m // height)) if threads > 1 else 1
-    width = min(_up(-(-block // pieces), columns), _TURNED * columns if turned else block)
-    broad = max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns
-    sides = min(2, threads)  # a single thread packs over the phase that it has just finished
-    blocks = depth, rows, columns, height, width, block, broad
+    fields = {
+        "m": m,
+        "n": n,
+        "k": k,
+        "a_row": a_row,
+        "a_step": a_step,
+        "b_step": b_step,
+        "b_column": b_column,
+        "c_row": length,
+        "depth": depth,
+        "rows": rows,
+        "columns": columns,
+        "height": height,
+        "width": min(_up(-(-block // pieces), columns), _TRANSPOSED_TILES * columns if turned else block),
+        "length": block,
+        "broad": max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns,
+        "packs_a": packs_a,
+        "packs_b": packs_b,
+        "sides": min(2, threads),  # a single thread packs over the phase that it has just finished
+        "turned": turned,
+        "count": count,
+    }
     plan = np.zeros(1, PLAN)
-    plan[0] = (m, n, k, a_row, a_step, b_step, b_column, length, *blocks, packs_a, packs_b, sides, turned, 1)
+    for name, value in fields.items():
+        plan[name] = value
     return plan
+
+
+def _cheapest(a: np.ndarray, b: np.ndarray, c: np.ndarray, sizes: tuple[int, ...], lay_out: float) -> tuple[bool, int]:
+    """(whether the transpose of C is computed, bytes of a vector) at the least estimated cost."""
+    costs = [(_cost(a, b, size, lay_out), False, size) for size in sizes]
+    step = _VECTORS * max(sizes)  # bytes of a panel's step; a transposed panel with all of k should stay in a cache
+    if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
+        costs += [(_cost(b.T, a.T, size, lay_out) + lay_out * c.size, True, size) for size in sizes]
+    _, transposed, vector = min(costs)
+    return transposed, vector
 
 
 def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
@@ -338,35 +406,59 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     a: m x k and b: k x n, any strides, either numbers or words with two bfloat16 each; c: m x n, contiguous. In a batch all three
     have a leading dimension, and its products lie one after the other. vector: bytes of a vector; 0 chooses the fastest.
     """
-    count, flat, most = len(c) if c.ndim == 3 else 1, c.reshape(-1), numba.get_num_threads()
-    keep, threads = (a, b), most if 2 * c.size * a.shape[-1] >= _SHARED_FLOPS else 1
-    if count == 1 and a.dtype == c.dtype and (call := vector_product(a, b, c, threads)):
-        return call
-    starts = origin(a), origin(b)
-    if count > 1:
-        a, b, c = a[0], b[0], c[0]
+    is_batch = c.ndim == 3 and len(c) > 1
+    count = len(c) if c.ndim == 3 else 1
+    flat = c.reshape(-1)
+    keep = (a, b)
+    threads = numba.get_num_threads() if 2 * c.size * a.shape[-1] >= _SHARED_FLOPS else 1
+    if not is_batch and a.dtype == c.dtype:
+        call = vector_product(a, b, c, threads)
+        if call:
+            return call
+    starts = (origin(a), origin(b))
+    if is_batch:
+        a = a[0]
+        b = b[0]
+        c = c[0]
     sizes = (vector,) if vector else emit.vector_sizes()
-    lay_out = _LAY_OUT * (threads if count == 1 else 1)  # what one thread packs others read from its cache
-    ways = [(_cost(a, b, vector, lay_out), False, vector) for vector in sizes]
-    step = _VECTORS * max(sizes)  # bytes of a panel's step; a transposed panel with all of k should stay in a cache
-    if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
-        ways += [(_cost(b.T, a.T, vector, lay_out) + lay_out * c.size, True, vector) for vector in sizes]
-    _, turned, vector = min(ways)
-    lanes, rows = vector // a.itemsize, tile_rows(vector)
+    lay_out = _LAY_OUT * (1 if is_batch else threads)  # what one thread packs others read from its cache
+    turned, vector = _cheapest(a, b, c, sizes=sizes, lay_out=lay_out)
     if turned:
-        a, b, starts = b.T, a.T, starts[::-1]
-    plan = _plan(a, b, c.shape[1], threads if count == 1 else 1, vector, turned)
-    (p,) = plan
-    p["count"] = count
+        a, b = b.T, a.T
+        starts = starts[::-1]
+    plan = _plan(
+        a,
+        b,
+        length=c.shape[1],
+        threads=1 if is_batch else threads,
+        vector=vector,
+        turned=turned,
+        count=count,
+    )
+    panels, counters = _room(plan[0], a.dtype, c.dtype, threads=threads)
+    if is_batch:
+        function = _batch
+    else:
+        function = _together if threads > 1 else _alone
+    lanes = vector // a.itemsize
+    group = (0,) * min(lanes, tile_rows(vector))
+    arguments = ((a.dtype.type(0),) * lanes, group, plan, *starts, flat, *panels, counters)
+    call = direct(function, *arguments)
+    return lambda keep=keep: call()
+
+
+def _room(p, operand: np.dtype, result: np.dtype, *, threads: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """(panels of A and of B and a spare row of tiles for each thread, counters); in a batch each thread has all of them."""
+    rows = int(p["rows"])
     left = p["packs_a"] * p["sides"] * _up(p["m"], rows) * p["depth"]
     right = p["packs_b"] * p["sides"] * p["length"] * p["depth"]
     counted = (3 + threads) * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
-    each = (threads,) if count > 1 else ()
-    shapes = (*each, left), (*each, right), (threads, rows * p["width"])
-    counters = np.zeros((threads + 1, counted) if count > 1 else counted, np.int64)
-    panels = room(a.dtype, *shapes) if left or right else [empty(shape, a.dtype) for shape in shapes]
-    panels[-1] = panels[-1].view(c.dtype)
-    function = _one_each if count > 1 else _together if threads > 1 else _alone
-    group = (0,) * min(lanes, rows)
-    call = direct(function, (a.dtype.type(0),) * lanes, group, plan, *starts, flat, *panels, counters)
-    return lambda keep=keep: call()
+    if p["count"] > 1:
+        shapes: list[tuple] = [(threads, left), (threads, right), (threads, rows * p["width"])]
+        counters = np.zeros((threads + 1, counted), np.int64)
+    else:
+        shapes = [(left,), (right,), (threads, rows * p["width"])]
+        counters = np.zeros(counted, np.int64)
+    panels = room(operand, *shapes) if left or right else [empty(shape, operand) for shape in shapes]
+    panels[-1] = panels[-1].view(result)
+    return panels, counters
