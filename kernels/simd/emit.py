@@ -12,9 +12,13 @@ from numba.extending import intrinsic
 
 llvm.initialize_native_asmparser()  # inline assembly needs a parser, which Numba does not start
 
-CHAINS = 12  # independent sums: more than 2 units x 4 cycles of latency, and they fit AVX2's 16 registers
+#: Independent sums of the peak: more than 2 units x 4 cycles of latency, and they fit AVX2's 16 registers.
+CHAINS = 12
+#: Multiply-adds of each sum in a trip of the peak's loop.
 UNROLL = 4
-NARROW = 0.515  # time of a multiply-add of half-wide vectors, as a share of one of the widest vectors
+#: Time of a multiply-add of half-wide vectors, as a share of one of the widest vectors.
+NARROW = 0.515
+#: LLVM's type of sizes and indices.
 INDEX = ir.IntType(64)
 
 

@@ -9,10 +9,14 @@ from numba.extending import intrinsic
 
 from kernels.simd import emit
 
-_AHEAD_ROWS = 16  # how many rows ahead a copy without transposition prefetches
-_FEW = 16  # steps in k of neighboring panels that are copied at a time
-_PAGE = 4096  # bytes
-_HUGE = 1 << 21  # bytes of a huge page
+#: How many rows ahead a copy without transposition prefetches.
+_AHEAD_ROWS = 16
+#: Steps in k of neighboring panels that are copied at a time.
+_FEW = 16
+#: Bytes of a page.
+_PAGE = 4096
+#: Bytes of a huge page.
+_HUGE = 1 << 21
 
 
 def origin(array: np.ndarray) -> np.ndarray:

@@ -16,22 +16,60 @@ from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack, room, transpose_block
 from kernels.simd.vector_product import vector_product
 
-_VECTORS = 3  # vectors in a row of a tile; 4 in tiles with at most half of the rows
-_AHEAD = 8  # how many steps in k B is prefetched ahead: if it is not packed, each step is another row in memory
-_DEPTH_BYTES = 2048  # most bytes of a row of A in a panel, so that the panel fits the first-level cache
-_MOST_ROWS = 64  # of C in a piece of work
-_PIECES = 4  # about so many a thread gets, so that a slower thread can do fewer
-_LINE = 64  # bytes of a cache line
-_FEW_ROWS = 64  # B with contiguous rows is packed only if A has more rows and B exceeds the second-level cache
-_LAY_OUT = 0.35  # time to copy one value into a panel, as a share of the time of a multiply-add of vectors
-_TRANSPOSED_TILES = 10  # most tiles in a row of a transposed C that are transposed back together
-_SHARED_FLOPS = 1.5e6  # FLOPs (about 15 µs on one core) from which a product is shared among threads
+#: Vectors in a row of a tile; one more in tiles with at most half of the rows.
+_VECTORS = 3
+#: How many steps in k B is prefetched ahead: if it is not packed, each step is another row in memory.
+_AHEAD = 8
+#: Most bytes of a row of A in a panel, so that the panel fits the first-level cache.
+_DEPTH_BYTES = 2048
+#: Most rows of C in a piece of work.
+_MOST_ROWS = 64
+#: Pieces a thread gets, about, so that a slower thread can do fewer.
+_PIECES = 4
+#: Bytes of a cache line.
+_LINE = 64
+#: B with contiguous rows is packed only if A has more rows and B exceeds the second-level cache.
+_FEW_ROWS = 64
+#: Time to copy one value into a panel, as a share of the time of a multiply-add of vectors.
+_LAY_OUT = 0.35
+#: Most tiles in a row of a transposed C that are transposed back together.
+_TRANSPOSED_TILES = 10
+#: FLOPs (about 15 µs on one core) from which a product is shared among threads.
+_SHARED_FLOPS = 1.5e6
 
-# A plan's fields: sizes of the product; strides in elements (a_step, b_step: from k to k); a panel's steps in k, rows of A and
-# columns of B; rows and columns of a piece of C; columns of a phase (length) and of a piece to pack (broad); whether A and B are
-# packed; for how many phases panels are kept (sides); whether C is computed transposed; the number of products.
-_PLAN = "m n k a_row a_step b_step b_column c_row depth rows columns height width length broad packs_a packs_b sides turned count"
-PLAN = np.dtype([(name, np.int64) for name in _PLAN.split()])
+_PLAN = (
+    # Rows of A, columns of B and steps of the product.
+    "m",
+    "n",
+    "k",
+    # Elements from row to row, of A, C; from k to k, of A, B; from column to column, of B.
+    "a_row",
+    "a_step",
+    "b_step",
+    "b_column",
+    "c_row",
+    # A panel's steps in k, rows of A and columns of B.
+    "depth",
+    "rows",
+    "columns",
+    # Rows and columns of a piece of C, which a thread takes.
+    "piece_rows",
+    "piece_columns",
+    # Columns of a phase, whose panels of B stay in the second-level cache.
+    "phase_columns",
+    # Columns of a piece of B to pack.
+    "packed_columns",
+    # Whether A and B are packed.
+    "packs_a",
+    "packs_b",
+    # For how many phases there is room for panels.
+    "phases_stored",
+    # Whether C is computed transposed.
+    "transposed",
+    # Products of a batch.
+    "count",
+)
+PLAN = np.dtype([(name, np.int64) for name in _PLAN])
 
 
 def tile_rows(vector: int) -> int:
@@ -60,6 +98,20 @@ def _vectors(builder, places: list, vector: ir.VectorType, masks: list | None) -
     ]
 
 
+def _row_starts(builder, first, stride, *, height, rows: int) -> list:
+    """Where each row begins; rows beyond `height` repeat the last one, so that storing them too does no harm."""
+    pointers = [first]
+    for r in range(1, rows):
+        exists = builder.icmp_signed("<", emit.INDEX(r), height)
+        pointers.append(builder.gep(pointers[-1], [builder.select(exists, stride, emit.INDEX(0))]))
+    return pointers
+
+
+def _across(builder, row, vector: ir.VectorType, vectors: int) -> list:
+    """The places of a row's vectors."""
+    return [emit.at(builder, row, emit.INDEX(0), vector, ahead=v * vector.count) for v in range(vectors)]
+
+
 def _tile_function(
     module: ir.Module, vector: ir.VectorType, words: ir.VectorType, shape: tuple[int, int]
 ) -> ir.Function:
@@ -78,24 +130,12 @@ def _tile_function(
     function = emit.internal_function(module, name, [word, index, index, word, index, value, *[index] * 6])
     a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added = tuple(function.args)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    item = 8 if isinstance(vector.element, ir.DoubleType) else 4
     multiply = emit.multiplier(builder, vector, words)
 
-    def rows_from(first, stride) -> list:
-        """Where each row begins; rows beyond `height` repeat the last one, so that storing them too does no harm."""
-        pointers = [first]
-        for r in range(1, rows):
-            more = builder.icmp_signed("<", index(r), height)
-            pointers.append(builder.gep(pointers[-1], [builder.select(more, stride, index(0))]))
-        return pointers
-
-    def across(row, kind: ir.VectorType) -> list:
-        return [emit.at(builder, row, index(0), kind, ahead=v * vector.count) for v in range(vectors)]
-
-    lines = rows_from(a, a_row)
+    lines = _row_starts(builder, a, a_row, height=height, rows=rows)
     places = []
-    for row in rows_from(c, length):
-        places += across(row, vector)
+    for row in _row_starts(builder, c, length, height=height, rows=rows):
+        places += _across(builder, row, vector, vectors)
     for place in places:
         emit.prefetch(builder, place, write=True)
     masks = [emit.row_mask(builder, columns, v * vector.count, vector) for v in range(vectors)]
@@ -108,10 +148,10 @@ def _tile_function(
         loop = emit.Loop(builder, start[0], start[1:])
         at, right, *sums = tuple(loop.slots)
         loop.enter(builder.icmp_unsigned("!=", right, end))
-        for place in across(builder.gep(right, [early]), words):
+        for place in _across(builder, builder.gep(right, [early]), words, vectors):
             emit.prefetch(builder, place)
         # Load a step of B, multiply it with a number of each row of A.
-        loaded = _vectors(builder, across(right, words), words, masks=masks if masked else None)
+        loaded = _vectors(builder, _across(builder, right, words, vectors), words, masks=masks if masked else None)
         factors = (builder.gep(line, [at]) for line in lines)
         sums = emit.outer_product(builder, loaded, factors, sums=sums, multiply=multiply)
         loop.leave([builder.add(at, a_step), builder.gep(right, [b_step]), *sums])
@@ -119,20 +159,30 @@ def _tile_function(
 
     middle = steps(whole, [index(0), b, *[ir.Constant(vector, None)] * len(places)], False)
     sums = steps(depth, middle, True)[2:]
+    _store_tile(builder, sums, places, masks, columns=columns, added=added)
+    return function
+
+
+def _store_tile(builder, sums: list, places: list, masks: list, *, columns, added) -> None:
+    """Adds what C holds to the sums of a tile, if `added`, and stores them: whole vectors, or with fewer columns by the masks."""
+    vector = sums[0].type
+    vectors = len(masks)
+    item = 8 if isinstance(vector.element, ir.DoubleType) else 4
+    # Add.
     before = builder.block
-    with builder.if_then(builder.icmp_signed("!=", added, index(0))):
+    with builder.if_then(builder.icmp_signed("!=", added, emit.INDEX(0))):
         old = _vectors(builder, places, vector, masks=masks * (len(places) // vectors))
         more = [builder.fadd(total, value) for total, value in zip(sums, old, strict=True)]
         loaded = builder.block
     sums = [emit.either(builder, (total, before), (value, loaded)) for total, value in zip(sums, more, strict=True)]
-    with builder.if_then(builder.icmp_signed("==", columns, index(vectors * vector.count))):
+    # Store.
+    with builder.if_then(builder.icmp_signed("==", columns, emit.INDEX(vectors * vector.count))):
         for total, place in zip(sums, places, strict=True):
             builder.store(total, place, item)
         builder.ret_void()
     for i, place in enumerate(places):
         emit.masked_store(builder, sums[i], place, masks[i % vectors], align=item)
     builder.ret_void()
-    return function
 
 
 @intrinsic
@@ -180,17 +230,28 @@ def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0,
     """Computes the tiles of `high` rows of C from column j0 to j1. If B is packed, each prefetches a share of A's next panel."""
     (a, a_row, a_step), (b, b_step) = left, right
     columns = p.columns if p.packs_b or 2 * high > p.rows else (_VECTORS + 1) * len(lanes)
-    streams, share = 0, 0
+    # Of A's next panel, or if it is not packed of each of its rows, a tile prefetches so many bytes.
+    streams = 0
+    share = 0
+    if p.packs_b and p.packs_a:
+        streams = 1
+        share = deep * p.rows
+    elif p.packs_b:
+        streams = high
+        share = deep
     if p.packs_b:
-        streams, share = (1, deep * p.rows) if p.packs_a else (high, deep)
-        share = -(-share * item // (-(-(j1 - j0) // columns) * _LINE)) * _LINE
+        tiles = -(-(j1 - j0) // columns)
+        share = -(-share * item // (tiles * _LINE)) * _LINE
     ahead = a + p.rows * (p.depth if p.packs_a else a_row) * item
     for j in range(j0, j1, columns):
+        # Prefetch.
         for r in range(streams):
             for at in range(ahead + r * a_row * item, ahead + r * a_row * item + share, _LINE):
                 emit.ask_for(at)
         ahead += share
-        wide, whole = min(columns, j1 - j), deep
+        # Multiply.
+        wide = min(columns, j1 - j)
+        whole = deep
         if not p.packs_b and j + columns > p.n:  # in the last steps whole vectors would end behind B
             whole = min(deep, max(0, ((p.k - 1) * p.b_step + p.n - j - columns) // p.b_step + 1 - start))
         at = b + (j - j0) * (p.depth if p.packs_b else 1) * item
@@ -213,8 +274,8 @@ def _take(counters, place, thread, threads, pieces):
 
 @numba.njit(cache=True)
 def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, threads):
-    """One thread's work. A phase has `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache.
-    In each phase a free thread takes the next piece to pack, and then the next piece of C to add to.
+    """One thread's work. A phase has `depth` steps in k and `phase_columns` columns of B, whose panels stay in the second-level
+    cache. In each phase a free thread takes the next piece to pack, and then the next piece of C to add to.
 
     Packing all of B at once would write the panels to memory and read them back: 5 % of the time at n = 2048. Counters of a
     phase: pieces taken to pack, pieces packed, pieces of C done, and pieces of C taken from each thread's share. A thread waits
@@ -230,52 +291,61 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
     left_first = emit.address(left)
     right_first = emit.address(right)
     spare_first = emit.address(spare)
-    blocks = -(-p.n // p.length)
-    down = -(-p.m // p.height)
+    blocks = -(-p.n // p.phase_columns)
+    down = -(-p.m // p.piece_rows)
     a_side = -(-p.m // p.rows) * p.rows * p.depth
     for phase in range(-(-p.k // p.depth) * blocks):
-        start, j0 = phase // blocks * p.depth, phase % blocks * p.length
-        deep, wide = min(p.depth, p.k - start), min(p.length, p.n - j0)
-        left_at, right_at = phase // blocks % p.sides * a_side, phase % p.sides * p.length * p.depth
-        b_packs = -(-wide // p.broad) if p.packs_b else 0
+        start = phase // blocks * p.depth
+        j0 = phase % blocks * p.phase_columns
+        deep = min(p.depth, p.k - start)
+        wide = min(p.phase_columns, p.n - j0)
+        left_at = phase // blocks % p.phases_stored * a_side
+        right_at = phase % p.phases_stored * p.phase_columns * p.depth
+        b_packs = -(-wide // p.packed_columns) if p.packs_b else 0
         packs = b_packs + (down if p.packs_a and not j0 else 0)
-        across = -(-wide // p.width)
+        across = -(-wide // p.piece_columns)
+        # Pack: pieces of B, then of A.
         while packs:
             piece = emit.take_number(counters, counted * phase)
             if piece >= packs:
                 break
             if piece < b_packs:
-                first = j0 + piece * p.broad
-                stop, at = min(first + p.broad, j0 + wide), right_at - j0 * p.depth
+                first = j0 + piece * p.packed_columns
+                stop = min(first + p.packed_columns, j0 + wide)
+                at = right_at - j0 * p.depth
                 pack(lanes, lanes, right, at, p.columns, b, p.b_column, p.b_step, first, stop, start, deep, p.depth)
             else:
-                first = (piece - b_packs) * p.height
-                stop = min(first + p.height, p.m)
+                first = (piece - b_packs) * p.piece_rows
+                stop = min(first + p.piece_rows, p.m)
                 pack(lanes, group, left, left_at, p.rows, a, p.a_row, p.a_step, first, stop, start, deep, p.depth)
             emit.take_number(counters, counted * phase + 1)
+        # Wait: for others' packing, and for their pieces of C of the phase before.
         emit.wait_for(counters, counted * phase + 1, packs)
         if phase:
-            before = -(-min(p.length, p.n - (phase - 1) % blocks * p.length) // p.width)
+            before = -(-min(p.phase_columns, p.n - (phase - 1) % blocks * p.phase_columns) // p.piece_columns)
             emit.wait_for(counters, counted * (phase - 1) + 2, down * before)
+        # Multiply: pieces of C.
         while True:
             piece = _take(counters, counted * phase + 3, thread, threads, down * across)
             if piece == down * across:
                 break
-            begin = j0 + piece % across * p.width
-            end, row = min(begin + p.width, j0 + wide), piece // across * p.height
+            begin = j0 + piece % across * p.piece_columns
+            end = min(begin + p.piece_columns, j0 + wide)
+            row = piece // across * p.piece_rows
             if p.packs_b:
                 b_panel = right_first + (right_at + (begin - j0) * p.depth) * item, p.columns
             else:
                 b_panel = b_first + (start * p.b_step + begin) * item, p.b_step
-            for i in range(row, min(row + p.height, p.m), p.rows):
+            for i in range(row, min(row + p.piece_rows, p.m), p.rows):
                 high = min(p.rows, p.m - i)
                 if p.packs_a:
                     a_panel = left_first + (left_at + i * p.depth) * item, 1, p.rows
                 else:
                     a_panel = a_first + (i * p.a_row + start * p.a_step) * item, p.a_row, p.a_step
-                if p.turned:
-                    _row_of_tiles(lanes, item, p, a_panel, b_panel, spare_first, p.width, start, deep, high, begin, end)
-                    _store_transposed(group, c, begin * p.c_row + i, p.c_row, spare, p.width, high, end - begin)
+                if p.transposed:
+                    to = spare_first
+                    _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.piece_columns, start, deep, high, begin, end)
+                    _store_transposed(group, c, begin * p.c_row + i, p.c_row, spare, p.piece_columns, high, end - begin)
                 else:
                     to = c_first + (i * p.c_row + begin) * item
                     _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
@@ -339,7 +409,7 @@ def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
     return (m // rows * rows + last) * across * k + lay_out * laid_out
 
 
-def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: int, turned: bool, count: int):
+def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: int, transposed: bool, count: int):
     """An array with one PLAN record, for A B; rows of the result are `length` elements long."""
     m, k = a.shape
     n = b.shape[1]
@@ -355,7 +425,7 @@ def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: in
     packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > cache)
     packs_a = a_step != 1 and not (a_row == 1 and n * item <= 2 * _VECTORS * emit.vector_bytes())
     # if panels of A or of B are read only once, they need not stay in a cache, so k is not split
-    once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= cache)
+    once = transposed or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= cache)
     phases = 1 if once else -(-k * item // _DEPTH_BYTES)
     depth = _up(-(-k // phases), lanes)
     most = max(columns, cache // 2 // (depth * item) // columns * columns)
@@ -374,14 +444,14 @@ def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: in
         "depth": depth,
         "rows": rows,
         "columns": columns,
-        "height": height,
-        "width": min(_up(-(-block // pieces), columns), _TRANSPOSED_TILES * columns if turned else block),
-        "length": block,
-        "broad": max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns,
+        "piece_rows": height,
+        "piece_columns": min(_up(-(-block // pieces), columns), _TRANSPOSED_TILES * columns if transposed else block),
+        "phase_columns": block,
+        "packed_columns": max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns,
         "packs_a": packs_a,
         "packs_b": packs_b,
-        "sides": min(2, threads),  # a single thread packs over the phase that it has just finished
-        "turned": turned,
+        "phases_stored": min(2, threads),  # a single thread packs over the phase that it has just finished
+        "transposed": transposed,
         "count": count,
     }
     plan = np.zeros(1, PLAN)
@@ -422,8 +492,8 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
         c = c[0]
     sizes = (vector,) if vector else emit.vector_sizes()
     lay_out = _LAY_OUT * (1 if is_batch else threads)  # what one thread packs others read from its cache
-    turned, vector = _cheapest(a, b, c, sizes=sizes, lay_out=lay_out)
-    if turned:
+    transposed, vector = _cheapest(a, b, c, sizes=sizes, lay_out=lay_out)
+    if transposed:
         a, b = b.T, a.T
         starts = starts[::-1]
     plan = _plan(
@@ -432,7 +502,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
         length=c.shape[1],
         threads=1 if is_batch else threads,
         vector=vector,
-        turned=turned,
+        transposed=transposed,
         count=count,
     )
     panels, counters = _room(plan[0], a.dtype, c.dtype, threads=threads)
@@ -450,14 +520,14 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
 def _room(p, operand: np.dtype, result: np.dtype, *, threads: int) -> tuple[list[np.ndarray], np.ndarray]:
     """(panels of A and of B and a spare row of tiles for each thread, counters); in a batch each thread has all of them."""
     rows = int(p["rows"])
-    left = p["packs_a"] * p["sides"] * _up(p["m"], rows) * p["depth"]
-    right = p["packs_b"] * p["sides"] * p["length"] * p["depth"]
-    counted = (3 + threads) * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
+    left = p["packs_a"] * p["phases_stored"] * _up(p["m"], rows) * p["depth"]
+    right = p["packs_b"] * p["phases_stored"] * p["phase_columns"] * p["depth"]
+    counted = (3 + threads) * -(-p["k"] // p["depth"]) * -(-p["n"] // p["phase_columns"])
     if p["count"] > 1:
-        shapes: list[tuple] = [(threads, left), (threads, right), (threads, rows * p["width"])]
+        shapes: list[tuple] = [(threads, left), (threads, right), (threads, rows * p["piece_columns"])]
         counters = np.zeros((threads + 1, counted), np.int64)
     else:
-        shapes = [(left,), (right,), (threads, rows * p["width"])]
+        shapes = [(left,), (right,), (threads, rows * p["piece_columns"])]
         counters = np.zeros(counted, np.int64)
     panels = room(operand, *shapes) if left or right else [empty(shape, operand) for shape in shapes]
     panels[-1] = panels[-1].view(result)

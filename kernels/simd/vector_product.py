@@ -6,7 +6,8 @@ import numpy as np
 from kernels.problems.arrays import empty
 from kernels.simd.calls import direct
 
-_SHARE = 16  # a thread's share is a multiple of this: a cache line of results in float32
+#: A thread's share is a multiple of this: a cache line of results in float32.
+_SHARE = 16
 
 
 @numba.njit(cache=True, fastmath={"contract"})
@@ -66,10 +67,12 @@ def _alone(x, w, y, dots):
 @numba.njit(cache=True, parallel=True)
 def _together(x, w, y, dots, parts):
     """Each thread reads whole rows of w, in order. With `dots` it computes results of its own, else its part of all sums."""
-    size, threads = y.size if dots else x.size, len(parts)
+    size = y.size if dots else x.size
+    threads = len(parts)
     share = -(-size // (_SHARE * threads)) * _SHARE
     for thread in numba.prange(threads):
-        first, stop = min(thread * share, size), min((thread + 1) * share, size)
+        first = min(thread * share, size)
+        stop = min((thread + 1) * share, size)
         if dots:
             _dot_rows(x, w, y, first, stop)
         else:
@@ -81,14 +84,14 @@ def _together(x, w, y, dots, parts):
 
 def vector_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, threads: int):
     """A function that computes C = A B if C has one row or one column and A and B are contiguous, with k > 1; else None."""
-    for x, w in ((a[:1], b), (b[:, :1].T, a.T)):
-        if (
-            c.size == w.shape[1]
-            and len(w) > 1
-            and x.flags.c_contiguous
-            and (w.flags.c_contiguous or w.flags.f_contiguous)
-        ):
-            dots = not w.flags.c_contiguous
-            arguments, parts = (x.reshape(-1), w.T if dots else w, c.reshape(-1), dots), (threads, c.size)
-            return direct(_alone, *arguments) if threads == 1 else direct(_together, *arguments, empty(parts, c.dtype))
+    for vector, matrix in ((a[:1], b), (b[:, :1].T, a.T)):
+        is_whole_product = c.size == matrix.shape[1] and len(matrix) > 1
+        is_contiguous = matrix.flags.c_contiguous or matrix.flags.f_contiguous
+        if not (is_whole_product and is_contiguous and vector.flags.c_contiguous):
+            continue
+        dots = not matrix.flags.c_contiguous
+        arguments = (vector.reshape(-1), matrix.T if dots else matrix, c.reshape(-1), dots)
+        if threads == 1:
+            return direct(_alone, *arguments)
+        return direct(_together, *arguments, empty((threads, c.size), c.dtype))
     return None

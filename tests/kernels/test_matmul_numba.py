@@ -143,7 +143,7 @@ def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before(monkeypatch
     monkeypatch.setattr(vectors, "direct", lambda function, *arguments: lambda: arguments)
     *arguments, spare, _ = vectors.product(a, b, c)()
     (plan,), counters = arguments[2], np.zeros(10, np.int64)
-    height, pieces = plan["height"], -(-128 // plan["height"]) * -(-96 // plan["width"])
+    height, pieces = plan["piece_rows"], -(-128 // plan["piece_rows"]) * -(-96 // plan["piece_columns"])
     counters[3] = 1  # the other's, of two threads
     own = threading.Thread(target=share, args=(*arguments, spare[0], counters, 0, 2), daemon=True)
     own.start()
