@@ -172,18 +172,23 @@ class NotInstalled(Exception):
 _registered: dict[str, Kernel] = {}
 
 
-def kernel(function: Callable | None = None, /, **flags: bool):
-    """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name; flags are
-    those of Kernel. Raises: ValueError for a name that is taken."""
+def kernel(function: Callable | None = None, /, *, variant: str = "", **flags: bool):
+    """Registers `function` as the kernel <op>/<backend>/<variant>, op and backend taken from its file's name; flags are those of
+    Kernel.
+
+    variant: the name that its rows are stored by, where it is not the function's.
+    Raises: ValueError for a name that is taken.
+    """
     if function is None:
-        return functools.partial(kernel, **flags)
+        return functools.partial(kernel, variant=variant, **flags)
     module = sys.modules[function.__module__]
     package, _, stem = function.__module__.rpartition(".")
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
         function = _shaped(function, flags)
-    registered = Kernel(op=op, backend=backend, variant=function.__name__, bind=function, devices=devices, **flags)
+    name = variant or function.__name__
+    registered = Kernel(op=op, backend=backend, variant=name, bind=function, devices=devices, **flags)
     before = _registered.get(registered.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {registered.name}")

@@ -299,8 +299,10 @@ def string_taken_apart(file: File, whole: Code) -> Iterator[ast.AST]:
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        # A record's or a path's `replace` takes one positional argument, a string's takes two.
-        if name == "startswith" or (name in ("replace", "sub") and len(node.args) > 1):
+        # A record's or a path's `replace` takes one positional argument, a string's takes two; LLVM's builder subtracts by `sub`.
+        is_subtraction = name == "sub" and first_name(node.func) == "builder"
+        is_replacement = name in ("replace", "sub") and len(node.args) > 1
+        if name == "startswith" or (is_replacement and not is_subtraction):
             yield node
 
 
@@ -535,6 +537,7 @@ SNIPPETS = [
     ),
     ("string taken apart", "x = text.replace('a', 'b')", "x = msgspec.structs.replace(row, batch=1)"),
     ("string taken apart", "x = re.sub('a', 'b', text)", "x = path.replace(target)"),
+    ("string taken apart", "x = pattern.sub('b', text)", "x = builder.sub(a, b)"),
     ("string taken apart", "x = text.startswith('a')", "x = device.is_gpu"),
     ("words searched", "x = 'GiB' in m.reason", "x = m.cause == 'does-not-fit'"),
     ("words searched", "x = m.reason.startswith('out of ')", "x = m.device.startswith('gpu')"),

@@ -63,8 +63,8 @@ def widened(images) -> Placed:
 def wide_filters(filters, channels: int):
     """Filters r x s x c_in x c_out, padded with zeros: as many input channels as the images have, output channels up to a
     multiple of 16 bytes."""
-    *taps, c_in, c_out = filters.shape
-    shape = (*taps, channels, whole(c_out, filters.dtype.itemsize))
+    c_in, c_out = filters.shape[2:]
+    shape = (*filters.shape[:2], channels, whole(c_out, filters.dtype.itemsize))
     if shape == filters.shape and filters.data.ptr % 16 == 0:
         return filters
     wide = cupy.zeros(shape, filters.dtype)
@@ -83,8 +83,7 @@ def matrix_product(problem: Conv, name: str, a, b) -> Callable | None:
     if has_few_filters or not is_pointwise:
         return None
     layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
-    m, n, k = problem.gemm
-    product = Matmul(m, n, k, dtype=problem.dtype, math=problem.math, layout=layout)
+    product = Matmul(*problem.gemm, dtype=problem.dtype, math=problem.math, layout=layout)
     left = a.reshape(-1, a.shape[-1])
     right = b.reshape(-1, b.shape[-1])
     call = registry.find(f"matmul/cuda/{name}").bind(product, left, right)
@@ -185,7 +184,8 @@ def _can_start_early() -> bool:
 def adding_parts(product: Product, sums) -> Callable:
     """The call that adds the sums of split-k, parts x rows x columns: four neighbors per thread where rows divide by four,
     teams of 64 that divide the parts. Its blocks start while those that write the sums end."""
-    parts, rows, columns = sums.shape
+    parts = len(sums)
+    rows, columns = sums.shape[1:]
     reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(product.out.dtype.itemsize == 2), **product.macros)
     sums_of_a_thread = 4 if columns % 4 == 0 else 1
     blocks = -(-rows * columns // sums_of_a_thread // _ROUND)
@@ -213,13 +213,13 @@ def launch_of(
         if after:
             after()
 
-    of_block = lines_and_results(*plan.tiles.tile)
-    of_unit = lines_and_results(*plan.tiles.unit)
-    run.notes = {"tiles": str(plan), "traffic": traffic(product.a.dtype.itemsize, of_block, of_unit)}
+    block_loads = lines_and_results(*plan.tiles.tile)
+    unit_loads = lines_and_results(*plan.tiles.unit)
+    run.notes = {"tiles": str(plan), "traffic": traffic(product.a.dtype.itemsize, block_loads, unit_loads)}
     return run
 
 
-def implicit_gemm_call(file: str, product: Product, plan: TilePlan, macros: dict, *more) -> Callable:
+def implicit_gemm_call(file: str, product: Product, plan: TilePlan, *more, macros: dict) -> Callable:
     """The call of the file's `implicit_gemm` by that plan. `more`: its last arguments."""
     tiles = plan.tiles
     rows, columns, _ = product.sides()

@@ -9,37 +9,50 @@ from kernels.problems import Conv
 from kernels.problems.conv import phase
 from kernels.simd.packing import copy_group, copy_some
 
-_SOURCE_BYTES = 256 << 10  # most bytes of a block's source
-_PAGE = 4096  # lines so many bytes apart share one set of the first-level cache
+#: Most bytes of a block's source.
+_SOURCE_BYTES = 256 << 10
+#: Lines so many bytes apart share one set of the first-level cache.
+_PAGE = 4096
+#: Most images of a block.
+_MOST_IMAGES = 512
 
 
 class Window(NamedTuple):
     """A convolution on three flat arrays. Column o of output pixel (n, p, q) is the sum over taps (i, j) and channels c of
     source[n, p stride + i - top, q stride + j - left, c] filters[i, j, c, o]; pixels outside an image are 0.
 
-    `*_at` is the offset of an array's first element; `source_image`, `out_row` and the like are its strides; all in elements.
+    All places and steps are in elements.
     """
 
+    #: Images, and rows and columns of each.
     images: int
     height: int
     width: int
+    #: The source's first element, and the steps from image to image, row to row and pixel to pixel.
     source_at: int
     source_image: int
     source_row: int
     source_pixel: int
+    #: Channels that are summed over.
     channels: int
+    #: Taps of a filter.
     taps_down: int
     taps_across: int
+    #: Pixels from window to window, and zeros above and to the left of an image.
     stride: int
     top: int
     left: int
+    #: Rows and columns of an output image.
     rows: int
     across: int
+    #: The output's first element, and the steps from image to image, row to row and pixel to pixel.
     out_at: int
     out_image: int
     out_row: int
     out_pixel: int
+    #: Channels of an output pixel, each with a filter of its own.
     columns: int
+    #: The filters' first element, and the steps from row to row, tap to tap, channel to channel and column to column.
     filter_at: int
     filter_row: int
     filter_tap: int
@@ -54,48 +67,114 @@ class Window(NamedTuple):
     @property
     def inside(self) -> bool:
         """Whether no window reaches out of its image."""
-        low, high = (self.rows - 1) * self.stride + self.taps_down, (self.across - 1) * self.stride + self.taps_across
-        return self.top <= 0 and self.left <= 0 and low - self.top <= self.height and high - self.left <= self.width
+        lines = (self.rows - 1) * self.stride + self.taps_down
+        line = (self.across - 1) * self.stride + self.taps_across
+        begins_inside = self.top <= 0 and self.left <= 0
+        return begins_inside and lines - self.top <= self.height and line - self.left <= self.width
 
 
 class Blocks(NamedTuple):
-    """How a window is cut: into `chunk` channels at a time, and blocks of `images` images or of `rows` output rows of one image.
+    """How a window is cut: into blocks of `images` images or of `rows` output rows of one image."""
 
-    copied: a block's source is copied first (`size` elements with padding). merged: the source of a row of taps is contiguous.
-    """
-
+    #: Channels at a time.
     chunk: int
     images: int
     rows: int
+    #: 1: a block's source is copied first, with its padding.
     copied: int
+    #: 1: the source of a row of taps is contiguous.
     merged: int
+    #: Elements of such a copy.
     size: int
 
 
 def windows(problem: Conv) -> list[Window]:
     """The windows of a problem. fprop and wgrad have one per group. dgrad has one per group and per position of a pixel within
     a stride, with reversed filters: each has only the taps that reach its position."""
-    p, found = problem, []
-    of, filters = p.c_in // p.groups, p.c_out // p.groups
-    x = (p.h * p.w * p.c_in, p.w * p.c_in, p.c_in)
-    y = (p.p * p.q * p.c_out, p.q * p.c_out, p.c_out)
-    tap, row, stride = of * p.c_out, p.s * of * p.c_out, p.stride
-    (top, _), (left, _) = p.pads
-    for group in range(p.groups):
-        first, last = group * of, group * filters
-        if p.direction != "dgrad":
-            source, taps = (p.n, p.h, p.w, first, *x, of), (p.r, p.s, stride, top, left)
-            found.append(Window(*source, *taps, p.p, p.q, last, *y, filters, last, row, tap, p.c_out, 1))
-            continue
-        source = (p.n, p.p, p.q, last, *y, filters)
-        for a in range(min(stride, p.h)):
-            for b in range(min(stride, p.w)):
-                down, across = phase(p.h, p.r, stride, top, a), phase(p.w, p.s, stride, left, b)
-                taps = (down.taps, across.taps, 1, down.zeros, across.zeros)
-                to = (first + a * x[1] + b * x[2], x[0], x[1] * stride, x[2] * stride, of)
-                turned = (last + down.last * row + across.last * tap, -row * stride, -tap * stride, 1, p.c_out)
-                found.append(Window(*source, *taps, down.size, across.size, *to, *turned))
-    return found
+    parts = []
+    for group in range(problem.groups):
+        if problem.direction == "dgrad":
+            parts += _windows_of_dgrad(problem, group)
+        else:
+            parts.append(_forward_window(problem, group))
+    return parts
+
+
+def _forward_window(problem: Conv, group: int) -> Window:
+    """The window of a group from the images to the output."""
+    channels = problem.c_in // problem.groups
+    columns = problem.c_out // problem.groups
+    (top, _), (left, _) = problem.pads
+    tap = channels * problem.c_out
+    return Window(
+        images=problem.n,
+        height=problem.h,
+        width=problem.w,
+        source_at=group * channels,
+        source_image=problem.h * problem.w * problem.c_in,
+        source_row=problem.w * problem.c_in,
+        source_pixel=problem.c_in,
+        channels=channels,
+        taps_down=problem.r,
+        taps_across=problem.s,
+        stride=problem.stride,
+        top=top,
+        left=left,
+        rows=problem.p,
+        across=problem.q,
+        out_at=group * columns,
+        out_image=problem.p * problem.q * problem.c_out,
+        out_row=problem.q * problem.c_out,
+        out_pixel=problem.c_out,
+        columns=columns,
+        filter_at=group * columns,
+        filter_row=problem.s * tap,
+        filter_tap=tap,
+        filter_channel=problem.c_out,
+        filter_column=1,
+    )
+
+
+def _windows_of_dgrad(problem: Conv, group: int) -> list[Window]:
+    """The windows of a group from the output's gradient to that of the images: the forward window with images and output, and
+    channels and columns, exchanged."""
+    forward = _forward_window(problem, group)
+    stride = problem.stride
+    parts = []
+    for row in range(min(stride, problem.h)):
+        down = phase(problem.h, problem.r, stride, forward.top, first=row)
+        for column in range(min(stride, problem.w)):
+            across = phase(problem.w, problem.s, stride, forward.left, first=column)
+            last_tap = down.last * forward.filter_row + across.last * forward.filter_tap
+            window = Window(
+                images=problem.n,
+                height=problem.p,
+                width=problem.q,
+                source_at=forward.out_at,
+                source_image=forward.out_image,
+                source_row=forward.out_row,
+                source_pixel=forward.out_pixel,
+                channels=forward.columns,
+                taps_down=down.taps,
+                taps_across=across.taps,
+                stride=1,
+                top=down.zeros,
+                left=across.zeros,
+                rows=down.size,
+                across=across.size,
+                out_at=forward.source_at + row * forward.source_row + column * forward.source_pixel,
+                out_image=forward.source_image,
+                out_row=forward.source_row * stride,
+                out_pixel=forward.source_pixel * stride,
+                columns=forward.channels,
+                filter_at=forward.filter_at + last_tap,
+                filter_row=-forward.filter_row * stride,
+                filter_tap=-forward.filter_tap * stride,
+                filter_channel=1,
+                filter_column=problem.c_out,
+            )
+            parts.append(window)
+    return parts
 
 
 def unstrided(w: Window) -> Window:
@@ -115,49 +194,69 @@ def unstrided(w: Window) -> Window:
     )
 
 
-def scattered(w: Window) -> Window:
+def pixels_as_images(w: Window) -> Window:
     """An equivalent window in which every pixel is an image, if the filter is 1x1 and all pixels are evenly spaced in memory;
     else the window unchanged. Blocks may then end at any pixel."""
-    shape = (w.taps_down, w.taps_across, w.stride, w.top, w.left, w.height, w.width)
-    apart = (w.source_row, w.source_image, w.out_row, w.out_image)
-    row, image = w.across, w.rows * w.across
-    even = (row * w.source_pixel, image * w.source_pixel, row * w.out_pixel, image * w.out_pixel)
-    if shape != (1, 1, 1, 0, 0, w.rows, w.across) or apart != even:
+    has_bare_pixels = (w.taps_down, w.taps_across, w.stride, w.top, w.left) == (1, 1, 1, 0, 0)
+    is_whole = (w.rows, w.across) == (w.height, w.width)
+    row = w.across
+    image = w.rows * w.across
+    source_is_even = (w.source_row, w.source_image) == (row * w.source_pixel, image * w.source_pixel)
+    out_is_even = (w.out_row, w.out_image) == (row * w.out_pixel, image * w.out_pixel)
+    if not (has_bare_pixels and is_whole and source_is_even and out_is_even):
         return w
-    ones = dict.fromkeys(("height", "width", "rows", "across"), 1)
-    return w._replace(images=w.pixels, source_image=w.source_pixel, out_image=w.out_pixel, **ones)
+    return w._replace(
+        images=w.pixels,
+        height=1,
+        width=1,
+        rows=1,
+        across=1,
+        source_image=w.source_pixel,
+        out_image=w.out_pixel,
+    )
 
 
-def blocks(w: Window, chunk: int, item: int, tile: int, most_pixels: int, least: int, always: bool = False) -> Blocks:
-    """The blocks of a window. Of the sizes with at most _SOURCE_BYTES of source and `most_pixels` pixels it is the one with the
-    least estimated waste: unfilled tiles of `tile` pixels, copied borders, uneven blocks, fewer blocks than `least`, few pixels.
+def cut(
+    w: Window, chunk: int, *, item: int, tile: int, most_pixels: int, least_blocks: int, always_copied: bool = False
+) -> Blocks:
+    """The blocks of a window for `chunk` channels of `item` bytes at a time.
 
-    always: a block's source is copied even if it could be read in place.
+    Of the sizes with at most _SOURCE_BYTES of source and `most_pixels` pixels it is the one with the least estimated waste:
+    unfilled tiles of `tile` pixels, copied borders, uneven blocks, fewer blocks than `least_blocks`, few pixels.
+    always_copied: a block's source is copied even if it could be read in place.
     """
     pitch = w.source_pixel * w.stride * item
-    copied = always or not w.inside or (pitch % _PAGE == 0 and w.pixels > 1)
+    copied = always_copied or not w.inside or (pitch % _PAGE == 0 and w.pixels > 1)
     merged = w.taps_across == 1 or copied or w.source_pixel == w.channels == chunk
     line = ((w.across - 1) * w.stride + w.taps_across) * chunk
 
     def source(images: int, rows: int) -> int:
         return images * ((rows - 1) * w.stride + w.taps_down) * line
 
-    def waste(images: int, rows: int) -> float:
+    def waste(size: tuple[int, int]) -> float:
+        images, rows = size
         pixels = images * rows * w.across
         tiles = -(-pixels // tile) * tile / pixels
         halo = source(images, rows) / (images * rows * w.stride * line)
         uneven = -(-w.images // images) * images / w.images * (-(-w.rows // rows) * rows / w.rows)
-        few = max(0.0, least / (-(-w.images // images) * -(-w.rows // rows)) - 1)
+        few = max(0.0, least_blocks / (-(-w.images // images) * -(-w.rows // rows)) - 1)
         return tiles + 0.02 * halo + 0.3 * uneven + 0.5 * few + 10 / pixels
 
-    sizes = [(1, rows) for rows in range(1, w.rows + 1)] + [
-        (images, w.rows) for images in range(2, min(w.images, 512) + 1)
-    ]
-    fit = [s for s in sizes if source(*s) * item <= _SOURCE_BYTES and s[0] * s[1] * w.across <= most_pixels] or sizes[
-        :1
-    ]
-    images, rows = min(fit, key=lambda s: waste(*s))
-    return Blocks(chunk, images, rows, int(copied), int(merged), source(images, rows) if copied else 0)
+    sizes = [(1, rows) for rows in range(1, w.rows + 1)]
+    sizes += [(images, w.rows) for images in range(2, min(w.images, _MOST_IMAGES) + 1)]
+    fitting = []
+    for images, rows in sizes:
+        if source(images, rows) * item <= _SOURCE_BYTES and images * rows * w.across <= most_pixels:
+            fitting.append((images, rows))
+    images, rows = min(fitting or sizes[:1], key=waste)
+    return Blocks(
+        chunk=chunk,
+        images=images,
+        rows=rows,
+        copied=int(copied),
+        merged=int(merged),
+        size=source(images, rows) if copied else 0,
+    )
 
 
 @numba.njit(cache=True)
@@ -174,7 +273,8 @@ def copy_run(lanes, target, at, source, start, count):
 def copy_block(lanes, target, at, source, w, images, first, rows, image, channel, deep):
     """Copies the source under `rows` output rows from `first` on, of `images` images from `image` on, with zeros for its padding;
     of each pixel `deep` channels from `channel` on."""
-    lines, width = (rows - 1) * w.stride + w.taps_down, (w.across - 1) * w.stride + w.taps_across
+    lines = (rows - 1) * w.stride + w.taps_down
+    width = (w.across - 1) * w.stride + w.taps_across
     before = min(max(w.left, 0), width)
     after = max(before, min(width, w.width + w.left))
     for n in range(image, image + images):
@@ -185,9 +285,8 @@ def copy_block(lanes, target, at, source, w, images, first, rows, image, channel
             else:
                 target[at : at + before * deep] = 0
                 target[at + after * deep : at + width * deep] = 0
-                start = (
-                    w.source_at + n * w.source_image + row * w.source_row + (before - w.left) * w.source_pixel + channel
-                )
+                line = w.source_at + n * w.source_image + row * w.source_row
+                start = line + (before - w.left) * w.source_pixel + channel
                 if deep == w.source_pixel:
                     copy_run(lanes, target, at + before * deep, source, start, (after - before) * deep)
                 else:
@@ -201,6 +300,6 @@ def threads_pieces(threads: int) -> int:
     return 4 * threads if threads > 1 else 1
 
 
-def places(size: int) -> np.ndarray:
+def table(size: int) -> np.ndarray:
     """A table for `size` offsets in memory, all 0."""
     return np.zeros(size, np.int64)

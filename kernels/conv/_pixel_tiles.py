@@ -1,15 +1,21 @@
 """Register tiles of a convolution: products of pixels and a panel, summed over the runs of memory under a window."""
 
+from typing import NamedTuple
+
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from kernels.simd import emit
 
-VECTORS = 2  # vectors in a row of a tile, and in a step of a panel
-_UNROLL = 4  # steps in a trip of the inner loop
-PAST_CACHES = -1  # as `added`: add nothing, and store whole tiles, aligned to vectors, by non-temporal stores
-_LINE = 64  # bytes of a cache line
+#: Vectors in a row of a tile, and in a step of a panel.
+VECTORS = 2
+#: Steps in a trip of the inner loop.
+_UNROLL = 4
+#: As `added`: add nothing, and store whole tiles, aligned to vectors, by non-temporal stores.
+PAST_CACHES = -1
+#: Bytes of a cache line.
+_LINE = 64
 
 
 def tile_rows(vector: int) -> int:
@@ -24,122 +30,178 @@ def heights(vector: int) -> tuple[int, ...]:
     return (14, 13, 12, 9, 3) if tile_rows(vector) == 14 else (6, 4)
 
 
-def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, apart: bool) -> ir.Function:
+class _Tile(NamedTuple):
+    """A form of tile that is compiled."""
+
+    #: A vector of sums, of the panel or of C.
+    vector: ir.VectorType
+    #: Rows of the tile.
+    rows: int
+    #: Vectors in a row.
+    vectors: int
+    #: Whether A's rows lie anywhere, by a table of their offsets; else they are adjacent elements.
+    scattered: bool
+
+    @property
+    def name(self) -> str:
+        """The name of its LLVM function."""
+        layout = "scattered" if self.scattered else "adjacent"
+        return f"conv_tile_{self.rows}x{self.vectors}_{self.vector.count}_{self.vector.element}_{layout}"
+
+    @property
+    def item(self) -> int:
+        """Bytes of a value."""
+        return 4 if isinstance(self.vector.element, ir.FloatType) else 8
+
+
+def _step_of_panel(builder, tile: _Tile, panel, step: int) -> list:
+    """Loads a step of B's panel: the vectors of a row of the tile."""
+    vector = tile.vector
+    start = emit.INDEX(step * VECTORS * vector.count)
+    loaded = []
+    for v in range(tile.vectors):
+        place = emit.at(builder, panel, start, vector, ahead=v * vector.count)
+        loaded.append(builder.load(place, align=tile.item * vector.count))
+    return loaded
+
+
+def _row_offset(builder, table, row: int, height):
+    """The table's entry for a row; rows beyond `height` repeat the last one."""
+    exists = builder.icmp_signed("<", emit.INDEX(row), height)
+    last = builder.sub(height, emit.INDEX(1))
+    return builder.load(builder.gep(table, [builder.select(exists, emit.INDEX(row), last)]))
+
+
+def _next_rows(builder, tile: _Tile, next_at, k) -> tuple:
+    """(the entries of the table of the next tile's rows that a trip prefetches a cache line of, their number)."""
+    trips_of_a_line = _LINE // tile.item // _UNROLL
+    share = -(-tile.rows // trips_of_a_line)
+    trip = builder.and_(builder.lshr(k, emit.INDEX(_UNROLL // 2)), emit.INDEX(trips_of_a_line - 1))
+    return builder.gep(next_at, [builder.mul(trip, emit.INDEX(share))]), share
+
+
+def _tile_function(module: ir.Module, tile: _Tile) -> ir.Function:
     """An LLVM function that sums the products of A's runs and B's panel to a tile of C; not inlined, so it has all registers.
 
-    Its arguments: A; offsets of its rows (only with `apart`: else rows are adjacent elements) and of the next tile's rows, which
-    are prefetched; offsets of the runs; the number of runs, the steps in each, and the stride from step to step (1 with `apart`);
-    B's panel (VECTORS vectors a step, run by run); C; offsets of its rows; the rows and columns of C that are present; how many
-    columns are added to what C holds (all, none, or PAST_CACHES).
+    Its arguments: A; offsets of its rows (only if scattered) and of the next tile's rows, which are prefetched; offsets of the
+    runs; the number of runs, the steps in each, and the stride from step to step (1 if scattered); B's panel (VECTORS vectors a
+    step, run by run); C; offsets of its rows; the rows and columns of C that are present; how many columns are added to what C
+    holds (all, none, or PAST_CACHES).
     """
-    name = f"conv_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'apart' if apart else 'beside'}"
-    if name in module.globals:
-        return module.globals[name]
-    index, value, table = emit.INDEX, vector.element.as_pointer(), emit.INDEX.as_pointer()
-    kinds = [value, *[table] * 3, *[index] * 3, value, value, table, *[index] * 3]
-    function = emit.internal_function(module, name, kinds)
-    a, rows_at, next_at, runs_at, runs, length, step, b, c, c_at, height, columns, added = function.args
-    builder, count = ir.IRBuilder(function.append_basic_block("entry")), vector.count
-    item = 4 if isinstance(vector.element, ir.FloatType) else 8
+    if tile.name in module.globals:
+        return module.globals[tile.name]
+    vector = tile.vector
+    index = emit.INDEX
+    value = vector.element.as_pointer()
+    table = index.as_pointer()
+    kinds = [value, table, table, table, index, index, index, value, value, table, index, index, index]
+    function = emit.internal_function(module, tile.name, kinds)
+    a, rows_at, next_at, runs_at, runs, length, step, b, c, c_at, height, columns, added = tuple(function.args)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
     multiply = emit.multiplier(builder, vector, vector)
 
-    def row_of(table, r: int):
-        """The table's entry for row r; rows beyond `height` repeat the last one."""
-        here = builder.icmp_signed("<", index(r), height)
-        return builder.load(builder.gep(table, [builder.select(here, index(r), builder.sub(height, index(1)))]))
-
     past = builder.icmp_signed("==", added, index(PAST_CACHES))
-    places = [emit.at(builder, c, row_of(c_at, r), vector, v * count) for r in range(rows) for v in range(vectors)]
+    places = []
+    for r in range(tile.rows):
+        for v in range(tile.vectors):
+            row = _row_offset(builder, c_at, r, height)
+            places.append(emit.at(builder, c, row, vector, ahead=v * vector.count))
 
     def steps(unroll: int, lines: list, offset, slots: list) -> list:
         """Emits all whole trips of `unroll` steps of a run; returns the step reached, the place in B and the sums."""
         loop = emit.Loop(builder, slots[0], slots[1:])
-        k, right, *values = loop.slots
+        k, right, *values = tuple(loop.slots)
         after_k = builder.add(k, index(unroll))
         loop.enter(builder.icmp_signed("<=", after_k, length))
-        if apart:
+        if tile.scattered:
             lefts = [builder.gep(line, [builder.add(k, offset)]) for line in lines]
         else:
             left = builder.gep(a, [builder.add(offset, builder.mul(k, step))])
-        trip = _LINE // item // _UNROLL
-        share = -(-rows // trip)  # rows of the next tile of which a trip prefetches a cache line
-        some = builder.and_(builder.lshr(k, index(_UNROLL // 2)), index(trip - 1))
-        some = builder.gep(next_at, [builder.mul(some, index(share))])
-        at_k = builder.add(offset, builder.and_(k, index(-_LINE // item)))
+        next_rows, share = _next_rows(builder, tile, next_at, k)
+        at_k = builder.add(offset, builder.and_(k, index(-_LINE // tile.item)))
         for u in range(unroll):
-            parts = (emit.at(builder, right, index(u * VECTORS * count), vector, v * count) for v in range(vectors))
-            across = [builder.load(part, align=item * count) for part in parts]
-            if apart:
+            # Load a step of B's panel, multiply it with a number of each row of A.
+            across = _step_of_panel(builder, tile, right, u)
+            if tile.scattered:
                 down = (builder.gep(line, [index(u)]) for line in lefts)
             else:
                 left = builder.gep(left, [step]) if u else left
-                down = (builder.gep(left, [index(r)]) for r in range(rows))
-            values = emit.outer_product(builder, across, down, values, multiply)
-            if apart and unroll == _UNROLL and u < share:
-                row = builder.load(builder.gep(some, [index(u)]))
+                down = (builder.gep(left, [index(r)]) for r in range(tile.rows))
+            values = emit.outer_product(builder, across, down, values, multiply=multiply)
+            if tile.scattered and unroll == _UNROLL and u < share:
+                row = builder.load(builder.gep(next_rows, [index(u)]))
                 emit.prefetch(builder, builder.gep(a, [builder.add(row, at_k)]))
-        loop.leave([after_k, builder.gep(right, [index(unroll * VECTORS * count)]), *values])
+        loop.leave([after_k, builder.gep(right, [index(unroll * VECTORS * vector.count)]), *values])
         return loop.slots
 
     with builder.if_then(builder.not_(past)):
         for place in places:
             emit.prefetch(builder, place, write=True)
-    lines = [builder.gep(a, [row_of(rows_at, r)]) for r in range(rows)] if apart else []
-    loop = emit.Loop(builder, index(0), [b, *[ir.Constant(vector, None)] * (rows * vectors)])
-    run, right, *sums = loop.slots
+    lines = []
+    if tile.scattered:
+        lines = [builder.gep(a, [_row_offset(builder, rows_at, r, height)]) for r in range(tile.rows)]
+    loop = emit.Loop(builder, index(0), [b, *[ir.Constant(vector, None)] * len(places)])
+    run, right, *sums = tuple(loop.slots)
     loop.enter(builder.icmp_signed("<", run, runs))
     offset = builder.load(builder.gep(runs_at, [run]))
-    k, right, *sums = steps(_UNROLL, lines, offset, [index(0), right, *sums])
-    _, right, *sums = steps(1, lines, offset, [k, right, *sums])
-    loop.leave([builder.add(run, index(1)), right, *sums])
-    _store(builder, loop.slots[2:], places, item, vectors, past, (height, columns, added))
+    reached = steps(_UNROLL, lines, offset, [index(0), right, *sums])
+    reached = steps(1, lines, offset, reached)
+    loop.leave([builder.add(run, index(1)), *reached[1:]])
+    _store(builder, tile, loop.slots[2:], places, height=height, columns=columns, added=added)
     return function
 
 
-def _store(builder, sums: list, places: list, item: int, vectors: int, past, there: tuple) -> None:
-    """Stores a tile: whole vectors if it is whole and adds nothing (non-temporal if `past`), else the lanes present, by masks."""
-    (height, columns, added), vector = there, sums[0].type
-    count, rows = vector.count, len(sums) // vectors
-    few = builder.icmp_signed("<=", added, emit.INDEX(0))
-    whole = builder.and_(few, builder.icmp_signed(">=", columns, emit.INDEX(vectors * count)))
+def _store(builder, tile: _Tile, sums: list, places: list, *, height, columns, added) -> None:
+    """Stores a tile: whole vectors if it is whole and adds nothing (non-temporal ones if `added` is PAST_CACHES), else the lanes
+    present, by masks."""
+    vector = tile.vector
+    vectors = tile.vectors
+    adds_nothing = builder.icmp_signed("<=", added, emit.INDEX(0))
+    whole = builder.and_(adds_nothing, builder.icmp_signed(">=", columns, emit.INDEX(vectors * vector.count)))
     with builder.if_then(whole):
-        with builder.if_then(past):
-            for r, v in emit.existing_vectors(builder, rows, vectors, height):
-                emit.store_past_caches(builder, sums[r * vectors + v], places[r * vectors + v], item * count)
-        for r, v in emit.existing_vectors(builder, rows, vectors, height):
-            builder.store(sums[r * vectors + v], places[r * vectors + v], item)
-    stored, old = (
-        [_first_lanes(builder, builder.sub(n, emit.INDEX(v * count)), vector) for v in range(vectors)]
-        for n in (columns, added)
-    )
-    for r, v in emit.existing_vectors(builder, rows, vectors, height):
-        emit.add_masked(builder, sums[r * vectors + v], places[r * vectors + v], old[v], stored[v], item)
+        with builder.if_then(builder.icmp_signed("==", added, emit.INDEX(PAST_CACHES))):
+            for r, v in emit.existing_vectors(builder, tile.rows, vectors, height):
+                i = r * vectors + v
+                emit.store_past_caches(builder, sums[i], places[i], tile.item * vector.count)
+        for r, v in emit.existing_vectors(builder, tile.rows, vectors, height):
+            i = r * vectors + v
+            builder.store(sums[i], places[i], tile.item)
+    stored = [_first_lanes(builder, columns, v * vector.count, vector) for v in range(vectors)]
+    old = [_first_lanes(builder, added, v * vector.count, vector) for v in range(vectors)]
+    for r, v in emit.existing_vectors(builder, tile.rows, vectors, height):
+        i = r * vectors + v
+        emit.add_masked(builder, sums[i], places[i], old[v], stored=stored[v], align=tile.item)
 
 
-def _first_lanes(builder, count, vector):
-    """Mask of a vector's first `count` lanes, made without vector registers, as all of these hold sums."""
-    one, most = emit.INDEX(1), emit.INDEX(vector.count)
+def _first_lanes(builder, columns, first: int, vector):
+    """Mask of the lanes of a vector, the one from column `first` on, that lie in `columns` columns: made without vector
+    registers, as all of these hold sums."""
+    one = emit.INDEX(1)
+    most = emit.INDEX(vector.count)
+    count = builder.sub(columns, emit.INDEX(first))
     count = builder.select(builder.icmp_signed("<", count, most), count, most)
     count = builder.select(builder.icmp_signed(">", count, emit.INDEX(0)), count, emit.INDEX(0))
     bits = builder.sub(builder.shl(one, count), one)
     return builder.bitcast(builder.trunc(bits, ir.IntType(vector.count)), ir.VectorType(ir.IntType(1), vector.count))
 
 
-def _call(builder, vector: ir.VectorType, heights: tuple[int, ...], high, passed: list, apart: bool) -> None:
+def _call(builder, vector: ir.VectorType, heights: tuple[int, ...], high, *, arguments: list, scattered: bool) -> None:
     """Emits a call of the tile function with `high` rows (one of `heights`) and as many vectors as the columns need."""
+    columns = arguments[-2]
 
     def cases():
         for rows in heights:
             for vectors in range(1, VECTORS + 1):
-                enough = builder.icmp_signed("<=", passed[-2], emit.INDEX(vectors * vector.count))
-                function = _tile_function(builder.module, vector, rows, vectors, apart)
+                enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * vector.count))
+                tile = _Tile(vector=vector, rows=rows, vectors=vectors, scattered=scattered)
+                function = _tile_function(builder.module, tile)
                 yield builder.and_(enough, builder.icmp_signed("==", high, emit.INDEX(rows))), function
 
-    emit.call_first(builder, cases(), passed)
+    emit.call_first(builder, cases(), arguments)
 
 
 @intrinsic
-def tile_apart(
+def scattered_tile(
     typingctx,
     lanes,
     rows,
@@ -170,11 +232,13 @@ def tile_apart(
     signature = types.void(lanes, rows, a, one, *tables, one, one, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
-        meant = emit.starts(context, builder, signature, arguments, (2, 4, 6, 8, 12, 14, 16))
-        a, rows_at, next_at, runs_at, b, c, c_at = meant
-        passed = [a, rows_at, next_at, runs_at, *arguments[10:12], emit.INDEX(1), b, c, c_at, *arguments[18:]]
-        (vector, _), rows = emit.vector_of(context, signature, 2), signature.args[1].count
-        _call(builder, vector, (rows,), emit.INDEX(rows), passed, True)
+        arrays = emit.starts(context, builder, signature, arguments, arrays=(2, 4, 6, 8, 12, 14, 16))
+        a_and_tables = arrays[:4]
+        b_c_and_table = arrays[4:]
+        passed = [*a_and_tables, *arguments[10:12], emit.INDEX(1), *b_c_and_table, *arguments[18:]]
+        vector, _ = emit.vector_of(context, signature, 2)
+        rows = signature.args[1].count
+        _call(builder, vector, (rows,), emit.INDEX(rows), arguments=passed, scattered=True)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -202,15 +266,16 @@ def adjacent_tile(
     columns,
     added,
 ):
-    """As tile_apart, for adjacent rows of A, with steps `step` apart. `high`: the tile's number of rows, one of `heights`."""
+    """As scattered_tile, for adjacent rows of A, with steps `step` apart. `high`: the tile's number of rows, one of `heights`."""
     one = types.intp
     signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
-        a, runs_at, b, c, c_at = emit.starts(context, builder, signature, arguments, (2, 4, 9, 11, 13))
+        a, runs_at, b, c, c_at = emit.starts(context, builder, signature, arguments, arrays=(2, 4, 9, 11, 13))
+        # No rows' offsets and no next tile's are read.
         passed = [a, runs_at, runs_at, runs_at, *arguments[6:9], b, c, c_at, *arguments[15:]]
         vector, item = emit.vector_of(context, signature, 2)
-        _call(builder, vector, heights(vector.count * item), arguments[1], passed, False)
+        _call(builder, vector, heights(vector.count * item), arguments[1], arguments=passed, scattered=False)
         return context.get_dummy_value()
 
     return signature, codegen

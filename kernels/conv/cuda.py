@@ -59,7 +59,7 @@ def _call(product: Product, plan: TilePlan[ConvWarps]) -> Callable:
         "VECTOR": _in_fours(product.gather.k, product.out),
     }
     scale = np.float32(1)
-    return _implicit_gemm.implicit_gemm_call("conv/cuda", product, plan, macros, scale)
+    return _implicit_gemm.implicit_gemm_call("conv/cuda", product, plan, scale, macros=macros)
 
 
 @kernel
@@ -92,7 +92,7 @@ def implicit_gemm(problem: Conv, a, b):
 
 
 def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable:
-    return _implicit_gemm.implicit_gemm_call("conv/cuda_tensor", product, plan, product.macros)
+    return _implicit_gemm.implicit_gemm_call("conv/cuda_tensor", product, plan, macros=product.macros)
 
 
 @kernel

@@ -92,9 +92,10 @@ def im2col_map(address: int, gather: Gather, pixels: int) -> np.ndarray:
 def chunked(filters, _=None):
     """Filters r x s x c_in x c_out as c_out x (taps x channels), each tap's channels padded with zeros to a multiple of 64.
     Made once, when they are bound, as a library would."""
-    r, s, channels, k = filters.shape
+    taps = filters.shape[:2]
+    channels, k = filters.shape[2:]
     chunks = -(-channels // _DEEP)
-    wide = cupy.zeros((k, r, s, chunks * _DEEP), filters.dtype)
+    wide = cupy.zeros((k, *taps, chunks * _DEEP), filters.dtype)
     wide[..., :channels] = filters.transpose(3, 0, 1, 2)
     return wide.reshape(k, -1)
 

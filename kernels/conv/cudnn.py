@@ -21,18 +21,29 @@ import numpy as np
 from kernels.cuda import autotuner
 from kernels.problems import Conv
 from kernels.problems.arrays import DTYPES, numpy_dtype
-from kernels.reference import conv as reference_conv
+from kernels.reference.conv import check, transform_bound
 from kernels.registry import into, kernel
 
-WORKSPACE_BYTES = 4 << 30  # a plan that needs more is not built
-SEARCH_S = 20.0  # a search that takes longer leaves out the plans that cuDNN ranks last
-_HOPELESS = 8  # a plan whose first timed call takes so many times the fastest plan's is timed no further
-_HOST_S = 2e-4  # the host's time in such a first call
-_WARM_S = 0.05  # of a first plan's calls ahead of all timings: a GPU at rest has lower clocks
-_AGAIN = 2.0  # plans so near to the fastest are timed twice, the second time in the other order
-_CLOSE, _FINALISTS = 1.3, 6  # so near to the fastest, and so many at most, are timed again in rounds
-_FIRST_VALUES = 1024  # so many tell whether an array holds whole numbers
-_LONG_S = 100e-6  # longer calls are timed under load: the host starts one in some 40 µs, so it does not slow them down
+#: A plan that needs more bytes is not built.
+WORKSPACE_BYTES = 4 << 30
+#: Seconds after which a search leaves out the plans that cuDNN ranks last.
+SEARCH_S = 20.0
+#: A plan whose first timed call takes so many times the fastest plan's is timed no further.
+_HOPELESS = 8
+#: Seconds of the host in such a first call.
+_HOST_S = 2e-4
+#: Seconds of a first plan's calls ahead of all timings: a GPU at rest has lower clocks.
+_WARM_S = 0.05
+#: Plans so near to the fastest are timed twice, the second time in the other order.
+_AGAIN = 2.0
+#: Plans so near to the fastest are timed again in rounds.
+_CLOSE = 1.3
+#: Most plans that are.
+_FINALISTS = 6
+#: Values that tell whether an array holds whole numbers.
+_FIRST_VALUES = 1024
+#: Seconds of a call from which it is timed under load: the host starts one in some 40 µs, so it does not slow it down.
+_LONG_S = 100e-6
 _NOTES = cudnn.numerical_note
 _WINOGRAD = (_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13)
 _TRANSFORMS = [*_WINOGRAD, _NOTES.FFT]
@@ -68,6 +79,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Search(msgspec.Struct, kw_only=True):
     """The plans of a problem that were built and timed, the fastest first."""
 
+    #: The graph that builds them.
     graph: Any
     plans: list[TimedPlan]
 
@@ -76,6 +88,7 @@ class Calls(msgspec.Struct, kw_only=True):
     """A graph without excluded kinds, through which a problem's plans are called."""
 
     graph: Any
+    #: Its two inputs and its output.
     tensors: tuple
     #: The places of the plans that were built in it.
     built: set[int]
@@ -84,7 +97,8 @@ class Calls(msgspec.Struct, kw_only=True):
 _searches: dict[Conv, Search] = {}
 _choices: dict[tuple[Conv, bool], Choice] = {}
 _calls: dict[Conv, Calls] = {}
-_workspace: cupy.ndarray | None = None  # device memory for the hungriest plan so far
+#: Device memory for the hungriest plan so far.
+_workspace: cupy.ndarray | None = None
 
 
 @functools.cache
@@ -109,13 +123,13 @@ def listing(problem: Conv):
 
     Raises: ValueError when cuDNN cannot do it.
     """
-    kind, group = getattr(cudnn.data_type, DTYPES[problem.dtype].cudnn), problem.c_in // problem.groups
+    kind = getattr(cudnn.data_type, DTYPES[problem.dtype].cudnn)
     wide = cudnn.data_type.DOUBLE if problem.dtype == "float64" else cudnn.data_type.FLOAT
     graph = cudnn.pygraph(handle=_handle(), io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide)
     dims = {
         "x": (problem.n, problem.c_in, problem.h, problem.w),
         "y": (problem.n, problem.c_out, problem.p, problem.q),
-        "w": (problem.c_out, group, problem.r, problem.s),
+        "w": (problem.c_out, problem.c_in // problem.groups, problem.r, problem.s),
     }
 
     def tensor(name):
@@ -127,15 +141,20 @@ def listing(problem: Conv):
     settings |= {"stride": [problem.stride] * 2, "dilation": [1, 1]}
     match problem.direction:
         case "fprop":
-            first, second, output = tensor("x"), tensor("w"), "y"
+            first = tensor("x")
+            second = tensor("w")
             out = graph.conv_fprop(image=first, weight=second, **settings)
+            shape = dims["y"]
         case "dgrad":
-            first, second, output = tensor("y"), tensor("w"), "x"
+            first = tensor("y")
+            second = tensor("w")
             out = graph.conv_dgrad(loss=first, filter=second, **settings)
+            shape = dims["x"]
         case _:
-            first, second, output = tensor("x"), tensor("y"), "w"
+            first = tensor("x")
+            second = tensor("y")
             out = graph.conv_wgrad(image=first, loss=second, **settings)
-    shape = dims[output]
+            shape = dims["w"]
     out.set_output(True).set_dim(list(shape)).set_stride(_strides(*shape, problem.layout)).set_data_type(kind)
     try:
         graph.validate()
@@ -288,8 +307,8 @@ def is_exact(problem: Conv, arrays: Arrays, call: Callable[[], None], transforms
     if not all(_are_whole(array) for array in operands):
         return True
     call()
-    bound = reference_conv.transform_bound(problem) if transforms else 0.0
-    return reference_conv.check(problem, operands, _on_host(arrays.result, numbers), bound).passed
+    bound = transform_bound(problem) if transforms else 0.0
+    return check(problem, operands, _on_host(arrays.result, numbers), bound).passed
 
 
 def _on_host(array, numbers: np.dtype) -> np.ndarray:
@@ -306,7 +325,8 @@ def _are_whole(array: np.ndarray) -> bool:
 def _choose(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
     """The fastest plan whose sums are exact, timed here. Raises: ValueError when there is none."""
     search = timed_plans(problem, arrays.pointers, stream)
-    graph, plans = search.graph, search.plans
+    graph = search.graph
+    plans = search.plans
     while finalists := _finalists(graph, plans, direct):
         calls = {plan.index: _call(problem, plan.index, arrays) for plan in finalists}
         seconds = autotuner.loaded_seconds if finalists[0].seconds >= _LONG_S else autotuner.device_seconds
@@ -375,10 +395,11 @@ def plan(problem: Conv, a, b, direct: bool = False):
     """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
     if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
-    stream, nhwc = cupy.cuda.get_current_stream(), problem.layout == "NHWC"
+    stream = cupy.cuda.get_current_stream()
+    nhwc = problem.layout == "NHWC"
     cudnn.set_stream(_handle(), stream.ptr)
     operands = (a, b)
-    # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
+    # cuDNN's channels-last filters are c_out, r, s, c_in: they are laid out so once, as a library would
     if nhwc and problem.direction != "wgrad":
         b = cupy.ascontiguousarray(b.transpose(3, 0, 1, 2))
     reordered = nhwc and problem.direction == "wgrad"
@@ -395,5 +416,5 @@ def plan(problem: Conv, a, b, direct: bool = False):
         run.notes["plans_inexact"] = str(choice.inexact)
     if choice.transforms:
         run.notes["form"] = "Winograd or FFT"
-        run.bound = reference_conv.transform_bound(problem)
+        run.bound = transform_bound(problem)
     return run

@@ -12,24 +12,23 @@ from kernels.registry import kernel
 def im2col(problem: Conv, a, b):
     """Every window of the batch copied into one large matrix, r * s times the images' bytes, then one cuBLAS product."""
     _refuse(problem)
-    m, n, k = problem.gemm
-    taps, filters = problem.r * problem.s * problem.c_in, problem.c_out
+    layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
+    product = Matmul(*problem.gemm, dtype=problem.dtype, math=problem.math, layout=layout)
     if problem.direction == "dgrad":
-        gradient = Matmul(m, n, k, problem.dtype, problem.math, layout="nt")
-        return _scattered(problem, cublas.product(gradient, a.reshape(-1, filters), b.reshape(-1, filters)))
+        return _scattered(problem, cublas.product(product, _rows(a), _rows(b)))
     columns, fill = _columns(problem, a)
-    if problem.direction == "fprop":
-        product = cublas.product(Matmul(m, n, k, problem.dtype, problem.math), columns, b.reshape(taps, filters))
-    else:
-        product = cublas.product(
-            Matmul(m, n, k, problem.dtype, problem.math, layout="tn"), columns, b.reshape(-1, filters)
-        )
+    multiply = cublas.product(product, columns, _rows(b))
 
     def run():
         fill()
-        return product().reshape(problem.out_shape)
+        return multiply().reshape(problem.out_shape)
 
     return run
+
+
+def _rows(array):
+    """An array as a matrix with its last axis for columns."""
+    return array.reshape(-1, array.shape[-1])
 
 
 def _refuse(problem: Conv) -> None:
@@ -40,8 +39,10 @@ def _refuse(problem: Conv) -> None:
         raise ValueError(f"sums over windows of {problem.dtype} columns would be rounded at every tap")
     if problem.dtype not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(f"cublasGemmEx is called for 64, 32 and 16 bits here, not for {problem.dtype}")
-    positions, taps = problem.n * problem.p * problem.q, problem.r * problem.s * problem.c_in
-    need, free = positions * taps * ITEM_BYTES[problem.dtype], cupy.cuda.Device().mem_info[0]
+    positions = problem.n * problem.p * problem.q
+    taps = problem.r * problem.s * problem.c_in
+    need = positions * taps * ITEM_BYTES[problem.dtype]
+    free = cupy.cuda.Device().mem_info[0]
     if need > free // 2:
         have = f"at most half of the free {free / 2**30:.3g} are taken"
         raise ValueError(f"its columns need {need / 2**30:.3g} GiB of GPU memory; {have}")
@@ -57,17 +58,21 @@ def _padded(problem: Conv, dtype):
 def _columns(problem: Conv, x):
     """(the matrix of columns, the call that fills it from the images). For a 1 x 1 filter at every pixel: the images."""
     taps = problem.r * problem.s * problem.c_in
-    padded, inside = (x, x) if problem.pads == ((0, 0), (0, 0)) else _padded(problem, x.dtype)
-    if padded is x and (problem.r, problem.s, problem.stride) == (1, 1, 1):
+    is_padded = problem.pads != ((0, 0), (0, 0))
+    if not is_padded and (problem.r, problem.s, problem.stride) == (1, 1, 1):
         return x.reshape(-1, taps), lambda: None
-    n, h, w, c = padded.strides
-    step = problem.stride
+    padded, inside = _padded(problem, x.dtype) if is_padded else (x, x)
+    image = padded.strides[0]
+    row = padded.strides[1]
+    pixel = padded.strides[2]
+    channel = padded.strides[3]
     shape = (problem.n, problem.p, problem.q, problem.r, problem.s, problem.c_in)
-    windows = cupy.lib.stride_tricks.as_strided(padded, shape, (n, step * h, step * w, h, w, c))
+    strides = (image, problem.stride * row, problem.stride * pixel, row, pixel, channel)
+    windows = cupy.lib.stride_tricks.as_strided(padded, shape, strides)
     columns = cupy.empty(shape, x.dtype)
 
     def fill():
-        if padded is not x:
+        if is_padded:
             cupy.copyto(inside, x)
         cupy.copyto(columns, windows)
 
@@ -77,18 +82,19 @@ def _columns(problem: Conv, x):
 def _scattered(problem: Conv, product):
     """dx: the sum, tap by tap, of the product's columns over all windows that contain a pixel."""
     padded, inside = _padded(problem, problem.dtype)
-    dx, step = cupy.empty(problem.x_shape, problem.dtype), problem.stride
-    targets = [
-        (i, j, padded[:, i : i + (problem.p - 1) * step + 1 : step, j : j + (problem.q - 1) * step + 1 : step])
-        for i in range(problem.r)
-        for j in range(problem.s)
-    ]
+    dx = cupy.empty(problem.x_shape, problem.dtype)
+    step = problem.stride
+    pixels = {}  # those that a tap meets, by its row and column
+    for i in range(problem.r):
+        rows = slice(i, i + (problem.p - 1) * step + 1, step)
+        for j in range(problem.s):
+            pixels[i, j] = padded[:, rows, j : j + (problem.q - 1) * step + 1 : step]
     shape = (problem.n, problem.p, problem.q, problem.r, problem.s, problem.c_in)
 
     def run():
         columns = product().reshape(shape)
         padded.fill(0)
-        for i, j, target in targets:
+        for (i, j), target in pixels.items():
             cupy.add(target, columns[:, :, :, i, j], out=target)
         cupy.copyto(dx, inside)
         return dx

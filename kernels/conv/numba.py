@@ -9,15 +9,18 @@ from kernels.registry import into, kernel
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
 def _fprop(x, w, y, stride, top, left, groups):
-    channels, filters = w.shape[2], y.shape[3] // groups
+    channels = w.shape[2]
+    filters = y.shape[3] // groups
     for n in numba.prange(y.shape[0]):
         for p in range(y.shape[1]):
             for q in range(y.shape[2]):
                 for o in range(y.shape[3]):
-                    first, total = o // filters * channels, y.dtype.type(0)
+                    first = o // filters * channels
+                    total = y.dtype.type(0)
                     for i in range(w.shape[0]):
                         for j in range(w.shape[1]):
-                            row, column = p * stride + i - top, q * stride + j - left
+                            row = p * stride + i - top
+                            column = q * stride + j - left
                             if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
                                 for c in range(channels):
                                     total += x[n, row, column, first + c] * w[i, j, c, o]
@@ -26,7 +29,8 @@ def _fprop(x, w, y, stride, top, left, groups):
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
 def _dgrad(dy, w, dx, stride, top, left, groups):
-    channels, filters = w.shape[2], dy.shape[3] // groups
+    channels = w.shape[2]
+    filters = dy.shape[3] // groups
     for n in numba.prange(dx.shape[0]):
         dx[n] = 0
         for p in range(dy.shape[1]):
@@ -35,7 +39,8 @@ def _dgrad(dy, w, dx, stride, top, left, groups):
                     first = o // filters * channels
                     for i in range(w.shape[0]):
                         for j in range(w.shape[1]):
-                            row, column = p * stride + i - top, q * stride + j - left
+                            row = p * stride + i - top
+                            column = q * stride + j - left
                             if 0 <= row < dx.shape[1] and 0 <= column < dx.shape[2]:
                                 for c in range(channels):
                                     dx[n, row, column, first + c] += dy[n, p, q, o] * w[i, j, c, o]
@@ -43,7 +48,8 @@ def _dgrad(dy, w, dx, stride, top, left, groups):
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
 def _wgrad(x, dy, dw, stride, top, left, groups):
-    channels, filters = dw.shape[2], dy.shape[3] // groups
+    channels = dw.shape[2]
+    filters = dy.shape[3] // groups
     for o in numba.prange(dy.shape[3]):
         first = o // filters * channels
         dw[:, :, :, o] = 0
@@ -52,7 +58,8 @@ def _wgrad(x, dy, dw, stride, top, left, groups):
                 for q in range(dy.shape[2]):
                     for i in range(dw.shape[0]):
                         for j in range(dw.shape[1]):
-                            row, column = p * stride + i - top, q * stride + j - left
+                            row = p * stride + i - top
+                            column = q * stride + j - left
                             if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
                                 for c in range(channels):
                                     dw[i, j, c, o] += x[n, row, column, first + c] * dy[n, p, q, o]
@@ -67,6 +74,6 @@ def direct(problem: Conv, a, b):
             f"the Numba loops convolve float32 and float64 in NHWC, not {problem.math} in {problem.layout}"
         )
     loops = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[problem.direction]
-    out, (top, left) = empty(problem.out_shape, a.dtype, 5), (before for before, _ in problem.pads)
-
+    out = empty(problem.out_shape, a.dtype, 5)
+    (top, _), (left, _) = problem.pads
     return into(out, loops, a, b, out, problem.stride, top, left, problem.groups)

@@ -3,10 +3,17 @@
 import numba
 import numpy as np
 
-from kernels.conv import _pixel_blocks as pixel_blocks
-from kernels.conv import _pixel_tiles as pixel_tiles
-from kernels.conv._pixel_blocks import Window
-from kernels.conv._pixel_tiles import PAST_CACHES, VECTORS, tile_apart
+from kernels.conv._pixel_blocks import (
+    Window,
+    copy_block,
+    cut,
+    pixels_as_images,
+    table,
+    threads_pieces,
+    unstrided,
+    windows,
+)
+from kernels.conv._pixel_tiles import PAST_CACHES, VECTORS, scattered_tile, tile_rows
 from kernels.conv.numba_wgrad import gradient
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
@@ -17,13 +24,20 @@ from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack_panel
 from kernels.simd.product import product
 
-_DEPTH = 576  # steps of a panel, at least: fewer passes over the output
-_NEAR_BYTES = 28 << 10  # of a tile's source, which all panels meet: the first-level cache
-_PAST_BYTES = 16 << 20  # an output of at least so many is written past the caches: it would not stay there
-_PIXELS = 1568  # of a block
-_FEW_STEPS = 32  # of a product: as short as what surrounds a tile's steps
-_FEW_CHANNELS = 64  # of one side of single pixels' filters
-_TILE = 512  # filters in a tile of their gradient, about
+#: Steps of a panel, at least: fewer passes over the output.
+_DEPTH = 576
+#: Bytes of a tile's source, which all panels meet: the first-level cache.
+_NEAR_BYTES = 28 << 10
+#: An output of at least so many bytes is written past the caches: it would not stay there.
+_PAST_BYTES = 16 << 20
+#: Pixels of a block.
+_PIXELS = 1568
+#: Steps of a product that are few: as short as what surrounds a tile's steps.
+_FEW_STEPS = 32
+#: Channels of one side of single pixels' filters that are few.
+_FEW_CHANNELS = 64
+#: Filters in a tile of their gradient, about.
+_TILE = 512
 
 
 @numba.njit(cache=True)
@@ -31,9 +45,13 @@ def _tables(w, b, deep, rows_at, runs_at, out_at):
     """Where each pixel of a block begins in its source and in the output, and the runs of a window in the source. A row of all
     images comes before the next row: tiles at an image's edge then lie beside it whole."""
     width = (w.across - 1) * w.stride + w.taps_across
-    image, row, pixel = w.source_image, w.source_row, w.source_pixel
+    image = w.source_image
+    row = w.source_row
+    pixel = w.source_pixel
     if b.copied:
-        image, row, pixel = ((b.rows - 1) * w.stride + w.taps_down) * width * deep, width * deep, deep
+        pixel = deep
+        row = width * deep
+        image = ((b.rows - 1) * w.stride + w.taps_down) * row
     i = 0
     for images in (b.images, w.images % b.images):  # of all blocks, and of the last
         for p in range(b.rows):
@@ -55,22 +73,10 @@ def _pack(lanes, w, filters, right, at, first, channel, deep):
     width = len(lanes) * VECTORS
     for i in range(w.taps_down):
         for j in range(w.taps_across):
-            start = (
-                w.filter_at + i * w.filter_row + j * w.filter_tap + channel * w.filter_channel + first * w.filter_column
-            )
-            pack_panel(
-                lanes,
-                lanes,
-                right,
-                at,
-                width,
-                filters,
-                start,
-                w.filter_column,
-                w.filter_channel,
-                min(width, w.columns - first),
-                deep,
-            )
+            tap = w.filter_at + i * w.filter_row + j * w.filter_tap
+            start = tap + channel * w.filter_channel + first * w.filter_column
+            wide = min(width, w.columns - first)
+            pack_panel(lanes, lanes, right, at, width, filters, start, w.filter_column, w.filter_channel, wide, deep)
             at += deep * width
 
 
@@ -97,32 +103,45 @@ def _block(
 ):
     """A block of output pixels, the columns from `column` to `stop`; a tile leaves out the rows of taps that meet its images'
     zeros alone."""
-    rows_at, runs_at, out_at = tables
-    images, lines = min(b.images, w.images - image), min(b.rows, w.rows - first)
-    pixels, width = images * lines * w.across, len(lanes) * VECTORS
-    around, table = images * w.across, 0 if images == b.images else b.images * b.rows * w.across
-    runs, length = (1, w.taps_across * deep) if b.merged else (w.taps_across, deep)  # of a row of taps
-    row, left = first * w.stride - w.top, w.left * w.source_pixel
-    from_, at = source, w.source_at + image * w.source_image + row * w.source_row - left + channel
+    rows_at = tables[0]
+    runs_at = tables[1]
+    out_at = tables[2]
+    images = min(b.images, w.images - image)
+    lines = min(b.rows, w.rows - first)
+    pixels = images * lines * w.across
+    width = len(lanes) * VECTORS
+    around = images * w.across
+    first_entry = 0 if images == b.images else b.images * b.rows * w.across  # of the tables: the last block has others
+    # Of a row of taps.
+    runs = 1 if b.merged else w.taps_across
+    length = w.taps_across * deep if b.merged else deep
+    # Copy: the block's source, where windows reach past an image's edge.
     if b.copied:
-        pixel_blocks.copy_block(lanes, scratch, scratch_at, source, w, images, first, lines, image, channel, deep)
-        from_, at = scratch, scratch_at
+        copy_block(lanes, scratch, scratch_at, source, w, images, first, lines, image, channel, deep)
+        block = scratch
+        at = scratch_at
+    else:
+        row = first * w.stride - w.top
+        line = w.source_at + image * w.source_image + row * w.source_row
+        block = source
+        at = line - w.left * w.source_pixel + channel
     to = w.out_at + image * w.out_image + first * w.out_row
     for i in range(0, pixels, len(rows)):
         high = min(len(rows), pixels - i)
         above = max(0, w.top - (first + (i + high - 1) // around) * w.stride)
         below = min(w.taps_down, w.height + w.top - (first + i // around) * w.stride)
+        # Multiply: a tile of pixels with all panels of filters.
         for j in range(column, stop, width):
-            after = table + (i + len(rows) if j == column and i + len(rows) < pixels else i)
+            after = first_entry + (i + len(rows) if j == column and i + len(rows) < pixels else i)
             wide = min(width, stop - j)
             old = wide if channel else past
-            tile_apart(
+            scattered_tile(
                 lanes,
                 rows,
-                from_,
+                block,
                 at,
                 rows_at,
-                table + i,
+                first_entry + i,
                 rows_at,
                 after,
                 runs_at,
@@ -134,7 +153,7 @@ def _block(
                 out,
                 to + j,
                 out_at,
-                table + i,
+                first_entry + i,
                 high,
                 wide,
                 old,
@@ -160,27 +179,29 @@ def _convolve(
     out_at,
     counters,
     past,
-    kept,
-    fresh,
+    chunk_step,
+    packs,
 ):
-    """All blocks, a chunk of channels after the other: first its filters go into panels, `kept` elements behind those of the
-    chunk before, unless they are there; then whoever is free takes the next block of pixels by `span` columns."""
+    """All blocks, a chunk of channels after the other: first its filters go into panels, `chunk_step` elements behind those of
+    the chunk before, if it `packs` them; then whoever is free takes the next block of pixels by `span` columns."""
     width = len(lanes) * VECTORS
-    down, spans = -(-w.rows // b.rows), -(-w.columns // span)
+    down = -(-w.rows // b.rows)
+    spans = -(-w.columns // span)
     blocks = -(-w.images // b.images) * down
     for channel in range(0, w.channels, b.chunk):
         deep = min(b.chunk, w.channels - channel)
         counters[:] = 0
         _tables(w, b, deep, rows_at, runs_at, out_at)
-        panels_at = channel // b.chunk * kept
-        for panel in numba.prange(-(-w.columns // width) if fresh else 0):
+        panels_at = channel // b.chunk * chunk_step
+        for panel in numba.prange(-(-w.columns // width) if packs else 0):
             _pack(lanes, w, filters, right, panels_at + panel * width * depth, panel * width, channel, deep)
         for t in numba.prange(threads):
             while True:
                 piece = emit.take_number(counters, 0)
                 if piece >= blocks * spans:
                     break
-                place, column = piece % blocks, piece // blocks * span
+                place = piece % blocks
+                column = piece // blocks * span
                 _block(
                     lanes,
                     rows,
@@ -217,48 +238,91 @@ def _chunk(w: Window, item: int, tile: int) -> int:
     return min(w.channels, _up(-(-w.channels // -(-w.channels // most)), 4))
 
 
+def _past_caches(w: Window, out: np.ndarray, *, lanes: int, chunk: int) -> bool:
+    """Whether the output is written past the caches: it is large, each value is written once, and vectors are aligned."""
+    item = out.itemsize
+    offsets = (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item)
+    is_aligned = not any(offset % lanes for offset in offsets)
+    return is_aligned and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES
+
+
+def _span(w: Window, *, depth_bytes: int, width: int) -> int:
+    """Columns whose panels, of `depth_bytes` a column, stay in the second-level cache; a multiple of `width`."""
+    most = second_level_bytes() // 2 // depth_bytes // width * width
+    return min(_up(w.columns, width), max(width, most))
+
+
 def convolution(
-    w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndarray, vector: int = 0, keep_filters: bool = False
+    w: Window,
+    source: np.ndarray,
+    filters: np.ndarray,
+    out: np.ndarray,
+    *,
+    vector: int = 0,
+    constant_filters: bool = False,
 ):
     """The call that computes a window's output on Numba's threads, in vectors of `vector` bytes (0: the fastest).
 
-    source, filters, out: flat arrays of one type, in which the window says where to look. keep_filters: they are laid out here,
-    not in every call.
+    source, filters, out: flat arrays of one type, in which the window says where to look. constant_filters: they are laid out
+    here, not in every call.
     """
-    threads, item = numba.get_num_threads(), source.itemsize
+    threads = numba.get_num_threads()
+    item = source.itemsize
     vector = vector or emit.fastest_size(w.columns * item)
-    lanes, tile = vector // item, pixel_tiles.tile_rows(vector)
+    lanes = vector // item
+    tile = tile_rows(vector)
     width = VECTORS * lanes
-    w = pixel_blocks.scattered(pixel_blocks.unstrided(w))
+    # Cut.
+    w = pixels_as_images(unstrided(w))
     chunk = _chunk(w, item, tile)
-    b = pixel_blocks.blocks(w, chunk, item, tile, _PIXELS, pixel_blocks.threads_pieces(threads))
+    b = cut(w, chunk, item=item, tile=tile, most_pixels=_PIXELS, least_blocks=threads_pieces(threads))
     depth = w.taps_down * w.taps_across * chunk
-    span = min(_up(w.columns, width), max(width, second_level_bytes() // 2 // (depth * item) // width * width))
-    panels = _up(w.columns, width) * depth
-    right = empty((panels * (-(-w.channels // chunk) if keep_filters else 1),), source.dtype, 6)
+    # Make room.
+    chunk_panels = _up(w.columns, width) * depth
+    chunks = -(-w.channels // chunk)
+    right = empty((chunk_panels * (chunks if constant_filters else 1),), source.dtype, 6)
     right[:] = 0
     scratch = empty((threads * b.size,), source.dtype, 2)
-    even = not any(size % lanes for size in (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item))
-    past = PAST_CACHES if even and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES else 0
     pixels = b.images * b.rows * w.across
-    tables = [pixel_blocks.places(size) for size in (2 * pixels + 16, w.taps_down * w.taps_across, 2 * pixels)]
-    given = threads, (0,) * lanes, (0,) * tile, w, b, span, origin(source), origin(filters), right, depth, out, scratch
-    arguments = (*given, *tables, pixel_blocks.places(1), past, panels if keep_filters else 0)
-    if keep_filters:
-        _convolve(*arguments, True)
-    call = direct(_convolve, *arguments, not keep_filters)
+    arguments = (
+        threads,
+        (0,) * lanes,
+        (0,) * tile,
+        w,
+        b,
+        _span(w, depth_bytes=depth * item, width=width),
+        origin(source),
+        origin(filters),
+        right,
+        depth,
+        out,
+        scratch,
+        table(2 * pixels + 16),
+        table(w.taps_down * w.taps_across),
+        table(2 * pixels),
+        table(1),
+        PAST_CACHES if _past_caches(w, out, lanes=lanes, chunk=chunk) else 0,
+        chunk_panels if constant_filters else 0,
+    )
+    if constant_filters:
+        packs = True
+        _convolve(*arguments, packs)
+    call = direct(_convolve, *arguments, not constant_filters)
     return lambda keep=(source, filters): call()
 
 
 def _is_product(problem: Conv) -> bool:
     """Whether a matrix product computes the convolution faster. Pixels are then rows. Steps are few or, for wgrad, one side's
     channels; the result has tiles for all threads."""
-    p = problem
-    if (p.r, p.s, p.stride, p.groups) != (1, 1, 1, 1) or any(map(any, p.pads)):
+    is_of_pixels = (problem.r, problem.s, problem.stride, problem.groups) == (1, 1, 1, 1)
+    if not is_of_pixels or problem.pads != ((0, 0), (0, 0)):
         return False
-    if p.direction == "wgrad":
-        return min(p.c_in, p.c_out) <= _FEW_CHANNELS and p.c_in * p.c_out > _TILE * (numba.get_num_threads() - 1)
-    return (p.c_out if p.direction == "dgrad" else p.c_in) <= _FEW_STEPS
+    if problem.direction == "wgrad":
+        has_few_channels = min(problem.c_in, problem.c_out) <= _FEW_CHANNELS
+        other_threads = numba.get_num_threads() - 1
+        return has_few_channels and problem.c_in * problem.c_out > _TILE * other_threads
+    steps = problem.c_out if problem.direction == "dgrad" else problem.c_in
+    return steps <= _FEW_STEPS
 
 
 @kernel
@@ -268,36 +332,46 @@ def blocked(problem: Conv, a, b):
     return bound(problem, a, b)
 
 
-@kernel
-def held(problem: Conv, a, b):
+@kernel(variant="held")
+def constant_filters(problem: Conv, a, b):
     """Filters are laid out once, when they are bound, as they can be where nothing is trained."""
-    return bound(problem, a, b, keep_filters=True)
+    return bound(problem, a, b, constant_filters=True)
 
 
-def bound(problem: Conv, a: np.ndarray, b: np.ndarray, vector: int = 0, keep_filters: bool = False):
-    """The call of `blocked` in vectors of `vector` bytes (0: the fastest), or of `held`.
+def _rows(array: np.ndarray) -> np.ndarray:
+    """An array as a contiguous matrix with its last axis for columns."""
+    return np.ascontiguousarray(array).reshape(-1, array.shape[-1])
 
-    Raises: ValueError for another arithmetic or layout, and where there are no filters to keep.
+
+def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, constant_filters: bool = False):
+    """The call of `blocked` in vectors of `vector` bytes (0: the fastest), or of `constant_filters`.
+
+    Raises: ValueError for another arithmetic or layout, and where the filters are what is computed.
     """
-    if keep_filters and problem.direction == "wgrad":
+    if constant_filters and problem.direction == "wgrad":
         raise ValueError("wgrad makes filters, so none can be held")
     if problem.math != "float32" or problem.layout != "NHWC":
         raise ValueError(f"the Numba tiles convolve float32 in NHWC, not {problem.math} in {problem.layout}")
     out = empty(problem.out_shape, a.dtype, 5)
-    left, right, to = (np.ascontiguousarray(array).reshape(-1, array.shape[-1]) for array in (a, b, out))
-    if _is_product(problem) and not keep_filters:
-        left, right = (
-            left.T if problem.direction == "wgrad" else left,
-            right.T if problem.direction == "dgrad" else right,
-        )
+    left = _rows(a)
+    right = _rows(b)
+    to = _rows(out)
+    if _is_product(problem) and not constant_filters:
+        if problem.direction == "wgrad":
+            left = left.T
+        if problem.direction == "dgrad":
+            right = right.T
         return into(out, product(left, right, to, vector))
-    flat = left.reshape(-1), right.reshape(-1), to.reshape(-1), vector
-    parts = pixel_blocks.windows(problem)
-    reached = [w for w in parts if w.taps_down and w.taps_across]
-    if problem.direction == "wgrad":
-        calls = [gradient(w, *flat) for w in reached]
-    else:
-        calls = [convolution(w, *flat, keep_filters) for w in reached]
+    flat = (left.reshape(-1), right.reshape(-1), to.reshape(-1))
+    parts = windows(problem)
+    calls = []
+    for window in parts:
+        if not window.taps_down or not window.taps_across:  # no gradient reaches these pixels
+            continue
+        if problem.direction == "wgrad":
+            calls.append(gradient(window, *flat, vector=vector))
+        else:
+            calls.append(convolution(window, *flat, vector=vector, constant_filters=constant_filters))
 
     def run():
         if len(calls) < len(parts):

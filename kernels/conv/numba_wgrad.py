@@ -3,18 +3,21 @@
 import numba
 import numpy as np
 
-from kernels.conv import _pixel_blocks as pixel_blocks
-from kernels.conv import _pixel_tiles as pixel_tiles
-from kernels.conv._pixel_blocks import Window
-from kernels.conv._pixel_tiles import VECTORS, adjacent_tile
+from kernels.conv._pixel_blocks import Window, copy_block, cut, table, threads_pieces, unstrided
+from kernels.conv._pixel_tiles import VECTORS, adjacent_tile, heights
 from kernels.problems.arrays import empty
 from kernels.simd import emit
 from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack_panel
 
-_CHANNELS = 256  # at a time: with their taps and all columns they are the sums that all blocks of pixels add to
+#: Most channels at a time: with their taps and all columns they are the sums that all blocks of pixels add to.
+_CHANNELS = 256
+#: Fewest channels at a time.
+_LEAST_CHANNELS = 16
+#: Bytes of these sums.
 _SUM_BYTES = 1 << 20
-_PIXELS = 224  # of a block: its pixels' panel of dy fits the first-level cache
+#: Pixels of a block: their panel of dy fits the first-level cache.
+_PIXELS = 224
 
 
 @numba.njit(cache=True)
@@ -53,21 +56,27 @@ def _block(
 ):
     """Adds the products of a block of pixels to the filters' gradient, or begins it with them."""
     runs_at, out_at = tables
-    images, lines, width = min(b.images, w.images - image), min(b.rows, w.rows - first), len(lanes) * VECTORS
-    pixel_blocks.copy_block(lanes, scratch, scratch_at, x, w, images, first, lines, image, channel, deep)
-    row, height = ((w.across - 1) * w.stride + w.taps_across) * deep, w.taps_across * deep
+    images = min(b.images, w.images - image)
+    lines = min(b.rows, w.rows - first)
+    width = len(lanes) * VECTORS
+    # Copy: the images under the block's windows, with their padding.
+    copy_block(lanes, scratch, scratch_at, x, w, images, first, lines, image, channel, deep)
+    row = ((w.across - 1) * w.stride + w.taps_across) * deep
+    height = w.taps_across * deep
     for column in range(0, w.columns, width):
         wide = min(width, w.columns - column)
+        # Pack: the gradients of the block's pixels.
         for i in range(images * lines):
             start = w.out_at + (image + i // lines) * w.out_image + (first + i % lines) * w.out_row + column
-            pack_panel(
-                lanes, lanes, right, right_at + i * w.across * width, width, dy, start, 1, w.out_pixel, wide, w.across
-            )
+            at = right_at + i * w.across * width
+            pack_panel(lanes, lanes, right, at, width, dy, start, 1, w.out_pixel, wide, w.across)
+        # Multiply: each row of taps.
         for down in range(w.taps_down):
             at = scratch_at + down * row
             to = out_from + w.filter_at + down * w.filter_row + channel * w.filter_channel + column
             for i in range(0, height, high):
-                valid, old = min(high, height - i), wide if added else 0
+                valid = min(high, height - i)
+                old = wide if added else 0
                 adjacent_tile(
                     lanes,
                     high,
@@ -133,7 +142,9 @@ def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, run
                 begun[chunk, t] = 1
     if threads > 1:
         for line in numba.prange(w.taps_down * w.taps_across * w.channels):
-            i, j, c = line // (w.taps_across * w.channels), line // w.channels % w.taps_across, line % w.channels
+            i = line // (w.taps_across * w.channels)
+            j = line // w.channels % w.taps_across
+            c = line % w.channels
             at = w.filter_at + i * w.filter_row + j * w.filter_tap + c * w.filter_channel
             out[at : at + w.columns] = 0
             for t in range(threads):
@@ -142,32 +153,65 @@ def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, run
                         out[at + o] += sums[t * out.size + at + o]
 
 
-def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, vector: int = 0):
+def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vector: int = 0):
     """The call that computes the gradient of a window's filters on Numba's threads, in vectors of `vector` bytes (0: the widest).
 
     x, dy, out: flat arrays of one type, in which the window's source, output and filters lie.
     """
-    threads, item = numba.get_num_threads(), x.itemsize
+    threads = numba.get_num_threads()
+    item = x.itemsize
     vector = vector or emit.fastest_size(w.columns * item)
     lanes = vector // item
-    w = pixel_blocks.unstrided(w)
-    taps = w.taps_down * w.taps_across
-    most = max(16, min(_CHANNELS, _SUM_BYTES // (item * taps * w.columns)))
-    chunk = -(-w.channels // -(-w.channels // most))
-    b = pixel_blocks.blocks(w, chunk, item, 1, _PIXELS, pixel_blocks.threads_pieces(threads), always=True)
-    tiles = pixel_tiles.heights(vector)
-    highs = tuple(_height(tiles, w.taps_across * deep) for deep in (chunk, w.channels % chunk or chunk))
+    # Cut.
+    w = unstrided(w)
+    chunk = _chunk(w, item)
+    b = cut(
+        w,
+        chunk,
+        item=item,
+        tile=1,
+        most_pixels=_PIXELS,
+        least_blocks=threads_pieces(threads),
+        always_copied=True,
+    )
+    last_chunk = w.channels % chunk or chunk
+    highs = (_height(vector, w.taps_across * chunk), _height(vector, w.taps_across * last_chunk))
+    # Make room.
     scratch = empty((threads * b.size,), x.dtype, 2)
     right = empty((threads * b.images * b.rows * w.across * VECTORS * lanes,), x.dtype, 6)
     right[:] = 0
     sums = empty((threads * out.size,), x.dtype, 4) if threads > 1 else out
-    runs_at, out_at = pixel_blocks.places(b.images * b.rows), pixel_blocks.places(w.taps_across * chunk)
-    begun = np.zeros((-(-w.channels // chunk), threads), np.int64)
-    given = threads, (0,) * lanes, highs, w, b, origin(x), origin(dy), out
-    call = direct(_gradient, *given, sums, scratch, right, runs_at, out_at, pixel_blocks.places(1), begun)
+    arguments = (
+        threads,
+        (0,) * lanes,
+        highs,
+        w,
+        b,
+        origin(x),
+        origin(dy),
+        out,
+        sums,
+        scratch,
+        right,
+        table(b.images * b.rows),
+        table(w.taps_across * chunk),
+        table(1),
+        np.zeros((-(-w.channels // chunk), threads), np.int64),
+    )
+    call = direct(_gradient, *arguments)
     return lambda keep=(x, dy): call()
 
 
-def _height(tiles: tuple[int, ...], rows: int) -> int:
+def _chunk(w: Window, item: int) -> int:
+    """Channels at a time: as many as keep their sums in the second-level cache, in chunks of one size."""
+    taps = w.taps_down * w.taps_across
+    most = max(_LEAST_CHANNELS, min(_CHANNELS, _SUM_BYTES // (item * taps * w.columns)))
+    chunks = -(-w.channels // most)
+    return -(-w.channels // chunks)
+
+
+def _height(vector: int, rows: int) -> int:
     """The lowest of the tiles that covers `rows` rows in as few tiles as the highest does."""
-    return min(tile for tile in tiles if -(-rows // tile) == -(-rows // max(tiles)))
+    tiles = heights(vector)
+    fewest = -(-rows // max(tiles))
+    return min(tile for tile in tiles if -(-rows // tile) == fewest)

@@ -20,14 +20,15 @@ def im2col(problem: Conv, a, b):
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"NumPy's BLAS multiplies float32 and float64, not {problem.math}")
     out = empty(problem.out_shape, a.dtype, 5)
-    made = _product if _pointwise(problem) else {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[problem.direction]
-    return into(out, made(problem, *channels_last(problem, a, b, out)))
+    by_direction = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}
+    call = _product if _pointwise(problem) else by_direction[problem.direction]
+    return into(out, call(problem, *channels_last(problem, a, b, out)))
 
 
 def _pointwise(problem: Conv) -> bool:
     """Whether the filter is 1 x 1 at every pixel, so that the images are their own matrix of columns."""
-    alone = (problem.layout, problem.r, problem.s, problem.stride, problem.groups) == ("NHWC", 1, 1, 1, 1)
-    return alone and problem.pads == ((0, 0), (0, 0))
+    is_of_pixels = (problem.r, problem.s, problem.stride, problem.groups) == (1, 1, 1, 1)
+    return problem.layout == "NHWC" and is_of_pixels and problem.pads == ((0, 0), (0, 0))
 
 
 def _product(problem: Conv, a, b, out) -> Callable:
@@ -68,9 +69,10 @@ class _Columns:
         """(first row, row after the last, channels of x, channels of y) of each piece of a chunk, by groups."""
         filters = self.problem.c_out // self.problem.groups
         for group in range(self.problem.groups):
-            channels, made = (slice(group * each, (group + 1) * each) for each in (self.channels, filters))
+            x_channels = slice(group * self.channels, (group + 1) * self.channels)
+            y_channels = slice(group * filters, (group + 1) * filters)
             for begin in range(0, self.problem.p, self.rows):
-                yield begin, min(begin + self.rows, self.problem.p), channels, made
+                yield begin, min(begin + self.rows, self.problem.p), x_channels, y_channels
 
     def images_of(self, x: np.ndarray, chunk: slice) -> np.ndarray:
         """The chunk's images with their padding."""
@@ -82,11 +84,14 @@ class _Columns:
 
     def fill(self, images: np.ndarray, begin: int, end: int, channels: slice) -> np.ndarray:
         """The piece's columns: (positions, taps)."""
-        p = self.problem
-        source = images[:, begin * p.stride :, :, channels]
-        n, h, w, c = source.strides
-        shape = len(images), end - begin, p.q, p.r, p.s, self.channels
-        strides = n, p.stride * h, p.stride * w, h, w, c
+        problem = self.problem
+        source = images[:, begin * problem.stride :, :, channels]
+        image = source.strides[0]
+        row = source.strides[1]
+        pixel = source.strides[2]
+        channel = source.strides[3]
+        shape = (len(images), end - begin, problem.q, problem.r, problem.s, self.channels)
+        strides = (image, problem.stride * row, problem.stride * pixel, row, pixel, channel)
         columns = self.part(shape)
         np.copyto(columns, np.lib.stride_tricks.as_strided(source, shape, strides, writeable=False))
         return columns.reshape(-1, self.taps)
@@ -107,12 +112,14 @@ def _fprop(problem: Conv, x, w, y) -> Callable:
     def run():
         for chunk in columns.chunks():
             images = columns.images_of(x, chunk)
-            for begin, end, channels, of in columns.pieces():
-                made, part = columns.fill(images, begin, end, channels), y[chunk, begin:end, :, of]
+            for begin, end, x_channels, y_channels in columns.pieces():
+                windows = columns.fill(images, begin, end, x_channels)
+                filters = _rows(w[..., y_channels])
+                part = y[chunk, begin:end, :, y_channels]
                 if part.flags.c_contiguous:  # BLAS writes there
-                    np.matmul(made, _rows(w[..., of]), out=_rows(part))
+                    np.matmul(windows, filters, out=_rows(part))
                 else:
-                    part[...] = (made @ _rows(w[..., of])).reshape(part.shape)
+                    part[...] = (windows @ filters).reshape(part.shape)
 
     return run
 
@@ -125,14 +132,14 @@ def _dgrad(problem: Conv, dy, w, dx) -> Callable:
         for chunk in columns.chunks():
             images = dx[chunk] if columns.bare else columns.padded[: chunk.stop - chunk.start]
             images[...] = 0
-            for begin, end, channels, of in columns.pieces():
-                part = _rows(dy[chunk, begin:end, :, of])
-                made = columns.part((len(images), end - begin, problem.q, problem.r, problem.s, columns.channels))
-                np.matmul(part, _rows(w[..., of]).T, out=made.reshape(-1, columns.taps))
-                for i, j in np.ndindex(problem.r, problem.s):  # each tap's columns belong to the pixels that it meets
+            for begin, end, x_channels, y_channels in columns.pieces():
+                part = _rows(dy[chunk, begin:end, :, y_channels])
+                windows = columns.part((len(images), end - begin, problem.q, problem.r, problem.s, columns.channels))
+                np.matmul(part, _rows(w[..., y_channels]).T, out=windows.reshape(-1, columns.taps))
+                for i, j in np.ndindex(problem.r, problem.s):  # a tap's columns belong to the pixels that it meets
                     down = slice(begin * stride + i, (end - 1) * stride + i + 1, stride)
                     across = slice(j, (problem.q - 1) * stride + j + 1, stride)
-                    images[:, down, across, channels] += made[:, :, :, i, j]
+                    images[:, down, across, x_channels] += windows[:, :, :, i, j]
             if not columns.bare:
                 dx[chunk] = images[columns.inside]
 
@@ -146,8 +153,9 @@ def _wgrad(problem: Conv, x, dy, dw) -> Callable:
         dw[...] = 0
         for chunk in columns.chunks():
             images = columns.images_of(x, chunk)
-            for begin, end, channels, of in columns.pieces():
-                made = columns.fill(images, begin, end, channels).T @ _rows(dy[chunk, begin:end, :, of])
-                dw[..., of] += made.reshape(dw[..., of].shape)
+            for begin, end, x_channels, y_channels in columns.pieces():
+                windows = columns.fill(images, begin, end, x_channels)
+                filters = dw[..., y_channels]
+                filters += (windows.T @ _rows(dy[chunk, begin:end, :, y_channels])).reshape(filters.shape)
 
     return run

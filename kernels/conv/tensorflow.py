@@ -12,42 +12,48 @@ import numpy as np
 
 from kernels.problems import Conv
 from kernels.problems.arrays import ITEM_BYTES
-from kernels.reference import conv as reference_conv
+from kernels.reference.conv import transform_bound
 from kernels.registry import kernel
 from kernels.tensorflow import calls
 
-HELD = 50  # convolutions in one call of `held`
+#: Convolutions in one call of `constant_filters`.
+IN_ONE_CALL = 50
 
 
 def _options(problem: Conv) -> dict:
     """Strides, padding and layout as TensorFlow's operations take them."""
-    sides, step = [(0, 0), *problem.pads, (0, 0)], [1, problem.stride, problem.stride, 1]
-    if problem.layout == "NCHW":
-        sides, step = [(0, 0), (0, 0), *problem.pads], [1, 1, problem.stride, problem.stride]
-    made = {"strides": step, "data_format": problem.layout}
+    (top, bottom), (left, right) = problem.pads
+    zeros = [top, bottom, left, right]
+    if problem.layout == "NHWC":
+        strides = [1, problem.stride, problem.stride, 1]
+        paddings = [0, 0, *zeros, 0, 0]
+    else:
+        strides = [1, 1, problem.stride, problem.stride]
+        paddings = [0, 0, 0, 0, *zeros]
+    options = {"strides": strides, "data_format": problem.layout}
     if isinstance(problem.pad, str):
-        return made | {"padding": problem.pad.upper()}
-    return made | {"padding": "EXPLICIT", "explicit_paddings": [zeros for pair in sides for zeros in pair]}
+        return options | {"padding": problem.pad.upper()}
+    return options | {"padding": "EXPLICIT", "explicit_paddings": paddings}
 
 
 def _formula(problem: Conv):
     """The direction as a function of its two tensors."""
     from tensorflow import raw_ops
 
-    how = _options(problem)
+    options = _options(problem)
     match problem.direction:
         case "fprop":
-            return lambda x, w: raw_ops.Conv2D(input=x, filter=w, **how)
+            return lambda x, w: raw_ops.Conv2D(input=x, filter=w, **options)
         case "dgrad":
             return lambda dy, w: raw_ops.Conv2DBackpropInput(
-                input_sizes=problem.x_shape, filter=w, out_backprop=dy, **how
+                input_sizes=problem.x_shape, filter=w, out_backprop=dy, **options
             )
         case _:
             return lambda x, dy: raw_ops.Conv2DBackpropFilter(
                 input=x,
                 filter_sizes=(problem.r, problem.s, problem.c_in // problem.groups, problem.c_out),
                 out_backprop=dy,
-                **how,
+                **options,
             )
 
 
@@ -61,23 +67,24 @@ class _Oihw:
         return np.ascontiguousarray(self._filters.numpy().transpose(3, 2, 0, 1))
 
 
-def _refuse(problem: Conv, tensor, way: str) -> None:
-    calls.allow(problem, tensor, way)
+def _refuse(problem: Conv, tensor, execution: str) -> None:
+    """Raises: ValueError for what the tensor's device does not compute. `execution` is `eager`, `function` or `jit`."""
+    calls.allow(problem, tensor, execution)
     if problem.layout == "NCHW" and not calls.on_gpu(tensor):
         raise ValueError("TensorFlow's CPU convolutions are NHWC; NCHW is its GPU layout")
 
 
-def _bound(problem: Conv, a, b, way: str):
+def _bound(problem: Conv, a, b, execution: str):
     import tensorflow
 
-    _refuse(problem, a, way)
+    _refuse(problem, a, execution)
     if problem.layout == "NCHW" and problem.direction != "wgrad":
         b = tensorflow.transpose(b, (2, 3, 1, 0))
-    call = calls.called(way, _formula(problem), a, b)
+    call = calls.called(execution, _formula(problem), a, b)
     run: Any = (lambda: _Oihw(call())) if problem.layout == "NCHW" and problem.direction == "wgrad" else call
     # TensorFlow takes the quickest of cuDNN's algorithms, FFT and Winograd among them.
     if calls.on_gpu(a) and ITEM_BYTES[problem.dtype] >= 4:
-        run.bound = reference_conv.transform_bound(problem)
+        run.bound = transform_bound(problem)
     return run
 
 
@@ -100,8 +107,8 @@ def jit(problem: Conv, a, b):
     return _bound(problem, a, b, "jit")
 
 
-@kernel(allocates=True)
-def held(problem: Conv, a, b):
+@kernel(variant="held", allocates=True)
+def constant_filters(problem: Conv, a, b):
     """On the CPU, 50 convolutions one after the other in one graph whose filters are constants: oneDNN lays them out once
     and keeps them, and nothing is dispatched from Python between."""
     import tensorflow
@@ -109,12 +116,12 @@ def held(problem: Conv, a, b):
     _refuse(problem, a, "function")
     if calls.on_gpu(a):
         raise ValueError("layouts are held on the CPU only: cuDNN takes images and filters as they lie")
-    how, filters = _with_constant_filters(problem, b.numpy())
+    options, filters = _with_constant_filters(problem, b.numpy())
 
     def formula(images):
-        return tensorflow.raw_ops.Conv2D(input=images, filter=tensorflow.constant(filters), **how)
+        return tensorflow.raw_ops.Conv2D(input=images, filter=tensorflow.constant(filters), **options)
 
-    return calls.in_a_row(formula, a, count=HELD)
+    return calls.in_a_row(formula, a, count=IN_ONE_CALL)
 
 
 def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarray]:
@@ -132,16 +139,14 @@ def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarr
             "only fprop, and dgrad of stride 1 padded by less than the filter, have filters whose layout can be "
             "held: oneDNN lays out those of others in every call"
         )
-    r, s, c_in, groups, filters = *w.shape[:3], problem.groups, problem.c_out // problem.groups
-    turned = (
-        w[::-1, ::-1]
-        .reshape(r, s, c_in, groups, filters)
-        .transpose(0, 1, 4, 3, 2)
-        .reshape(r, s, filters, groups * c_in)
-    )
-    pads = [0, 0, r - 1 - top, r - 1 - bottom, s - 1 - left, s - 1 - right, 0, 0]
-    how = {"strides": [1, 1, 1, 1], "data_format": "NHWC", "padding": "EXPLICIT", "explicit_paddings": pads}
-    return how, np.ascontiguousarray(turned)
+    r, s = w.shape[:2]
+    channels = problem.c_in // problem.groups
+    filters = problem.c_out // problem.groups
+    by_group = w[::-1, ::-1].reshape(r, s, channels, problem.groups, filters)
+    rotated = by_group.transpose(0, 1, 4, 3, 2).reshape(r, s, filters, problem.groups * channels)
+    paddings = [0, 0, r - 1 - top, r - 1 - bottom, s - 1 - left, s - 1 - right, 0, 0]
+    options = {"strides": [1, 1, 1, 1], "data_format": "NHWC", "padding": "EXPLICIT", "explicit_paddings": paddings}
+    return options, np.ascontiguousarray(rotated)
 
 
 @kernel(allocates=True, rung=True)

@@ -62,7 +62,7 @@ def measure(case: Case, turn: int) -> Row:
     first_s = time.perf_counter() - begin
     equal = all(reference.check(problem, whole, kernel.bind(problem, *whole)()).passed for kernel in own)
     once = timing.call_seconds(timing.host(calls[OURS[0]]), Limits(visit_s=0))
-    conv_tensorflow.HELD = max(2, min(HELD_AT_MOST, round(HELD_S / once)))
+    conv_tensorflow.IN_ONE_CALL = max(2, min(HELD_AT_MOST, round(HELD_S / once)))
     tensors = [tensorflow.constant(array) for array in inputs]
     libraries = [name for name in LIBRARIES if name != ROW or once * passes.IN_A_ROW <= ROW_S]
     for name in libraries:

@@ -31,6 +31,10 @@ AWKWARD = [
 ]
 
 
+#: How blocked convolutions in float32 are cut for tiles of 14 pixels.
+TILE_14 = {"item": 4, "tile": 14, "most_pixels": 1568, "least_blocks": 1}
+
+
 def directed(problem: Conv, way: str) -> Conv:
     return msgspec.structs.replace(problem, direction=way)
 
@@ -47,7 +51,7 @@ def bound(problem: Conv, variant: str, vector: int = 0):
     exact.inputs = problem.inputs(3, True)
     if variant == "direct":
         return registry.find("conv/numba/direct").bind(problem, *exact.inputs)
-    return conv_numba_blocked.bound(problem, *exact.inputs, vector, variant == "held")
+    return conv_numba_blocked.bound(problem, *exact.inputs, vector=vector, constant_filters=variant == "held")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -105,24 +109,28 @@ def test_windows_are_scattered_and_cut_into_blocks():
     found = pixel_blocks.windows(Conv(1, 4, 4, 2, 3, 1, 1, 2, direction="dgrad"))
     assert [w.taps_down * w.taps_across for w in found] == [1, 0, 0, 0]
     (w,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1))
-    assert (flat := pixel_blocks.scattered(w))[:3] == (288, 1, 1) and flat.source_image == 16 and flat.out_image == 32
+    assert (
+        (flat := pixel_blocks.pixels_as_images(w))[:3] == (288, 1, 1)
+        and flat.source_image == 16
+        and flat.out_image == 32
+    )
     (strided,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1, 2))
     w = pixel_blocks.unstrided(strided)
     assert (w.stride, w.height, w.width, w.source_row, w.source_pixel) == (1, 3, 3, 2 * 6 * 16, 32)
-    assert pixel_blocks.scattered(w) == w  # a row of pixels does not end where the next begins
+    assert pixel_blocks.pixels_as_images(w) == w  # a row of pixels does not end where the next begins
     (padded,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1, 1, 1))
-    assert pixel_blocks.scattered(pixel_blocks.unstrided(padded)) == padded
+    assert pixel_blocks.pixels_as_images(pixel_blocks.unstrided(padded)) == padded
     (w,) = pixel_blocks.windows(Conv(32, 7, 7, 64, 64, 3, 3, pad="same"))
-    b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
+    b = pixel_blocks.cut(w, 64, **TILE_14)
     # images of 49 pixels: an even number of them is a whole number of tiles of 14, a source has 9 x 9 pixels of 64 channels
     assert b.rows == 7 and b.images % 2 == 0 and b.copied and b.merged and b.size == b.images * 81 * 64 <= 65536
     (w,) = pixel_blocks.windows(Conv(32, 56, 56, 64, 64, 3, 3, pad="same"))
-    b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
+    b = pixel_blocks.cut(w, 64, **TILE_14)
     assert b.images == 1 and b.size == (b.rows + 2) * 58 * 64 <= 65536 and b.rows >= 8
     (w,) = pixel_blocks.windows(Conv(32, 14, 14, 1024, 256, 1, 1))
-    assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1).copied == 1  # pixels a page apart push each other out
+    assert pixel_blocks.cut(w, 512, **TILE_14).copied == 1  # pixels a page apart push each other out
     (w,) = pixel_blocks.windows(Conv(32, 14, 14, 512, 256, 1, 1))
-    assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1)[3:5] == (0, 1)
+    assert pixel_blocks.cut(w, 512, **TILE_14)[3:5] == (0, 1)
 
 
 def test_a_gradient_of_the_weights_cannot_be_held():

@@ -16,6 +16,12 @@ WIDEST_DRAWING = 100
 STATED = re.compile(r"((?:[A-Z0-9_]+|[()])(?: ?(?:[A-Z0-9_]+|[()]| [-+*/] ))*) = ([\d,]+)\b")
 
 
+def variant(decorator: ast.expr) -> str:
+    """The name that a decorator gives its kernel in the function's place; "" if it gives none."""
+    keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    return next((ast.literal_eval(word.value) for word in keywords if word.arg == "variant"), "")
+
+
 def kernel_functions() -> dict[str, ast.FunctionDef]:
     """The functions with the decorator `kernel` by the kernel's name, whether its library is installed or not."""
     functions = {}
@@ -24,9 +30,10 @@ def kernel_functions() -> dict[str, ast.FunctionDef]:
             for node in house.tree(path).body:
                 if not isinstance(node, ast.FunctionDef):
                     continue
-                decorators = [ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list]
+                decorators = {ast.unparse(decorator).partition("(")[0]: decorator for decorator in node.decorator_list}
                 if "kernel" in decorators:
-                    functions[f"{operation}/{path.stem.partition('_')[0]}/{node.name}"] = node
+                    name = variant(decorators["kernel"]) or node.name
+                    functions[f"{operation}/{path.stem.partition('_')[0]}/{name}"] = node
     return functions
 
 

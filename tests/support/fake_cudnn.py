@@ -138,5 +138,5 @@ def installed(monkeypatch, gpu: fake_cupy.Gpu, engines: list[Engine], folder):
     monkeypatch.setitem(sys.modules, "kernels.conv.cudnn", None)
     del sys.modules["kernels.conv.cudnn"]
     module = importlib.import_module("kernels.conv.cudnn")
-    monkeypatch.setattr(module.reference_conv, "check", library.check)
+    monkeypatch.setattr(module, "check", library.check)
     return module, library

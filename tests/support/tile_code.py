@@ -85,7 +85,7 @@ def _matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
 def _conv_tiles(vector: int) -> dict[str, list[str]]:
     @numba.njit
     def fresh(lanes, rows, high, a, at, runs, length, step, b, c, height, columns, added):  # no constants to work in
-        pixel_tiles.tile_apart(
+        pixel_tiles.scattered_tile(
             lanes, rows, a, 0, at, 0, at, 0, at, 0, runs, length, b, 0, c, 0, at, 0, height, columns, added
         )
         pixel_tiles.adjacent_tile(
