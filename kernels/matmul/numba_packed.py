@@ -74,8 +74,9 @@ def _product(a, b, c, left, right):
         for i in numba.prange(left.shape[0]):
             _pack(left[i], a[i * _ROWS : (i + 1) * _ROWS, k0 : k0 + depth])
             for p in range(right.shape[0]):
-                block = c[i * _ROWS : (i + 1) * _ROWS, p * _COLUMNS : (p + 1) * _COLUMNS]
-                _panel_product(left[i], right[p], depth, block)
+                _panel_product(
+                    left[i], right[p], depth, c[i * _ROWS : (i + 1) * _ROWS, p * _COLUMNS : (p + 1) * _COLUMNS]
+                )
 
 
 @functools.cache

@@ -379,11 +379,11 @@ def _batch(lanes, group, plan, a, b, c, left, right, spare, counters):
     a_size = p.m * p.k
     b_size = p.k * p.n
     c_size = p.m * p.n
-    products_taken = counters[-1]
-    products_taken[0] = 0
+    taken_products = counters[-1]
+    taken_products[0] = 0
     for thread in numba.prange(spare.shape[0]):
         while True:
-            i = emit.take_number(products_taken, 0)
+            i = emit.take_number(taken_products, 0)
             if i >= count:
                 break
             counters[thread][:] = 0
