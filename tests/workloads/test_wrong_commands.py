@@ -182,8 +182,8 @@ WRONG = {
         'photos\\mine.py:build' --batch 64 => --model mine.py:build --batch 64
         model=lenet --batch 64 => --model lenet --batch 64
         --model lenet,vgg-16 --batch 64 => --model lenet --batch 64
-        ../m/net.weights.h5 --batch 64 => then: --model ../m/net.keras --batch 64
-        --model ../m/net.h5 => then: --model ../m/net.keras
+        ../m/net.weights.h5 --batch 64 => then: --model net.keras --batch 64
+        --model ../m/net.h5 => then: --model net.keras
         train.py --lr 0.1 --epochs 5 => train.py --epochs 5 -- --lr 0.1
         train.py --epochs 5 SUITE --lr 0.1 => train.py SUITE --epochs 5 -- --lr 0.1
         nvidia-h200 --model lenet SUITE => nvidia-h200 SUITE --model lenet
