@@ -3,10 +3,12 @@
 The rank of a finding says which of them an answer of a few lines has.
 """
 
+import shlex
 from collections.abc import Iterable
 
 from analysis.explain.doubts import Assumption
 from analysis.explain.explanation import Explanation
+from analysis.explain.narrowing import narrowest
 from analysis.explain.request import GPU
 from analysis.explain.sides import Side
 from analysis.finding import ALWAYS, IN_DETAIL, Finding
@@ -33,6 +35,7 @@ def findings(explanation: Explanation) -> tuple[Finding, ...]:
         *data_alone(explanation),
         *changes(explanation),
         *doubts(explanation),
+        *widest_part(explanation),
         *crossovers(explanation),
         *gaps(explanation),
     )
@@ -241,6 +244,19 @@ def doubts(explanation: Explanation) -> list[Finding]:
             numbers = {"names": unknown.names, "share": unknown.arithmetic}
         notes.append(Finding(kind=warning.kind, subject=warning.device, numbers=numbers, doubts=(warning,)))
     return notes
+
+
+def widest_part(explanation: Explanation) -> list[Finding]:
+    """Where a predicted time is too wide to tell a winner: its part with the widest interval, and what measures that."""
+    narrowing = narrowest(explanation)
+    if narrowing is None:
+        return []
+    numbers = {
+        "factor": narrowing.factor,
+        "part": narrowing.widest,
+        "command": shlex.join(("python", "-m", *narrowing.measurement.command)),
+    }
+    return [Finding(kind="widest-part", subject=narrowing.device, numbers=numbers)]
 
 
 def crossovers(explanation: Explanation) -> list[Finding]:

@@ -15,7 +15,7 @@ from analysis.explain.sources import Sources
 from analysis.predict import what_if
 from analysis.predict.profile import measuring
 from kernels import networks
-from workloads.records import settings
+from workloads.records import Machine, settings
 
 BUDGET_S = 90
 _SAMPLES, _STEPS = 2048, 64  # enough samples and steps to measure the real step by its later epochs
@@ -70,11 +70,10 @@ def parts(
             parts.append(step(request, device, side))
     for device in devices:
         if not sources.profile(device).constant("keras-step", device):
-            parts.append(_dispatch(device))
-    lacks_tf32 = sources.cpu.machine and sources.cpu.machine.lacks("tf32")
+            parts.append(dispatch(device))
     for device in devices:
         if device not in known.predicted and (everything or device != "cpu"):
-            parts += _operations(request, device, "float32" if lacks_tf32 else "tf32")
+            parts += operations(request, device, sources.cpu.machine).values()
     return parts
 
 
@@ -126,19 +125,22 @@ def starting(request: Request) -> float:
     return request.starting_s or _STARTING_S
 
 
-def _dispatch(device: str) -> Part:
+def dispatch(device: str) -> Part:
+    """The dispatch of a step on a device."""
     calls = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
     return _part("launch", f"dispatch on the {labels.device(device)}", (*calls.split(), *_on(device)), device)
 
 
-def _operations(request: Request, device: str, math: str) -> list[Part]:
-    """The convolutions, products and passes of its step; of a user's own model those of one that has a name. `math`: of a GPU."""
+def operations(request: Request, device: str, machine: Machine | None) -> dict[str, Part]:
+    """conv, matmul, transfer, stream -> the part that measures these operations of its step; of a user's own model those of one
+    that has a name. On a GPU of this machine in the arithmetic that it has."""
     training = request.training
     named = not settings.is_user_model(training.model)
     kinds = _kinds(request)
     where = labels.device(device)
+    math = "float32" if machine and machine.lacks("tf32") else "tf32"
     variants = {"conv": ("--variants", "function", "held"), "matmul": ("--variants", "function")}
-    parts = []
+    parts = {}
     for op, kind, instead, name in (
         ("conv", "conv", "cifar10-cnn", "its convolutions"),
         ("matmul", "dense", "fashion-mlp", "its dense layers"),
@@ -149,14 +151,14 @@ def _operations(request: Request, device: str, math: str) -> list[Part]:
         sizes = ("--batch", str(training.batch), "--direction", "all")
         kernels = variants[op] if device == "cpu" else ()
         words = (f"workloads.{op}", *model, *sizes, *measuring(op, device, math), *kernels, "--fast")
-        parts.append(_part(op, f"{name} on the {where}", words, device))
+        parts[op] = _part(op, f"{name} on the {where}", words, device)
     if device != "cpu":
         copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
-        parts.append(_part("transfer", "copies to the GPU", copies, device))
+        parts["transfer"] = _part("transfer", "copies to the GPU", copies, device)
     on_cpu = ("--operations", *_PASSES.split(), "--dtypes", "float32", "--variants", "function")
     passes = on_cpu if device == "cpu" else ()
     stream = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device, math), "--fast")
-    parts.append(_part("stream", f"passes over memory on the {where}", stream, device))
+    parts["stream"] = _part("stream", f"passes over memory on the {where}", stream, device)
     return parts
 
 

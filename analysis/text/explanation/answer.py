@@ -23,6 +23,7 @@ POINTS = {
     "Cost": ("price", "worth"),
     "And": ("too-big",),
     "Do": ("no-savings",),
+    "Rows": ("widest-part",),
     "Note": ("disturbed", "estimated-layers", "rough-work", "no-row", "not-compiled"),
 }
 # Kind of a further command -> what it is for, and the flags that the typed command goes on with.

@@ -2,20 +2,26 @@
 
 from collections.abc import Sequence
 
+from analysis.explain.narrowing import WHOLE_STEP
 from analysis.finding import Finding, Warning
+from analysis.predict.combine import WORDS
 from analysis.stats import best_by
 from analysis.text.sentences import NAMES, capital, say
 from analysis.units import join
+from workloads import options
 
 _TEMPLATES = {
     "disturbed": "{what}: measure again (--wait-quiet).",
     "estimated-layers": "Partial: of {names}, {share:share} of the arithmetic, there is only an estimate.",
     "rough-work": "Rough, within a factor of 4: {share:share} of a step's work on the {name} ({what}).",
+    "widest-part": "Most uncertain on the {name}: {part}; this measures it: {command}",
     "no-row": "Left out of the {name}'s time, as no row tells it: {parts}.",
     "not-compiled": "The model is not compiled: {chosen} are assumed.",
     "not-known": "Not known: {text}.",
     "missing": "Missing of {text}.",
 }
+# Parts of a training and of its step that have no words in WORDS.
+_PARTS = {"build and compile": "compilation", WHOLE_STEP: "work that no row is of"}
 # A flag of disturbed rows -> what happened.
 _DISTURBED = {
     "other-load": "other programs used {share:share} of the CPU",
@@ -54,6 +60,13 @@ def rough_work(finding: Finding) -> str:
     return say(_TEMPLATES["rough-work"], share=warning.share or 0.0, name=name, what=join(warning.names))
 
 
+def widest_part(finding: Finding) -> str:
+    part = finding.numbers["part"]
+    words = _PARTS.get(part) or WORDS.get(part, part)
+    command = options.typed(finding.numbers["command"])
+    return say(_TEMPLATES["widest-part"], name=NAMES[finding.subject], part=words, command=command)
+
+
 def no_row(finding: Finding) -> str:
     (warning,) = finding.doubts
     return say(_TEMPLATES["no-row"], name=NAMES[finding.subject], parts=join(warning.names))
@@ -76,6 +89,7 @@ SENTENCES = {
     "disturbed": disturbed,
     "estimated-layers": estimated_layers,
     "rough-work": rough_work,
+    "widest-part": widest_part,
     "no-row": no_row,
     "not-compiled": not_compiled,
     "not-known": not_known,
