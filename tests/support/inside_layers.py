@@ -9,7 +9,7 @@ from kernels.tensorflow import calls
 from tests.support.inside import made
 from workloads.frameworks.layer_graphs import chain, inputs, layer_use, step_parts
 from workloads.frameworks.layer_graphs.direction_graph import NoGradient, direction_graph
-from workloads.harness.dispatch import CannotDo
+from workloads.harness.dispatch import Broken, CannotDo
 
 BATCH = 8
 DENSE = ("Dense", '{"units": 10, "activation": "relu"}', "784")
@@ -141,3 +141,15 @@ def equal_layers_of_a_model_count_once():
     adam = direction_graph(optimizer, "fprop", 1)
     weights = 3 * (36 + 6) + 6 + 1
     assert adam.bytes_moved >= 4 * 6 * weights  # reads gradients, weights and two slots, writes the last three
+
+
+class Failing(keras.layers.Layer):
+    def call(self, x):
+        raise RuntimeError("it fails")
+
+
+@made
+def a_layer_that_fails_is_not_blamed_on_its_input():
+    with pytest.raises(Broken, match="takes no input of 784, nor a usual one: RuntimeError") as refused:
+        alone(("tests.support.inside_layers:Failing", "", "784"))
+    assert not isinstance(refused.value, layer_use.WrongLayer)

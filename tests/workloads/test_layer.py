@@ -28,6 +28,7 @@ INSIDE = [
     "every_call_of_a_chain_is_made",
     "xla_takes_no_lists_of_a_loop",
     "equal_layers_of_a_model_count_once",
+    "a_layer_that_fails_is_not_blamed_on_its_input",
 ]
 
 

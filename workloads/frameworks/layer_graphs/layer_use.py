@@ -92,6 +92,8 @@ def alone(name: str, arguments: str, inputs: Sequence[InputShape], batch: int) -
             right = shlex.join(["--input", *[text] * len(inputs)])
             break
     words = " ".join(shape.words for shape in inputs)
+    if not right:
+        raise Broken(f"{name} takes no input of {words}, nor a usual one: {_first_sentence(use)}") from use
     raise WrongLayer(f"{name} does not take an input of {words}: {_first_sentence(use)}", "--input", right) from use
 
 
