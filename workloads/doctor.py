@@ -76,7 +76,7 @@ def quiet() -> Iterator[CheckResult]:
     for _ in range(_LOOKS):
         time.sleep(_WATCH_S / _LOOKS)
         watch.before_block()
-    values, flags = watch.seen()
+    values, flags = watch.readings()
     return judged(values, flags, load.look(_WATCH_S) if "other-load" in flags else None)
 
 

@@ -53,8 +53,8 @@ def main() -> int:
 def compared(name: str, prepared: copy_modes.Prepared, problem: Conv, stream, ahead) -> list[Figure]:
     """The difference of the medians (the target), and the rate on our clock."""
     run, limits = prepared.run, Limits()
-    long = timing.call_seconds(timing.device(run, stream), limits) >= timing.HELD_BELOW_S
-    ours, calls = (timing.device if long else timing.held)(run, stream), 5 if long else 100
+    long = timing.call_seconds(timing.device(run, stream), limits) >= timing.BLOCKED_BELOW_S
+    ours, calls = (timing.device if long else timing.blocked)(run, stream), 5 if long else 100
     sides = (
         lambda: ours(calls) / calls,
         lambda: float(np.median(pairs(run, stream, ahead))),

@@ -286,7 +286,7 @@ def cause(kernel: Kernel, problem: Conv, stream) -> Cause:
     plans.is_transform(graph, direct.index)  # builds it; from here on the graph has excluded kinds
     excluded = plans.call_of(graph, direct.index, dict(zip(tensors, pointers, strict=True)))
     flush = cache_state.flush(registry.find("matmul/cupy/cublas"), "gpu:0")
-    single = timing.device_each(excluded, flush, stream)
+    single = timing.device_after(excluded, flush, stream)
     return Cause(
         problem=problem,
         listed=search.graph.get_execution_plan_count(),
@@ -474,8 +474,8 @@ def again(kernel: Kernel, stored: Measurement, stream) -> Again:
     stream.synchronize()
     device, host = stored.on("device"), stored.on("host-latency")
     limits = Limits()
-    is_long = timing.call_seconds(timing.device(run, stream), limits) >= timing.HELD_BELOW_S
-    clock = (timing.device if is_long else timing.held)(run, stream)
+    is_long = timing.call_seconds(timing.device(run, stream), limits) >= timing.BLOCKED_BELOW_S
+    clock = (timing.device if is_long else timing.blocked)(run, stream)
     waited = timing.latency(run, stream.synchronize)
     return Again(
         problem=problem,

@@ -90,7 +90,7 @@ def clocked(row: Row, prepared: copy_modes.Prepared) -> Measurement:
     for _ in range(3):
         prepared.run()
     samples = timing.visits(timing.device(prepared.run, prepared.stream), LIMITS, "device", watch.before_block)
-    values, flags = watch.seen()
+    values, flags = watch.readings()
     return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), values=values, flags=flags)
 
 

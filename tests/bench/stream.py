@@ -19,7 +19,7 @@ from analysis import stats, units
 from kernels import registry
 from kernels.problems import Stream
 from workloads import ROOT
-from workloads.harness import one_row, timing
+from workloads.harness import memory_needs, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 
@@ -72,8 +72,8 @@ def main() -> int:
                 problem, variants = Stream("triad", size), ["loop", "nontemporal"] if size >= PAST_CACHES else ["loop"]
                 what = f"triad, {units.size(size)}, {units.count(threads, 'thread')}"
                 try:
-                    one_row.require_memory(problem, "cpu")
-                except one_row.DoesNotFit as error:
+                    memory_needs.require_memory(problem, "cpu")
+                except memory_needs.DoesNotFit as error:
                     notes.append(f"- {what}: left out, {error}")
                     continue
                 runs, passes = bound(library, problem, threads, variants)

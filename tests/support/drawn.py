@@ -251,7 +251,7 @@ def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]
             for _ in range(FLUSHES):
                 flush()
 
-        clocks = [timing.device_each(call, before, stream) for call in calls]
+        clocks = [timing.device_after(call, before, stream) for call in calls]
         return list(map(float, np.median([[clock(1) for clock in clocks] for _ in range(FLUSHED + 2)][2:], axis=0)))
     return [sustained(call, stream) for call in calls[:: turn or -1]][:: turn or -1]
 
@@ -264,8 +264,8 @@ def sustained(run, stream) -> float:
         run()
     calls = max(1, round(TIMED_S / each))
     if each < HELD_BELOW_S:
-        calls = min(calls, HELD_BATCHES * timing.HELD_CALLS)
-        return timing.held(run, stream)(calls) / calls
+        calls = min(calls, HELD_BATCHES * timing.BLOCKED_CALLS)
+        return timing.blocked(run, stream)(calls) / calls
     return autotuner.milliseconds(run, calls, stream) * 1e-3 / calls
 
 

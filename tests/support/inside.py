@@ -70,7 +70,7 @@ def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
     with contextlib.ExitStack() as patched:
         for module in (trainers, tf_loop, jax_loop):
             patched.enter_context(mock.patch.object(module, "built", same_weights))
-        return trainers.way(kernel)(trainers.Order(row, network, x, y, 1, {}))
+        return trainers.way(kernel)(trainers.Task(row, network, x, y, 1, {}))
 
 
 def close(found, wanted, within=AGREE):
@@ -265,7 +265,7 @@ def jax_loop_trains_whatever_keras_does():
     for kernel, given in (("training/keras/fit", {"keras_backend": "jax"}), (JAX_LOOP, {})):
         problem = Training("tests.support.inside:regularized", BATCH, SAMPLES)
         row = Row(kernel, problem, Settings(switches={"shuffle": "off"} | given))
-        loop = trainers.way(kernel)(trainers.Order(row, None, x, y, 1, {}))
+        loop = trainers.way(kernel)(trainers.Task(row, None, x, y, 1, {}))
         found.append(loop.fit(SAMPLES, 3).losses)
     close(*found)
 
@@ -373,7 +373,7 @@ def mirrored(count, jit="off", of=MLP):
     given = Settings(switches={"dropout": "off", "shuffle": "off", "jit_compile": jit, **over})
     row = Row("training/keras/fit", Training(of.name, BATCH, STEPS * BATCH), given)
     x, y = data.load("synthetic", of, STEPS * BATCH, 1)
-    return row, trainers.keras_fit(trainers.Order(row, of, x, y, 1, {}))
+    return row, trainers.keras_fit(trainers.Task(row, of, x, y, 1, {}))
 
 
 @made

@@ -161,7 +161,7 @@ def test_constant_inputs_a_slow_governor_and_the_visits_moment_reach_the_row(mon
     assert [probes.constant(one) for one in arrays] == [True, False, False]
     monkeypatch.setattr(probes, "slow_governor", lambda: True)
     monkeypatch.setattr(one_row, "_known", {})
-    monkeypatch.setattr(one_row.kept, "inputs", lambda problem, seed: (np.ones((8, 8), np.float32),) * 2)
+    monkeypatch.setattr(one_row.bound_rows, "inputs", lambda problem, seed: (np.ones((8, 8), np.float32),) * 2)
     row = Row("matmul/numpy/operator", Matmul(8, 8, 8), Settings(threads=1))
     done = one_row.measure(row, Limits(0.001, 3, 1.0, 0.01), 1)
     assert {"slow-governor", "constant-inputs"} <= {*done.flags}

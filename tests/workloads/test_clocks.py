@@ -10,7 +10,7 @@ from fake_cupy import ISSUE, PAGEABLE, PINNED, WAIT
 from kernels import reference, registry
 from kernels.cuda import autotuner, blocking_kernel
 from kernels.problems import Launch, Matmul, Transfer
-from workloads.harness import cache_state, copy_modes, kept, one_row, telemetry, timing, warming
+from workloads.harness import bound_rows, cache_state, copy_modes, one_row, telemetry, timing, warming
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
 
@@ -68,13 +68,13 @@ def test_events_are_on_the_stream_that_the_clock_was_given(gpu, stream):
     import cupy
 
     cupy.cuda.Stream().use()
-    take = timing.device_each(lambda: gpu.queue(stream, WORK), lambda: gpu.queue(stream, RESET), stream)
+    take = timing.device_after(lambda: gpu.queue(stream, WORK), lambda: gpu.queue(stream, RESET), stream)
     assert take(2) == exactly(2 * WORK)
     assert timing.device(lambda: gpu.queue(stream, WORK), stream)(2) == exactly(ISSUE + 2 * WORK)
 
 
 def test_held_calls_leave_no_gaps(gpu, stream):
-    take = timing.held(call(gpu, host_s=29e-6), stream)
+    take = timing.blocked(call(gpu, host_s=29e-6), stream)
     assert take(4) == exactly(4 * WORK) and gpu.calls == 4
     assert gpu.now == exactly(ISSUE + ISSUE + 4 * 30e-6 + ISSUE + 4 * WORK + WAIT)  # let go when all were issued
     assert [(released, late) for _, released, late in gpu.held] == [(True, False)] and not hasattr(take, "flags")
@@ -90,20 +90,20 @@ def test_held_batches_fit_the_launch_queue(gpu, stream, launches, batches):
         return fake_cupy.Gpu.wait(self, *given)
 
     gpu.wait = types.MethodType(wait, gpu)
-    assert timing.held(call(gpu), stream, launches)(450) == exactly(450 * WORK) and gpu.calls == 450
+    assert timing.blocked(call(gpu), stream, launches)(450) == exactly(450 * WORK) and gpu.calls == 450
     assert sizes == batches and len(gpu.held) == len(batches)
 
 
 def test_where_the_hold_ends_unseen_fewer_calls_are_queued(gpu, stream):
     """Calls of 1 ms on the host: 100 and 50 of them are longer than the hold, 25 are not."""
-    take = timing.held(call(gpu, host_s=1e-3), stream)
+    take = timing.blocked(call(gpu, host_s=1e-3), stream)
     assert take(100) == exactly(100 * WORK)
     assert gpu.calls == 100 + 50 + 4 * 25 and [late for *_, late in gpu.held] == [True, True] + [False] * 4
     assert take(100) == exactly(100 * WORK) and gpu.calls == 350 and not hasattr(take, "flags"), "and so from then on"
 
 
 def test_where_not_even_one_call_is_held_the_clock_says_so(gpu, stream):
-    take = timing.held(call(gpu, host_s=60e-3), stream)
+    take = timing.blocked(call(gpu, host_s=60e-3), stream)
     # The hold began at 1 µs and ended 50 ms later; the call was issued at 60.003 ms.
     assert take(1) == exactly(60.003e-3 + WORK - 50.001e-3) and take.flags == ("hold-ended",)
 
@@ -113,7 +113,7 @@ def test_the_stream_is_let_go_whatever_a_call_does(gpu, stream):
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        timing.held(breaks, stream)(3)
+        timing.blocked(breaks, stream)(3)
     stream.synchronize()
     assert [(released, late) for _, released, late in gpu.held] == [(True, False)] and gpu.now < 1e-3
 
@@ -161,9 +161,9 @@ def seen(monkeypatch):
     monkeypatch.setattr(one_row, "_room_for", lambda row: None)
     monkeypatch.setattr(one_row, "_known", {})
     monkeypatch.setattr(warming, "_warm_threads", 10**6)
-    kept.clear()
+    bound_rows.clear()
     yield looks
-    kept.clear()
+    bound_rows.clear()
 
 
 def visited(monkeypatch, kernel, problem=None, settings: Settings = GPU, number: int = 1, visit_s: float = 7.5e-3):
@@ -232,7 +232,7 @@ def test_long_calls_are_queued_without_a_hold_and_stay_so_when_bound_again(gpu, 
     m = visited(monkeypatch, matmul(gpu, 1.25e-3), visit_s=75e-3)
     assert m.on("device").calls == 6 and m.on("device").seconds[0] == pytest.approx(1.25e-3, rel=1e-3)
     assert len(gpu.held) == 1, "one call was held, to tell"
-    kept.clear()
+    bound_rows.clear()
     again = visited(monkeypatch, matmul(gpu, 1.25e-3), number=2, visit_s=75e-3)
     assert len(gpu.held) == 1 and again.on("device").calls == 6
 
@@ -268,7 +268,7 @@ def test_copies_and_launches_tell_what_issuing_them_costs(gpu):
         held_with = []
         row = Row("x/cupy/y", problem, GPU)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(timing, "held", lambda run, stream, launches, to=held_with: to.append(launches) or len)
+            patch.setattr(timing, "blocked", lambda run, stream, launches, to=held_with: to.append(launches) or len)
             takes = one_row._device_takes(kernel, row, prepared(gpu), 1e-6)
         assert list(takes) == ["host-throughput", "host-issue", "device"] and held_with == [count]
         assert takes["host-issue"](4) == exactly(4 * ISSUE)

@@ -251,7 +251,7 @@ def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
             made = planted(error, bound)
             monkeypatch.setattr(one_row.registry, "find", lambda name, made=made: made)
             monkeypatch.setattr(one_row, "_known", {})
-            one_row.kept.clear()
+            one_row.bound_rows.clear()
             p = replace(problem, dtype=dtype, math=dtype)
             done = one_row.measure(Row("conv/numpy/planted", p, Settings(threads=1)), Limits(1e-3, 3, 0.5, 1e-2), 1)
             assert (done.status, done.check) == (status, "exact" if bound is None else "bound"), (dtype, error, bound)

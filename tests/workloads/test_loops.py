@@ -55,7 +55,7 @@ def test_a_row_of_a_loop_has_its_whole_record(train, jax_worker, kernel, jit):
 
 def order(kernel, network=LINE, **chosen):
     of = row(kernel, **chosen)
-    return trainers.Order(of, network, np.zeros((10, 2), np.float32), np.zeros((10, 1)), 1, {})
+    return trainers.Task(of, network, np.zeros((10, 2), np.float32), np.zeros((10, 1)), 1, {})
 
 
 @pytest.mark.parametrize(

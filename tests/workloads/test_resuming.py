@@ -112,7 +112,7 @@ def test_a_file_resumed_by_another_command_has_rows_of_one_method_each(
     tmp_path, planted, monkeypatch, capsys, more, visits
 ):
     monkeypatch.setattr(rounds, "EXTRA", 0)  # no further visits of a noisy row
-    monkeypatch.setattr(rounds, "APART", 1)
+    monkeypatch.setattr(rounds, "LEAST_VISITS", 1)
     words = ["--sizes", "8", "--variants", "steady", "--threads", "1", "--max-time", "0.05", "--format", "json"]
     assert matmul.main([*words, "--fast", "-o", str(tmp_path)]) == options.OK
     before = (tmp_path / "matmul.jsonl").read_bytes()
@@ -146,7 +146,7 @@ def test_moments_of_a_resumed_run_are_later_than_those_before_whatever_the_wall_
 @pytest.mark.parametrize("jump", [1e6, -1e6])
 def test_a_wall_clock_that_is_set_during_a_sweep_moves_no_visit(tmp_path, planted, monkeypatch, jump):
     """The command's clock jumps after the second visit; the workers' own are processes that never see it."""
-    monkeypatch.setattr(rounds, "APART", 1)
+    monkeypatch.setattr(rounds, "LEAST_VISITS", 1)
     wall, ask = clock.time.time, sweep.Worker.ask
     asked = []
 

@@ -164,10 +164,10 @@ def on_gpu(seconds, kernel="matmul/cupy/cublas", problem=SMALL, **switches):
 def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_of_a_burst(capsys):
     """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
     long, short = on_gpu(2e-3), on_gpu(0.5e-3)
-    (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
+    (twin,) = rounds.sustained_rows([long, short, visits.together([visit(row(8), 1)])])
     assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_sustained(twin)
     loaded = replace(long, settings=twin.settings)
-    assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
+    assert rounds.sustained_rows([long, loaded]) == [twin] and rounds.sustained_rows([loaded]) == []
     fma = "peak/cupy/fma", Peak("float32", 1 << 30)
     burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.SUSTAINED)
     (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
@@ -179,7 +179,7 @@ def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_o
     assert held.endswith(" held") and not plain.endswith(" held")
     products = tables.Matmuls()
     long = on_gpu(2e-3)
-    products.shown(replace(long, settings=rounds.held([long])[0].settings))
+    products.shown(replace(long, settings=rounds.sustained_rows([long])[0].settings))
     products.finish()
     assert not capsys.readouterr().out
 

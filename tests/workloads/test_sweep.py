@@ -17,7 +17,7 @@ from fake_measurements import CPU_MACHINE
 from kernels import registry
 from kernels.problems import Matmul, Training
 from workloads import matmul, options, records
-from workloads.harness import one_row, plan, rounds, sweep, worker
+from workloads.harness import memory_needs, one_row, plan, rounds, sweep, worker
 from workloads.machine import facts, gpu
 from workloads.machine.gpu import NoGpu
 from workloads.records import Row, Samples, Settings
@@ -204,11 +204,13 @@ def test_visits_of_other_sources_are_not_resumed(tmp_path, planted, monkeypatch,
 
 def test_a_matrix_that_cannot_fit_is_skipped_before_anything_is_allocated_and_the_reason_said_once(tmp_path, capsys):
     needs = r"needs 24\.0 GiB of host memory, 1\.00 GiB are free"  # 3 x (2 + 2 + 4) GiB
-    with pytest.raises(one_row.DoesNotFit, match=needs):
-        one_row.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
-    with pytest.raises(one_row.DoesNotFit, match="GPU memory"):
-        one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20)
-    one_row.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
+    with pytest.raises(memory_needs.DoesNotFit, match=needs):
+        memory_needs.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
+    with pytest.raises(memory_needs.DoesNotFit, match="GPU memory"):
+        memory_needs.require_memory(
+            Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20
+        )
+    memory_needs.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
     assert matmul.main(["--sizes", "16", "2^21", *FAST[:-1], "--format", "json", "-o", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     row = json.loads(out)[-1]
@@ -324,7 +326,7 @@ def test_a_new_kernel_is_one_function_in_one_file_and_formats_hold_the_same_rows
 
 
 def test_timing_data_is_not_the_check_data():
-    whole, random = (make(Matmul(32, 32, 32), 1)[0] for make in (one_row.whole_numbers, one_row.kept.inputs))
+    whole, random = (make(Matmul(32, 32, 32), 1)[0] for make in (one_row.whole_numbers, one_row.bound_rows.inputs))
     assert not np.array_equal(whole, random) and np.unique(random).size > 1000
 
 
@@ -405,12 +407,12 @@ def test_a_limit_on_address_space_skips_rows_at_once_and_is_named(tmp_path):
     wanted = Row("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1))
     script = (
         "import resource, sys\n"
-        "from workloads.harness import one_row\n"
+        "from workloads.harness import memory_needs, one_row\n"
         "from workloads.harness.worker import Order\n"
         "from workloads.records import Row\n"
         "import msgspec\n"
         "order = Order('visit', msgspec.json.decode(sys.argv[1], type=Row), visit=1)\n"
-        "assert one_row.address_space_left() == float('inf')\n"
+        "assert memory_needs.address_space_left() == float('inf')\n"
         "assert one_row.obey(order).status == 'ok'\n"
         "mapped = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (mapped + (300 << 20), -1))\n"

@@ -53,12 +53,15 @@ def test_uneven(clocks, answer):
 
 def test_shares_of_stolen_and_others_time():
     # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
-    seen = telemetry.shares(10.0, 12.0, 14.0, 1.0, 2)
-    assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
-    assert telemetry.shares(1.0, 0.1, 0.1, 1 / cpu.TICKS_A_SECOND, 1)["steal_fraction"] == 0, "one tick proves nothing"
-    assert telemetry.shares(0.05, 0.01, 14.0, 1.0, 2) == {}, "too short"
-    assert telemetry.shares(1.0, 0.1, 0.0, 0.0, 2) == {}, "the kernel does not count"
-    assert telemetry.shares(1.0, 0.2, 0.1, 0.0, 1)["other_load_fraction"] == 0, "never below zero"
+    spent = telemetry.HostSeconds(wall=10.0, process=12.0, busy=14.0, stolen=1.0)
+    shares = telemetry.shares(spent, 2)
+    assert shares == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
+    assert telemetry.shares(spent._replace(wall=0.05), 2) == {}, "too short"
+    assert telemetry.shares(spent._replace(busy=0.0, stolen=0.0), 1) == {}, "the kernel does not count"
+    one_tick = telemetry.HostSeconds(wall=1.0, process=0.1, busy=0.1, stolen=1 / cpu.TICKS_A_SECOND)
+    assert telemetry.shares(one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
+    behind = telemetry.HostSeconds(wall=1.0, process=0.2, busy=0.1)
+    assert telemetry.shares(behind, 1)["other_load_fraction"] == 0, "never below zero"
 
 
 def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
@@ -78,7 +81,7 @@ def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0,
     now.time, process.time = wall, own
     stat = STAT.format(busy=1000 + busy, stolen=10 + stolen)
     write(root, {"proc/stat": stat, "cg/cpu.stat": f"throttled_usec {7 + throttled}\n"})
-    return watch.seen()
+    return watch.readings()
 
 
 @pytest.mark.parametrize(
@@ -111,7 +114,7 @@ def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_pa
         watch = telemetry.CpuWatch(lambda: next(given))
         for _ in range(3):
             watch.before_block()
-        return watch.seen()
+        return watch.readings()
 
     assert cpu_seen(monkeypatch, tmp_path, [3e9] * 4)[1] == seen(1e9, 3e9)[1] == ()
     values, flags = seen(2.8e9, 2.8e9)
@@ -124,7 +127,7 @@ def settled(running, spent=lambda time: 0.0, limit=0.5):
     fake = types.SimpleNamespace(perf_counter=clock, process_time=lambda: spent(clock.time), sleep=clock.sleep)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(telemetry, "time", fake)
-        patched.setattr(telemetry.cpu, "others_running", lambda own: running(clock.time))
+        patched.setattr(telemetry.cpu, "others_running", lambda this_process: running(clock.time))
         waited = telemetry.settle(limit)
     assert waited == pytest.approx(clock.time)
     return waited
@@ -192,7 +195,7 @@ def gpu_seen(clocks, wall=1.0):
     for _ in clocks[:-1]:
         watch.before_block()
     now.time = wall
-    return watch.seen()
+    return watch.readings()
 
 
 def test_a_gpu_is_watched_without_nvml_and_is_cold_in_the_visit_in_which_it_is(monkeypatch):
@@ -208,7 +211,7 @@ def test_a_gpu_is_watched_without_nvml_and_is_cold_in_the_visit_in_which_it_is(m
     for _ in range(3):
         watch.begin()
         watch.before_block()
-        found.append("cold-clocked" in watch.seen()[1])
+        found.append("cold-clocked" in watch.readings()[1])
     assert found == [True, False, False]
 
 
@@ -284,18 +287,18 @@ def test_what_happens_between_visits_is_no_rows(monkeypatch, tmp_path):
     watch = telemetry.CpuWatch(lambda: 3e9)
     ticks(6)
     now.time, process.time = 0.06, 0.06
-    assert "steal_fraction" not in watch.seen()[0]
+    assert "steal_fraction" not in watch.readings()[0]
     ticks(906, 50)
     now.time = 10.0
     watch.begin()
     ticks(912, 50)
     now.time, process.time = 10.06, 0.12
-    values, flags = watch.seen()
+    values, flags = watch.readings()
     assert (values["steal_fraction"], values["other_load_fraction"], flags) == (0, 0, ())
     watch.begin()
     ticks(930, 56)  # 0.18 s of others' and 0.06 s stolen beside 0.06 s of ours
     now.time, process.time = 10.16, 0.18
-    values, flags = watch.seen()
+    values, flags = watch.readings()
     assert values["other_load_fraction"] == pytest.approx(0.12 / 0.22) and set(flags) == {"steal", "other-load"}
     assert values["steal_fraction"] == pytest.approx(0.06 / 0.36)
 
@@ -323,7 +326,7 @@ def test_the_clock_kernel_is_bounded_and_a_gpu_is_watched_where_it_does_not_comp
     telemetry._sm_clock_kernel.cache_clear()
     watch = telemetry.watch("gpu:1")
     watch.before_block()
-    values, flags = watch.seen()
+    values, flags = watch.readings()
     assert "gpu_clock_hz" not in values and "cpu_clock_hz" in values
     assert "gpu-clock" not in flags
 
@@ -333,7 +336,7 @@ def test_a_cpu_row_is_watched_without_cupy(monkeypatch):
     monkeypatch.setattr(gpu, "nvml", lambda: pytest.fail("a CPU row asks NVML nothing"))
     watch = telemetry.watch("cpu")
     watch.before_block()
-    values, flags = watch.seen()
+    values, flags = watch.readings()
     assert values["cpu_clock_hz"] > 0
     assert set(flags) <= {"cpu-clock", "steal", "quota", "other-load"}
 
@@ -359,11 +362,11 @@ def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):
     nvml = FakeNvml(nvmlDeviceGetPowerUsage=650_000, nvmlDeviceGetCurrentClocksThrottleReasons=0x4)
     nvml.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "board"
     use_nvml(monkeypatch, nvml)
-    values, flags = telemetry.watch("gpu:0", framework=True).seen()
+    values, flags = telemetry.watch("gpu:0", framework=True).readings()
     assert asked == ["GPU-7"] and values["gpu_power_w"] == 650.0 and "gpu_clock_hz" not in values
     assert "power-cap" in flags
     use_nvml(monkeypatch, None)
-    values, flags = telemetry.watch("gpu:0", framework=True).seen()
+    values, flags = telemetry.watch("gpu:0", framework=True).readings()
     assert not {"gpu_power_w", "cpu_clock_hz"} & set(values) and "cpu-clock" not in flags
 
 
@@ -390,5 +393,5 @@ def test_a_watch_asks_all_of_its_parts_and_a_gpus_row_has_no_flag_of_the_hosts_c
     watch = telemetry.Watch(on_gpu, *parts)
     watch.begin()
     watch.before_block()
-    assert watch.seen() == ({"gpu_power_w": 300.0, "cpu_clock_hz": 3e9}, flags)
+    assert watch.readings() == ({"gpu_power_w": 300.0, "cpu_clock_hz": 3e9}, flags)
     assert [part.calls for part in parts] == [["begin", "before block", "seen"]] * 2

@@ -63,7 +63,7 @@ def test_a_call_is_sized_by_its_fastest_batch(monkeypatch):
 def test_what_comes_before_a_call_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, wait):
     """A call of 10 µs after a flush of 0.1 s: a sample is one call, and a visit one sample."""
     clock = FakeClock(monkeypatch, 10e-6)
-    take = timing.each(clock.run, lambda: clock.passes(0.1), (lambda: clock.passes(wait)) if wait else None)
+    take = timing.latency_after(clock.run, lambda: clock.passes(0.1), (lambda: clock.passes(wait)) if wait else None)
     assert timing.call_seconds(take, Limits()) == pytest.approx(0.1 + 10e-6 + 2 * wait)
     clock.now = 0.0
     taken = timing.visits(take, Limits(), "host-latency")

@@ -13,7 +13,7 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import options, records, training
 from workloads.frameworks import data, models, tensors, trainers, training_row
-from workloads.harness import announce, one_row, sweep
+from workloads.harness import announce, memory_needs, one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, environment
@@ -132,7 +132,7 @@ def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch, way, home, fit)
         chosen = Settings(device, switches={"residence": home} | given)
         try:
             training_row.require_room(Row(f"training/{way}", problem, chosen), GPU_MACHINE)
-        except one_row.DoesNotFit as error:
+        except memory_needs.DoesNotFit as error:
             return str(error)
         return ""
 

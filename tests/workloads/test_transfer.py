@@ -13,7 +13,7 @@ from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
 from workloads import options, results, suite, transfer
-from workloads.harness import kept, one_row, plan, telemetry
+from workloads.harness import bound_rows, memory_needs, one_row, plan, telemetry
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Row, Settings
@@ -151,24 +151,24 @@ def memory(host, gpu=100 * GIB):
 def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
     problem = Transfer("h2d", 1 << 30, kind)
     needs = f"needs 1.00 GiB of {kind} host memory; at most half of what is free, 1020 MiB"
-    with pytest.raises(one_row.DoesNotFit, match=needs):
-        one_row.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
-    one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(one_row.DoesNotFit, match=f"needs 2.00 GiB of {kind} host memory"):
-        one_row.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
+    with pytest.raises(memory_needs.DoesNotFit, match=needs):
+        memory_needs.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
+    memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB))
+    with pytest.raises(memory_needs.DoesNotFit, match=f"needs 2.00 GiB of {kind} host memory"):
+        memory_needs.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
 
 
 def test_a_copy_needs_room_and_is_refused_before_any_input_is_made(monkeypatch):
     problem = Transfer("h2d", 1 << 30, "pageable")
-    with pytest.raises(one_row.DoesNotFit, match=r"needs 6\.00 GiB of host memory, 6\.00 GiB are free"):
-        one_row.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
-    one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(one_row.DoesNotFit, match=r"needs 2\.00 GiB of GPU memory"):
-        one_row.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
-    one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
-    kept.clear()
+    with pytest.raises(memory_needs.DoesNotFit, match=r"needs 6\.00 GiB of host memory, 6\.00 GiB are free"):
+        memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
+    memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB))
+    with pytest.raises(memory_needs.DoesNotFit, match=r"needs 2\.00 GiB of GPU memory"):
+        memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
+    memory_needs.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
+    bound_rows.clear()
     monkeypatch.setattr(Transfer, "inputs", lambda *_: pytest.fail("something was allocated"))
-    monkeypatch.setattr(one_row.require_memory, "__defaults__", (memory(GIB),))
+    monkeypatch.setattr(memory_needs.require_memory, "__defaults__", (memory(GIB),))
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
     done = one_row.guarded(asked, lambda: one_row.visit(asked, Limits(), 1))
     assert (done.status, "pinned host memory" in done.reason) == ("skipped", True)
@@ -203,7 +203,7 @@ def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypa
 def test_the_lock_limit_is_the_systems(monkeypatch):
     for soft, limit in ((8 << 20, 8 << 20), (resource.RLIM_INFINITY, None)):
         monkeypatch.setattr(resource, "getrlimit", lambda which, soft=soft: (soft, resource.RLIM_INFINITY))
-        assert one_row.lock_limit() == limit
+        assert memory_needs.lock_limit() == limit
 
 
 def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
@@ -214,11 +214,11 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
     watch = telemetry.GpuWatch(0, lambda: None, link=True)
     for _ in range(3):
         watch.before_block()
-    assert watch.seen() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
+    assert watch.readings() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: pytest.fail("only for copies")))
-    assert telemetry.GpuWatch(0, lambda: None).seen() == ({}, ())
+    assert telemetry.GpuWatch(0, lambda: None).readings() == ({}, ())
     use_nvml(monkeypatch, None)
-    assert telemetry.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
+    assert telemetry.GpuWatch(0, lambda: None, link=True).readings() == ({}, ())
 
 
 def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():

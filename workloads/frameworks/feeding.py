@@ -6,7 +6,7 @@ from kernels.problems import InputPipeline, Training
 from workloads.frameworks import input_pipeline, keras_fit, tensors, trainers
 from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
-from workloads.harness.one_row import require_memory
+from workloads.harness.memory_needs import require_memory
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row
 from workloads.records.switches import Keras
@@ -46,7 +46,7 @@ def _timed(row: Row, fit, limits: Limits) -> dict:
         fit(samples, 1)
     trainer = trainers.Trainer(fit, lambda: None, {}, {})
     _, taken, fits = keras_fit.long_fits(trainer, training, planned, limits, watch.before_block, EPOCHS)
-    seen, flags = watch.seen()
+    seen, flags = watch.readings()
     return {"samples": (taken,), "fits": fits, "values": seen, "flags": flags}
 
 

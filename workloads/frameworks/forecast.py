@@ -8,7 +8,7 @@ from analysis import stats, units
 from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import grid, side_by_side, studies, training_row
-from workloads.harness import one_row, plan
+from workloads.harness import memory_needs, plan
 from workloads.harness.plan import RIGOROUS_PROCESSES as FRESH
 from workloads.records import Machine, Row, script_files, settings
 from workloads.shared_flags import Measuring
@@ -50,7 +50,9 @@ def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Mac
     for study in studies.experiments(names):
         time += side_by_side.seconds(study, measuring, here)
         every += side_by_side.rows(study, measuring, here)
-    left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values(r.problem.model)), name)
+    left_out = memory_needs.too_large(
+        every, lambda r: training_row.require_room(r, here, values(r.problem.model)), name
+    )
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
     time += sum(plan.seconds(row, measuring.rigorous) for row in own)

@@ -15,7 +15,7 @@ from kernels import networks
 from workloads.frameworks import data, models, tensors, user_model
 from workloads.harness import energy, telemetry, timing
 from workloads.harness.dispatch import Broken
-from workloads.harness.one_row import require_memory
+from workloads.harness.memory_needs import require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import gpu
 from workloads.records import Measurement, Row, Samples, settings
@@ -89,7 +89,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
                 takes = {"host-latency": timing.latency(call, ready.wait)}
                 takes |= {"host-throughput": timing.throughput(call, ready.wait)}
             samples = tuple(timing.visits(take, limits, clock, watch.before_block) for clock, take in takes.items())
-        seen, flags = watch.seen()
+        seen, flags = watch.readings()
         values |= seen | _joules(row, ready, call, x, notes)
         if row.on_gpu:  # other models of this process included
             values |= tensors.peak_memory()

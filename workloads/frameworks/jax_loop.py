@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from workloads.frameworks import tf_loop
-from workloads.frameworks.trainers import Order, Trainer, built
+from workloads.frameworks.trainers import Task, Trainer, built
 
 READ_AT_ONCE = 64
 
@@ -51,21 +51,21 @@ def _step_of(model, loss_of: Callable) -> Callable:
     return step
 
 
-def jax_loop(order: Order) -> Trainer:
+def jax_loop(task: Task) -> Trainer:
     """A bare Python loop over one jitted step that is given its state to overwrite: weights, other variables, optimizer's.
     `resident`: the batches lie on the device, or are gathered there in shuffled order; `fed`: each step is given arrays of the
     host.
 
     Source: keras.io, Writing a training loop from scratch in JAX.
     """
-    residence, chosen = tf_loop.residence_of(order, ("resident", "fed")), order.row.keras
+    residence, chosen = tf_loop.residence_of(task, ("resident", "fed")), task.row.keras
     if chosen.jit_compile == "off" or chosen.precision != "float32" or chosen.gpu == "visible":
-        raise ValueError(f"{order.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
-    host_x, host_y = order.x, order.y
+        raise ValueError(f"{task.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
+    host_x, host_y = task.x, task.y
     import jax
     import jax.numpy as jnp
 
-    made = built(order)
+    made = built(task)
     jax.config.update("jax_enable_x64", "float64" in (str(host_x.dtype), str(host_y.dtype)))
     model, device = made.model, jax.devices()[0]
 
@@ -99,7 +99,7 @@ def jax_loop(order: Order) -> Trainer:
         groups = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
         state = jax.tree.map(jnp.copy, tuple([v.value for v in group] for group in groups))  # a step overwrites them
         numbers = {"order": np.arange(len(host_x), dtype=np.int32), "at": np.int32(0)}
-        shuffled = jax.device_put({"key": jax.random.key(order.seed), **numbers}, device)
+        shuffled = jax.device_put({"key": jax.random.key(task.seed), **numbers}, device)
 
     def run(x, y, *count):
         nonlocal state, shuffled
@@ -118,5 +118,5 @@ def jax_loop(order: Order) -> Trainer:
     restore()
     own = dataclasses.replace(made, restore=restore)
     return tf_loop.bare(
-        order, own, arrays, shuffled_batches, tf_loop.Steps(run, lambda: jax.block_until_ready(state), read)
+        task, own, arrays, shuffled_batches, tf_loop.Steps(run, lambda: jax.block_until_ready(state), read)
     )

@@ -44,7 +44,7 @@ def measure(
     and compiled anew every time.
     """
     return concurrent.studied(
-        f"training-{study}", experiments(study, measuring, run.machine), measuring, run, shown=shown
+        f"training-{study}", experiments(study, measuring, run.machine), measuring=measuring, run=run, shown=shown
     )
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from kernels import registry
 from kernels.problems import Problem
 from workloads.harness import announce, copy_modes
+from workloads.harness.bound_rows import Arrays
 from workloads.harness.dispatch import Broken
-from workloads.harness.kept import Arrays
 from workloads.machine import cpu
 from workloads.options import python
 from workloads.records import Row, Settings, settings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from workloads.frameworks import tensors
-from workloads.frameworks.trainers import Built, Fitted, Order, Trainer, built, finite, placed
+from workloads.frameworks.trainers import Built, Fitted, Task, Trainer, built, finite, placed
 
 STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter ones run on as they do unstamped
 
@@ -76,18 +76,18 @@ def cut_once(kept: dict[tuple[int, int], tuple], x, y, counts: list[int]) -> lis
     return [kept[part] for part in parts]
 
 
-def residence_of(order: Order, residences: tuple[str, ...]) -> str:
+def residence_of(task: Task, residences: tuple[str, ...]) -> str:
     """The row's residence, the first of these where it names none.
 
     Raises: ValueError for switches that no loop has.
     """
-    chosen, given, kernel = order.row.keras, order.row.settings.switches, order.row.kernel
+    chosen, given, kernel = task.row.keras, task.row.settings.switches, task.row.kernel
     residence = given.get("residence", residences[0])
     if residence not in residences:
         raise ValueError(f"{kernel} has its samples {' or '.join(residences)}, not {residence}")
     if chosen.steps_per_execution != 1:
         raise ValueError(f"steps_per_execution is model.fit's; {kernel} decides by itself how many steps a call does")
-    spread = order.row.experiment
+    spread = task.row.experiment
     if spread.strategy != "none" or spread.replicas > 1:
         raise ValueError(f"strategy and replicas are model.fit's; {kernel} trains on one device")
     backend = "jax" if kernel.split("/")[1] == "jax" else "tensorflow"
@@ -96,21 +96,21 @@ def residence_of(order: Order, residences: tuple[str, ...]) -> str:
     return residence
 
 
-def _waiter(order: Order) -> Callable[[], object]:
+def _waiter(task: Task) -> Callable[[], object]:
     """The call that waits for TensorFlow's work; on the CPU a call returns when it is done."""
     import tensorflow
 
-    return tensorflow.test.experimental.sync_devices if order.row.on_gpu else lambda: None
+    return tensorflow.test.experimental.sync_devices if task.row.on_gpu else lambda: None
 
 
-def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
-    return tensors.place(arrays, f"/{order.row.side}:0")
+def _on_device(task: Task, *arrays: np.ndarray) -> tuple:
+    return tensors.place(arrays, f"/{task.row.side}:0")
 
 
-def _kept_on_device(order: Order) -> tuple:
+def _kept_on_device(task: Task) -> tuple:
     """(x, y) on the row's device. Classes as int64: TensorFlow leaves int32 in the host's memory, and each step would copy."""
-    y = order.y
-    return _on_device(order, order.x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
+    y = task.y
+    return _on_device(task, task.x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
 
 
 def _permutation(samples: int):
@@ -126,20 +126,20 @@ def _read_tensors(scalars: list) -> np.ndarray:
     return np.concatenate([tensorflow.stack(scalars[i : i + 1024]).numpy() for i in range(0, len(scalars), 1024)])
 
 
-def resident(order: Order) -> Trainer:
+def resident(task: Task) -> Trainer:
     """The whole set on the device; one tf.function does an epoch: a loop over tf.range, in it the model's own train_step on
     a batch cut out of the set (gathered by a permutation when it is shuffled), and the smaller last batch after it."""
-    residence_of(order, ("resident",))
+    residence_of(task, ("resident",))
     import tensorflow as tf
 
-    made = built(order)
-    model, batch, shuffle = made.model, order.row.problem.batch, order.row.keras.shuffle == "on"
-    held = len(order.x)
-    with placed(order.row):
-        x, y = _kept_on_device(order)
-        (in_order,) = _on_device(order, np.arange(held))
+    made = built(task)
+    model, batch, shuffle = made.model, task.row.problem.batch, task.row.keras.shuffle == "on"
+    held = len(task.x)
+    with placed(task.row):
+        x, y = _kept_on_device(task)
+        (in_order,) = _on_device(task, np.arange(held))
         _make_metrics(model, x[:1], y[:1])
-    wait = _waiter(order)
+    wait = _waiter(task)
 
     @functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
     def epoch(x, y, permutation, first, steps, last: int):
@@ -172,7 +172,7 @@ def resident(order: Order) -> Trainer:
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         results, stamps = [], Stamps(wait)
-        with placed(order.row):
+        with placed(task.row):
             for i in range(epochs):
                 results.append(one_epoch(samples))
                 if stamped:
@@ -183,7 +183,7 @@ def resident(order: Order) -> Trainer:
         return Fitted(finite(columns["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
 
     def step_losses(count: int) -> list[float]:
-        with placed(order.row):
+        with placed(task.row):
             return [float(one_epoch(held, i, 1)["loss"]) for i in range(min(count, held // batch))]
 
     return made.trainer(fit, step_losses)
@@ -198,14 +198,14 @@ def _make_metrics(model, x, y) -> None:
     model.reset_metrics()
 
 
-def tensorflow_loop(order: Order) -> Trainer:
+def tensorflow_loop(task: Task) -> Trainer:
     """A bare Python loop over one tf.function: tape, gradients, the Keras optimizer. `resident`: the batches lie on the
     device, or are gathered there in shuffled order; `fed`: each step is given arrays of the host."""
-    residence = residence_of(order, ("resident", "fed"))
+    residence = residence_of(task, ("resident", "fed"))
     import tensorflow as tf
 
-    made = built(order)
-    model, optimizer, loss_of = made.model, made.model.optimizer, _loss(made.model, order)
+    made = built(task)
+    model, optimizer, loss_of = made.model, made.model.optimizer, _loss(made.model, task)
 
     def body(x, y):
         with tf.GradientTape() as tape:
@@ -219,13 +219,13 @@ def tensorflow_loop(order: Order) -> Trainer:
     shuffled_step = compiled(lambda x, y, chosen: body(tf.gather(x, chosen), tf.gather(y, chosen)))
 
     if residence == "fed":
-        arrays = order.x, order.y
+        arrays = task.x, task.y
 
         def run(x, y, *chosen):
-            return step(*_on_device(order, x, y))
+            return step(*_on_device(task, x, y))
     else:
-        with placed(order.row):
-            arrays = _kept_on_device(order)
+        with placed(task.row):
+            arrays = _kept_on_device(task)
 
         def run(x, y, *chosen):
             return shuffled_step(x, y, *chosen) if chosen else step(x, y)
@@ -233,18 +233,18 @@ def tensorflow_loop(order: Order) -> Trainer:
     def shuffled(counts: list[int]):
         return ((*arrays, chosen) for chosen in tf.split(_permutation(sum(counts)), counts))
 
-    return bare(order, made, arrays, shuffled, Steps(run, _waiter(order), _read_tensors))
+    return bare(task, made, arrays, shuffled, Steps(run, _waiter(task), _read_tensors))
 
 
-def bare(order: Order, made: Built, arrays: tuple, shuffled: Callable, steps: Steps) -> Trainer:
+def bare(task: Task, made: Built, arrays: tuple, shuffled: Callable, steps: Steps) -> Trainer:
     """The Trainer of a bare loop.
 
     Args:
         arrays: the samples, on the host where each step is fed. shuffled(counts): batches of that many samples out of samples of
         the device in shuffled order.
     """
-    batch, shuffle = order.row.problem.batch, order.row.keras.shuffle == "on"
-    rng = np.random.default_rng(order.seed) if shuffle else None
+    batch, shuffle = task.row.problem.batch, task.row.keras.shuffle == "on"
+    rng = np.random.default_rng(task.seed) if shuffle else None
     kept: dict[tuple[int, int], tuple] = {}
     x, y = arrays
 
@@ -255,22 +255,22 @@ def bare(order: Order, made: Built, arrays: tuple, shuffled: Callable, steps: St
         return shuffled(counts) if shuffle and len(counts) > 1 else cut_once(kept, x, y, counts)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
-        with placed(order.row):
+        with placed(task.row):
             return steps.fit(lambda: batches(samples), sizes(samples, batch), epochs, stamped)
 
     def step_losses(count: int) -> list[float]:
-        with placed(order.row):
-            return [float(steps.run(*part)) for part in batches(min(count, len(order.x) // batch) * batch)]
+        with placed(task.row):
+            return [float(steps.run(*part)) for part in batches(min(count, len(task.x) // batch) * batch)]
 
     return made.trainer(fit, step_losses)
 
 
-def _loss(model, order: Order) -> Callable:
+def _loss(model, task: Task) -> Callable:
     """loss(x, y, predicted): the model's own, or against float64 targets the same function in float64. Keras's own would
     take the targets to float32 first."""
-    if order.row.keras.targets == "float32":
+    if task.row.keras.targets == "float32":
         return lambda x, y, predicted: model.compute_loss(x, y, predicted)
     import keras
 
-    function = keras.losses.get(model.loss if order.network is None else order.network.loss)
+    function = keras.losses.get(model.loss if task.network is None else task.network.loss)
     return lambda x, y, predicted: keras.ops.mean(function(y, keras.ops.cast(predicted, "float64")))

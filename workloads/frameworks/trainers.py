@@ -52,15 +52,20 @@ class Trainer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
-    """Arguments of a way of training: the row, the network (None: the user's own model), the samples (at least the problem's),
-    the seed, and the dictionary that gets the seconds of `build`."""
+class Task:
+    """What a trainer is to train."""
 
+    #: The training's row.
     row: Row
+    #: The network; None for a user's model.
     network: Network | None
+    #: At least the problem's samples.
     x: np.ndarray
+    #: Their targets.
     y: np.ndarray
+    #: Seed of the weights.
     seed: int
+    #: Gets the seconds of `build`.
     phases: dict[str, float]
 
 
@@ -90,20 +95,20 @@ def placed(row: Row):
     return contextlib.nullcontext()
 
 
-def built(order: Order) -> Built:
-    """The model of an order: built under its precision, compared with its table, and looked up where its variables are.
+def built(task: Task) -> Built:
+    """The model of a task: built under its precision, compared with its table, and looked up where its variables are.
 
     Raises: Broken when it is on another device; ValueError for a model that the row's switches do not fit.
     """
     import keras
 
-    row, network, chosen = order.row, order.network, order.row.keras
-    keras.utils.set_random_seed(order.seed)
+    row, network, chosen = task.row, task.network, task.row.keras
+    keras.utils.set_random_seed(task.seed)
     keras.config.set_dtype_policy(chosen.precision)
     use_tf32(row)
     spread = data_parallel.strategy(row)
     try:
-        with tensors.timed(order.phases, "build"), placed(row), spread.scope():
+        with tensors.timed(task.phases, "build"), placed(row), spread.scope():
             if network is None:
                 model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
                 layers = description.network(model, row.problem.model)
@@ -128,7 +133,7 @@ def built(order: Order) -> Built:
     def restore() -> None:
         for variable, value in snapshot:
             variable.assign(value)
-        keras.utils.set_random_seed(order.seed)
+        keras.utils.set_random_seed(task.seed)
 
     values = {
         "parameters": float(model.count_params()),
@@ -189,40 +194,40 @@ def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
     return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), seconds)
 
 
-def keras_fit(order: Order) -> Trainer:
+def keras_fit(task: Task) -> Trainer:
     """model.fit as people call it, with samples brought as the residence says."""
-    made, problem = built(order), order.row.problem
-    model, feed = made.model, input_pipeline.feeder(order.row.keras, order.x, order.y, problem.batch, order.seed)
+    made, problem = built(task), task.row.problem
+    model, feed = made.model, input_pipeline.feeder(task.row.keras, task.x, task.y, problem.batch, task.seed)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         data, how = feed(samples)
-        with placed(order.row):
+        with placed(task.row):
             return fitted(model, epochs, stamped, data, **how)
 
     def step_losses(count: int) -> list[float]:
         found = []
-        for i in range(min(count, len(order.x) // problem.batch)):
+        for i in range(min(count, len(task.x) // problem.batch)):
             part = slice(i * problem.batch, (i + 1) * problem.batch)
             model.reset_metrics()
-            with placed(order.row):
-                found.append(float(model.train_on_batch(order.x[part], order.y[part], return_dict=True)["loss"]))
+            with placed(task.row):
+                found.append(float(model.train_on_batch(task.x[part], task.y[part], return_dict=True)["loss"]))
         return found
 
     def fit_losses(count: int) -> list[float]:
         """The same where train_on_batch would give each replica the whole batch: out of a fit's running means."""
         means: list[float] = []
         stamp = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
-        held = min(count, len(order.x) // problem.batch) * problem.batch
-        model.fit(order.x[:held], order.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
+        held = min(count, len(task.x) // problem.batch) * problem.batch
+        model.fit(task.x[:held], task.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
         sums = [count * mean for count, mean in enumerate(means, 1)]
         return [float(sum_ - before) for before, sum_ in itertools.pairwise([0.0, *sums])]
 
     def also() -> dict[str, dict]:
-        return data_parallel.also(order.row, made.spread, model)
+        return data_parallel.also(task.row, made.spread, model)
 
-    if order.row.experiment.strategy != "MirroredStrategy":
+    if task.row.experiment.strategy != "MirroredStrategy":
         return made.trainer(fit, step_losses, also)
-    step_by_step = order.row.keras.steps_per_execution == 1  # else Keras gives one loss for several steps
+    step_by_step = task.row.keras.steps_per_execution == 1  # else Keras gives one loss for several steps
     return made.trainer(fit, fit_losses if step_by_step else None, also)
 
 
@@ -232,7 +237,7 @@ def keras_callback(**events: Callable):
     return keras.callbacks.LambdaCallback(**events)
 
 
-def way(kernel: str) -> Callable[[Order], Trainer]:
+def way(kernel: str) -> Callable[[Task], Trainer]:
     """The function that makes the Trainer of a kernel.
 
     Raises: ValueError for a kernel that trains nothing.

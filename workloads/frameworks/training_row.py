@@ -26,7 +26,7 @@ from workloads.frameworks.user_fit import cut_data, script_training, user_traini
 from workloads.frameworks.user_fit.cut_data import CutData
 from workloads.harness import announce, telemetry
 from workloads.harness.dispatch import Broken, one_line
-from workloads.harness.one_row import DoesNotFit, require_bytes
+from workloads.harness.memory_needs import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
 from workloads.records import SAMPLES, Machine, Measurement, Row, script_files, settings
@@ -104,7 +104,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
             return _general_fields(row, model, limits, seed, phases=phases, values=values)
     with tensors.timed(phases, "samples"):
         x, y = _samples(row, network, seed)
-    order = trainers.Order(row, network, x, y, seed, phases)
+    order = trainers.Task(row, network, x, y, seed, phases)
     if row.kernel == BUILD:
         made = trainers.built(order)
         values |= made.values
@@ -236,7 +236,7 @@ def _timed(
     watch = telemetry.watch(row.device, framework=True)
     with tensors.timed(phases, "fits"):
         first, samples, fits = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
-    seen, flags = watch.seen()
+    seen, flags = watch.readings()
     epoch = statistics.median(samples.seconds) * samples.calls
     phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + fits[0].setup_s[0] + epoch
     values |= seen | _peak_memory(row)

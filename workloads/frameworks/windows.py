@@ -16,7 +16,7 @@ from kernels import networks, registry
 from workloads.frameworks import data, inference_row, models, tensors, trainers
 from workloads.harness import copy_modes, one_row
 from workloads.harness.dispatch import Broken
-from workloads.harness.one_row import require_memory
+from workloads.harness.memory_needs import require_memory
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, settings
 
@@ -108,7 +108,7 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     require_memory(problem, "cpu")
     phases |= tensors.begin(row.device, row.threads)
     x, y = data.load(wanted.data, network, problem.samples, seed, problem.dtype)
-    trainer = trainers.way(row.kernel)(trainers.Order(row, network, x, y, seed, phases))
+    trainer = trainers.way(row.kernel)(trainers.Task(row, network, x, y, seed, phases))
     if trainer.wrong:
         raise Broken(trainer.wrong)
     most = max(1, problem.samples // problem.batch)

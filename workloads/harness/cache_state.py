@@ -16,8 +16,7 @@ from analysis import units
 from kernels import registry
 from kernels.problems import Stream
 from kernels.registry import Kernel
-from workloads.machine import cpu as host
-from workloads.machine import facts
+from workloads.machine import cpu, facts
 
 TIMES = 4
 OPS = ("matmul", "conv", "stream")
@@ -32,7 +31,7 @@ def flush(kernel: Kernel, device: str) -> Callable:
     if kernel.op not in OPS:
         raise ValueError(f"cold rows are for data that a cache may hold, of {', '.join(OPS)}; a {kernel.op} has none")
     if device == "cpu":
-        return _cpu(host.affinity())
+        return _cpu(cpu.affinity())
     return _tensorflow() if kernel.backend in registry.FRAMEWORKS else _cupy()
 
 
@@ -43,21 +42,23 @@ def _cpu(cpus: frozenset[int]) -> Callable:
 
     A virtual machine may claim a larger cache than it has; then more is read than is needed, which costs time only.
     """
-    last = max(host.caches(cpus).values(), default=0)
+    last = max(cpu.caches(cpus).values(), default=0)
     if not last:
         raise ValueError("how large this CPU's caches are is not known, so nothing can be told to be cold")
-    nbytes, free = TIMES * last * last_caches(cpus), facts.memory_available()
+    nbytes = TIMES * last * last_caches(cpus)
+    free = facts.memory_available()
     if nbytes > free // 4:
         raise ValueError(
             f"emptying the caches takes {units.size(nbytes)} to read, and at most a quarter of what is free, "
             f"{units.size(free)}, is taken for that"
         )
     parts = np.array_split(np.ones(nbytes // 8), len(cpus))
-    places, together = sorted(cpus), threading.Barrier(len(cpus))
-    pool = concurrent.futures.ThreadPoolExecutor(len(cpus), initializer=lambda: _stay_on(places.pop()))
+    free_cpus = sorted(cpus)
+    all_ready = threading.Barrier(len(cpus))
+    pool = concurrent.futures.ThreadPoolExecutor(len(cpus), initializer=lambda: _stay_on(free_cpus.pop()))
 
     def read(part: np.ndarray) -> float:
-        together.wait()  # else one thread could take two parts, and a core none
+        all_ready.wait()  # else one thread could take two parts, and a core none
         return part.sum()
 
     def flush() -> None:
@@ -67,19 +68,20 @@ def _cpu(cpus: frozenset[int]) -> Callable:
     return flush
 
 
-def _stay_on(cpu: int) -> None:
+def _stay_on(number: int) -> None:
+    """Keeps this thread on the CPU of that number, where the system can."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {cpu})
+        os.sched_setaffinity(0, {number})
 
 
 def last_caches(cpus: frozenset[int]) -> int:
-    """How many last caches these CPUs have: those of a chip may each have some of its cores. 1 where nothing says so."""
-    found = set()
-    for cpu in cpus:
-        indices = (host.ROOT / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")
-        levels = {host.text(index / "level"): host.text(index / "shared_cpu_list") for index in indices}
-        found.add(levels[max(levels)] if levels else "")
-    return max(1, len(found))
+    """Number of last-level caches of these CPUs; a chip may have several, each shared by some of its cores. 1 where unknown."""
+    shared_by = set()
+    for number in cpus:
+        indices = (cpu.ROOT / f"sys/devices/system/cpu/cpu{number}/cache").glob("index*")
+        levels = {cpu.text(index / "level"): cpu.text(index / "shared_cpu_list") for index in indices}
+        shared_by.add(levels[max(levels)] if levels else "")
+    return max(1, len(shared_by))
 
 
 @functools.cache
@@ -93,7 +95,7 @@ def _cupy() -> Callable:
 
 @functools.cache
 def _tensorflow() -> Callable:
-    """A sum by TensorFlow itself, as no CuPy is imported beside it."""
+    """A sum by TensorFlow itself, as no CuPy is imported in its process."""
     import tensorflow
 
     with tensorflow.device("/GPU:0"):
@@ -105,7 +107,9 @@ def _tensorflow() -> Callable:
 
 def _l2_bytes() -> int:
     """The second-level cache of the first GPU that this process sees, by the driver."""
-    driver, size, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.c_int(0)
+    driver = ctypes.CDLL("libcuda.so.1")
+    size = ctypes.c_int(0)
+    device = ctypes.c_int(0)
     failed = (
         driver.cuInit(0)
         or driver.cuDeviceGet(ctypes.byref(device), 0)

@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -29,42 +30,68 @@ FEWEST = 3  # units of work that each must do while all are at work
 LONGEST_S = 120.0  # of a window in which somebody does not get there
 _PATIENCE_S = 180.0  # of a window, beyond its own seconds
 
-# Of every GPU of a host at once:
+# Of every GPU of a host at the same time:
 ROUNDS, FAST_ROUNDS = 5, 3
 WINDOW_S, FAST_WINDOW_S = 0.5, 0.15
 MIB = 1 << 20
-# (kernel, operation, size, math, mode): full rates of the units, of the memory, of the link to the host; then products around
-# the size from which a GPU wins, with their data there and with copies.
+
+
+class GpuWork(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of work that all GPUs of a host do at the same time."""
+
+    #: The kernel's name.
+    kernel: str
+    #: What it does: matmul, triad, h2d or d2h.
+    operation: str
+    #: Width of the matrices, or bytes.
+    size: int
+    #: Arithmetic.
+    math: str = "float32"
+    #: Copy mode.
+    mode: str = "resident"
+
+
+_BLAS = "matmul/cupy/cublas"
+_COPY = "transfer/cupy/memcpy_async"
+#: Widths of products around the one from which a GPU wins.
+_WIDTHS = (128, 256, 512, 1024)
+#: Full rates of the units, of the memory, of the link to the host; then products, resident and with copies.
 WORK = (
-    *(("matmul/cupy/cublas", "matmul", 4096, math, "resident") for math in ("float32", "bfloat16")),
-    ("stream/cupy/wide", "triad", 512 * MIB, "float32", "resident"),
-    *(("transfer/cupy/memcpy_async", way, 256 * MIB, "float32", "resident") for way in ("h2d", "d2h")),
-    *(
-        ("matmul/cupy/cublas", "matmul", n, "float32", mode)
-        for mode in ("resident", "roundtrip-pinned")
-        for n in (128, 256, 512, 1024)
-    ),
+    GpuWork(kernel=_BLAS, operation="matmul", size=4096),
+    GpuWork(kernel=_BLAS, operation="matmul", size=4096, math="bfloat16"),
+    GpuWork(kernel="stream/cupy/wide", operation="triad", size=512 * MIB),
+    GpuWork(kernel=_COPY, operation="h2d", size=256 * MIB),
+    GpuWork(kernel=_COPY, operation="d2h", size=256 * MIB),
+    *(GpuWork(kernel=_BLAS, operation="matmul", size=width) for width in _WIDTHS),
+    *(GpuWork(kernel=_BLAS, operation="matmul", size=width, mode="roundtrip-pinned") for width in _WIDTHS),
 )
 
-Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran while all were at work
+#: Party -> seconds a step of each unit of work that ran while all parties were at work.
+StepSeconds = dict[int, list[float]]
 
 
 class Turns(msgspec.Struct, frozen=True):
-    """The schedule by which sets of parties take turns: number of rounds, seconds of a window, and the seed of the data."""
+    """The schedule by which sets of parties take turns."""
 
+    #: Number of rounds.
     rounds: int
+    #: Seconds of a window, in which a set of parties works.
     window_s: float
+    #: Seed of the data.
     seed: int
 
 
 @dataclasses.dataclass
 class Took:
-    """Results of parties that took turns: each party's answer to its preparation, the seconds per step of each set in each
-    round, and the answer that ended the turns early, if one did."""
+    """Results of parties that took turns."""
 
+    #: What each party does.
     parties: list[Row]
+    #: Each party's answer to its preparation.
     prepared: list[Measurement] = dataclasses.field(default_factory=list)
-    rounds: list[dict[tuple[int, ...], Taken]] = dataclasses.field(default_factory=list)
+    #: For each round, the seconds a step of each set of parties.
+    rounds: list[dict[tuple[int, ...], StepSeconds]] = dataclasses.field(default_factory=list)
+    #: The answer that ended the turns early; None where none did.
     ended_by: Measurement | None = None
 
 
@@ -93,138 +120,205 @@ def workers_of(parties: list[Row], here: Machine) -> Iterator[list[Worker]]:
 def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns) -> Took:
     """Prepares the parties one after the other, each in its worker; then the sets take turns, in the opposite order every other
     round."""
-    window, slice_ = Limits(visit_s=turns.window_s), Limits(visit_s=turns.window_s / SLICES)
+    whole_window = Limits(visit_s=turns.window_s)
+    slice_of_window = Limits(visit_s=turns.window_s / SLICES)
     took = Took(parties)
-    for row, worker in zip(parties, workers, strict=True):
-        answer = worker.ask(Order("prepare", row, window, turns.seed), timeout(row.problem))
+    asks = {}
+    for party, (row, worker) in enumerate(zip(parties, workers, strict=True)):
+        order = Order(verb="prepare", row=row, limits=whole_window, seed=turns.seed)
+        answer = worker.ask(order, timeout(row.problem))
         took.prepared.append(answer)
         if not answer.ok:
             took.ended_by = answer
             return took
-    asks = {
-        party: functools.partial(worker.ask, Order("window", row, slice_, turns.seed), _PATIENCE_S)
-        for party, (row, worker) in enumerate(zip(parties, workers, strict=True))
-    }
+        order = Order(verb="window", row=row, limits=slice_of_window, seed=turns.seed)
+        asks[party] = functools.partial(worker.ask, order, _PATIENCE_S)
     for i in range(turns.rounds):
         took.rounds.append({})
         for members in sets if i % 2 == 0 else reversed(sets):
-            windows = at_once({party: asks[party] for party in members}, turns.window_s)
-            took.ended_by = next((m for given in windows.values() for m in given if not m.ok), None)
+            slices = at_once({party: asks[party] for party in members}, turns.window_s)
+            took.ended_by = _first_fault(slices)
             if took.ended_by:
                 return took
-            taken = took.rounds[-1][members] = inside(windows)
-            if not all(taken.values()):
+            seconds = inside(slices)
+            took.rounds[-1][members] = seconds
+            if not all(seconds.values()):
                 short = f"no step ended within a window of {units.seconds(turns.window_s)} while all were at work"
                 took.ended_by = parties[members[0]].result("failed", f"{short}: take a smaller batch or model")
                 return took
     return took
 
 
-def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict[int, list[Measurement]]:
-    """The windows of each party, requested again and again in a thread each: until all have worked for `window_s` seconds and
-    done FEWEST units meanwhile, until one fails, or until LONGEST_S is over."""
-    found: dict[int, list[Measurement]] = {party: [] for party in asks}
-    over, begun, broken = threading.Event(), time.monotonic(), []
+def _first_fault(slices: dict[int, list[Measurement]]) -> Measurement | None:
+    """The first answer of any party that is not ok."""
+    for answers in slices.values():
+        for answer in answers:
+            if not answer.ok:
+                return answer
+    return None
 
-    def done() -> bool:
-        windows = {party: list(given) for party, given in found.items()}
-        if any(not m.ok for given in windows.values() for m in given) or time.monotonic() - begun > LONGEST_S:
-            return True
-        if not all(windows.values()):
-            return False
-        begin = max(given[0].series["end_s"][0] for given in windows.values())
-        end = min(given[-1].series["end_s"][-1] for given in windows.values())
-        return end - begin >= window_s and all(len(own) >= FEWEST for own in inside(windows).values())
+
+def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict[int, list[Measurement]]:
+    """Party -> its slices of a window, requested again and again in a thread a party: until all have worked for `window_s`
+    seconds and done FEWEST units meanwhile, until one fails, or until LONGEST_S is over."""
+    slices: dict[int, list[Measurement]] = {party: [] for party in asks}
+    over = threading.Event()
+    begin = time.monotonic()
+    errors: list[Exception] = []
+
+    def is_done() -> bool:
+        so_far = {party: list(answers) for party, answers in slices.items()}
+        return time.monotonic() - begin > LONGEST_S or _is_complete(so_far, window_s)
 
     def work(party: int, ask: Callable) -> None:
         try:
             while not over.is_set():
-                found[party].append(ask())
-                if done():
+                slices[party].append(ask())
+                if is_done():
                     over.set()
-        except Exception as error:  # raised where the parties are waited for; nobody waits when we were told to stop
-            broken.append(error)
+        except Exception as error:  # raised where the parties are waited for; after a signal to stop nobody waits
+            errors.append(error)
         finally:
             over.set()  # whatever ended this party ends the others
 
-    threads = [threading.Thread(target=work, args=one, daemon=True) for one in asks.items()]
+    threads = [threading.Thread(target=work, args=party_and_ask, daemon=True) for party_and_ask in asks.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if broken:
-        raise broken[0]
-    return found
+    if errors:
+        raise errors[0]
+    return slices
 
 
-def inside(taken: dict[int, list[Measurement]]) -> Taken:
+def _is_complete(slices: dict[int, list[Measurement]], window_s: float) -> bool:
+    """Whether one party failed, or all have worked for `window_s` seconds and done FEWEST units meanwhile."""
+    if _first_fault(slices):
+        return True
+    if not all(slices.values()):
+        return False
+    all_began = max(answers[0].series["end_s"][0] for answers in slices.values())
+    first_ended = min(answers[-1].series["end_s"][-1] for answers in slices.values())
+    if first_ended - all_began < window_s:
+        return False
+    return all(len(seconds) >= FEWEST for seconds in inside(slices).values())
+
+
+def inside(slices: dict[int, list[Measurement]]) -> StepSeconds:
     """Seconds a step of each party's units that lie wholly within the time when all parties worked, the first unit of each left
     out as warm-up."""
-    units = {
-        name: [
-            (b, e, m.values["steps"])
-            for m in windows
-            for b, e in zip(m.series["begin_s"], m.series["end_s"], strict=True)
-        ]
-        for name, windows in taken.items()
-    }
-    begin, end = max(found[0][1] for found in units.values()), min(found[-1][1] for found in units.values())
-    return {
-        name: [(e - b) / steps for b, e, steps in found if b >= begin and e <= end] for name, found in units.items()
-    }
+    units_of = {party: _units(answers) for party, answers in slices.items()}
+    all_began = max(party_units[0].end_s for party_units in units_of.values())
+    first_ended = min(party_units[-1].end_s for party_units in units_of.values())
+    step_s: StepSeconds = {}
+    for party, party_units in units_of.items():
+        step_s[party] = []
+        for unit in party_units:
+            if unit.begin_s >= all_began and unit.end_s <= first_ended:
+                step_s[party].append((unit.end_s - unit.begin_s) / unit.steps)
+    return step_s
+
+
+class WorkUnit(NamedTuple):
+    """A unit of work: a few steps or calls that a party did in one go."""
+
+    #: When it began, in seconds of the machine's clock.
+    begin_s: float
+    #: When it ended.
+    end_s: float
+    #: Its steps or calls.
+    steps: float
+
+
+def _units(answers: list[Measurement]) -> list[WorkUnit]:
+    """The units of a party's slices, one after the other."""
+    every = []
+    for answer in answers:
+        times = zip(answer.series["begin_s"], answer.series["end_s"], strict=True)
+        every += [WorkUnit(begin_s=begin, end_s=end, steps=answer.values["steps"]) for begin, end in times]
+    return every
 
 
 def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:
     """A row of these `parties` from the rounds of those members. host-latency: seconds a step (or call) as each party sees it,
     a block a round. host-throughput, where several do the same: seconds by the steps of all of them. Of rounds that an answer
     ended, that answer."""
-    if bad := took.ended_by:
-        own = bad.row == took.parties[parties[0]]
-        reason = bad.reason if own else f"what ran beside it ended: {bad.reason}"
-        return row.result(bad.status, reason, flags=bad.flags, cause=bad.cause)
-    taken = [by_members[members] for by_members in took.rounds]
-    each = [[s for party in parties for s in round_[party]] for round_ in taken]
-    block_sizes = tuple(map(len, each))
-    why = f"{len(taken)} alternating rounds"
-    samples = [Samples("host-latency", tuple(s for round_ in each for s in round_), 1, block_sizes, why)]
+    if took.ended_by:
+        return _ended(row, took.ended_by, took.parties[parties[0]])
+    why = f"{len(took.rounds)} alternating rounds"
+    seconds: list[float] = []
+    block_sizes = []
+    seconds_of_all = []
+    for round_ in took.rounds:
+        step_s = round_[members]
+        before = len(seconds)
+        rate = 0.0  # steps a second of all parties
+        for party in parties:
+            seconds += step_s[party]
+            if len(parties) > 1:
+                rate += 1 / statistics.mean(step_s[party])
+        block_sizes.append(len(seconds) - before)
+        if len(parties) > 1:
+            seconds_of_all.append(1 / rate)
+    latency = Samples(
+        clock="host-latency", seconds=tuple(seconds), calls=1, block_sizes=tuple(block_sizes), stop_reason=why
+    )
+    samples = [latency]
     if len(parties) > 1:
-        rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
-        samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, (1,) * len(rates), why))
+        one_a_round = (1,) * len(seconds_of_all)
+        throughput = Samples(
+            clock="host-throughput", seconds=tuple(seconds_of_all), calls=1, block_sizes=one_a_round, stop_reason=why
+        )
+        samples.append(throughput)
     prepared = took.prepared[parties[0]]
     return replace(prepared, kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples))
 
 
+def _ended(row: Row, answer: Measurement, party: Row) -> Measurement:
+    """The result of a row of this party, whose rounds an answer ended."""
+    reason = answer.reason
+    if answer.row != party:
+        reason = f"what ran beside it ended: {answer.reason}"
+    return row.result(answer.status, reason, flags=answer.flags, cause=answer.cause)
+
+
 def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> Generator[Measurement]:
-    """The rows of each party alone, then those of each while all are at work."""
+    """The rows of the parties alone, then those of the same parties while all are at work."""
     count = len(rows) // 2
-    parties, sets = rows[:count], (*((i,) for i in range(count)), tuple(range(count)))
-    took = in_turns(parties, workers, sets, turns)
-    for i, row in enumerate(rows):
-        yield measured(row, took, sets[min(i, count)], [i % count])
+    all_parties = tuple(range(count))
+    sets = [(party,) for party in all_parties] + [all_parties]
+    took = in_turns(rows[:count], workers, sets, turns)
+    for party in all_parties:
+        yield measured(rows[party], took, (party,), [party])
+    for party in all_parties:
+        yield measured(rows[count + party], took, all_parties, [party])
 
 
 def timeout(problem: Problem) -> float:
+    """Seconds to wait for a party's answer to its preparation."""
     return _PATIENCE_S + problem.patience_s
 
 
 def studied(
     study: str,
     experiments: Sequence[RowGroup],
+    *,
     measuring: Measuring,
     run: Run,
     shown: Callable[[Measurement], None] = lambda m: None,
 ) -> sweep.Outcome:
     """Carries out the experiments that the study's file, `STUDY.jsonl`, lacks; none that may end after --stop-after."""
-    begin, longest = time.monotonic(), 0.0
+    begin = time.monotonic()
+    longest_s = 0.0
     file = sweep.place(measuring.output, study, run)
     with records.Writer(file, run, measuring.resume) as writer, sweep.signals():
         before = {m.key: m for m in writer.done if m.ok}
-        outcome = sweep.Outcome(run, writer.path, [])
+        outcome = sweep.Outcome(run=run, path=writer.path, measurements=[])
         try:
             for i, experiment in enumerate(experiments):
                 outcome.left = sum(len(later.rows) for later in experiments[i:])
                 started = time.monotonic()
-                if measuring.stop_after_s and started - begin + longest > measuring.stop_after_s:
+                if measuring.stop_after_s and started - begin + longest_s > measuring.stop_after_s:
                     outcome.stopped = "stop-after"
                     return outcome
                 stored = [before[row.key] for row in experiment.rows if row.key in before]
@@ -240,7 +334,7 @@ def studied(
                         writer.append(m)
                         outcome.measurements.append(m)
                         shown(m)
-                longest = max(longest, time.monotonic() - started)
+                longest_s = max(longest_s, time.monotonic() - started)
             outcome.left = 0
         except sweep.Stopped as stop:
             outcome.stopped = str(stop)
@@ -250,12 +344,19 @@ def studied(
 def every_gpu_rows(gpus: list[int]) -> list[Row]:
     """The rows of every kind of work on each GPU of a host, alone and while all GPUs do it."""
     every = ",".join(map(str, gpus))
-    return [
-        Row(kernel, AtOnce(operation, size, at_work or str(gpu), math), Settings(f"gpu:{gpu}", mode=mode))
-        for kernel, operation, size, math, mode in WORK
-        for at_work in ("", every)
-        for gpu in gpus
-    ]
+    rows = []
+    for work in WORK:
+        for gpu in gpus:
+            rows.append(_gpu_row(work, gpu, at_work=str(gpu)))
+        for gpu in gpus:
+            rows.append(_gpu_row(work, gpu, at_work=every))
+    return rows
+
+
+def _gpu_row(work: GpuWork, gpu: int, at_work: str) -> Row:
+    """The row of one GPU's work while those `at_work` do the same; their numbers, with commas."""
+    problem = AtOnce(work.operation, work.size, at_work, work.math)
+    return Row(work.kernel, problem, Settings(f"gpu:{gpu}", mode=work.mode))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -288,4 +389,4 @@ def every_gpu(
         for begin in range(0, len(rows), rows_of_a_work):
             work = rows[begin : begin + rows_of_a_work]
             experiments.append(AloneAndTogether(rows=work, workers=workers, turns=turns))
-        return studied("at-once", experiments, measuring, run, shown)
+        return studied("at-once", experiments, measuring=measuring, run=run, shown=shown)

@@ -13,23 +13,26 @@ import numpy as np
 from kernels.problems import Problem
 from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
-from workloads.harness import cache_state, kept
+from workloads.harness import bound_rows, cache_state
+from workloads.harness.bound_rows import Arrays
 from workloads.harness.dispatch import HANDLERS, handler
-from workloads.harness.kept import Arrays
 from workloads.machine import gpu
 from workloads.records import Settings
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """`run()` is the call to time; `result(value)` brings what it returned to the host; `synchronize` waits for the
-    device (None: the call returns when it is done); `stream` is where device work is queued (None: not CuPy's); `flush`
-    makes the data cold (None: it stays warm)."""
+    """A kernel that is bound to its inputs in a copy mode."""
 
+    #: The call to time.
     run: Callable
+    #: Brings the value of the call to the host.
     result: Callable
+    #: Waits for the device; None where the call returns when it is done.
     synchronize: Callable | None = None
+    #: Where device work is queued; None where that is not CuPy's.
     stream: object | None = None
+    #: Makes the data cold; None where it stays warm.
     flush: Callable | None = None
 
     def call(self):
@@ -58,7 +61,14 @@ class Prepared:
     def before(self) -> Callable | None:
         """Untimed work before each call, or None."""
         steps = [step for step in (getattr(self.run, "before", None), self.flush) if step]
-        return (lambda: [step() for step in steps]) if steps else None
+        if not steps:
+            return None
+
+        def all_steps() -> None:
+            for step in steps:
+                step()
+
+        return all_steps
 
 
 def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays) -> Prepared:
@@ -68,8 +78,10 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays
     """
     if settings.cache == "cold" and settings.mode != "resident":
         raise ValueError("a call that copies its data brings them into the caches: cold rows are resident")
-    if settings.on_gpu and problem.products and (why := gpu.lacks(settings.device, problem.math)):
-        raise ValueError(why)  # a library would take another arithmetic in its place, and not say so
+    if settings.on_gpu and problem.products:
+        lacking = gpu.lacks(settings.device, problem.math)
+        if lacking:
+            raise ValueError(lacking)  # a library would take another arithmetic in its place, and not say so
     prepared = _prepare(kernel, problem, settings, inputs)
     if settings.cache == "warm":
         return prepared
@@ -79,6 +91,7 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays
 
 
 def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays) -> Prepared:
+    """The kernel bound to warm data."""
     if not settings.on_gpu and settings.mode != "resident":
         raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
     if problem.members:  # several GPUs: the kernel places its data and knows what to wait for
@@ -97,12 +110,13 @@ def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Array
         return Prepared(run, _bytes_on_host, stream.synchronize, stream)
     hosts = [_raw(x) for x in inputs]
     if settings.mode == "resident":
-        run = kernel.bind(problem, *(kept.on_device(cupy, x) for x in hosts))
+        run = kernel.bind(problem, *(bound_rows.on_device(cupy, x) for x in hosts))
         stream.synchronize()
     elif settings.mode == "roundtrip":
         run = _roundtrip(cupy, kernel, problem, hosts)
     else:
-        run = _buffered(cupy, kernel, problem, hosts, settings.mode == "roundtrip-pinned", stream)
+        pinned = settings.mode == "roundtrip-pinned"
+        run = _buffered(cupy, kernel, problem, hosts, pinned=pinned, stream=stream)
     out = numpy_dtype(problem.out)
 
     def result(value):
@@ -126,7 +140,7 @@ _stream = None
 
 
 def gpu_stream():
-    """This process's one CUDA stream, made current each time it is asked for, as a library may have chosen another: not the
+    """This process's one CUDA stream, made current at every call, as a library may have chosen another: not the
     legacy default stream, which waits for all others."""
     import cupy
 
@@ -143,6 +157,7 @@ def _raw(array: np.ndarray) -> np.ndarray:
 
 
 def _roundtrip(cupy, kernel, problem, hosts):
+    """The call that copies into new device memory, computes and copies back."""
     # what it cannot do is said now, not when it is timed
     first = kernel.bind(problem, *(cupy.asarray(x) for x in hosts))
 
@@ -153,7 +168,8 @@ def _roundtrip(cupy, kernel, problem, hosts):
     return run
 
 
-def _buffered(cupy, kernel, problem, hosts, pinned, stream):
+def _buffered(cupy, kernel, problem, hosts, *, pinned: bool, stream):
+    """The call that copies into device buffers, computes and copies back, all on one stream."""
     devices = [cupy.asarray(x) for x in hosts]  # filled before the kernel is bound: it may look at its inputs
     compute = kernel.bind(problem, *devices)
     if pinned:

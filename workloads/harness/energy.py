@@ -22,32 +22,36 @@ def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
     """(function that reads the joules used so far, what they cover); (None, why there is none)."""
     if device == "cpu":
         folders = sorted((cpu.ROOT / _POWERCAP).glob("intel-rapl:*"))  # below are its cores and its memory
-        packages = [
-            _package(folder)
-            for folder in folders
-            if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit()
-        ]
-        return (lambda: sum(package() for package in packages), "RAPL, CPU packages") if packages else (None, NO_RAPL)
-    found = gpu.only_handle(device, environment)
+        packages = []
+        for folder in folders:
+            if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit():
+                packages.append(_package(folder))
+        if not packages:
+            return None, NO_RAPL
+        return lambda: sum(package() for package in packages), "RAPL, CPU packages"
+    handle = gpu.only_handle(device, environment)
 
     def read() -> float | None:
-        millijoules = gpu.ask("nvmlDeviceGetTotalEnergyConsumption", found)
+        millijoules = gpu.ask("nvmlDeviceGetTotalEnergyConsumption", handle)
         return None if millijoules is None else millijoules * 1e-3
 
-    return (read, "NVML, whole board") if found is not None and read() is not None else (None, NO_NVML)
+    if handle is None or read() is None:
+        return None, NO_NVML
+    return read, "NVML, whole board"
 
 
 def _package(folder: Path) -> Callable[[], float]:
     """Joules of one package since the first reading; its counter starts again at `max_energy_range_uj`."""
-    around = int(cpu.text(folder / "max_energy_range_uj") or 0) or 1 << 32
-    last, total = int(cpu.text(folder / "energy_uj")), 0
+    counter_range = int(cpu.text(folder / "max_energy_range_uj") or 0) or 1 << 32
+    last_uj = int(cpu.text(folder / "energy_uj"))
+    total_uj = 0
 
     def read() -> float:
-        nonlocal last, total
-        seen = int(cpu.text(folder / "energy_uj"))
-        total += (seen - last) % around
-        last = seen
-        return total * 1e-6
+        nonlocal last_uj, total_uj
+        now_uj = int(cpu.text(folder / "energy_uj"))
+        total_uj += (now_uj - last_uj) % counter_range
+        last_uj = now_uj
+        return total_uj * 1e-6
 
     return read
 
@@ -55,10 +59,12 @@ def _package(folder: Path) -> Callable[[], float]:
 def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int) -> dict[str, float]:
     """joules_per_sample of `call`, which answers `samples` samples, and watts, idle power included. The counter is read before
     and after windows of at least WINDOW_S of calls that are waited for. Nothing if the counter stops."""
-    each, watts = [], []
+    joules_per_sample = []
+    watts = []
     for _ in range(WINDOWS):
         wait()
-        begin, before = time.perf_counter(), read()
+        begin = time.perf_counter()
+        joules_before = read()
         calls = 0
         while time.perf_counter() - begin < WINDOW_S:
             call()
@@ -66,9 +72,11 @@ def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samp
             if calls % _QUEUED == 0:
                 wait()
         wait()
-        spent, after = time.perf_counter() - begin, read()
-        if before is None or after is None or after <= before:
+        spent = time.perf_counter() - begin
+        joules_after = read()
+        if joules_before is None or joules_after is None or joules_after <= joules_before:
             return {}
-        each.append((after - before) / (calls * samples))
-        watts.append((after - before) / spent)
-    return {"joules_per_sample": statistics.median(each), "watts": statistics.median(watts)}
+        joules = joules_after - joules_before
+        joules_per_sample.append(joules / (calls * samples))
+        watts.append(joules / spent)
+    return {"joules_per_sample": statistics.median(joules_per_sample), "watts": statistics.median(watts)}

@@ -12,7 +12,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import operands
 from workloads import ROOT
-from workloads.harness.kept import Arrays
+from workloads.harness.bound_rows import Arrays
 from workloads.machine import cpu, facts
 from workloads.records import Row
 
@@ -27,9 +27,9 @@ _BY_BLAS = ("matmul/numpy/operator", "matmul/numpy/blas", "conv/numpy/im2col")  
 _EVERY = 4096  # values of an input that are looked at
 
 
-def raised(kernel: registry.Kernel, row: Row, prepared, inputs: Arrays, call_s: float) -> tuple[str, ...]:
+def raised(kernel: registry.Kernel, row: Row, prepared, inputs: Arrays, *, call_s: float) -> tuple[str, ...]:
     """The flags of a row that took `call_s` seconds a call, from checks on the call and the inputs that were timed."""
-    seen = {
+    is_up = {
         "no-wait": prepared.stream is not None
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),
         "constant-inputs": any(constant(x) for x in inputs),
@@ -42,9 +42,9 @@ def raised(kernel: registry.Kernel, row: Row, prepared, inputs: Arrays, call_s: 
     }
     if prepared.bound is None and row.problem.products and row.mode == "resident":
         value = prepared.call()
-        seen["ran-on-cpu"] = row.on_gpu and "cpu" in str(getattr(value, "device", "")).lower()
-        seen["low-precision"] = rough(row.problem, inputs, lambda: prepared.result(value))
-    return tuple(flag for flag, up in seen.items() if up)
+        is_up["ran-on-cpu"] = row.on_gpu and "cpu" in str(getattr(value, "device", "")).lower()
+        is_up["low-precision"] = rough(row.problem, inputs, lambda: prepared.result(value))
+    return tuple(flag for flag, up in is_up.items() if up)
 
 
 def _wait_for_all() -> Callable[[], None]:
@@ -95,38 +95,53 @@ def rough(problem, inputs: Arrays, result: Callable[[], np.ndarray]) -> bool:
     """Whether a product or convolution of N(0,1) values has far fewer correct bits than its arithmetic. Answers are checked on
     whole numbers, which do not show that. Of a large result only some values are checked, with an epilogue none."""
     most = _MOST_ERROR.get(problem.math)
-    sampled = _matmul if isinstance(problem, Matmul) else _conv if isinstance(problem, Conv) else None
     size = math.prod(getattr(problem, "out_shape", ()))
-    if most is None or sampled is None or size > _MOST_ELEMENTS or getattr(problem, "epilogue", None):
+    if most is None or size > _MOST_ELEMENTS or getattr(problem, "epilogue", None):
         return False
-    found = sampled(problem, inputs)
-    if found is None:
+    if not _can_be_sampled(problem):
         return False
-    left, right, pick = found
-    exact, scale = left @ right, np.sqrt((left * left) @ (right * right))
+    left, right, pick = _sampled(problem, inputs)
+    exact = left @ right
+    scale = np.sqrt((left * left) @ (right * right))
     scale = np.where(scale > 0, scale, 1.0)
-    return bool(np.median(np.abs(pick(np.asarray(result())).astype(np.float64) - exact) / scale) > most)
+    computed = pick(np.asarray(result())).astype(np.float64)
+    return bool(np.median(np.abs(computed - exact) / scale) > most)
 
 
+#: Two matrices in float64 whose product is part of the result, and what picks that part out of the result.
 Sampled = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]
+
+
+def _can_be_sampled(problem) -> bool:
+    """Whether a problem is a product or a plain fprop."""
+    if isinstance(problem, Conv):
+        return problem.direction == "fprop" and problem.groups == 1
+    return isinstance(problem, Matmul)
+
+
+def _sampled(problem: Matmul | Conv, inputs: Arrays) -> Sampled:
+    """Some values of the result, each a product of a row and a column."""
+    return _conv(problem, inputs) if isinstance(problem, Conv) else _matmul(problem, inputs)
 
 
 def _matmul(problem: Matmul, inputs: Arrays) -> Sampled:
     """Some rows of A, some columns of B in float64, and what picks their products out of C; of many the first product's."""
     a, b = operands(problem, inputs)
     first = 0 if problem.count > 1 else ...
-    a, b = a[first], b[first]
-    rows, columns = (
-        np.unique(np.linspace(0, size - 1, most).astype(int))
-        for size, most in zip((problem.m, problem.n), _LOOKED_AT, strict=True)
-    )
-    return a[rows].astype(np.float64), b[:, columns].astype(np.float64), lambda c: c[first][np.ix_(rows, columns)]
+    rows = _spread(problem.m, _LOOKED_AT[0])
+    columns = _spread(problem.n, _LOOKED_AT[1])
+    left = a[first][rows].astype(np.float64)
+    right = b[first][:, columns].astype(np.float64)
+    return left, right, lambda c: c[first][np.ix_(rows, columns)]
 
 
-def _conv(problem: Conv, inputs: Arrays) -> Sampled | None:
-    """Some patches of the images and some filters in float64; None for what is no plain fprop."""
-    if problem.direction != "fprop" or problem.groups != 1:
-        return None
+def _spread(size: int, most: int) -> np.ndarray:
+    """At most so many of the indices below a size, evenly spread, the first and the last among them."""
+    return np.unique(np.linspace(0, size - 1, most).astype(int))
+
+
+def _conv(problem: Conv, inputs: Arrays) -> Sampled:
+    """Some patches of the images of a plain fprop and some filters in float64, and what picks their products."""
     x, w = inputs
     if problem.layout == "NCHW":
         x, w = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0)
@@ -135,8 +150,10 @@ def _conv(problem: Conv, inputs: Arrays) -> Sampled | None:
     picks = list(map(tuple, outputs.tolist()))
 
     def patch(image: int, p: int, q: int) -> np.ndarray:
-        padded, y, z = np.pad(x[image], (*problem.pads, (0, 0))), p * problem.stride, q * problem.stride
-        return padded[y : y + problem.r, z : z + problem.s].ravel()
+        padded = np.pad(x[image], (*problem.pads, (0, 0)))
+        top = p * problem.stride
+        left = q * problem.stride
+        return padded[top : top + problem.r, left : left + problem.s].ravel()
 
     def pick(out: np.ndarray) -> np.ndarray:
         out = out.transpose(0, 2, 3, 1) if problem.layout == "NCHW" else out

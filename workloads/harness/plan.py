@@ -14,7 +14,7 @@ from kernels.problems import Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
 from workloads import options, terminal
-from workloads.harness import one_row, rounds
+from workloads.harness import memory_needs, rounds
 from workloads.harness.timing import FEWEST_LATER
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
@@ -25,10 +25,10 @@ DIRECTIONS = ("fprop", "dgrad", "wgrad")
 RIGOROUS_PROCESSES = 5
 # A fresh process until its first visit ends: 1.7 to 2.5 on two Zen 4 cores; with TensorFlow 5 there, 8 on an H200's host.
 _FRESH_S, _FRAMEWORK_S = 2.5, 8.0
-# Guessed seconds of a whole row beside its steps, and of a step. Half of 302 stored trainings took within 1.6 times of what
+# Guessed seconds of a whole row without its steps, and of a step. Half of 302 stored trainings took within 1.6 times of what
 # these say; twelve numbers, of devices, models and data, said no better.
 _ROW_S, _STEP_S = 10.0, 2e-3
-# The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
+# Device -> arithmetic -> the peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
 _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
 _TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
@@ -84,10 +84,10 @@ def devices(names: Sequence[str], here: Machine, require_gpu: bool = False) -> l
 
 
 def no_gpu(
-    said: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu", right: str = ""
+    fault: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu", right: str = ""
 ) -> options.Missing:
-    """The error for a GPU that these flags ask for and that is not there. right: what stays of the flags."""
-    message = f"{said}: {reason or facts.gpu_problem()}"
+    """The error for a GPU that these flags ask for and that does not exist. right: what stays of the flags."""
+    message = f"{fault}: {reason or facts.gpu_problem()}"
     return options.Missing(message, "python -m workloads.doctor", wrong=flags, right=right)
 
 
@@ -171,11 +171,11 @@ def precisions(typed: Sequence[str]) -> list[tuple[str, str]]:
         return [precision(word) for word in options.words(typed)]
 
 
-def shapes(given: Sequence[str] | None) -> list[str]:
+def shapes(typed: Sequence[str] | None) -> list[str]:
     """The words of a flag that takes shapes. Commas are in place of the x in a word without an x, and in one that begins with
     three numbers, `32,3,224,224:64x7x7`; else they separate shapes."""
     every = []
-    for text in given or ():
+    for text in typed or ():
         is_one_shape = "x" not in text.lower() or re.match(r"\d+(,\d+){2}", text)
         every += [text] if is_one_shape else options.words([text])
     return every
@@ -188,9 +188,10 @@ def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
     """
     text = text.lower()
     if re.sub(r"\d+[km]?", "N", text.replace(",", "x")) != re.sub("[A-Z]", "N", like):
-        found = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
-        meant = iter(found + found[-1:] * 9)
-        raise options.Usage(f"{text!r} is not a shape {like}", "", text, re.sub("[A-Z]", lambda _: next(meant), like))
+        numbers = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
+        meant = iter(numbers + numbers[-1:] * 9)
+        right = re.sub("[A-Z]", lambda _: next(meant), like)
+        raise options.Usage(f"{text!r} is not a shape {like}", wrong=text, right=right)
     return tuple(map(options.number, re.split("[x:,]", text)))
 
 
@@ -235,36 +236,46 @@ def settings(
             yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
 
 
-def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: str = "") -> list[str]:
-    """The words of a flag, each once; none for a flag that was not given.
+def known(what: str, typed: Sequence[str] | None, known: Sequence[str], where: str = "") -> list[str]:
+    """The words of a flag, each once; none for a flag that was not typed.
 
     Raises: Usage for one that is not known.
     """
-    words = list(dict.fromkeys(options.words(given)))
+    words = list(dict.fromkeys(options.words(typed)))
     for word in words:
         if word not in known:
             raise options.unknown(what, word, known, where)
     return words
 
 
-def counts(given: Sequence[str] | None, *default) -> list:
+def counts(typed: Sequence[str] | None, *default) -> list:
     """The sizes of a flag, else these."""
-    return options.sizes(given) if given else list(default)
+    return options.sizes(typed) if typed else list(default)
 
 
 def name(row: Row) -> str:
-    shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
-    how = row.device if row.on_gpu else (units.count(row.threads, "thread") if row.threads else "default threads")
-    what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
-    where = row.settings.switches.get("residence", "") if row.problem.op in ("training", "feeding") else row.mode
-    return f"{row.kernel} {what} {shape} {row.problem.math or row.problem.dtype} {how} {where}".rstrip()
+    """A row in words, as in a plan: kernel, problem, arithmetic, device or threads, and copy mode."""
+    fields = msgspec.structs.asdict(row.problem)
+    sizes = " ".join(f"{field}={value}" for field, value in fields.items() if isinstance(value, int))
+    words = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
+    if row.on_gpu:
+        device = row.device
+    else:
+        device = units.count(row.threads, "thread") if row.threads else "default threads"
+    mode = row.mode
+    if row.problem.op in ("training", "feeding"):
+        mode = row.settings.switches.get("residence", "")
+    return f"{row.kernel} {words} {sizes} {row.problem.math or row.problem.dtype} {device} {mode}".rstrip()
 
 
 def seconds(row: Row, rigorous: bool = False) -> float:
     """Guessed seconds of a whole row with its process's start; five times for `rigorous` rows and those of fresh processes."""
-    p = row.problem
-    steps = p.steps * max(p.epochs, FEWEST_LATER + 1) if isinstance(p, Training) else 0
-    return (_ROW_S + steps * _STEP_S) * (RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1)
+    problem = row.problem
+    steps = 0
+    if isinstance(problem, Training):
+        steps = problem.steps * max(problem.epochs, FEWEST_LATER + 1)
+    processes = RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1
+    return (_ROW_S + steps * _STEP_S) * processes
 
 
 def require_plan_format(name: str) -> None:
@@ -275,7 +286,8 @@ def require_plan_format(name: str) -> None:
 
 def seconds_at_most(rows: Sequence[Row], limits: Limits, rigorous: bool = False) -> float:
     """Seconds that rows take at most within these limits; of trainings the guess of `seconds`."""
-    processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if rigorous else (1, 0)
+    processes = RIGOROUS_PROCESSES if rigorous else 1
+    fresh = limits.rounds if rigorous else 0
     libraries = {(row.backend, row.device) for row in rows if not isinstance(row.problem, Training)}
     total = _FRESH_S * fresh + _FRAMEWORK_S * len(libraries)
     for row in rows:
@@ -283,9 +295,12 @@ def seconds_at_most(rows: Sequence[Row], limits: Limits, rigorous: bool = False)
         if isinstance(row.problem, Training):
             total += seconds(row, rigorous)
         elif rounds.is_whole(row):
-            starts = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
-            many, start = (RIGOROUS_PROCESSES, starts) if row.process == "fresh" else (processes, 0.2)
-            total += many * (clocks * limits.max_time + start + row.problem.patience_s)
+            row_processes = processes
+            start_s = 0.2
+            if row.process == "fresh":
+                row_processes = RIGOROUS_PROCESSES
+                start_s = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
+            total += row_processes * (clocks * limits.max_time + start_s + row.problem.patience_s)
         else:
             total += (1 + rounds.EXTRA) * (0.2 * (fresh or 1) + clocks * limits.visit_s * limits.rounds)
     return total
@@ -310,8 +325,8 @@ def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: s
         if row.problem.op != op:
             continue
         try:
-            one_row.require_room(row, free)
-        except one_row.DoesNotFit as error:
+            memory_needs.require_room(row, free)
+        except memory_needs.DoesNotFit as error:
             reason = reason or str(error)
             continue
         return
@@ -344,7 +359,7 @@ def dry_run(rows: list[Row], measuring: Measuring) -> None:
     left_out: dict[str, str] = {}
     if not as_json:
         free = _free_memory(facts.describe())
-        left_out = one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
+        left_out = memory_needs.too_large(rows, lambda row: memory_needs.require_room(row, free), name)
         left_out |= _refused_peaks(rows)
     rows = [row for row in rows if row.key not in left_out]
     seconds = seconds_at_most(rows, measuring.limits, measuring.rigorous)
@@ -353,8 +368,13 @@ def dry_run(rows: list[Row], measuring: Measuring) -> None:
         planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}
         print(json.dumps(planned, indent=1))
         return
-    total = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
-    print(*map(name, rows), total, *(f"left out: {why}" for why in left_out.values()), sep="\n")
+    for row in rows:
+        print(name(row))
+    print(
+        f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
+    )
+    for why in left_out.values():
+        print(f"left out: {why}")
 
 
 def roof_rows(
@@ -365,18 +385,32 @@ def roof_rows(
     The triad's arrays are four times the last cache (1.25 times in a `fast` look: gone through in order, they drive each other
     out of it all the same), at least 256 MiB, and at most an eighth of the free memory.
     """
-    times = _FAST_CACHES if fast else _CACHES
+    maths = list(maths)
     rows: list[Row] = []
     for device in on:
-        cpu = device == "cpu"
-        cache = max(here.caches_bytes.values(), default=0) if cpu else here.gpus[int(device[4:])].l2_bytes
-        nbytes = min(max(int(times * cache), 1 << 28 if cpu else 1 << 30), facts.memory_available(device) // 8)
-        backend, known = ("numba", _PEAKS["cpu"]) if cpu else ("cupy", _PEAKS["gpu"])
-        ways = [Settings(device, n) for n in (dict.fromkeys((*threads, here.cores)) if cpu else [None])]
-        looked = [(k, m) for k in _or_none("peak", backend) for m in maths if k.variant in known.get(m, ())]
-        rows += [Row(k.name, peak_problem(m, way), way) for way in ways for k, m in looked]
-        triads = [k for k in _or_none("stream", backend) if k.variant in _TRIADS]
-        rows += [Row(k.name, Stream("triad", nbytes), ways[-1]) for k in triads]
+        if device == "cpu":
+            backend = "numba"
+            peaks = _PEAKS["cpu"]
+            cache = max(here.caches_bytes.values(), default=0)
+            least_bytes = 1 << 28
+            every_settings = [Settings(device, count) for count in dict.fromkeys((*threads, here.cores))]
+        else:
+            backend = "cupy"
+            peaks = _PEAKS["gpu"]
+            cache = here.gpus[int(device[4:])].l2_bytes
+            least_bytes = 1 << 30
+            every_settings = [Settings(device)]
+        peak_kernels = _installed("peak", backend)
+        for chosen in every_settings:
+            for kernel in peak_kernels:
+                for arithmetic in maths:
+                    if kernel.variant in peaks.get(arithmetic, ()):
+                        rows.append(Row(kernel.name, peak_problem(arithmetic, chosen), chosen))
+        times = _FAST_CACHES if fast else _CACHES
+        nbytes = min(max(int(times * cache), least_bytes), facts.memory_available(device) // 8)
+        for kernel in _installed("stream", backend):
+            if kernel.variant in _TRIADS:
+                rows.append(Row(kernel.name, Stream("triad", nbytes), every_settings[-1]))
     return rows
 
 
@@ -418,10 +452,15 @@ def under_roofs(
     """
     on = devices(measuring.devices, here, measuring.require_gpu)
     named = _kernels_in(forms, op, measuring, on)
-    reasons = {registry.refusal(problem, vars(kernel)) for problem in problems for kernel in named}
+    reasons: set[str] = set()
+    for problem in problems:
+        reasons.update(registry.refusal(problem, vars(kernel)) for kernel in named)
     if reasons and "" not in reasons:
         options.refuse(measuring, ("backends", "variants"), f"{min(reasons)}, nor does another that is named")
-    used = [device for device in on if any(usable(kernel, [device]) for kernel in named)]
+    used = []
+    for device in on:
+        if any(usable(kernel, [device]) for kernel in named):
+            used.append(device)
     maths = dict.fromkeys(problem.math for problem in problems)
     rows = roof_rows(maths, used, here, threads=thread_counts(measuring), fast=measuring.fast)
     for problem in problems:
@@ -448,10 +487,13 @@ def _kernels_in(forms: CallForms, op: str, measuring: Measuring, on: list[str]) 
 
 def peak_problem(math: str, settings: Settings) -> Peak:
     """A peak that takes some milliseconds there: 2^30 FLOPs a CPU thread, 2^37 on a GPU, 2^40 on its tensor cores."""
-    return Peak(math, settings.threads << 30 if settings.threads else 1 << 37 if ARITHMETIC[math].fma else 1 << 40)
+    if settings.threads:
+        return Peak(math, settings.threads << 30)
+    return Peak(math, 1 << 37 if ARITHMETIC[math].fma else 1 << 40)
 
 
-def _or_none(op: str, backend: str) -> list[Kernel]:
+def _installed(op: str, backend: str) -> list[Kernel]:
+    """The kernels of a backend, teaching rungs left out; none where it is not installed."""
     try:
         return [k for k in registry.load(op, backend) if not k.rung]
     except registry.NotInstalled:

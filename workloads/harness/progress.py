@@ -17,18 +17,20 @@ class InOrder:
     """Shows rows as they are complete: whole ones and visited ones each in the order planned."""
 
     def __init__(self, around: rounds.Rounds, shown: Callable[[Measurement], None]):
-        self._around, self._shown, self._told = around, shown, set[str]()
+        self._around = around
+        self._shown = shown
+        self._shown_keys: set[str] = set()
 
     def ready(self, every: bool = False) -> None:
         """Shows complete rows up to the first incomplete one; in the end `every` row that has any samples."""
         behind = set[bool]()
         for key, row in self._around.rows.items():
             whole = rounds.is_whole(row)
-            if key in self._told or whole in behind:
+            if key in self._shown_keys or whole in behind:
                 continue
-            m = self._around.of(key)
+            m = self._around.measurement(key)
             if m and (every or self._around.settled(key)):
-                self._told.add(key)
+                self._shown_keys.add(key)
                 self._shown(m)
             elif not every:
                 behind.add(whole)
@@ -39,7 +41,9 @@ def progress(quiet: bool, verbose: bool) -> Iterator[Callable[[Row, int], None]]
     """A function to call when a visit begins, with the number still to go. It shows how many are done and the time left: as a
     bar on a terminal, which also says what a worker does before its clocks run, else in plain lines now and then, which a
     parent gets as announcements."""
-    made, begin, last = 0, time.monotonic(), -math.inf
+    visits = 0
+    begin = time.monotonic()
+    last_note = -math.inf
     if quiet:
         yield lambda row, to_go: None
     elif terminal.redraws(sys.stderr):
@@ -49,15 +53,17 @@ def progress(quiet: bool, verbose: bool) -> Iterator[Callable[[Row, int], None]]
 
         what = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
         columns = (MofNCompleteColumn(), TimeRemainingColumn(), BarColumn(10), what)
-        own = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
-        shown = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own, expand=True)
+        on_terminal = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
+        shown = Progress(
+            *columns, console=Console(stderr=True), transient=True, redirect_stdout=on_terminal, expand=True
+        )
         with terminal.drawing(sys.stderr), shown as bar:
             task = bar.add_task("visits")
 
             def moved(row: Row, to_go: int) -> None:
-                nonlocal made
-                bar.update(task, completed=made, total=made + to_go, description=terminal.printable(name(row)))
-                made += 1
+                nonlocal visits
+                bar.update(task, completed=visits, total=visits + to_go, description=terminal.printable(name(row)))
+                visits += 1
 
             def before_its_clocks(doing: Doing) -> None:
                 if not doing.timing:
@@ -71,17 +77,18 @@ def progress(quiet: bool, verbose: bool) -> Iterator[Callable[[Row, int], None]]
     else:
 
         def plain(row: Row, to_go: int) -> None:
-            nonlocal made, last
+            nonlocal visits, last_note
             now = time.monotonic()
-            if verbose or now - last > 10:
-                told = made > to_go / 10  # the first visits compile
-                left = f", about {(now - begin) / made * to_go:.0f} s left" if told else ""
-                words = f"[visit {made + 1} of {made + to_go}{left}] {name(row)}"
+            if verbose or now - last_note > 10:
+                left = ""
+                if visits > to_go / 10:  # the first visits compile
+                    left = f", about {(now - begin) / visits * to_go:.0f} s left"
+                words = f"[visit {visits + 1} of {visits + to_go}{left}] {name(row)}"
                 if announce.has_receiver():
-                    announce.passed_on(Doing(words=words, timing=True, visit=made + 1))
+                    announce.passed_on(Doing(words=words, timing=True, visit=visits + 1))
                 else:
                     terminal.note(words)
-                last = now
-            made += 1
+                last_note = now
+            visits += 1
 
         yield plain

@@ -31,8 +31,8 @@ def measure(row: Row) -> Measurement:
         if before in has:
             phases[before] = timing.seconds(has[before](row))
     seconds = timing.seconds(has[call](row))
-    samples = (Samples("host-latency", (seconds,), 1, (1,), "once"),)
-    return row.result("ok", samples=samples, phases_s=phases, check="nothing is computed")
+    samples = Samples(clock="host-latency", seconds=(seconds,), calls=1, block_sizes=(1,), stop_reason="once")
+    return row.result("ok", samples=(samples,), phases_s=phases, check="nothing is computed")
 
 
 def _import(name: str) -> Callable[[Row], Callable]:

@@ -29,13 +29,20 @@ _LONGEST_CALL_S = 10.0  # a call predicted to take longer is skipped
 class Outcome(msgspec.Struct):
     """Result of a sweep: all rows of its file, in the order measured, and how it ended."""
 
+    #: The line of this run in the file.
     run: Run
+    #: The result file.
     path: Path
+    #: The rows.
     measurements: list[Measurement]
-    stopped: str = ""  # "", stop-after, SIGINT or SIGTERM
-    left: int = 0  # rows not measured, or not with all their visits
-    begun: int = 0  # of these, the rows that have some
-    earlier: tuple[Path, ...] = ()  # files of parts before this one, whose rows come first
+    #: What ended it early: stop-after, SIGINT or SIGTERM; "" where nothing did.
+    stopped: str = ""
+    #: Number of rows not measured, or not with all their visits.
+    left: int = 0
+    #: Of these, the number of rows that have some visits.
+    begun: int = 0
+    #: Files of parts before this one, whose rows come first.
+    earlier: tuple[Path, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -45,8 +52,8 @@ class Outcome(msgspec.Struct):
         statuses = {m.status for m in self.measurements}
         if statuses & {"failed", "wrong"}:
             return options.FAILED
-        own = {m.status for m in self.measurements if m.problem.op == self.path.stem} or statuses
-        return options.MISSING if own == {"skipped"} and not self.stopped else options.OK
+        without_roofs = {m.status for m in self.measurements if m.problem.op == self.path.stem} or statuses
+        return options.MISSING if without_roofs == {"skipped"} and not self.stopped else options.OK
 
     @property
     def files(self) -> list[Path]:
@@ -55,7 +62,8 @@ class Outcome(msgspec.Struct):
     def after(self, before: "Outcome | None") -> "Outcome":
         """This one, the rows and files of the one before it in front."""
         if before is not None:
-            self.measurements[:0], self.earlier = before.measurements, (*before.earlier, before.path)
+            self.measurements[:0] = before.measurements
+            self.earlier = (*before.earlier, before.path)
         return self
 
 
@@ -67,14 +75,14 @@ def header(command: str, seed: int) -> Run:
     """The Run line of a file that this command writes now on this machine."""
     clock.begin()
     return Run(
-        records.SCHEMA,
-        facts.describe(),
-        facts.software(),
-        command,
-        seed,
-        facts.commit(),
-        records.source_hash(),
-        facts.now(),
+        schema=records.SCHEMA,
+        machine=facts.describe(),
+        software=facts.software(),
+        command=command,
+        seed=seed,
+        commit=facts.commit(),
+        sources=records.source_hash(),
+        started_at=facts.now(),
     )
 
 
@@ -82,10 +90,13 @@ def place(output: str, workload: str, run: Run) -> Path:
     """The result file of a workload: in the folder `output`, else in a new one of this machine."""
     if output:
         return Path(output) / f"{workload}.jsonl"
-    folder = LOCAL / run.machine.key
-    stamp = run.started_at.replace(":", "").replace("-", "")
-    taken = (folder / f"{stamp}{suffix}" for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
-    return next(f for f in taken if not f.exists()) / f"{workload}.jsonl"
+    stamp = "".join(character for character in run.started_at if character not in ":-")
+    folder = LOCAL / run.machine.key / stamp
+    number = 2
+    while folder.exists():
+        folder = folder.with_name(f"{stamp}-{number}")
+        number += 1
+    return folder / f"{workload}.jsonl"
 
 
 def sweep(
@@ -98,9 +109,9 @@ def sweep(
     refine: Callable[[list[Measurement]], list[Row]] = lambda done: [],
     processes: "Workers | None" = None,
 ) -> Outcome:
-    """Visits the rows round after round, with those that `refine` asks for after the first, as far as the file lacks visits.
+    """Visits the rows round after round, with those that `refine` adds after the first, as far as the file lacks visits.
 
-    `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit kept, on --stop-after
+    `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit stored, on --stop-after
     and signals; then what rows have so far is shown. `processes`: workers that outlive this sweep.
     """
     begin = time.monotonic()
@@ -115,7 +126,7 @@ def sweep(
         show = InOrder(around, shown)
 
         def more(done: list[Measurement]) -> list[Row]:
-            return refine([m for m in done if not settings.is_sustained(m)]) or rounds.held(done)
+            return refine([m for m in done if not settings.is_sustained(m)]) or rounds.sustained_rows(done)
 
         try:
             with workers(processes) as pool, progress(measuring.quiet, measuring.verbose) as step:
@@ -146,38 +157,48 @@ def sweep(
                 outcome.stopped = str(stop)
         outcome.measurements = around.measurements
         unfinished = [key for key in around.rows if not around.complete(key)]
-        outcome.left, outcome.begun = len(unfinished), sum(around.of(key) is not None for key in unfinished)
+        outcome.left, outcome.begun = len(unfinished), sum(around.measurement(key) is not None for key in unfinished)
     return outcome
 
 
-Workers = dict[tuple, Worker]  # by their process's number and environment
+#: Number of the process and environment -> the worker.
+Workers = dict[tuple, Worker]
 
 
 @contextlib.contextmanager
 def workers(shared: Workers | None = None) -> Iterator[Workers]:
-    """Where workers are kept by their process's number and environment: those `shared` by several sweeps, else ended with one."""
-    made: Workers = {}
+    """The workers of a sweep, which end with it; those that several sweeps have `shared` stay."""
+    if shared is not None:
+        yield shared
+        return
+    pool: Workers = {}
     try:
-        yield made if shared is None else shared
+        yield pool
     finally:
-        for worker in made.values():
+        for worker in pool.values():
             worker.close()
 
 
 class _Runner:
-    """Asks the worker of each environment, and keeps the speeds seen, to predict calls that would take too long."""
+    """Asks the worker of each environment, and keeps measured speeds, to predict calls that would take too long."""
 
     def __init__(self, here: records.Machine, measuring: Measuring, processes: Workers):
-        self._uuids, self._workers = here.uuids, processes
+        self._uuids = here.uuids
+        self._workers = processes
         self._limits = measuring.limits
         self._rigorous = measuring.rigorous
         self._seed = measuring.seed
-        self._seen: dict[str, tuple[float, Problem]] = {}
-        self._beside: dict[tuple, float] = {}  # what the last visit of a kind to a device took beside its guess
+        self._last_call: dict[
+            str, tuple[float, Problem]
+        ] = {}  # size series -> seconds of a call of the size before, and it
+        # (device, kind of visit) -> seconds that the last such visit took, as a multiple of its guess
+        self._guess_ratio: dict[tuple[str, int], float] = {}
 
     def expected_s(self, row: Row, number: int) -> float:
-        """Seconds of a visit: its guess, times what this run's last one like it took beside its own; 0 before any was made."""
-        return self._guess_s(row, number) * self._beside.get((row.device, min(number, 2)), bool(self._beside))
+        """Seconds of a visit: its guess, times the ratio of this run's last one of its kind; 0 before the first of any kind."""
+        if not self._guess_ratio:
+            return 0.0
+        return self._guess_s(row, number) * self._guess_ratio.get((row.device, min(number, 2)), 1.0)
 
     def _guess_s(self, row: Row, number: int) -> float:
         return self._limits.visit_s if number else plan.seconds(row, self._rigorous)
@@ -192,17 +213,21 @@ class _Runner:
 
     def _visit(self, row: Row, number: int) -> Measurement:
         """With --rigorous each round has processes of its own."""
-        order, alone = Order("visit", row, self._limits, self._seed, number), self._rigorous
-        for other in [key for key in self._workers if alone and key[0] != number]:
-            self._workers.pop(other).close()
-        m = self._answer(order, process=number * alone)
-        samples = tuple(replace(s, stop_reason="visit", is_by_process=alone) for s in m.samples)
+        order = Order(verb="visit", row=row, limits=self._limits, seed=self._seed, visit=number)
+        process = 0
+        if self._rigorous:
+            process = number
+            for other in [key for key in self._workers if key[0] != number]:
+                self._workers.pop(other).close()
+        m = self._answer(order, process=process)
+        samples = tuple(replace(s, stop_reason="visit", is_by_process=self._rigorous) for s in m.samples)
         return replace(m, visit=number, at=m.at or facts.now(), samples=samples)
 
     def _whole(self, row: Row) -> Measurement:
         """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.
-        A framework's processes are then kept for the rows to come: each row is still timed in that many."""
-        fresh, order = row.process == "fresh", Order("measure", row, self._limits, self._seed)
+        A framework's processes then stay for the rows to come: a row is still timed in that many."""
+        fresh = row.process == "fresh"
+        order = Order(verb="measure", row=row, limits=self._limits, seed=self._seed)
         if not (fresh or self._rigorous):
             return self._answer(order)
         parts: list[Measurement] = []
@@ -211,7 +236,7 @@ class _Runner:
         return merged(parts)
 
     def _answer(self, order: Order, fresh: bool = False, process: int = 0) -> Measurement:
-        """The worker's answer to an order: a fresh worker, or the one kept for this environment and `process` number."""
+        """The worker's answer to an order: a fresh worker's, or that of this environment and `process` number."""
         row = order.row
         timeout_s = _LONGEST_ROW_S + row.problem.patience_s + 6 * self._limits.max_time + 10 * self._predicted_s(row)
         variables = environment(row, self._uuids)
@@ -219,7 +244,8 @@ class _Runner:
             self._make_room(row)
             with contextlib.closing(Worker(variables, patient=True)) as worker:
                 return worker.ask(order, timeout_s)
-        variables |= SHARED if self._rigorous else {}
+        if self._rigorous:
+            variables |= SHARED
         key = (process, *sorted(variables.items()))
         self._make_room(row, key)
         if key not in self._workers:
@@ -230,22 +256,26 @@ class _Runner:
         """Ends idle framework processes, except the one of `key`, when the row needs their memory: they keep all that they
         ever took, and a training takes its whole GPU."""
         for other, worker in self._workers.items():
-            alone = row.on_gpu and not SHARED.items() <= set(other[1:])
-            if other != key and "KERAS_BACKEND" in dict(other[1:]) and (alone or _lacks_memory(row)):
+            variables = dict(other[1:])
+            takes_whole_gpu = row.on_gpu and not SHARED.items() <= variables.items()
+            if other != key and "KERAS_BACKEND" in variables and (takes_whole_gpu or _lacks_memory(row)):
                 worker.close()
 
-    def learn(self, done: Measurement, number: int = 0, took: float = 0.0) -> None:
-        if done.ok and took:
-            self._beside[done.device, min(number, 2)] = took / self._guess_s(done.row, number)
-        one_layer = done.problem.op == "layer"  # another is no other size of it
-        if done.status == "ok" and done.samples and done.problem.flops and not one_layer:
+    def learn(self, done: Measurement, number: int = 0, took_s: float = 0.0) -> None:
+        """Learns from a visit of round `number` that took so many seconds; 0 s where that is not known."""
+        if not done.ok:
+            return
+        if took_s:
+            self._guess_ratio[done.device, min(number, 2)] = took_s / self._guess_s(done.row, number)
+        is_layer = done.problem.op == "layer"  # another layer is no other size of it
+        if done.samples and done.problem.flops and not is_layer:
             seconds = min(done.samples[0].seconds)
-            self._seen[rounds.way(done.row)] = (seconds, done.problem)
+            self._last_call[rounds.size_series(done.row)] = (seconds, done.problem)
 
     def _predicted_s(self, row: Row) -> float:
         """Seconds of a call, predicted from the FLOP rate of the size before in the same kernel and settings; 0 if that call
         was too short or too small, as its time is then mostly a call's fixed cost."""
-        seconds, problem = self._seen.get(rounds.way(row), (0.0, None))
+        seconds, problem = self._last_call.get(rounds.size_series(row), (0.0, None))
         if type(problem) is not type(row.problem) or seconds < 1e-3 or row.problem.flops > 64 * problem.flops:
             return 0.0
         return seconds * row.problem.flops / problem.flops
@@ -263,9 +293,12 @@ def _raise(name: str) -> None:
 @contextlib.contextmanager
 def signals(stop: Callable[[str], None] = _raise) -> Iterator[None]:
     """SIGINT and SIGTERM end the sweep in order: `stop` gets their names, by default to raise Stopped."""
+
+    def end(number: int, frame: object) -> None:
+        stop(signal.Signals(number).name)
+
     try:
-        both = (signal.SIGINT, signal.SIGTERM)
-        old = {s: signal.signal(s, lambda number, frame: stop(signal.Signals(number).name)) for s in both}
+        old = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not the main thread: whoever owns it decides
         old = {}
     try:

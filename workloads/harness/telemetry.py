@@ -1,8 +1,8 @@
 """Watches a measurement: clocks, stolen and throttled time, power and heat, other tenants. Nothing is ever set.
 
-A worker makes one watch a row, lets it look before each block and asks at the end of each visit what was seen in all so far:
+A worker makes one watch a row, lets it look before each block and reads it at the end of each visit, for all visits so far:
 
-watch = telemetry.watch("cpu"); watch.begin(); watch.before_block(); ...; values, flags = watch.seen()
+watch = telemetry.watch("cpu"); watch.begin(); watch.before_block(); ...; values, flags = watch.readings()
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from workloads.machine import cpu, gpu
 from workloads.machine.load import OTHER_LOAD
@@ -102,6 +103,31 @@ def uneven(clocks: list[float]) -> bool:
     return off > 0 and off >= len(clocks) / 4
 
 
+class HostSeconds(NamedTuple):
+    """Counters of the host, or what was spent of them. Seconds."""
+
+    #: Time on the wall.
+    wall: float = 0.0
+    #: CPU time of this process.
+    process: float = 0.0
+    #: CPU time of all processes on the usable CPUs.
+    busy: float = 0.0
+    #: CPU time that the hypervisor gave to other machines.
+    stolen: float = 0.0
+    #: Time in which a quota of the cgroup stopped this process.
+    throttled: float = 0.0
+
+    def plus(self, begin: "HostSeconds", end: "HostSeconds") -> "HostSeconds":
+        """These seconds, and those between two readings of the counters."""
+        return HostSeconds(
+            wall=self.wall + end.wall - begin.wall,
+            process=self.process + end.process - begin.process,
+            busy=self.busy + end.busy - begin.busy,
+            stolen=self.stolen + end.stolen - begin.stolen,
+            throttled=self.throttled + end.throttled - begin.throttled,
+        )
+
+
 class CpuWatch:
     """Clock, steal, quota and other processes' load while a row runs.
 
@@ -113,7 +139,7 @@ class CpuWatch:
         self._clock = clock
         self._cpus = cpu.affinity()
         self._clocks: list[float] = []
-        self._spent: tuple[float, ...] = (0.0,) * 5
+        self._spent = HostSeconds()
         clock()  # compiles
         self.begin()
 
@@ -121,65 +147,75 @@ class CpuWatch:
         """A visit begins; what happened since the last one ended does not count."""
         self._begin = self._counters()
 
-    def _counters(self) -> tuple[float, ...]:
+    def _counters(self) -> HostSeconds:
         ticks = cpu.ticks(self._cpus)
-        own = time.process_time()
-        return time.monotonic(), own, ticks.busy_s, ticks.stolen_s, cpu.throttled_s()
+        return HostSeconds(
+            process=time.process_time(),
+            wall=time.monotonic(),
+            busy=ticks.busy_s,
+            stolen=ticks.stolen_s,
+            throttled=cpu.throttled_s(),
+        )
 
     def before_block(self) -> None:
-        if not (seen := self._clock()):
+        """Looks at the clock."""
+        clock_hz = self._clock()
+        if not clock_hz:
             return
-        if self._clocks and uneven([seen, statistics.median(self._clocks)]):
-            seen = max(seen, self._clock())  # a second look tells a stolen slice from a slower clock
-        self._clocks.append(seen)
+        if self._clocks and uneven([clock_hz, statistics.median(self._clocks)]):
+            clock_hz = max(clock_hz, self._clock())  # a second look tells a stolen slice from a slower clock
+        self._clocks.append(clock_hz)
 
-    def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
+    def readings(self) -> tuple[dict[str, float], tuple[str, ...]]:
+        """(values, flags) of all visits so far."""
         self.before_block()
         now = self._counters()
-        self._spent = tuple(s + b - a for s, a, b in zip(self._spent, self._begin, now, strict=True))
+        self._spent = self._spent.plus(self._begin, now)
         self._begin = now
-        wall, own, busy, stolen, throttled = self._spent
+        spent = self._spent
         values = {"cpu_clock_hz": statistics.median(self._clocks)} if self._clocks else {}
-        values |= shares(wall, own, busy, stolen, len(self._cpus))
-        if throttled > 0:
-            values["throttled_s"] = throttled
-        raised = {
+        values |= shares(spent, len(self._cpus))
+        if spent.throttled > 0:
+            values["throttled_s"] = spent.throttled
+        is_up = {
             "cpu-clock": uneven(self._clocks),
             "steal": values.get("steal_fraction", 0) > TOLERANCE,
-            "quota": throttled > 0,
+            "quota": spent.throttled > 0,
             "other-load": values.get("other_load_fraction", 0) > OTHER_LOAD,
         }
-        return values, tuple(flag for flag, up in raised.items() if up)
+        return values, tuple(flag for flag, up in is_up.items() if up)
 
 
-def shares(wall_s: float, own_s: float, busy: float, stolen: float, cpus: int) -> dict[str, float]:
-    """steal_fraction and other_load_fraction over `wall_s` seconds of `cpus` CPUs, which were busy and stolen for so many seconds
-    in all, and `own_s` of them busy for this process.
+def shares(spent: HostSeconds, cpus: int) -> dict[str, float]:
+    """steal_fraction and other_load_fraction of so many CPUs.
 
-    Steal is a share of what was asked for (at work or stolen), as idle CPUs lose nothing. Empty for very short times
+    Steal is a share of the time that was wanted (at work or stolen), as idle CPUs lose nothing. Empty for very short times
     and where the kernel does not count.
     """
-    if wall_s < _SHORTEST_S or busy == 0:
+    if spent.wall < _SHORTEST_S or spent.busy == 0:
         return {}
-    asked = busy + stolen
-    steal = stolen / asked if asked > 0 and stolen > _FEWEST_STOLEN_S * 0.999 else 0.0
-    return {"steal_fraction": steal, "other_load_fraction": max(0.0, busy - own_s) / (wall_s * cpus)}
+    steal = 0.0
+    if spent.stolen > _FEWEST_STOLEN_S * 0.999:
+        steal = spent.stolen / (spent.busy + spent.stolen)
+    others = max(0.0, spent.busy - spent.process)
+    return {"steal_fraction": steal, "other_load_fraction": others / (spent.wall * cpus)}
 
 
-def settle(limit_s: float = 0.5, own: bool = True) -> float:
-    """Waits until no thread of the parent's other workers runs, and with `own` no other one of this process, at most `limit_s`;
-    gives the seconds waited.
+def settle(limit_s: float = 0.5, this_process: bool = True) -> float:
+    """Waits until no thread of the parent's other workers runs, and by default no other thread of `this_process`, at most
+    `limit_s`; gives the seconds waited.
 
     BLAS and OpenMP workers spin for 100 to 200 ms after a call and would halve the next threaded kernel. Where the
     system does not tell which threads run, the process's CPU time must stand still over a window instead.
     """
     begin = time.perf_counter()
     while time.perf_counter() - begin < limit_s:
-        running = cpu.others_running(own=own)
+        running = cpu.others_running(this_process=this_process)
         if running is None:
-            used, since = time.process_time(), time.perf_counter()
+            used_before = time.process_time()
+            since = time.perf_counter()
             time.sleep(_WINDOW_S)
-            running = time.process_time() - used > 0.1 * (time.perf_counter() - since)
+            running = time.process_time() - used_before > 0.1 * (time.perf_counter() - since)
         elif running:
             time.sleep(0.001)
         if not running:
@@ -212,20 +248,24 @@ class GpuWatch:
         handle=None,
     ):
         self._handle = handle or gpu.handle(index)
-        self._clock, self._now = clock or self._sm_clock(index), now
+        self._clock = clock or self._sm_clock(index)
+        self._now = now
         self._clocks: list[float] = []
         self._power: list[float] = []
         self._flags: set[str] = set()
         self._link: dict[str, float] = {}
         self._looks_at = _LINK if link else {}
         self._tenants_at = float("-inf")
-        self._elapsed, self._spent = 0.0, dict[str, float]()
+        self._elapsed_s = 0.0
+        self._slowed_by_flag_s: dict[str, float] = {}
         self.begin()
 
     def begin(self) -> None:
         """A visit begins; what happened since the last one ended does not count."""
-        self._begin, self._held = self._now(), self._held_s()
-        self._first, self._reasons = len(self._clocks), 0
+        self._begin_s = self._now()
+        self._slowed_before_s = self._slowed_s()
+        self._first_clock = len(self._clocks)  # of this visit
+        self._reasons = 0
 
     @staticmethod
     def _sm_clock(index: int) -> Callable[[], float | None]:
@@ -242,47 +282,64 @@ class GpuWatch:
     def _ask(self, name: str, *args):
         return gpu.ask(name, self._handle, *args) if self._handle else None
 
-    def _held_s(self) -> dict[str, float]:
-        """Seconds so far in which the driver held the clock down, for each flag that it counts them for."""
-        asked = {flag: self._ask("nvmlDeviceGetViolationStatus", policy) for flag, policy in _POLICIES.items()}
-        return {flag: seen.violationTime * 1e-9 for flag, seen in asked.items() if seen is not None}
+    def _slowed_s(self) -> dict[str, float]:
+        """Flag -> the seconds so far in which the driver slowed the clock for that reason; only those that it counts."""
+        seconds = {}
+        for flag, policy in _POLICIES.items():
+            status = self._ask("nvmlDeviceGetViolationStatus", policy)
+            if status is not None:
+                seconds[flag] = status.violationTime * 1e-9
+        return seconds
 
     def before_block(self) -> None:
-        """Looks right after a block's work, while the GPU still holds the clock it ran that at."""
-        if (clock := self._clock()) is not None:
-            self._clocks.append(clock)
+        """Looks right after a block's work, while the GPU still has the clock it ran that at."""
+        clock_hz = self._clock()
+        if clock_hz is not None:
+            self._clocks.append(clock_hz)
         reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
         self._reasons |= reasons
         self._flags.update(throttle_flags(reasons))
-        if (milliwatts := self._ask("nvmlDeviceGetPowerUsage")) is not None:
+        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
+        if milliwatts is not None:
             self._power.append(milliwatts / 1e3)
         for value, name in self._looks_at.items():
-            if seen := self._ask(name):
-                self._link[value] = max(float(seen), self._link.get(value, 0.0))
+            link = self._ask(name)
+            if link:
+                self._link[value] = max(float(link), self._link.get(value, 0.0))
         if self._now() - self._tenants_at >= _TENANTS_EVERY_S:
             self._tenants_at = self._now()
-            seen = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
-            if foreign([process.pid for process in seen]):
+            processes = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
+            if foreign([process.pid for process in processes]):
                 self._flags.add("other-tenant")
 
-    def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
+    def readings(self) -> tuple[dict[str, float], tuple[str, ...]]:
+        """(values, flags) of all visits so far."""
         self.before_block()
-        self._elapsed += self._now() - self._begin
-        for flag, held in self._held_s().items():
-            self._spent[flag] = self._spent.get(flag, 0.0) + held - self._held.get(flag, held)
-        self._flags |= {flag for flag, spent in self._spent.items() if spent > TOLERANCE * self._elapsed}
+        self._elapsed_s += self._now() - self._begin_s
+        for flag, seconds in self._slowed_s().items():
+            in_visit = seconds - self._slowed_before_s.get(flag, seconds)
+            self._slowed_by_flag_s[flag] = self._slowed_by_flag_s.get(flag, 0.0) + in_visit
+        for flag, seconds in self._slowed_by_flag_s.items():
+            if seconds > TOLERANCE * self._elapsed_s:
+                self._flags.add(flag)
         if uneven(self._clocks):
             self._flags.add("gpu-clock")
         values = {"gpu_clock_hz": statistics.median(self._clocks)} if self._clocks else {}
         values |= self._link
         if self._power:
             values["gpu_power_w"] = max(self._power)
-        return values, tuple(sorted(self._flags | ({"cold-clocked"} if self._cold() else set())))
+        flags = set(self._flags)
+        if self._cold():
+            flags.add("cold-clocked")
+        return values, tuple(sorted(flags))
 
     def _cold(self) -> bool:
         """Whether the visit's clock was far below the GPU's highest while nothing but idling was a reason for it."""
-        seen, top = self._clocks[self._first :], self._ask("nvmlDeviceGetMaxClockInfo", _SM_DOMAIN) or 0
-        return bool(seen) and not self._reasons & ~_IDLE_BIT and statistics.median(seen) < _COLD * top * 1e6
+        clocks_hz = self._clocks[self._first_clock :]
+        if not clocks_hz or self._reasons & ~_IDLE_BIT:
+            return False
+        top_mhz = self._ask("nvmlDeviceGetMaxClockInfo", _SM_DOMAIN) or 0
+        return statistics.median(clocks_hz) < _COLD * top_mhz * 1e6
 
 
 def sm_clock_hz(kernel, out) -> float | None:
@@ -320,19 +377,20 @@ def _sibling(pid: int) -> bool:
 
 def _workers_on_gpu() -> int:
     """Processes of this one's parent, this one among them, that hold open what a CUDA context needs."""
-    found = 0
+    count = 0
     for folder in (cpu.ROOT / "proc").glob("[0-9]*"):
         if int(folder.name) != os.getppid() and _sibling(int(folder.name)):
             with contextlib.suppress(OSError):  # gone meanwhile
-                found += any(os.readlink(file) == _CUDA_FILE for file in (folder / "fd").iterdir())
-    return found
+                count += any(os.readlink(file) == _CUDA_FILE for file in (folder / "fd").iterdir())
+    return count
 
 
 class Watch:
     """The watches of a row on the CPU or on a GPU, as one."""
 
     def __init__(self, on_gpu: bool, *parts: CpuWatch | GpuWatch):
-        self._on_gpu, self._parts = on_gpu, parts
+        self._on_gpu = on_gpu
+        self._parts = parts
 
     def begin(self) -> None:
         for part in self._parts:
@@ -342,15 +400,18 @@ class Watch:
         for part in self._parts:
             part.before_block()
 
-    def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
-        """(values with the unit in their names, flags) of what was seen since the watch was made.
+    def readings(self) -> tuple[dict[str, float], tuple[str, ...]]:
+        """(values with the unit in their names, flags) since the watch began.
 
         The host's clock is a value of a GPU's row, not a flag: what it moves shows in the interval.
         """
-        both = [part.seen() for part in self._parts]
-        values = {name: value for part, _ in both for name, value in part.items()}
-        raised = (flag for _, flags in both for flag in flags)
-        return values, tuple(flag for flag in raised if not (self._on_gpu and flag == "cpu-clock"))
+        values: dict[str, float] = {}
+        flags: list[str] = []
+        for part in self._parts:
+            part_values, part_flags = part.readings()
+            values |= part_values
+            flags += part_flags
+        return values, tuple(flag for flag in flags if not (self._on_gpu and flag == "cpu-clock"))
 
 
 def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
@@ -360,9 +421,11 @@ def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
     if device == "cpu":
         return Watch(False, CpuWatch())
     if framework:
-        seen = gpu.only_handle(device)
-        own = [GpuWatch(0, clock=lambda: None, handle=seen)] if seen is not None else []
-        return Watch(True, *own, CpuWatch(clock=float))
+        handle = gpu.only_handle(device)
+        host = CpuWatch(clock=float)
+        if handle is None:
+            return Watch(True, host)
+        return Watch(True, GpuWatch(0, clock=lambda: None, handle=handle), host)
     import cupy
 
     return Watch(True, GpuWatch(cupy.cuda.runtime.getDevice(), link=link), CpuWatch())

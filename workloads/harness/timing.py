@@ -1,4 +1,4 @@
-"""The clocks, each a function `take(calls) -> seconds`, and a visit: the samples of one short turn on a clock.
+"""The clocks, each a function `take(calls) -> seconds`, and a visit: the samples that a row takes on a clock in one go.
 
 Host clocks read time.perf_counter around `calls` calls; the device clock reads CUDA events around them.
 """
@@ -19,8 +19,10 @@ Take = Callable[[int], float]
 OVERTIME = 4
 MOST_SAMPLES = 10  # per visit
 LONG_S = 1.0  # a first call of so many seconds is not repeated to learn how long a call takes
-HELD_BELOW_S = 1e-3  # shorter calls are queued behind a held stream, so that Python leaves no gaps between them
-HELD_CALLS = 200  # calls in a held queue: fewer than a stream's launch queue takes, and issued well within the hold
+BLOCKED_BELOW_S = 1e-3  # shorter calls are queued behind a blocked stream, so that Python leaves no gaps between them
+BLOCKED_CALLS = (
+    200  # calls behind a blocked stream: fewer than its launch queue takes, and issued well before it is released
+)
 ISSUED_CALLS = 100  # calls issued before the queue is emptied
 FEWEST_LATER = 3  # epochs timed after a training's first one, if epochs are long
 
@@ -44,7 +46,7 @@ def latency(run: Callable, synchronize: Callable) -> Take:
     return take
 
 
-def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
+def latency_after(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
     """Host clock around calls that are each waited for. Ahead of each, `before` runs and is waited for, untimed."""
     synchronize = synchronize or (lambda: None)
 
@@ -63,12 +65,13 @@ def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
     return take
 
 
-def device_each(run: Callable, before: Callable, stream) -> Take:
+def device_after(run: Callable, before: Callable, stream) -> Take:
     """Device clock around single calls, with `before` queued ahead of each. Every call's time contains 1.3 µs, the time
     between two events without a call."""
     import cupy
 
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    begin = cupy.cuda.Event()
+    end = cupy.cuda.Event()
 
     def take(calls: int) -> float:
         spent = 0.0
@@ -124,13 +127,15 @@ def device(run: Callable, stream) -> Take:
     return lambda calls: milliseconds(run, calls, stream) * 1e-3
 
 
-def held(run: Callable, stream, launches: int = 1) -> Take:
-    """Device clock around calls that are all queued before the first one begins (kernels.cuda.blocking_kernel).
+def blocked(run: Callable, stream, launches: int = 1) -> Take:
+    """Device clock around calls that are all queued before the first one begins: a kernel blocks the stream until then
+    (kernels.cuda.blocking_kernel).
 
-    A call has so many kernel `launches`. If the hold ends before all are issued, fewer are queued at a time. If it ends before a
-    single one is issued, the clock has the flag `hold-ended`.
+    A call has so many kernel `launches`. If the kernel ends before all are issued, fewer are queued at a time. If it ends before
+    a single one is issued, the clock has the flag `hold-ended`.
     """
-    batch, most = batches(stream), max(1, HELD_CALLS // launches)
+    batch = batches(stream)
+    most = max(1, BLOCKED_CALLS // launches)
 
     def take(calls: int) -> float:
         nonlocal most
@@ -143,7 +148,8 @@ def held(run: Callable, stream, launches: int = 1) -> Take:
                 continue
             if not waited:
                 take.flags = ("hold-ended",)  # type: ignore[attr-defined]
-            spent, calls = spent + seconds, calls - some
+            spent += seconds
+            calls -= some
         return spent
 
     return take
@@ -162,16 +168,17 @@ def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float
     seconds: list[float] = []
     while len(seconds) < count and sum(seconds) * calls <= OVERTIME * limits.visit_s:
         seconds.append(rounded(forward(take(round(calls * (1 + handicap)))) / calls))
-    return Samples(clock, tuple(seconds), calls, (len(seconds),), "1 visit")
+    return Samples(clock=clock, seconds=tuple(seconds), calls=calls, block_sizes=(len(seconds),), stop_reason="1 visit")
 
 
 def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = lambda: None) -> Samples:
     """All samples of a row that no sweep visits: one visit after the other, each a block, with `before` ahead of each."""
-    call_s, made = call_seconds(take, limits), list[Samples]()
+    call_s = call_seconds(take, limits)
+    every: list[Samples] = []
     for _ in rounds(limits):
         before()
-        made.append(visit(take, limits, clock, call_s))
-    return joined(made, f"{len(made)} visits")
+        every.append(visit(take, limits, clock, call_s))
+    return joined(every, f"{len(every)} visits")
 
 
 def rounds(limits: Limits) -> Iterator[int]:
@@ -193,6 +200,7 @@ def forward(seconds: float) -> float:
 
 
 def seconds(work: Callable[[], object]) -> float:
+    """The seconds that a piece of work takes."""
     begin = time.perf_counter()
     work()
     return rounded(time.perf_counter() - begin)
@@ -212,7 +220,9 @@ def plan(call_s: float, limits: Limits) -> tuple[int, int]:
 def call_seconds(take: Take, limits: Limits) -> float:
     """Approximate seconds of a warm call, with its untimed reset, if any, included (that may take a thousand times the call):
     the shortest mean of growing batches within a visit's time, of at least two batches unless the first took a second."""
-    calls, best, begin = 1, math.inf, time.perf_counter()
+    calls = 1
+    best = math.inf
+    begin = time.perf_counter()
     for batch in itertools.count():
         started = time.perf_counter()
         timed = forward(take(calls))

@@ -30,44 +30,50 @@ SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order to a worker: `measure` a whole row, or `visit` it for the visit-th time, after which it stays bound; `trace` the
-    step of its training, which takes the inputs that `step_inputs` say.
+    """An order to a worker."""
 
-    handicap: a planted slow-down of a visit, as timing.visit says.
-    """
-
+    #: `measure` a whole row; `visit` it, after which it stays bound; `trace` the step of its training; or a name of
+    #: dispatch.HANDLERS.
     verb: str
+    #: The row to measure.
     row: Row
+    #: Limits of its visits.
     limits: Limits = Limits()
+    #: Seed of its inputs.
     seed: int = 1
+    #: Number of the visit, from 1.
     visit: int = 0
+    #: A planted slow-down of a visit, as timing.visit says.
     handicap: float = 0.0
+    #: The inputs of the step to trace.
     step_inputs: dict[str, str] = {}
 
 
 def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     """The variables that must be set before the row's libraries are imported. Rows with the same share a worker."""
-    device = row.device
-    sees = device if device != "cpu" else "gpu:0" if row.keras.gpu == "visible" else ""
-    gpus = [f"gpu:{i}" for i in row.problem.members] or _spread(sees, row.experiment.replicas)
-    gpu = ",".join(gpu_uuids.get(each, each.rpartition(":")[2]) for each in gpus)
-    wanted = {"CUDA_VISIBLE_DEVICES": gpu, "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
+    visible = row.device
+    if visible == "cpu":
+        visible = "gpu:0" if row.keras.gpu == "visible" else ""
+    gpus = [f"gpu:{i}" for i in row.problem.members] or _spread(visible, row.experiment.replicas)
+    uuids = [gpu_uuids.get(gpu, gpu.rpartition(":")[2]) for gpu in gpus]
+    wanted = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
     if row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
     if row.backend in FRAMEWORKS:
-        wanted |= _of_framework(row)
+        wanted |= _framework_variables(row)
     return wanted
 
 
-def _of_framework(row: Row) -> dict[str, str]:
-    """The variables that TensorFlow, Keras and JAX read when they are imported, and the folder of a user's own model."""
-    jax, count = row.library == "jax", row.experiment.replicas
+def _framework_variables(row: Row) -> dict[str, str]:
+    """The variables that TensorFlow, Keras and JAX read when they are imported, and the folder of a user's model."""
+    jax = row.library == "jax"
+    count = row.experiment.replicas
     wanted = {"KERAS_BACKEND": row.library, "TF_CPP_MIN_LOG_LEVEL": "2"}
     alone = row.on_gpu and row.problem.op == "training" and row.library == "tensorflow" and not row.experiment.companion
     if not alone:
         wanted |= SHARED
-    if row.threads:  # TensorFlow reads them once, so each count has a worker of its own
-        wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.threads) for which in ("INTRA", "INTER")}
+    if row.threads:  # TensorFlow reads them once, so that another count needs another worker
+        wanted |= {"TF_NUM_INTRAOP_THREADS": str(row.threads), "TF_NUM_INTEROP_THREADS": str(row.threads)}
     wanted |= row.settings.variables
     if jax:
         wanted |= {"JAX_PLATFORMS": "cuda" if row.on_gpu else "cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
@@ -95,7 +101,8 @@ class Worker:
     thing that the worker announces."""
 
     def __init__(self, variables: dict[str, str], patient: bool = False):
-        self.variables, self._patient = variables, patient
+        self.variables = variables
+        self._patient = patient
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -162,9 +169,10 @@ class Worker:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._answers], [], [], left)[0]:
                 raise TimeoutError
-            if not (read := os.read(self._answers, 1 << 16)):
+            received = os.read(self._answers, 1 << 16)
+            if not received:
                 raise EOFError
-            self._buffer += read
+            self._buffer += received
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
@@ -176,8 +184,11 @@ class Worker:
         """The last line that it printed, without what libraries tell of themselves."""
         size = os.fstat(self._log.fileno()).st_size
         lines = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").splitlines()
-        own = ["".join(filter(str.isprintable, line)).strip() for line in lines if not _LIBRARY.match(line)]
-        return next((f": {line[:300]}" for line in reversed(own) if line), "")
+        for line in reversed(lines):
+            words = "".join(filter(str.isprintable, line)).strip()
+            if words and not _LIBRARY.match(line):
+                return f": {words[:300]}"
+        return ""
 
     def close(self) -> None:
         if self._process is None:

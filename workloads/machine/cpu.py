@@ -290,21 +290,28 @@ def ticks(cpus: frozenset[int]) -> Ticks:
     return Ticks(busy / TICKS_A_SECOND, stolen / TICKS_A_SECOND)
 
 
-def others_running(own: bool = True) -> bool | None:
-    """Whether a thread of the parent's other child processes runs right now, or with `own` another thread of this process. None
-    where the system does not tell."""
-    me, parent = str(threading.get_native_id()), os.getppid()
-    beside = text(ROOT / f"proc/{parent}/task/{parent}/children").split()
-    if own and not (ROOT / "proc/self/task").is_dir():
-        return None
-    states = [
-        text(ROOT / f"proc/{process}/task/{task}/stat").rpartition(") ")[2]
-        for process in (*(pid for pid in beside if pid != str(os.getpid())), *(["self"] * own))
-        for task in _listed(ROOT / f"proc/{process}/task")
-        if task != me
-    ]
-    # The state follows the command in parentheses, which may hold any character.
-    return any(state.startswith("R") for state in states)
+def others_running(this_process: bool = True) -> bool | None:
+    """Whether a thread of the parent's other child processes runs right now, or, by default, another thread of `this_process`.
+    None where the system does not tell."""
+    parent = os.getppid()
+    children = text(ROOT / f"proc/{parent}/task/{parent}/children").split()
+    processes = [pid for pid in children if pid != str(os.getpid())]
+    if this_process:
+        if not (ROOT / "proc/self/task").is_dir():
+            return None
+        processes.append("self")
+    this_thread = str(threading.get_native_id())
+    for process in processes:
+        for task in _listed(ROOT / f"proc/{process}/task"):
+            if task != this_thread and _state(f"{process}/task/{task}") == "R":
+                return True
+    return False
+
+
+def _state(process: str) -> str:
+    """The letter of the state of a process or thread, which is R while it runs; "" where it is gone."""
+    # It follows the command in parentheses, which may have any character.
+    return text(ROOT / f"proc/{process}/stat").rpartition(") ")[2][:1]
 
 
 def _listed(folder: Path) -> list[str]:

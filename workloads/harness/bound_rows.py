@@ -18,13 +18,14 @@ SHARE = 0.25  # of the memory that would be free without them, for bound rows
 # Their inputs may be large; other problems' are small, or placed by their kernels.
 _SHARED = ("matmul", "conv", "stream")
 _PAGE = 4096
-_APART = 101 * _PAGE + _PAGE // 8  # bytes between two inputs: of what a page and the drawn values repeat, another part
+# Bytes between two inputs: a page and the drawn values repeat, so that the next input begins at another part of both.
+_SPACING = 101 * _PAGE + _PAGE // 8
 
 Arrays = tuple[np.ndarray, ...]  # a problem's inputs on the host
 
 _rows: collections.OrderedDict[str, tuple[Any, dict[str, int]]] = collections.OrderedDict()
 _values: dict[tuple[str, int], np.ndarray] = {}  # (dtype, seed) -> N(0,1) values as many as a problem has wanted
-_there: dict[tuple[str, int], Any] = {}  # their bytes on this process's GPU
+_device_bytes: dict[tuple[str, int], Any] = {}  # their bytes on this process's GPU
 
 
 def inputs(problem: Problem, seed: int) -> Arrays:
@@ -34,11 +35,15 @@ def inputs(problem: Problem, seed: int) -> Arrays:
     """
     if problem.op not in _SHARED:
         return problem.inputs(seed)
-    ends = [0]
+    item_bytes = ITEM_BYTES[problem.dtype]
+    next_begin = 0
 
     def place(shape: tuple[int, ...]) -> slice:
-        begin, count, item = ends[-1], math.prod(shape), ITEM_BYTES[problem.dtype]
-        ends.append(begin + (-(-count * item // _PAGE) * _PAGE + _APART) // item)
+        nonlocal next_begin
+        begin = next_begin
+        count = math.prod(shape)
+        whole_pages = -(-count * item_bytes // _PAGE) * _PAGE
+        next_begin = begin + (whole_pages + _SPACING) // item_bytes
         return slice(begin, begin + count)
 
     def counted(shape: tuple[int, ...], *_) -> np.ndarray:
@@ -46,28 +51,29 @@ def inputs(problem: Problem, seed: int) -> Arrays:
         return np.empty(0, np.float32)
 
     problem.inputs(seed, False, counted)
-    of = problem.dtype, seed
-    if ends[-1] > len(_values.get(of, ())):
-        _values.pop(of, None)  # before the larger one is made
+    drawn = problem.dtype, seed
+    if next_begin > len(_values.get(drawn, ())):
+        _values.pop(drawn, None)  # before the larger one is made
         clear()
-        _values[of] = random_array((ends[-1],), problem.dtype, seed, False)
-    ends = [0]
-    return problem.inputs(seed, False, lambda shape, *_: _values[of][place(shape)].reshape(shape))
+        _values[drawn] = random_array((next_begin,), problem.dtype, seed, False)
+    next_begin = 0
+    return problem.inputs(seed, False, lambda shape, *_: _values[drawn][place(shape)].reshape(shape))
 
 
 def on_device(cupy, array: np.ndarray):
-    """The array on the current GPU: of shared values the same part of their one copy there, else a copy of its own."""
-    for of, values in _values.items():
+    """The array on the current GPU: of shared values the same part of their one copy on it, else a new copy."""
+    for drawn, values in _values.items():
         begin = array.ctypes.data - values.ctypes.data
         if 0 <= begin < values.nbytes:
-            if of not in _there:
-                _there[of] = cupy.asarray(values.view(np.uint8))
-            return _there[of][begin : begin + array.nbytes].view(array.dtype).reshape(array.shape)
+            if drawn not in _device_bytes:
+                _device_bytes[drawn] = cupy.asarray(values.view(np.uint8))
+            part = _device_bytes[drawn][begin : begin + array.nbytes]
+            return part.view(array.dtype).reshape(array.shape)
     return cupy.asarray(array)
 
 
 def find(key: str):
-    """The bound call kept for a row's key, now the most recently used; None if it was evicted."""
+    """The bound call of a row's key, now the most recently used; None if it was evicted."""
     if key not in _rows:
         return None
     _rows.move_to_end(key)
@@ -75,37 +81,38 @@ def find(key: str):
 
 
 def keep(row: Row, bound) -> None:
+    """Stores the bound call of a row as the most recently used."""
     _rows[row.key] = bound, _costs(row)
 
 
 def make_room(row: Row, free: Callable[[str], int] = facts.memory_available) -> None:
     """Evicts the least recently used rows until they and this one take at most SHARE of what is free without them."""
-    gone = []
-    for where, cost in _costs(row).items():
+    evicted = []
+    for device, cost in _costs(row).items():
         while _rows:
-            held = sum(costs.get(where, 0) for _, costs in _rows.values())
-            if held + cost <= SHARE * (free(where) + held):
+            bound_bytes = sum(costs.get(device, 0) for _, costs in _rows.values())
+            if bound_bytes + cost <= SHARE * (free(device) + bound_bytes):
                 break
-            gone.append(_rows.popitem(last=False))
-    if gone:
-        gone.clear()
+            evicted.append(_rows.popitem(last=False))
+    if evicted:
+        evicted.clear()
         gc.collect()
 
 
 def clear() -> bool:
     """Evicts all rows; True if there was one."""
-    had = bool(_rows)
+    had_rows = bool(_rows)
     _rows.clear()
-    _there.clear()
+    _device_bytes.clear()
     gc.collect()
-    return had
+    return had_rows
 
 
 def _costs(row: Row) -> dict[str, int]:
-    """Bytes that a bound row holds at most, by where they are. A framework does not tell what its GPU has free."""
+    """Device -> the bytes that a bound row takes on it at most. A framework does not say what its GPU has free."""
     on_gpu = row.on_gpu and row.backend not in FRAMEWORKS
     copies = row.mode != "resident" or row.problem.op == "transfer"
-    where = [row.device] if on_gpu else ["cpu"]
+    devices = [row.device] if on_gpu else ["cpu"]
     if on_gpu and copies:
-        where.append("cpu")
-    return dict.fromkeys(where, row.problem.footprint_bytes)
+        devices.append("cpu")
+    return dict.fromkeys(devices, row.problem.footprint_bytes)

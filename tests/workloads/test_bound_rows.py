@@ -12,7 +12,7 @@ import pytest
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads import ROOT
-from workloads.harness import kept, one_row
+from workloads.harness import bound_rows, one_row
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
 from workloads.records import Row, Settings
@@ -35,9 +35,9 @@ def counting(problem, a, b):
 @kernel
 def hungry(problem, a, b):
     """Out of memory while another row is kept."""
-    from workloads.harness import kept
+    from workloads.harness import bound_rows
 
-    if kept._rows:
+    if bound_rows._rows:
         raise MemoryError
     return lambda: a @ b
 
@@ -52,11 +52,11 @@ planted = planting.kernels_from("kept", COUNTING)
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch):
     monkeypatch.setattr(one_row, "_known", {})
-    kept.clear()
-    kept._values.clear()
+    bound_rows.clear()
+    bound_rows._values.clear()
     yield
-    kept.clear()
-    kept._values.clear()
+    bound_rows.clear()
+    bound_rows._values.clear()
 
 
 def row(n: int, variant: str = "counting", **settings) -> Row:
@@ -79,7 +79,7 @@ def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(plant
     assert one.notes["bound"] == two.notes["bound"] == "2"  # once for the check, once to be timed
     assert set(one.samples[0].block) == set(two.samples[0].block) == {0}
     assert (one.series["visit_at_s"], two.series["visit_at_s"]) == ((100.0,), (100.02,))  # to a hundredth of a second
-    kept.clear()
+    bound_rows.clear()
     three = visited(row(8), 3)
     assert three.notes["bound"] == "3" and len(checks) == 1 == len({m.samples[0].calls for m in (one, two, three)})
 
@@ -98,10 +98,10 @@ def test_a_row_in_one_go_is_its_visits_joined(planted):
 
 def test_a_row_that_lacks_memory_is_tried_again_without_the_others_and_a_wrong_one_is_never_timed(planted):
     visited(row(8))
-    assert visited(row(8, "hungry")).status == "ok" and kept.find(row(8).key) is None
+    assert visited(row(8, "hungry")).status == "ok" and bound_rows.find(row(8).key) is None
     one, two = visited(row(8, "wrong"), 1), visited(row(8, "wrong"), 2)
     assert (one.status, two.status, one.samples, two.samples) == ("wrong", "wrong", (), ())
-    assert one.max_error == 1.0 and kept.find(row(8, "wrong").key) is None
+    assert one.max_error == 1.0 and bound_rows.find(row(8, "wrong").key) is None
 
 
 def sized(nbytes: int, **settings) -> Row:
@@ -111,26 +111,26 @@ def sized(nbytes: int, **settings) -> Row:
 def test_the_least_recently_used_go_first_and_a_row_alone_may_be_larger():
     a, b, c, d = rows = [sized(1000 * n) for n in (96, 104, 80, 8)]
     for one in (a, b):
-        kept.make_room(one, lambda where: 1_000_000)
-        kept.keep(one, one.key)
-    assert kept.find(a.key) == a.key and kept.find(d.key) is None  # b is the oldest now
-    kept.make_room(c, lambda where: 920_000)  # 200 kB are held: 280 are a quarter of 1120
-    kept.keep(c, c.key)
-    assert [one.key in kept._rows for one in rows] == [True, True, True, False]
-    kept.make_room(d, lambda where: 840_000)  # 280 held: 288 are more than a quarter of 1120, 184 are not
-    assert [one.key in kept._rows for one in rows] == [True, False, True, False]
-    kept.keep(sized(960), 1)
-    kept.make_room(sized(10**6), lambda where: 10**6)
-    assert not kept._rows
+        bound_rows.make_room(one, lambda where: 1_000_000)
+        bound_rows.keep(one, one.key)
+    assert bound_rows.find(a.key) == a.key and bound_rows.find(d.key) is None  # b is the oldest now
+    bound_rows.make_room(c, lambda where: 920_000)  # 200 kB are held: 280 are a quarter of 1120
+    bound_rows.keep(c, c.key)
+    assert [one.key in bound_rows._rows for one in rows] == [True, True, True, False]
+    bound_rows.make_room(d, lambda where: 840_000)  # 280 held: 288 are more than a quarter of 1120, 184 are not
+    assert [one.key in bound_rows._rows for one in rows] == [True, False, True, False]
+    bound_rows.keep(sized(960), 1)
+    bound_rows.make_room(sized(10**6), lambda where: 10**6)
+    assert not bound_rows._rows
     gpu, copies, tf = sized(960, device="gpu:0"), sized(960, device="gpu:0", mode="roundtrip"), sized(960)
     tf = msgspec.structs.replace(tf, kernel="stream/tensorflow/function", settings=Settings("gpu:0"))
-    assert kept._costs(gpu) == {"gpu:0": 960} and kept._costs(copies) == {"cpu": 960, "gpu:0": 960}
-    assert kept._costs(tf) == {"cpu": 960}
+    assert bound_rows._costs(gpu) == {"gpu:0": 960} and bound_rows._costs(copies) == {"cpu": 960, "gpu:0": 960}
+    assert bound_rows._costs(tf) == {"cpu": 960}
     transfer = Row("transfer/cupy/memcpy", Transfer("h2d", 500, "pinned"), Settings("gpu:0"))
-    assert kept._costs(transfer) == {"cpu": 500, "gpu:0": 500}
-    kept.keep(sized(960), 1)
-    kept.make_room(gpu, lambda where: {"cpu": 0, "gpu:0": 10**6}[where])
-    assert kept._rows, "what lies on the host is not in the GPU's way"
+    assert bound_rows._costs(transfer) == {"cpu": 500, "gpu:0": 500}
+    bound_rows.keep(sized(960), 1)
+    bound_rows.make_room(gpu, lambda where: {"cpu": 0, "gpu:0": 10**6}[where])
+    assert bound_rows._rows, "what lies on the host is not in the GPU's way"
 
 
 @pytest.mark.parametrize(
@@ -145,35 +145,35 @@ def test_the_least_recently_used_go_first_and_a_row_alone_may_be_larger():
     ids=lambda p: f"{p.op} {p.dtype}",
 )
 def test_shared_inputs_are_as_the_problems_own(problem):
-    own, shared = problem.inputs(1), kept.inputs(problem, 1)
+    own, shared = problem.inputs(1), bound_rows.inputs(problem, 1)
     assert [(x.shape, x.dtype) for x in shared] == [(x.shape, x.dtype) for x in own]
     assert [x.ctypes.data % 4096 for x in shared] == [x.ctypes.data % 4096 for x in own], "the same place in a page"
     for x in shared:
         values = np.asarray(x, np.float64)
         assert values.flags.c_contiguous and np.isfinite(values).all() and 0.3 < values.std() < 1.3
     if problem.op == "stream" and problem.operation == "adam":
-        assert (shared[3] >= 0).all() and (kept._values["float64", 1] < 0).any()
-    again = kept.inputs(problem, 1)
+        assert (shared[3] >= 0).all() and (bound_rows._values["float64", 1] < 0).any()
+    again = bound_rows.inputs(problem, 1)
     assert [x.ctypes.data for x in again[:2]] == [x.ctypes.data for x in shared[:2]]
     a, b = (np.asarray(x, np.float32).ravel()[:50] for x in shared[:2])
     assert not np.array_equal(a, b)
 
 
 def test_shared_inputs_on_the_device_are_parts_of_one_copy_and_a_larger_problem_lets_rows_go():
-    kept.inputs(Matmul(64, 64, 64), 1)
-    kept.keep(sized(1000), 1)
-    kept.inputs(Matmul(32, 32, 32), 1)
-    kept.inputs(Transfer("h2d", 10**6), 1)
-    assert kept._rows
-    kept.inputs(Matmul(640, 64, 64), 1)
-    assert not kept._rows and len(kept._values) == 1
+    bound_rows.inputs(Matmul(64, 64, 64), 1)
+    bound_rows.keep(sized(1000), 1)
+    bound_rows.inputs(Matmul(32, 32, 32), 1)
+    bound_rows.inputs(Transfer("h2d", 10**6), 1)
+    assert bound_rows._rows
+    bound_rows.inputs(Matmul(640, 64, 64), 1)
+    assert not bound_rows._rows and len(bound_rows._values) == 1
     copies = []
     cupy = types.SimpleNamespace(asarray=lambda x: copies.append(x.nbytes) or np.array(x))
-    inputs = kept.inputs(Matmul(8, 9, 10, "float64"), 1)
-    there = [kept.on_device(cupy, x) for x in inputs]
+    inputs = bound_rows.inputs(Matmul(8, 9, 10, "float64"), 1)
+    there = [bound_rows.on_device(cupy, x) for x in inputs]
     assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(there, inputs, strict=True))
-    assert copies == [kept._values["float64", 1].nbytes] and not np.shares_memory(there[0], inputs[0])
+    assert copies == [bound_rows._values["float64", 1].nbytes] and not np.shares_memory(there[0], inputs[0])
     own = np.ones(3, np.float32)
-    assert np.array_equal(kept.on_device(cupy, own), own) and copies[1:] == [12]
-    kept.inputs(Matmul(80, 9, 10, "float64"), 1)
-    assert not kept._there, "the copy goes with what it is of"
+    assert np.array_equal(bound_rows.on_device(cupy, own), own) and copies[1:] == [12]
+    bound_rows.inputs(Matmul(80, 9, 10, "float64"), 1)
+    assert not bound_rows._device_bytes, "the copy goes with what it is of"
