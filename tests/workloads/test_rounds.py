@@ -141,7 +141,7 @@ def test_what_was_kept_is_not_made_again_a_size_that_was_added_neither_and_the_r
     assert [i for r, i in asked if r == wanted[0]] == [4, 5] and [i for r, i in asked if r == wanted[1]] == [3, 4, 5]
     assert [i for r, i in asked if r == wanted[2]] == [1, 2, 3, 4, 5] and len(asked) == 10
     assert [m.visits for m in around.measurements] == [5, 5, 5, 0]
-    assert swept(wanted, kept={m.key: around._made[m.key] for m in around.measurements})[0] == []  # nothing is left
+    assert swept(wanted, kept={m.key: around._lines[m.key] for m in around.measurements})[0] == []  # nothing is left
     added = row(24)
     kept = {added.key: [visit(added, 1), visit(added, 2)]}
     asked, _ = swept([row(16)], refine=lambda done: [added] * (len(done) == 1), kept=kept)
