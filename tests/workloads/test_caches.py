@@ -28,9 +28,9 @@ def problem_and_inputs():
 @pytest.fixture
 def small(monkeypatch):
     """A machine with two CPUs, each with a cache of 64 KiB of its own; -> the bytes that each thread reads."""
-    monkeypatch.setattr(cache_state.host, "affinity", lambda: frozenset({0}))
+    monkeypatch.setattr(cache_state.cpu, "affinity", lambda: frozenset({0}))
     monkeypatch.setattr(cache_state, "_stay_on", lambda cpu: None)
-    monkeypatch.setattr(cache_state.host, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
+    monkeypatch.setattr(cache_state.cpu, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
     monkeypatch.setattr(cache_state, "last_caches", len)
     cache_state._cpu.cache_clear()
     yield
@@ -62,7 +62,7 @@ def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path, monkeypatch):
     for cpu in range(8):
         for index, (level, shared) in enumerate([("1", f"{cpu}"), ("2", f"{cpu}"), ("3", "0-3" if cpu < 4 else "4-7")]):
             files |= {folder.format(cpu, index, "level"): level, folder.format(cpu, index, "shared_cpu_list"): shared}
-    monkeypatch.setattr(cache_state.host, "ROOT", write(tmp_path, files))
+    monkeypatch.setattr(cache_state.cpu, "ROOT", write(tmp_path, files))
     assert cache_state.last_caches(frozenset(range(8))) == 2
     assert cache_state.last_caches(frozenset({1, 2})) == 1
     assert cache_state.last_caches(frozenset({40, 41})) == 1  # nothing is known of them
@@ -73,7 +73,7 @@ def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(sma
     room = r"takes 512 KiB to read, and at most a quarter of what is free, 512 KiB"
     with pytest.raises(ValueError, match=room):
         cache_state._cpu(frozenset({0, 1}))
-    monkeypatch.setattr(cache_state.host, "caches", lambda cpus: {})
+    monkeypatch.setattr(cache_state.cpu, "caches", lambda cpus: {})
     with pytest.raises(ValueError, match="how large this CPU's caches are is not known"):
         cache_state._cpu(frozenset({0, 1}))
 

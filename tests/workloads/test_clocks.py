@@ -154,10 +154,10 @@ def seen(monkeypatch):
     looks = []
     said = lambda word: lambda *given, **how: looks.append(word)  # noqa: E731
     watch = types.SimpleNamespace(before_block=said("look"), begin=said("begin"), flags=())
-    watch.seen = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
+    watch.readings = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
     monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append(given) or watch)
     monkeypatch.setattr(telemetry, "settle", said("settle"))
-    monkeypatch.setattr(one_row, "raised", lambda *given: ())
+    monkeypatch.setattr(one_row, "raised", lambda *given, **how: ())
     monkeypatch.setattr(one_row, "_room_for", lambda row: None)
     monkeypatch.setattr(one_row, "_known", {})
     monkeypatch.setattr(warming, "_warm_threads", 10**6)
@@ -223,7 +223,7 @@ def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
     held = Settings("gpu:0", switches={"load": "held"})
     states = [visited(monkeypatch, matmul(gpu), settings=settings).notes["gpu_state"] for settings in (GPU, held)]
     monkeypatch.setattr(telemetry, "watch", lambda *given: types.SimpleNamespace(**cold))
-    cold = {"begin": list, "before_block": list, "seen": lambda: ({}, ("cold-clocked",))}
+    cold = {"begin": list, "before_block": list, "readings": lambda: ({}, ("cold-clocked",))}
     states.append(visited(monkeypatch, matmul(gpu), Matmul(4, 5, 7)).notes["gpu_state"])
     assert states == ["burst", "held", "cold-clocked"]
 
@@ -319,7 +319,7 @@ def test_cores_reach_their_clock_once_for_each_number_of_threads_and_only_what_d
         assert gpu.calls == calls, "calls of 0.4 s: three make a second, two 20 visits of 30 ms"
     waited = []
     monkeypatch.setattr(warming, "_ran", ())
-    monkeypatch.setattr(telemetry, "settle", lambda own: waited.append(own))
+    monkeypatch.setattr(telemetry, "settle", lambda this_process: waited.append(this_process))
     for what in (("numpy", 2), ("numpy", 2), ("numpy", 1), ("numba", 1), ("numba", 1)):
         warming.quiet_for(what)
     assert waited == [True, False, True, True, False]

@@ -382,7 +382,7 @@ class Part:
     def before_block(self):
         self.calls.append("before block")
 
-    def seen(self):
+    def readings(self):
         self.calls.append("seen")
         return self.values, self.flags
 
