@@ -182,7 +182,7 @@ def lines(doubts: list[CheckResult], run: str, verbose: bool = False) -> list[st
             warnings.append(doubt.check)
             continue
         why = f"; {doubt.why}" if verbose else ""
-        lines.append(f"doubtful ({doubt.check}): {doubt.seen}{why}; try: {options.typed(doubt.fix)}")
+        lines.append(f"doubtful ({doubt.check}): {doubt.state}{why}; try: {options.typed(doubt.fix)}")
     if warnings:
         command = options.typed(f"python -m workloads.doctor {shlex.quote(run)}")
         lines.append(f"{count(len(warnings), 'warning')} ({', '.join(warnings)}): {command}")

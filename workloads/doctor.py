@@ -1,4 +1,4 @@
-"""Says whether this machine is ready to measure: what was seen, why it matters, what to type next."""
+"""Says whether this machine is ready to measure: its state, why a fault matters, what to type next."""
 
 import contextlib
 import dataclasses
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from analysis import table, units
 from workloads import REPORTS, options, terminal
 from workloads.machine import health, load
-from workloads.machine.health import CheckResult
+from workloads.machine.health import CheckResult, Fault
 
 if TYPE_CHECKING:
-    from workloads.records import Measurements
+    from analysis.noise import Share
+    from workloads.records import Measurement, Measurements
     from workloads.records.files import ResultFile
 
 QUESTION = "Is this machine fit to be measured?"
@@ -51,21 +52,25 @@ def numba() -> Iterator[CheckResult]:
     from workloads.harness import telemetry
     from workloads.machine import facts
 
-    layer, threads, cores = facts.numba_layer(), facts.numba_threads(), facts.usable_cores()
-    seen = f"{facts.version('numba')}, layer {layer or 'none'}, {threads} threads"
+    layer = facts.numba_layer()
+    threads = facts.numba_threads()
+    cores = facts.usable_cores()
+    state = f"{facts.version('numba')}, layer {layer or 'none'}, {threads} threads"
     openmp = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
     yield health.diagnosis(
         "numba",
-        seen,
-        (layer not in ("omp", "tbb"), "without OpenMP small parallel kernels lose half their speed", openmp),
-        (threads < cores, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS"),
+        state,
+        [
+            Fault(layer not in ("omp", "tbb"), "without OpenMP small parallel kernels lose half their speed", openmp),
+            Fault(threads < cores, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS"),
+        ],
         level="warn" if layer else "problem",
     )
     # A dispatcher that cannot keep its code has no cache path.
-    kept = getattr(telemetry.compiled_chain().stats, "cache_path", None)
-    seen = "compiled code is kept between runs" if kept else "no folder to keep compiled code in"
-    anew = not kept, "every run compiles for seconds", "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
-    yield health.diagnosis("numba cache", seen, anew)
+    cache_path = getattr(telemetry.compiled_chain().stats, "cache_path", None)
+    state = "compiled code is kept between runs" if cache_path else "no folder to keep compiled code in"
+    anew = Fault(not cache_path, "every run compiles for seconds", "export NUMBA_CACHE_DIR=$HOME/.cache/numba")
+    yield health.diagnosis("numba cache", state, [anew])
 
 
 def quiet() -> Iterator[CheckResult]:
@@ -86,24 +91,26 @@ def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | N
 
     clock = units.metric("cpu_clock_hz", values["cpu_clock_hz"])
     throttled = units.metric("throttled_s", values.get("throttled_s", 0))
-    looked = {
+    load_words = f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs"
+    steal_words = f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"
+    # flag -> the check's name, its words where the flag is up, and where it is not
+    words = {
         "cpu-clock": ("clock", f"{clock}, off by more than 3 % at times", f"{clock}, steady"),
-        "other-load": ("load", f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs"),
-        "steal": ("steal", f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"),
+        "other-load": ("load", busy.words if busy and not busy.quiet else load_words, load_words),
+        "steal": ("steal", steal_words, steal_words),
         "quota": ("quota", f"held back for {throttled} by a cgroup's CPU quota", "no CPU quota held this process back"),
     }
-    for check in (check for check in checks.CHECKS if check.flag in looked):
-        name, *seen = looked[check.flag]
+    for check in checks.CHECKS:
+        if check.flag not in words:
+            continue
+        name, symptom, normal = iter(words[check.flag])
+        is_up = check.flag in flags
         fix = check.fix.format(command="python -m workloads.matmul")
-        symptom = seen[0]
-        if check.flag == "other-load" and busy and not busy.quiet:
-            symptom = busy.words
-        up = check.flag in flags
-        yield health.diagnosis(name, symptom if up else seen[-1], (up, check.why, fix))
+        yield health.diagnosis(name, symptom if is_up else normal, [Fault(is_up, check.why, fix)])
 
 
 def timings() -> Iterator[CheckResult]:
-    """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
+    """Times a few rows of every device in a worker, as a sweep does, and checks whether their times are true."""
     from analysis import checks
     from analysis.analysis import Analysis
     from workloads.machine import facts
@@ -111,11 +118,11 @@ def timings() -> Iterator[CheckResult]:
 
     here = facts.describe()
     done = [row_flags.flagged(m) for m in trials(here)]
-    found = Analysis.from_rows(done, here).doubts
-    looked = f"{len(checks.CHECKS)} things looked for, {len(found)} seen"
+    doubts = Analysis.from_rows(done, here).doubts
+    looked = f"{len(checks.CHECKS)} things looked for, {len(doubts)} seen"
     yield CheckResult("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
     yield from broken(done, "what is measured with it would fail too", "make test")
-    yield from found
+    yield from doubts
 
 
 def broken(rows: "Measurements", why: str, fix: str) -> Iterator[CheckResult]:
@@ -127,7 +134,8 @@ def broken(rows: "Measurements", why: str, fix: str) -> Iterator[CheckResult]:
         if with_status:
             first = with_status[0]
             some = f"{len(with_status)} of {len(rows)} rows, such as " if len(with_status) > 1 else ""
-            yield CheckResult(status, "problem", f"{some}{labels.row(first)}: {first.reason}", why, fix)
+            state = f"{some}{labels.row(first)}: {first.reason}"
+            yield CheckResult(check=status, level="problem", state=state, why=why, fix=fix)
 
 
 def trials(here) -> list:
@@ -137,23 +145,28 @@ def trials(here) -> list:
     from workloads.harness.worker import Order, Worker, environment
     from workloads.records import Row, Settings
 
-    cpu, half = Settings(threads=here.cores), max(here.caches_bytes.values(), default=1 << 22) // 4
+    cpu = Settings(threads=here.cores)
+    quarter_of_cache = max(here.caches_bytes.values(), default=1 << 22) // 4
     rows = [
         Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu),
-        Row("stream/numba/loop", Stream("triad", min(half, 1 << 26)), cpu),
+        Row("stream/numba/loop", Stream("triad", min(quarter_of_cache, 1 << 26)), cpu),
     ]
     if here.gpus:
-        gpu, triad = Settings("gpu:0"), Stream("triad", here.gpus[0].l2_bytes // 4)
+        gpu = Settings("gpu:0")
+        triad = Stream("triad", here.gpus[0].l2_bytes // 4)
         rows += [
             Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), gpu),
-            *(Row("stream/cupy/wide", triad, s) for s in (gpu, Settings("gpu:0", cache="cold"))),
+            Row("stream/cupy/wide", triad, gpu),
+            Row("stream/cupy/wide", triad, Settings("gpu:0", cache="cold")),
         ]
+    limits = Limits(0.02, 10, 0.05, 0.25)
     done = []
     for device in dict.fromkeys(row.device for row in rows):
-        own = [row for row in rows if row.device == device]
-        with contextlib.closing(Worker(environment(own[0], here.uuids))) as worker:
-            orders = (Order("measure", row, Limits(0.02, 10, 0.05, 0.25)) for row in own)
-            done += [worker.ask(order, health.CHILD_LIMIT_S) for order in orders]
+        device_rows = [row for row in rows if row.device == device]
+        with contextlib.closing(Worker(environment(device_rows[0], here.uuids))) as worker:
+            for row in device_rows:
+                order = Order(verb="measure", row=row, limits=limits)
+                done.append(worker.ask(order, health.CHILD_LIMIT_S))
     return done
 
 
@@ -179,27 +192,31 @@ def run(checks: tuple[Callable[[], Iterator[CheckResult]], ...] | None = None) -
     for check in CHECKS if checks is None else checks:
         try:
             with terminal.doing(f"looking at {check.__name__}"):
-                found = list(check())
+                results = list(check())
         except Exception as error:
-            seen = f"the check itself failed: {type(error).__name__}: {error}"
+            state = f"the check itself failed: {type(error).__name__}: {error}"
             why = "what it looks at is broken or missing"
-            found = [CheckResult(check.__name__, "problem", seen, why, "make test")]
-        yield from found
+            name = check.__name__
+            results = [CheckResult(check=name, level="problem", state=state, why=why, fix="make test")]
+        yield from results
 
 
 _STYLES = {"ok": "good", "warn": "warning", "problem": "bad"}
 
 
-def line(one: CheckResult) -> str:
-    return f"{terminal.paint(f'{one.level:8}', _STYLES[one.level])} {one.check:13} {terminal.on_one_line(one.seen)}"
+def line(result: CheckResult) -> str:
+    """A line of the table: level, name and state."""
+    level = terminal.paint(f"{result.level:8}", _STYLES[result.level])
+    return f"{level} {result.check:13} {terminal.on_one_line(result.state)}"
 
 
-def verdict(found: list[CheckResult], of: str, fit: str) -> list[str]:
-    """The verdict as lines: `of` (this machine is) `fit` (to be measured), or what disturbs it, with the command that mends
-    it."""
-    bad = {(one.why, one.fix): one for one in found if one.level != "ok"}.values()  # what is said twice counts once
+def verdict(results: list[CheckResult], subject: str, fit: str) -> list[str]:
+    """The verdict as lines: the `subject` (`This machine is`) and `fit` (`to be measured`), or what disturbs it, with the command
+    that mends it."""
+    by_fault = {(result.why, result.fix): result for result in results if result.level != "ok"}
+    bad = by_fault.values()
     if not bad:
-        return [terminal.paint(f"{of} {fit}.", "good")]
+        return [terminal.paint(f"{subject} {fit}.", "good")]
     broken = sum(one.level == "problem" for one in bad)
     counts = []
     if broken:
@@ -208,11 +225,11 @@ def verdict(found: list[CheckResult], of: str, fit: str) -> list[str]:
         counts.append(units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements")
     now = next((one for one in bad if one.check == "load"), None)
     if broken:
-        head = f"{of} not {fit}: {units.join(counts)}."
+        head = f"{subject} not {fit}: {units.join(counts)}."
     elif now:
-        head = f"Not now: {now.seen}."
+        head = f"Not now: {now.state}."
     else:
-        head = f"{of} {fit}, but: {units.join(counts)}."
+        head = f"{subject} {fit}, but: {units.join(counts)}."
     return [
         terminal.paint(head, "bad" if broken else "warning"),
         *(f"  {one.check:13}  {one.why}\n  {'':13}  mend it: {options.typed(one.fix)}" for one in bad),
@@ -249,10 +266,10 @@ class DoctorPlan:
 
 
 def parser() -> options.Parser:
-    made = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS)
+    grammar = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS)
     about = "result files, run folders or saved names to look at instead"
-    made.add_argument("runs", nargs="*", metavar="RUN", help=about)
-    return made
+    grammar.add_argument("runs", nargs="*", metavar="RUN", help=about)
+    return grammar
 
 
 def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
@@ -268,8 +285,8 @@ def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
     for loaded in records.by_machine(*runs).values():
         here = loaded.machine
         where = here.key if here else "a machine that no line names"
-        said = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
-        yield CheckResult("rows", "ok", said)
+        state = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
+        yield CheckResult("rows", "ok", state)
         command = checks.command(loaded.measurements[0]) if loaded.measurements else MEASURE
         yield from broken(loaded.measurements, "it has no time, or none that counts", command)
         yield from Analysis.from_loaded(loaded).doubts
@@ -283,16 +300,16 @@ def bad_lines(file: "ResultFile") -> CheckResult:
     from workloads.records import command_lines
     from workloads.records.files import MEASURE
 
-    lost = f"{units.count(file.bad_lines, 'line')} of {options.near(file.path)} cannot be read"
+    state = f"{units.count(file.bad_lines, 'line')} of {options.near(file.path)} cannot be read"
     mend = command_lines.resumed(file.runs[-1].command, options.near(file.path.parent)) if file.runs else ""
     if not mend:
         command = checks.command(file.measurements[0]) if file.measurements else MEASURE
         mend = f"{command} -o DIR"
-    return CheckResult("bad lines", "warn", lost, "their rows are lost", mend)
+    return CheckResult(check="bad lines", level="warn", state=state, why="their rows are lost", fix=mend)
 
 
 def noise(plan: DoctorPlan) -> int:
-    """Makes the missing sweeps of this machine, each in its own processes, and stores their differences, also when interrupted.
+    """Makes the missing sweeps of this machine, each in new processes, and stores their differences, also when interrupted.
     Returns the exit code."""
     from workloads.harness import sweep
     from workloads.machine import facts
@@ -302,8 +319,11 @@ def noise(plan: DoctorPlan) -> int:
     if plan.resume and unfinished:
         folder = unfinished[-1]
     else:
-        folder = sweep.LOCAL / here.key / f"noise-{facts.now().replace(':', '')}"
-    begin, took_s, gap_s = time.monotonic(), 0.0, plan.over_s / (SWEEPS - 1)
+        stamp = "".join(character for character in facts.now() if character != ":")
+        folder = sweep.LOCAL / here.key / f"noise-{stamp}"
+    begin = time.monotonic()
+    took_s = 0.0  # the last sweep
+    gap_s = plan.over_s / (SWEEPS - 1)
     done = len(_swept(folder))
     try:
         for i in range(done, SWEEPS):
@@ -317,7 +337,7 @@ def noise(plan: DoctorPlan) -> int:
             _sweep(folder, i, here)
             took_s = time.monotonic() - started
     finally:
-        _keep(folder, here, plan.format)
+        _store(folder, here, plan.format)
     return options.OK
 
 
@@ -330,9 +350,8 @@ def _sweep(folder: Path, i: int, here) -> None:
     part = folder / f"{i + 1:02}.part"
     shutil.rmtree(part, ignore_errors=True)
     threads = [str(t) for t in sorted({1, here.cores})]
-    place = str(
-        part.relative_to(REPORTS.parent)
-    )  # it is stored with the rows, which say nothing of where the project lies
+    # The command is stored with the rows, which do not say where the project lies.
+    place = str(part.relative_to(REPORTS.parent))
     command = [*NOISE_SWEEP, "cublas" if here.gpus else "operator", "--threads", *threads, "-o", place]
     REPORTS.mkdir(parents=True, exist_ok=True)
     ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=REPORTS.parent)
@@ -341,7 +360,7 @@ def _sweep(folder: Path, i: int, here) -> None:
     part.rename(part.with_suffix(""))
 
 
-def _keep(folder: Path, here, format_: str) -> None:
+def _store(folder: Path, here, format_: str) -> None:
     """Stores and prints the differences between the sweeps so far, and how to go on if some are missing."""
     import msgspec
 
@@ -353,29 +372,39 @@ def _keep(folder: Path, here, format_: str) -> None:
     begun = [datetime.fromisoformat(one.runs[0].started_at).timestamp() for one in loaded]
     shares = noise.shares(list(zip(begun, loaded, strict=True))) if len(swept) > 1 else ()
     if shares:
-        kept = noise.Noise(
-            here,
-            loaded[-1].runs[0].started_at,
-            max(begun) - min(begun),
-            tuple(one.runs[0].started_at for one in loaded),
-            shares,
+        machine_noise = noise.Noise(
+            machine=here,
+            taken_at=loaded[-1].runs[0].started_at,
+            span_s=max(begun) - min(begun),
+            sweeps=tuple(one.runs[0].started_at for one in loaded),
+            shares=shares,
         )
         place = noise.REPORTS / "local" / here.key / noise.FILE
-        place.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
-        cells = [
-            (s.side, f"from {units.seconds(10.0**s.decade)}", units.percent(s.share), str(s.pairs)) for s in shares
-        ]
+        place.write_bytes(msgspec.json.format(msgspec.json.encode(machine_noise), indent=1))
         if format_ == "json":
             print(msgspec.json.encode(shares).decode())
         else:
-            print(*table.Table("clock | calls | two runs differ by at most | pairs", cells, 2).text(), sep="\n")
-        rows = [m for one in loaded for m in one.measurements]
-        if loud := sum(bool(noise.DISTURBED & {*m.flags}) for m in rows):
-            terminal.note(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine")
+            _print_shares(shares)
+        rows: list[Measurement] = []
+        for sweep in loaded:
+            rows += sweep.measurements
+        disturbed = sum(bool(noise.DISTURBED & {*m.flags}) for m in rows)
+        if disturbed:
+            terminal.note(f"other load disturbed {disturbed} of {len(rows)} rows: measure again on a quiet machine")
         terminal.note(f"stored: {options.near(place)}")
     if len(swept) < SWEEPS:
         again = options.typed("python -m workloads.doctor --noise --resume")
         terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}")
+
+
+def _print_shares(shares: "Sequence[Share]") -> None:
+    """Prints the table of what two runs differ by."""
+    cells = []
+    for share in shares:
+        shortest_call = units.seconds(10.0**share.decade)
+        cells.append((share.side, f"from {shortest_call}", units.percent(share.share), str(share.pairs)))
+    for text in table.Table("clock | calls | two runs differ by at most | pairs", cells, 2).text():
+        print(text)
 
 
 def carry_out(plan: DoctorPlan) -> int:
@@ -388,7 +417,7 @@ def carry_out(plan: DoctorPlan) -> int:
         if plan.format == "table":
             print(line(finding), flush=True)
     if plan.format == "json":
-        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=1))
+        print(json.dumps([finding.as_json() for finding in findings], indent=1))
     elif plan.runs:
         print("", *verdict(findings, "These rows are", "sound"), sep="\n")
     else:

@@ -98,7 +98,7 @@ def test_a_flag_that_a_row_came_with_is_put_in_words(flag):
     m = msgspec.structs.replace(first(0.1, 0.1, 0.1), flags=(flag,), values={"gpu_power_w": 700.0})
     (found,) = Analysis.from_rows([m]).doubts
     assert found.check == flag
-    assert found.seen.startswith("matmul/numpy/blas m=64") and found.why and found.fix and "nan" not in found.fix
+    assert found.state.startswith("matmul/numpy/blas m=64") and found.why and found.fix and "nan" not in found.fix
     assert Analysis.from_rows([msgspec.structs.replace(m, flags=())]).doubts == []
 
 
@@ -256,7 +256,7 @@ def test_a_blas_is_flagged_where_it_is_timed_for_kernels_variables_and_threads(m
     a, b = problem.inputs(1)
     made = registry.Kernel(*kernel.split("/"), None, ("cpu",))
     wanted = Row(kernel, problem, Settings(threads=how.get("threads", 2)))
-    assert set(probes.raised(made, wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+    assert set(probes.raised(made, wanted, prepared(lambda: a @ b), (a, b), call_s=1e-5)) == flags
 
 
 def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
@@ -267,9 +267,9 @@ def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
     a, b = problem.inputs(1)
     made = copy_modes.Prepared(lambda: value, lambda value: a @ b, lambda: None, None)
     on_gpu = Row(kernel.name, problem, Settings("gpu:0"))
-    assert probes.raised(kernel, on_gpu, made, (a, b), 1e-5) == ("ran-on-cpu",)
+    assert probes.raised(kernel, on_gpu, made, (a, b), call_s=1e-5) == ("ran-on-cpu",)
     value.device = "/job:localhost/replica:0/task:0/device:GPU:0"
-    assert probes.raised(kernel, on_gpu, made, (a, b), 1e-5) == ()
+    assert probes.raised(kernel, on_gpu, made, (a, b), call_s=1e-5) == ()
 
 
 def test_the_doctor_times_a_few_rows(monkeypatch):
@@ -279,7 +279,7 @@ def test_the_doctor_times_a_few_rows(monkeypatch):
     failed = msgspec.structs.replace(done[0], status="failed", reason="no")
     monkeypatch.setattr(doctor, "trials", lambda here: [failed, gpu(1e-5, 4e-4)])
     found = {one.check: one for one in doctor.timings()}
-    assert "1 rows timed" in found["timings"].seen or found["timings"].level == "problem"
+    assert "1 rows timed" in found["timings"].state or found["timings"].level == "problem"
     assert found["no-wait"].level == "problem"
     assert [one.level for one in doctor.timings()].count("problem") == 2
 

@@ -36,7 +36,7 @@ def only(found) -> CheckResult:
 
 def complains(finding: CheckResult, level: str, *words: str) -> bool:
     """The level is as expected, the words are in what was seen or in the fix, and it says why and what to type."""
-    text = f"{finding.seen} {finding.fix}"
+    text = f"{finding.state} {finding.fix}"
     return finding.level == level and all(word in text for word in words) and bool(finding.why and finding.fix)
 
 
@@ -47,7 +47,7 @@ def test_python_and_dependencies(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "rich", None)
     missing, rest = health.dependencies()
     assert complains(missing, "problem", "rich", "pip install rich")
-    assert "rich" not in rest.seen
+    assert "rich" not in rest.state
     assert only(health.packages()).level == "ok"
     foreign = types.ModuleType("kernels")
     foreign.__file__ = str(tmp_path / "kernels" / "__init__.py")
@@ -98,7 +98,7 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
     assert (finding.level, finding.fix) == ("warn" if fix else "ok", fix)
     monkeypatch.setenv("OPENBLAS_L2_SIZE", "262144")
     finding = only(health.blas())
-    assert (finding.level, finding.fix) == ("warn", "unset OPENBLAS_L2_SIZE") and "OPENBLAS_L2_SIZE" in finding.seen
+    assert (finding.level, finding.fix) == ("warn", "unset OPENBLAS_L2_SIZE") and "OPENBLAS_L2_SIZE" in finding.state
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_no_gpu(monkeypatch, lacking, level, fix):
     monkeypatch.setattr(facts, "no_gpu", lambda: lacking)
     monkeypatch.setattr(facts, "gpu_problem", lambda: lacking.words)
     finding = only(health.gpu())
-    assert (finding.level, finding.fix) == (level, fix) and lacking.words in finding.seen
+    assert (finding.level, finding.fix) == (level, fix) and lacking.words in finding.state
     assert [*health.cupy()] == []
 
 
@@ -146,7 +146,7 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlSystemGetDriverVersion="580.1"))
     finding = only(health.gpu())
-    assert (finding.check, finding.level) == ("gpu:0", "ok") and "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
+    assert (finding.check, finding.level) == ("gpu:0", "ok") and "NVIDIA H200, 140 GiB, driver 580.1" in finding.state
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetComputeRunningProcesses=[types.SimpleNamespace(pid=1)]))
     assert complains(only(health.gpu()), "warn", "others compute on it: 1")
 
@@ -164,7 +164,7 @@ def test_a_gpu_that_cudnn_has_no_kernels_for_is_told_of_the_last_that_has(monkey
     first, *others = health.gpu()
     assert first.level == "ok" and len(others) == said
     for finding in others:
-        assert complains(finding, "problem", "pip install 'nvidia-cudnn-cu12<9.11'") and cudnn in finding.seen
+        assert complains(finding, "problem", "pip install 'nvidia-cudnn-cu12<9.11'") and cudnn in finding.state
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_cupy(monkeypatch, answer, level, words):
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")
     monkeypatch.setattr(health, "child", lambda *_: answer)
     finding = only(health.cupy())
-    assert (finding.level, words in finding.seen) == (level, True)
+    assert (finding.level, words in finding.state) == (level, True)
 
 
 LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot open\n"
@@ -204,7 +204,7 @@ def test_tensorflow(monkeypatch, version, problem, answer, level, words):
     monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
     monkeypatch.setattr(health, "child", lambda *_: answer)
     finding = only(health.tensorflow())
-    assert (finding.level, words in finding.seen) == (level, True), finding
+    assert (finding.level, words in finding.state) == (level, True), finding
     assert "tensorflow" not in sys.modules
 
 
@@ -245,7 +245,7 @@ def test_governor(tmp_path, monkeypatch, governor, driver, level):
     root = write(tmp_path, {f"{folder}/scaling_governor": governor, f"{folder}/scaling_driver": driver})
     use_root(monkeypatch, root)
     finding = only(health.governor())
-    assert (finding.level, governor in finding.seen) == (level, True)
+    assert (finding.level, governor in finding.state) == (level, True)
     use_root(monkeypatch, tmp_path / "none")
     assert only(health.governor()).level == "ok"
 
@@ -255,7 +255,7 @@ def test_a_busy_machine_and_this_one(monkeypatch):
     assert [f.level for f in doctor.judged(values, ())] == ["ok"] * 4
     found = [*doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))]
     assert all(complains(finding, "warn") for finding in found)
-    words = " ".join(finding.seen for finding in found)
+    words = " ".join(finding.state for finding in found)
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "200 ms"))
     chrome = load.Load(share=0.9, stolen=0.0, program="chrome", program_share=0.64)
     *_, named = doctor.judged(values, ("other-load",), chrome)
@@ -315,7 +315,7 @@ def test_rows_that_failed_or_are_wrong_are_not_sound(tmp_path, capsys):
     ]
     write_rows(tmp_path / "matmul.jsonl", cpu_run(sizes=(64,)).runs[0], rows)
     assert doctor.main([str(tmp_path), "--format", "json"]) == options.FAILED
-    findings = [CheckResult(**one) for one in json.loads(capsys.readouterr().out)]
+    findings = [CheckResult(state=one.pop("seen"), **one) for one in json.loads(capsys.readouterr().out)]
     failed, wrong = (one for one in findings if one.check in ("failed", "wrong"))
     assert complains(failed, "problem", "2 of 4 rows", "n=128", "it broke", "python -m workloads.matmul")
     assert complains(wrong, "problem", "n=512", "off by 3")
@@ -343,7 +343,7 @@ def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     quick = tuple(check for check in doctor.CHECKS if check not in (health.tensorflow, health.cupy, doctor.timings))
     found = list(doctor.run(quick))
-    assert not [finding for finding in found if "the check itself failed" in finding.seen]
+    assert not [finding for finding in found if "the check itself failed" in finding.state]
     assert {"python", "packages", "blas", "numba", "disk", "memory", "clock"} <= {finding.check for finding in found}
     assert all(finding.why and finding.fix for finding in found if finding.level != "ok")
 

@@ -186,7 +186,7 @@ class CUDARuntimeError(RuntimeError):
     ],
 )
 def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypatch, limit, said):
-    monkeypatch.setattr(one_row, "lock_limit", lambda: limit)
+    monkeypatch.setattr(memory_needs, "lock_limit", lambda: limit)
 
     def fails(text="cudaErrorMemoryAllocation: out of memory"):
         raise CUDARuntimeError(text)

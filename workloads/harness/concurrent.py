@@ -286,7 +286,7 @@ def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> 
     """The rows of the parties alone, then those of the same parties while all are at work."""
     count = len(rows) // 2
     all_parties = tuple(range(count))
-    sets = [(party,) for party in all_parties] + [all_parties]
+    sets = (*((party,) for party in all_parties), all_parties)
     took = in_turns(rows[:count], workers, sets, turns)
     for party in all_parties:
         yield measured(rows[party], took, (party,), [party])

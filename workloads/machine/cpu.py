@@ -60,7 +60,7 @@ _SIMD = ("avx512f", "avx2", "avx", "sse4_2", "sse42", "sse2", "sve", "asimd", "n
 _LEVELS = {"avx512f": "avx512", "sse4_2": "sse42", "asimd": "neon"}
 _SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
 # These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
-_OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+_DRIVER_CHOOSES = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _VM_MAKERS = ("qemu", "kvm", "vmware", "virtualbox", "innotek", "xen", "amazon ec2", "google", "bochs", "parallels")
 
 
@@ -74,9 +74,21 @@ def text(path: Path) -> str:
 
 def cpuinfo() -> list[dict[str, str]]:
     """/proc/cpuinfo, one dictionary a logical CPU; empty where there is no such file."""
-    blocks = (b for b in text(ROOT / "proc/cpuinfo").split("\n\n") if b.strip())
-    pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
-    return [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
+    cpus = []
+    for block in text(ROOT / "proc/cpuinfo").split("\n\n"):
+        if block.strip():
+            cpus.append(_fields(block))
+    return cpus
+
+
+def _fields(lines: str) -> dict[str, str]:
+    """The fields of lines like `key: value`."""
+    fields = {}
+    for line in lines.splitlines():
+        if ":" in line:
+            key, _, value = line.partition(":")
+            fields[key.strip()] = value.strip()
+    return fields
 
 
 @functools.cache
@@ -87,7 +99,7 @@ def sysctl() -> dict[str, str]:
     done = subprocess.run(
         ["sysctl", "hw", "machdep.cpu", "kern.hv_vmm_present"], capture_output=True, text=True, timeout=10, check=False
     )
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in done.stdout.splitlines())}
+    return _fields(done.stdout)
 
 
 def features(blocks: list[dict[str, str]]) -> set[str]:
@@ -126,9 +138,14 @@ def model(blocks: list[dict[str, str]]) -> str:
         part = int(first["CPU part"], 16)
         return _ARM_PARTS.get(part, f"{maker(blocks)} part {part:#x}")
     name = " ".join(first.get("model name", "").split()) or platform.processor() or platform.machine()
-    own, number = f"{maker(blocks)} {first.get('cpu family')} ", first.get("model", "")
-    known = (line.removeprefix(own).partition(" ") for line in _MICROARCHITECTURES.splitlines() if line.startswith(own))
-    return " ".join([name, *(f"({word})" for models, _, word in known if number in map(str, cpu_list(models)))])
+    family = f"{maker(blocks)} {first.get('cpu family')} "
+    number = first.get("model", "")
+    for line in _MICROARCHITECTURES.splitlines():
+        if line.startswith(family):
+            models, _, microarchitecture = line.removeprefix(family).partition(" ")
+            if number in map(str, cpu_list(models)):
+                name += f" ({microarchitecture})"
+    return name
 
 
 def virtual(names: set[str]) -> bool:
@@ -148,8 +165,12 @@ def affinity() -> frozenset[int]:
 
 def cpu_list(words: str) -> list[int]:
     """The numbers of a list as the kernel writes it: `0-2,8` is 0, 1, 2, 8."""
-    ends = [part.split("-") for part in words.split(",") if part]
-    return [cpu for part in ends for cpu in range(int(part[0]), int(part[-1]) + 1)]
+    numbers: list[int] = []
+    for part in words.split(","):
+        if part:
+            first, _, last = part.partition("-")
+            numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def cores(cpus: frozenset[int], blocks: list[dict[str, str]]) -> tuple[int, int]:
@@ -177,9 +198,11 @@ def caches(cpus: frozenset[int]) -> dict[str, int]:
 
 
 class Group(NamedTuple):
-    """The cgroup folders that limit this process, innermost first, and their version (0: none)."""
+    """The cgroup folders that limit this process."""
 
+    #: Version of cgroups; 0: none.
     version: int
+    #: The folders, innermost first.
     folders: tuple[Path, ...]
 
 
@@ -191,8 +214,10 @@ def cgroup(controller: str) -> Group:
     for version, kind in ((1, "cgroup"), (2, "cgroup2")):
         paths = [path for _, names, path in lines if (controller in names.split(",") if version == 1 else names == "")]
         for left, _, right in mounts:
-            fields, (found, _, options) = left.split(), [*right.split(), "", "", ""][:3]
-            if paths and found == kind and (version == 2 or controller in options.split(",")):
+            fields = left.split()
+            file_system = [*right.split(), "", "", ""]  # kind, source, options
+            controllers = file_system[2].split(",")
+            if paths and file_system[0] == kind and (version == 2 or controller in controllers):
                 return Group(version, _chain(ROOT / fields[4].lstrip("/"), fields[3], paths[0]))
     return Group(0, ())
 
@@ -209,27 +234,27 @@ def _chain(mount: Path, mount_root: str, path: str) -> tuple[Path, ...]:
 def quota_cpus() -> float | None:
     """CPUs' worth of time that the tightest cgroup quota grants; None without a quota."""
     version, folders = cgroup("cpu")
-    found = []
+    quotas = []
     for folder in folders:
         if version == 2:
             quota, _, period = text(folder / "cpu.max").partition(" ")
         else:
             quota, period = text(folder / "cpu.cfs_quota_us"), text(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period) > 0:  # "max" and "-1" are no quota
-            found.append(int(quota) / int(period))
-    return min(found, default=None)
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=None)
 
 
 def governors() -> tuple[list[str], list[str]]:
     """The frequency governors in use, and those of them whose clock lags behind the work."""
     folders = (ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")
-    found = {(text(folder / "scaling_governor"), text(folder / "scaling_driver")) for folder in folders}
-    slow = {name for name, driver in found if name in _SLOW_GOVERNORS and driver not in _OWN_CLOCK}
-    return sorted({name for name, _ in found}), sorted(slow)
+    governors_and_drivers = {(text(folder / "scaling_governor"), text(folder / "scaling_driver")) for folder in folders}
+    slow = {name for name, driver in governors_and_drivers if name in _SLOW_GOVERNORS and driver not in _DRIVER_CHOOSES}
+    return sorted({name for name, _ in governors_and_drivers}), sorted(slow)
 
 
 def throttled_s() -> float:
-    """Seconds so far in which a cgroup's CPU quota held this process's group back."""
+    """Seconds so far in which a cgroup's CPU quota stopped this process's group."""
     version, folders = cgroup("cpu")
     key, unit = ("throttled_usec", 1e-6) if version == 2 else ("throttled_time", 1e-9)
     return max((_stat(folder / "cpu.stat").get(key, 0) * unit for folder in folders), default=0.0)
@@ -241,9 +266,11 @@ def _stat(path: Path) -> dict[str, int]:
 
 
 class Room(NamedTuple):
-    """Bytes: a cgroup's memory limit and what is left below it. Page cache that can be dropped counts as left."""
+    """A cgroup's memory."""
 
+    #: Bytes that the group may use.
     limit: int
+    #: Bytes of them that are free. Page cache that can be dropped counts as free.
     left: int
 
 
@@ -267,14 +294,16 @@ def memory() -> tuple[int, int]:
     """(total, available) bytes that the kernel reports now; on a VM whose memory grows with use, far too little."""
     import psutil  # the doctor has to speak without it, too
 
-    seen = psutil.virtual_memory()
-    return seen.total, seen.available
+    host = psutil.virtual_memory()
+    return host.total, host.available
 
 
 class Ticks(NamedTuple):
-    """Seconds of CPU time since boot, summed over some CPUs: at work, and stolen by the hypervisor."""
+    """CPU time since boot, summed over some CPUs."""
 
+    #: Seconds at work.
     busy_s: float
+    #: Seconds that the hypervisor gave to other machines.
     stolen_s: float
 
 
@@ -284,9 +313,10 @@ def ticks(cpus: frozenset[int]) -> Ticks:
     for line in text(ROOT / "proc/stat").splitlines():
         name, *numbers = line.split()
         if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
-            user, nice, system, _idle, _wait, irq, softirq, steal = (int(n) for n in (numbers + ["0"] * 8)[:8])
-            busy += user + nice + system + irq + softirq
-            stolen += steal
+            # user, nice, system, idle, wait, irq, softirq, steal
+            counts = [int(number) for number in (numbers + ["0"] * 8)[:8]]
+            busy += sum(counts[:3]) + sum(counts[5:7])
+            stolen += counts[7]
     return Ticks(busy / TICKS_A_SECOND, stolen / TICKS_A_SECOND)
 
 

@@ -13,9 +13,7 @@ from pathlib import Path
 
 from kernels.registry import BACKENDS
 from workloads import ROOT
-from workloads.machine import clock
-from workloads.machine import cpu as host
-from workloads.machine import gpu as nvidia
+from workloads.machine import clock, cpu, gpu
 from workloads.records import SOURCES, Machine, source_hash
 
 HOST_MARGIN_BYTES = 256 << 20
@@ -38,26 +36,28 @@ _PACKAGES = {
 
 def describe() -> Machine:
     """The facts of this machine. Starts no GPU context. Never a hostname."""
-    blocks = host.cpuinfo()
-    names = host.features(blocks) or _numpy_features()
-    cpus = host.affinity()
-    _, threads_a_core = host.cores(cpus, blocks)
-    total, _ = host.memory()
-    gpus = nvidia.gpus()
-    maker, simd, cores = host.maker(blocks), host.simd(names), usable_cores()
+    blocks = cpu.cpuinfo()
+    names = cpu.features(blocks) or _numpy_features()
+    cpus = cpu.affinity()
+    _, threads_a_core = cpu.cores(cpus, blocks)
+    total, _ = cpu.memory()
+    gpus = gpu.gpus()
+    maker = cpu.maker(blocks)
+    simd = cpu.simd(names)
+    cores = usable_cores()
     return Machine(
-        key=key(maker, simd, cores, [gpu.name for gpu in gpus]),
-        cpu=host.model(blocks),
+        key=key(maker, simd, cores, [card.name for card in gpus]),
+        cpu=cpu.model(blocks),
         vendor=maker,
         simd=simd,
         cores=cores,
         threads_a_core=threads_a_core,
-        memory_bytes=memory_bytes(total, host.memory_limit()),
-        caches_bytes=host.caches(cpus),
+        memory_bytes=memory_bytes(total, cpu.memory_limit()),
+        caches_bytes=cpu.caches(cpus),
         gpus=gpus,
-        driver=nvidia.driver() if gpus else "",
+        driver=gpu.driver() if gpus else "",
         os=f"{platform.system()} {platform.release()} {platform.machine()}",
-        virtual=host.virtual(names),
+        virtual=cpu.virtual(names),
     )
 
 
@@ -75,7 +75,7 @@ def _slug(words: str) -> str:
 
 
 def _numpy_features() -> set[str]:
-    """The CPU features that NumPy found by itself, in lower case: where there is no /proc/cpuinfo."""
+    """The CPU features that NumPy knows, in lower case: where there is no /proc/cpuinfo."""
     from numpy._core._multiarray_umath import __cpu_features__
 
     return {name.lower() for name, here in __cpu_features__.items() if here}
@@ -83,17 +83,17 @@ def _numpy_features() -> set[str]:
 
 def usable_cores() -> int:
     """Physical cores that this process may use: its affinity's, and no more than a cgroup quota pays for."""
-    count, _ = host.cores(host.affinity(), host.cpuinfo())
+    count, _ = cpu.cores(cpu.affinity(), cpu.cpuinfo())
     return min(count, _whole_quota())
 
 
 def usable_threads() -> int:
     """Hardware threads that this process may use; above `usable_cores` only where cores have several."""
-    return min(len(host.affinity()), _whole_quota())
+    return min(len(cpu.affinity()), _whole_quota())
 
 
 def _whole_quota() -> int:
-    return max(1, int(host.quota_cpus() or 1 << 30))
+    return max(1, int(cpu.quota_cpus() or 1 << 30))
 
 
 def threads_to_try(fast: bool = False) -> tuple[int, ...]:
@@ -103,16 +103,16 @@ def threads_to_try(fast: bool = False) -> tuple[int, ...]:
     return tuple(sorted(powers | {cores, max(cores, usable_threads())}))
 
 
-no_gpu = nvidia.no_gpu
+no_gpu = gpu.no_gpu
 
 
 def gpu_problem() -> str:
     """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
-    lacking = nvidia.no_gpu()
+    lacking = gpu.no_gpu()
     return lacking.words if lacking else ""
 
 
-def memory_bytes(total: int, room: host.Room | None) -> int:
+def memory_bytes(total: int, room: cpu.Room | None) -> int:
     """Memory of the machine, from the kernel's total and the cgroup's limit."""
     if room is None or (room.limit > total and not _virtual()):
         return total
@@ -121,19 +121,19 @@ def memory_bytes(total: int, room: host.Room | None) -> int:
 
 @functools.cache
 def _virtual() -> bool:
-    return host.virtual(host.features(host.cpuinfo()))
+    return cpu.virtual(cpu.features(cpu.cpuinfo()))
 
 
 def memory_available(device: str = "cpu") -> int:
-    """Bytes that may be allocated now on `cpu` or `gpu:0`, a margin kept back. Well under a millisecond on the host.
+    """Bytes that may be allocated now on `cpu` or `gpu:0`, a margin kept back. Well under a millisecond on the cpu.
 
     A VM's memory may grow on use up to its cgroup's limit: a limit above MemTotal then counts, and not what the kernel
     reports. On a real machine such a limit promises memory that is not there.
     """
     if device != "cpu":
-        return nvidia.memory_available(int(device.partition(":")[2] or 0))
-    total, available = host.memory()
-    room = host.memory_limit()
+        return gpu.memory_available(int(device.partition(":")[2] or 0))
+    total, available = cpu.memory()
+    room = cpu.memory_limit()
     if room:
         available = room.left if room.limit > total and _virtual() else min(available, room.left)
     return max(0, available - HOST_MARGIN_BYTES)
@@ -153,22 +153,22 @@ def blas() -> dict[str, str]:
     import threadpoolctl
 
     loaded = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
-    # SciPy brings a BLAS of its own; NumPy's lies beside NumPy.
-    beside = [library for library in loaded if Path(library["filepath"]).parent.name.startswith("numpy")]
     if not loaded:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {"blas": f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()}
-    found = (beside or loaded)[0]
+    # SciPy brings another BLAS; the file of NumPy's is in a folder next to NumPy's.
+    next_to_numpy = [library for library in loaded if Path(library["filepath"]).parent.name.startswith("numpy")]
+    library = (next_to_numpy or loaded)[0]
     return {
-        "blas": f"{found['internal_api']} {found['version']}",
-        "blas_kernels": str(found.get("architecture", "")),
-        "blas_threads": str(found["num_threads"]),
+        "blas": f"{library['internal_api']} {library['version']}",
+        "blas_kernels": str(library.get("architecture", "")),
+        "blas_threads": str(library["num_threads"]),
     }
 
 
-def lesser_blas(found: dict[str, str]) -> bool:
-    """Whether the BLAS that `blas` found computes with AVX2 kernels on a CPU with AVX-512: up to half the rate."""
-    return found.get("blas_kernels") in AVX2_KERNELS and "avx512f" in host.features(host.cpuinfo())
+def lesser_blas(library: dict[str, str]) -> bool:
+    """Whether a BLAS, as `blas` describes it, computes with AVX2 kernels on a CPU with AVX-512: up to half the rate."""
+    return library.get("blas_kernels") in AVX2_KERNELS and "avx512f" in cpu.features(cpu.cpuinfo())
 
 
 def blas_variables() -> list[str]:
@@ -192,7 +192,7 @@ def numba_layer() -> str:
 
 
 def numba_threads() -> int:
-    """The threads Numba uses when it is told nothing."""
+    """The threads that Numba uses by default."""
     import numba
 
     return int(numba.config.NUMBA_NUM_THREADS)
@@ -200,13 +200,14 @@ def numba_threads() -> int:
 
 def software() -> dict[str, str]:
     """Names and versions of the software behind the results. TensorFlow and Keras are never imported."""
-    found = {"python": platform.python_version(), "os": f"{platform.system()} {platform.release()}"}
-    found |= {"numpy": version("numpy")} | blas()
-    if number := version("numba"):
-        found |= {"numba": number, "numba_layer": numba_layer(), "numba_threads": str(numba_threads())}
-    found |= {name: version(package) for name, package in _PACKAGES.items()}
-    found |= nvidia.software()
-    return {name: value for name, value in found.items() if value}
+    versions = {"python": platform.python_version(), "os": f"{platform.system()} {platform.release()}"}
+    versions |= {"numpy": version("numpy")} | blas()
+    numba = version("numba")
+    if numba:
+        versions |= {"numba": numba, "numba_layer": numba_layer(), "numba_threads": str(numba_threads())}
+    versions |= {name: version(package) for name, package in _PACKAGES.items()}
+    versions |= gpu.software()
+    return {name: value for name, value in versions.items() if value}
 
 
 def now() -> str:
@@ -216,8 +217,9 @@ def now() -> str:
 
 def commit() -> str:
     """The commit that measures: $CROSSOVER_COMMIT, else git's HEAD, else `unknown`; with `+changes` when files differ."""
-    if given := os.environ.get("CROSSOVER_COMMIT"):
-        return marked(given, source_hash())
+    named = os.environ.get("CROSSOVER_COMMIT")
+    if named:
+        return marked(named, source_hash())
     try:
         top, head = _git("rev-parse", "--show-toplevel", "HEAD").split()
         if Path(top).resolve() != ROOT.resolve():  # unpacked inside somebody else's repository

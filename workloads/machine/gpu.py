@@ -123,8 +123,8 @@ def only_handle(device: str, environment=os.environ):
 
 def lacks(device: str, math: str) -> str:
     """Why the only GPU that this process sees does not multiply in an arithmetic; "" where it does, or nothing tells."""
-    seen = ask("nvmlDeviceGetCudaComputeCapability", only_handle(device))
-    return lacking(".".join(map(str, seen)), math) if seen else ""
+    capability = ask("nvmlDeviceGetCudaComputeCapability", only_handle(device))
+    return lacking(".".join(map(str, capability)), math) if capability else ""
 
 
 def driver() -> str:
@@ -139,12 +139,13 @@ def memory_available(index: int) -> int:
 
     runtime = cupy.cuda.runtime
     # NVML first, because asking the runtime starts a context in this process.
-    if asked := ask_of(index, "nvmlDeviceGetMemoryInfo"):
-        free = asked.free
+    memory = ask_of(index, "nvmlDeviceGetMemoryInfo")
+    if memory:
+        free = memory.free
     else:
         with cupy.cuda.Device(index):
             free, _ = runtime.memGetInfo()
-    # Unused memory in CuPy's pool counts as free: it is given back before an allocation fails.
+    # Unused memory in CuPy's pool counts as free: CuPy frees it before an allocation fails.
     pooled = cupy.get_default_memory_pool().free_bytes() if runtime.getDevice() == index else 0
     return max(0, free + pooled - MARGIN_BYTES)
 
@@ -159,18 +160,18 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def _gpu(runtime, index: int) -> Gpu:
-    seen = runtime.getDeviceProperties(index)
+    properties = runtime.getDeviceProperties(index)
     watts = ask_of(index, "nvmlDeviceGetPowerManagementLimit")
-    uuid = ask_of(index, "nvmlDeviceGetUUID") or _uuid(seen.get("uuid", b""))
+    uuid = ask_of(index, "nvmlDeviceGetUUID") or _uuid(properties.get("uuid", b""))
     return Gpu(
-        name=_decoded(seen["name"]),
+        name=_decoded(properties["name"]),
         uuid=_decoded(uuid),
-        compute_capability=f"{seen['major']}.{seen['minor']}",
-        multiprocessors=seen["multiProcessorCount"],
-        memory_bytes=seen["totalGlobalMem"],
-        l2_bytes=seen["l2CacheSize"],
-        max_clock_hz=seen["clockRate"] * 1e3,
-        memory_clock_hz=seen["memoryClockRate"] * 1e3,
+        compute_capability=f"{properties['major']}.{properties['minor']}",
+        multiprocessors=properties["multiProcessorCount"],
+        memory_bytes=properties["totalGlobalMem"],
+        l2_bytes=properties["l2CacheSize"],
+        max_clock_hz=properties["clockRate"] * 1e3,
+        memory_clock_hz=properties["memoryClockRate"] * 1e3,
         power_limit_w=watts / 1e3 if watts else None,
         # An idle link falls back in generation but not in width.
         pcie_generation=ask_of(index, "nvmlDeviceGetMaxPcieLinkGeneration") or None,

@@ -8,8 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from workloads import REPORTS, ROOT
 
@@ -37,31 +38,58 @@ print(len(tf.config.list_physical_devices('GPU')))
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
-    """One thing looked at: its level (ok, warn, problem), what was seen, why it matters, what to type next.
+    """The result of one check.
 
     A dataclass of the standard library, so that the doctor can still speak when msgspec is what is missing.
     """
 
+    #: Name of the check.
     check: str
+    #: ok, warn or problem.
     level: str
-    seen: str
+    #: The state of what was checked, in words.
+    state: str
+    #: Why a fault matters.
     why: str = ""
+    #: A command that mends it.
     fix: str = ""
 
+    def as_json(self) -> dict[str, str]:
+        """The fields as --format json prints them."""
+        return {"check": self.check, "level": self.level, "seen": self.state, "why": self.why, "fix": self.fix}
 
-def diagnosis(check: str, seen: str, *faults: tuple[object, str, str], level: str = "warn") -> CheckResult:
-    """The result of a check with the first of these faults that is true; level ok without. A fault: (whether, why, a command)."""
-    found = next(((why, fix) for fault, why, fix in faults if fault), ())
-    return CheckResult(check, level if found else "ok", seen, *found)
+
+class Fault(NamedTuple):
+    """A fault that a check may see."""
+
+    #: Whether it is there.
+    exists: bool
+    #: Why it matters.
+    why: str
+    #: A command that mends it.
+    fix: str
+
+
+def diagnosis(check: str, state: str, faults: Sequence[Fault], level: str = "warn") -> CheckResult:
+    """The result of a check with the first of these faults that exists; level ok without."""
+    for fault in faults:
+        if fault.exists:
+            return CheckResult(check=check, level=level, state=state, why=fault.why, fix=fault.fix)
+    return CheckResult(check=check, level="ok", state=state)
+
+
+def _problem(check: str, state: str, *, why: str, fix: str) -> CheckResult:
+    return CheckResult(check=check, level="problem", state=state, why=why, fix=fix)
 
 
 def pip(words: str) -> str:
+    """The command that installs packages into this Python."""
     return f"{sys.executable} -m pip install {words}"
 
 
 def python() -> Iterator[CheckResult]:
-    old = sys.version_info < OLDEST_PYTHON, "the sources need Python 3.11 or newer", "PYTHON=python3.12 make run"
-    yield diagnosis("python", f"{platform.python_version()} ({platform.machine()})", old, level="problem")
+    old = Fault(sys.version_info < OLDEST_PYTHON, "the sources need Python 3.11 or newer", "PYTHON=python3.12 make run")
+    yield diagnosis("python", f"{platform.python_version()} ({platform.machine()})", [old], level="problem")
 
 
 def dependencies() -> Iterator[CheckResult]:
@@ -74,8 +102,8 @@ def dependencies() -> Iterator[CheckResult]:
             importlib.import_module(module)
             good.append(f"{package} {metadata.version(package)}")
         except Exception as error:  # a broken binary raises anything at import
-            said = f"{package}: {type(error).__name__}: {error}".splitlines()[0]
-            yield CheckResult("dependencies", "problem", said, "every command needs it", pip(package))
+            state = f"{package}: {type(error).__name__}: {error}".splitlines()[0]
+            yield _problem("dependencies", state, why="every command needs it", fix=pip(package))
     if good:
         yield CheckResult("dependencies", "ok", ", ".join(good))
 
@@ -85,54 +113,68 @@ def packages() -> Iterator[CheckResult]:
     import kernels
 
     foreign = Path(kernels.__file__ or "").resolve().parent.parent != ROOT.resolve()
-    seen = f"`kernels` is {kernels.__file__}" if foreign else "kernels, workloads and analysis are this checkout's"
-    fault = foreign, "another package of that name is found first", f"cd {ROOT}"
-    yield diagnosis("packages", seen, fault, level="problem")
+    state = f"`kernels` is {kernels.__file__}" if foreign else "kernels, workloads and analysis are this checkout's"
+    fault = Fault(foreign, "another package of that name is found first", f"cd {ROOT}")
+    yield diagnosis("packages", state, [fault], level="problem")
 
 
 def blas() -> Iterator[CheckResult]:
+    """Whether NumPy's BLAS uses as many threads as there are cores, and the kernels for this CPU."""
     from workloads.machine import facts
 
-    found = facts.blas()
-    threads, cores, most = int(found.get("blas_threads", 0)), facts.usable_cores(), facts.usable_threads()
-    seen = f"{found['blas']} {found.get('blas_kernels', '')}, {threads or 'unknown'} threads, {cores} cores"
-    names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
-    more = f"unset {' '.join(names)}" if names else pip("mkl")  # OpenBLAS as NumPy brings it has 64
-    as_many, tuned = f"export OPENBLAS_NUM_THREADS={most}", " ".join(facts.blas_variables())
+    library = facts.blas()
+    threads = int(library.get("blas_threads", 0))
+    cores = facts.usable_cores()
+    most = facts.usable_threads()
+    state = f"{library['blas']} {library.get('blas_kernels', '')}, {threads or 'unknown'} threads, {cores} cores"
+    limits = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
+    more_threads = f"unset {' '.join(limits)}" if limits else pip("mkl")  # OpenBLAS as NumPy brings it has 64
+    tuned = " ".join(facts.blas_variables())
+    if tuned:
+        state += f"; set: {tuned}"
     core = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
-    fewer, slower = 0 < threads < cores, facts.lesser_blas(found)
     yield diagnosis(
         "blas",
-        seen + f"; set: {tuned}" * bool(tuned),
-        (fewer, "fewer threads than cores make the CPU look slow", more),
-        (threads > most, "more threads than this process may use stand in each other's way", as_many),
-        (tuned, "they choose blocks or kernels: its rates are not those that others see", f"unset {tuned}"),
-        (slower, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", core),
+        state,
+        [
+            Fault(0 < threads < cores, "fewer threads than cores make the CPU look slow", more_threads),
+            Fault(
+                threads > most,
+                "more threads than this process may use stand in each other's way",
+                f"export OPENBLAS_NUM_THREADS={most}",
+            ),
+            Fault(
+                bool(tuned), "they choose blocks or kernels: its rates are not those that others see", f"unset {tuned}"
+            ),
+            Fault(
+                facts.lesser_blas(library), "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", core
+            ),
+        ],
     )
 
 
 def gpu() -> Iterator[CheckResult]:
     """Findings on the GPU, or why there is none; other processes on it; whether cuDNN still has kernels for it."""
     from workloads.machine import facts
-    from workloads.machine import gpu as nvidia
+    from workloads.machine.gpu import ask_of, driver, gpus
 
     lacking = facts.no_gpu()
     if lacking and lacking.kind == "no-driver":
         yield CheckResult("gpu", "ok", f"none: {lacking.words}", "GPU rows are skipped; everything else works")
     elif lacking:
         level = "problem" if lacking.kind == "broken" else "warn"
-        yield CheckResult("gpu", level, lacking.words, "GPU rows are skipped", lacking.fix)
-    for index, one in enumerate(nvidia.gpus()):
-        seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
-        others = nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses")
-        seen += f"; others compute on it: {len(others)}" if others else ""
-        yield diagnosis(f"gpu:{index}", seen, (others, "they share its clock, memory and bandwidth", "nvidia-smi"))
+        yield CheckResult(check="gpu", level=level, state=lacking.words, why="GPU rows are skipped", fix=lacking.fix)
+    for index, card in enumerate(gpus()):
+        state = f"{card.name}, {card.memory_bytes / 2**30:.0f} GiB, driver {driver()}"
+        others = ask_of(index, "nvmlDeviceGetComputeRunningProcesses") or []
+        if others:
+            state += f"; others compute on it: {len(others)}"
+        shared = Fault(bool(others), "they share its clock, memory and bandwidth", "nvidia-smi")
+        yield diagnosis(f"gpu:{index}", state, [shared])
         cudnn = facts.version("nvidia-cudnn-cu12")
-        if cudnn and float(one.compute_capability) < 7.5 and [int(n) for n in cudnn.split(".")[:2]] >= [9, 11]:
-            seen = f"{cudnn} has no kernels for {one.name}"  # source: the support matrices of cuDNN 9.10 and 9.11
-            yield CheckResult(
-                "cudnn", "problem", seen, "convolutions fail on this GPU", pip("'nvidia-cudnn-cu12<9.11'")
-            )
+        if cudnn and float(card.compute_capability) < 7.5 and [int(n) for n in cudnn.split(".")[:2]] >= [9, 11]:
+            state = f"{cudnn} has no kernels for {card.name}"  # source: the support matrices of cuDNN 9.10 and 9.11
+            yield _problem("cudnn", state, why="convolutions fail on this GPU", fix=pip("'nvidia-cudnn-cu12<9.11'"))
 
 
 def cupy() -> Iterator[CheckResult]:
@@ -143,37 +185,44 @@ def cupy() -> Iterator[CheckResult]:
         return
     code, out, err = child(_CUPY)
     right = out.strip() == "True"
-    seen = f"compiles, and a tiny kernel gives {'the right' if right else 'a wrong'} answer"
-    fault = code != 0 or not right, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'")
-    yield diagnosis("cupy", _ending(code, err) if code != 0 else seen, fault, level="problem")
+    state = f"compiles, and a tiny kernel gives {'the right' if right else 'a wrong'} answer"
+    if code != 0:
+        state = _ending(code, err)
+    fault = Fault(code != 0 or not right, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'"))
+    yield diagnosis("cupy", state, [fault], level="problem")
 
 
 def tensorflow() -> Iterator[CheckResult]:
     """Whether TensorFlow is installed, starts, and sees the GPU; tried in a child process."""
     from workloads.machine import facts
 
-    if not (version := facts.version("tensorflow")):
-        yield CheckResult("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))
+    version = facts.version("tensorflow")
+    if not version:
+        why = "training rows are skipped"
+        yield CheckResult(check="tensorflow", level="warn", state="not installed", why=why, fix=pip("tensorflow"))
         return
     settings = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
     code, out, err = child(_TENSORFLOW, settings)
     count = int(out.split()[-1]) if code == 0 else 0
     if code != 0:
-        seen, fix = f"{version}: {_ending(code, err)}", pip("--force-reinstall tensorflow")
-        yield CheckResult("tensorflow", "problem", seen, "training rows will fail", fix)
+        state = f"{version}: {_ending(code, err)}"
+        fix = pip("--force-reinstall tensorflow")
+        yield _problem("tensorflow", state, why="training rows will fail", fix=fix)
     elif count == 0 and not facts.gpu_problem():
         missing = sorted(set(re.findall(r"Could not load dynamic library '([^']+)'", err)))
-        seen = f"{version} sees no GPU; missing: {', '.join(missing) or 'it does not say what'}"
+        state = f"{version} sees no GPU; missing: {', '.join(missing) or 'it does not say what'}"
         why = "a model would train on the CPU beside an idle GPU"
-        yield CheckResult("tensorflow", "warn", seen, why, pip("'tensorflow[and-cuda]'"))
+        fix = pip("'tensorflow[and-cuda]'")
+        yield CheckResult(check="tensorflow", level="warn", state=state, why=why, fix=fix)
     else:
-        gpus = f"{count or 'no'} GPU{'s' * (count > 1)}"
+        gpus = f"{count or 'no'} {'GPUs' if count > 1 else 'GPU'}"
         yield CheckResult("tensorflow", "ok", f"{version} with Keras {facts.version('keras')} starts; it sees {gpus}")
 
 
 def child(code: str, variables: dict[str, str] | None = None) -> tuple[int | None, str, str]:
     """(exit code, stdout, stderr) of Python code in a process of its own; exit code None when its time was up."""
-    command, env = [sys.executable, "-c", code], {**os.environ, **(variables or {})}
+    command = [sys.executable, "-c", code]
+    env = {**os.environ, **(variables or {})}
     try:
         done = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=CHILD_LIMIT_S, errors="replace"
@@ -197,18 +246,18 @@ def disk() -> Iterator[CheckResult]:
     free = shutil.disk_usage(folder).free
     if not os.access(folder, os.W_OK):
         elsewhere = "python -m workloads.matmul -o $HOME/crossover-results"
-        yield CheckResult("disk", "problem", f"{folder} may not be written", "results have nowhere to go", elsewhere)
+        yield _problem("disk", f"{folder} may not be written", why="results have nowhere to go", fix=elsewhere)
         return
-    full = free < FREE_DISK_BYTES, "a full disk ends a run early", f"df -h {folder}"
-    yield diagnosis("disk", f"{free / 2**30:.1f} GiB free for results", full)
+    full = Fault(free < FREE_DISK_BYTES, "a full disk ends a run early", f"df -h {folder}")
+    yield diagnosis("disk", f"{free / 2**30:.1f} GiB free for results", [full])
 
 
 def memory() -> Iterator[CheckResult]:
     from workloads.machine import facts
 
     free = facts.memory_available("cpu")
-    little = free < FREE_MEMORY_BYTES, "larger sizes will be skipped", "ps aux --sort -rss | head"
-    yield diagnosis("memory", f"{free / 2**30:.1f} GiB free", little)
+    little = Fault(free < FREE_MEMORY_BYTES, "larger sizes will be skipped", "ps aux --sort -rss | head")
+    yield diagnosis("memory", f"{free / 2**30:.1f} GiB free", [little])
 
 
 def governor() -> Iterator[CheckResult]:
@@ -223,4 +272,4 @@ def governor() -> Iterator[CheckResult]:
         state = ", ".join(governors)
     lag = "the clock lags behind the work: short kernels look slow"
     remedy = "sudo cpupower frequency-set -g performance"
-    yield diagnosis("governor", state, (bool(slow), lag, remedy))
+    yield diagnosis("governor", state, [Fault(bool(slow), lag, remedy)])

@@ -50,7 +50,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         watch = telemetry.watch(row.device, framework=True)
         timed = _Timed(jit=jit, wait=wait, limits=limits)
         samples = timed.samples(graph.function, graph.arguments, watch.before_block)
-        watched, flags = watch.seen()
+        watched, flags = watch.readings()
         counts = len(graph.arguments), graph.results
         values = watched | {"chain_s": _chain_s(counts, timed, device)}
     gc.collect()
