@@ -332,10 +332,10 @@ def test_lines_that_cannot_be_read_are_measured_anew_by_the_command_of_their_fil
         with open(tmp_path / name / "stream.jsonl", "ab") as file:
             file.write(b"\n\n{\n")
     assert doctor.main([str(tmp_path), "--format", "json"]) == options.OK
-    findings = [CheckResult(**one) for one in json.loads(capsys.readouterr().out)]
+    findings = [CheckResult(state=one.pop("seen"), **one) for one in json.loads(capsys.readouterr().out)]
     of_a, of_b = (one for one in findings if one.check == "bad lines")
     assert of_a.fix == f"python -m workloads.stream --sizes 64KiB -o {tmp_path}/a --resume"
-    assert of_a.seen == f"1 line of {tmp_path}/a/stream.jsonl cannot be read"
+    assert of_a.state == f"1 line of {tmp_path}/a/stream.jsonl cannot be read"
     assert of_b.fix == "python -m workloads.matmul -o DIR"
 
 

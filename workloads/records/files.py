@@ -525,9 +525,9 @@ def read_files(paths: Iterable[str | os.PathLike]) -> Loaded:
 def joined(files: Iterable[ResultFile]) -> Loaded:
     """The rows of several files, as `read` gives them. Lines that cannot be read are counted on stderr."""
     files = list(files)
-    for file in files:
-        if file.bad_lines:
-            _warn_of_bad_lines(file.path, file.bad_lines, file.cut, len(file.measurements))
+    damaged = [file for file in files if file.bad_lines]
+    for file in damaged:
+        _warn_of_bad_lines(file.path, file.bad_lines, file.cut, len(file.measurements))
     oldest_first = sorted(files, key=lambda file: file.runs[0].started_at if file.runs else "")
     ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
     for file in oldest_first:
@@ -547,10 +547,10 @@ def joined(files: Iterable[ResultFile]) -> Loaded:
     return Loaded(
         runs=tuple(runs),
         measurements=tuple(newest),
-        bad_lines=sum(file.bad_lines for file in files),
+        bad_lines=sum(file.bad_lines for file in damaged),
         files=tuple(str(file.path) for file in files),
         replaced=tuple(replaced),
-        damaged=tuple(file for file in files if file.bad_lines),
+        damaged=tuple(damaged),
     )
 
 
