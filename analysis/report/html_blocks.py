@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 OPEN_ROWS, OPEN_ITEMS = 12, 6  # longer tables are closed; of longer lists the rest is
 _NAMED_HEADS = 5  # of a table without a name
-_LONG = 30
+_LONG, _LONGEST_NUMBER = 30, 40  # characters
 _NUMBER = re.compile(r"^[-+<]?\d")
 
 
@@ -22,20 +22,33 @@ def table(
     """A folding table with sortable columns; numbers are aligned right. Cells are text, or HTML marked `safe`. is_open: None
     opens tables of up to OPEN_ROWS rows."""
     rows = list(rows)
-    sides = [_side([str(row[i]) for row in rows]) for i in range(len(heads))]
-    sides[:1] = ["run"] if heads[0] == "run" else sides[:1]
-    return parts().table(heads, sides, rows, caption, len(rows) <= OPEN_ROWS if is_open is None else is_open)
+    columns = [_column(rows, index) for index in range(len(heads))]
+    styles = [_style(column) for column in columns]
+    if heads[0] == "run":
+        styles[0] = "run"
+    if is_open is None:
+        is_open = len(rows) <= OPEN_ROWS
+    return parts().table(heads, styles, rows, caption, is_open)
 
 
-def _side(column: list[str]) -> str:
+def _column(rows: Sequence[Sequence[object]], index: int) -> list[str]:
+    return [str(row[index]) for row in rows]
+
+
+def _style(column: list[str]) -> str:
     """The style of a column: `n` for numbers, `wide` for long words, else ""."""
-    return "n" if _is_numbers(column) else "wide" if max(map(len, column), default=0) > _LONG else ""
+    if _is_numbers(column):
+        return "n"
+    longest = max(map(len, column), default=0)
+    return "wide" if longest > _LONG else ""
 
 
 def _is_numbers(column: Iterable[object]) -> bool:
-    """Whether most cells with content begin with a number, and none is longer than 40 characters."""
-    said = [str(c) for c in column if str(c) not in ("", "-", "yes", "no")]
-    return sum(bool(_NUMBER.match(c)) for c in said) > len(said) / 2 and max(map(len, said), default=0) <= 40
+    """Whether most cells with content begin with a number, and none is longer than _LONGEST_NUMBER."""
+    cells = [str(cell) for cell in column if str(cell) not in ("", "-", "yes", "no")]
+    numbers = sum(bool(_NUMBER.match(cell)) for cell in cells)
+    longest = max(map(len, cells), default=0)
+    return numbers > len(cells) / 2 and longest <= _LONGEST_NUMBER
 
 
 def html_of(blocks: Iterable[Block], title: str = "", level: int = 3) -> "Markup":
@@ -69,5 +82,5 @@ def _table(block: TableBlock, heading: str) -> "Markup":
     heads = block.table.heads
     more = " ..." if len(heads) > _NAMED_HEADS else ""
     caption = block.caption or heading or ", ".join(heads[:_NAMED_HEADS]) + more
-    rows = [[inline(cell) for cell in row] for row in block.table.rows]
-    return table([inline(head) for head in heads], rows, caption)
+    rows = [list(map(inline, row)) for row in block.table.rows]
+    return table(list(map(inline, heads)), rows, caption)

@@ -80,10 +80,7 @@ NEEDLESS = (
     ),
     (("algo", "algorithm", "tactic"), "--ladder", "every algorithm is a kernel of --variants"),
     (
-        (
-            *("optimizer", "opt", "lr", "learning-rate", "loss", "momentum", "weight-decay", "metrics"),
-            *("dataset", "data-dir", "num-classes", "pretrained", "checkpoint"),
-        ),
+        ("optimizer", "opt", "lr", "learning-rate", "loss", "momentum", "weight-decay", "metrics"),
         "--epochs",
         "your own is compiled in a function: --model file.py:function",
     ),

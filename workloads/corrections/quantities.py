@@ -71,8 +71,8 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     if units is BYTES:
         # a unit apart from its number: 256 MB
         text = re.sub(r"(?<=\d) (?=[kmgt]?i?b(?:[ ,:]|$))", "", text, flags=re.IGNORECASE)
-    every = re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text))
-    for word in [word for word in every if word] or [""]:  # `64, 128` has an empty one
+    words = re.sub(r"(?<=\d),(?=0\d\d)", "", text).replace(",", " ").split()
+    for word in words or [""]:
         try:
             more = _range(word, units) if ":" in word else (number(word, units),)
             if len(every_size) + len(more) > MOST_SIZES:

@@ -217,8 +217,9 @@ class _Runner:
         process = 0
         if self._rigorous:
             process = number
-            for other in [key for key in self._workers if key[0] != number]:
-                self._workers.pop(other).close()
+            earlier_rounds = [key for key in self._workers if key[0] != number]
+            for key in earlier_rounds:
+                self._workers.pop(key).close()
         m = self._answer(order, process=process)
         samples = tuple(replace(s, stop_reason="visit", is_by_process=self._rigorous) for s in m.samples)
         return replace(m, visit=number, at=m.at or facts.now(), samples=samples)

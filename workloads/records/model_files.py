@@ -238,21 +238,28 @@ def _line_at_fault(error: Exception) -> str:
 
 
 def _missing_in_module(module: str, function: str) -> str:
-    here, name = os.getcwd(), ""
-    spec: ModuleSpec | None = None
+    """Why a module has no such function, as far as its source says; "" where it may have it. No module is imported."""
+    parent: ModuleSpec | None = None
+    name = ""
     for part in module.split("."):
-        parent, name = spec, f"{name}.{part}".lstrip(".")
-        if parent:  # which is not imported
-            spec = PathFinder.find_spec(part, parent.submodule_search_locations or [])
-        else:  # the folder that the command was typed in comes first, as in the worker
-            spec = PathFinder.find_spec(part, [here]) or importlib.util.find_spec(part)
-        if spec is None and parent and parent.origin and _may_bind(_tree(parent)):
-            return ""
+        name = f"{name}.{part}" if name else part
+        spec = _spec(part, parent)
         if spec is None:
-            return f"there is no module {name} (looked in {here} and the installed packages)"
-    if spec is not None and spec.origin is None:
+            if parent and parent.origin and _may_bind(_tree(parent)):
+                return ""
+            return f"there is no module {name} (looked in {os.getcwd()} and the installed packages)"
+        parent = spec
+    if parent is not None and parent.origin is None:
         return f"{module} is a folder without __init__.py, and no file.py:function"
-    return "" if _may_bind(_tree(spec), function) else f"{module} has no function {function}"
+    return "" if _may_bind(_tree(parent), function) else f"{module} has no function {function}"
+
+
+def _spec(part: str, parent: ModuleSpec | None) -> ModuleSpec | None:
+    """Where a part of a dotted name lies below its parent; of the first part, in the folder that the command was typed in, which
+    comes first in the worker too, else among the installed packages."""
+    if parent:
+        return PathFinder.find_spec(part, parent.submodule_search_locations or [])
+    return PathFinder.find_spec(part, [os.getcwd()]) or importlib.util.find_spec(part)
 
 
 def similar(name: str) -> str:

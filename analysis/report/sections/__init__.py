@@ -1,4 +1,4 @@
-"""The page's sections, each a function from records to lines of Markdown.
+"""The page's sections, each a function from records to blocks.
 
 Imports charts and everything below the report.
 """

@@ -184,14 +184,19 @@ def timed(
         return take
 
     short = chain_clock(SHORT)
-    short_s = min(short(1) for _ in range(_PROBES))
+    short_s = _least_s(short)
     longer = _FEWEST
     if short_s < _LONG_S:
         long = chain_clock(SHORT + _PROBE)
-        probe_s = min(long(1) for _ in range(_PROBES)) - min(short(1) for _ in range(_PROBES))
+        probe_s = _least_s(long) - _least_s(short)
         longer = longer_by(probe_s / _PROBE, most=_MOST_COMPILED if jit else _MOST)
     long = chain_clock(SHORT + longer)
     return slope_samples(short, long, longer=longer, limits=limits, before=before)
+
+
+def _least_s(take: timing.Take) -> float:
+    """The seconds of the fastest of a few calls."""
+    return min(take(1) for _ in range(_PROBES))
 
 
 def longer_by(call_s: float, most: int = _MOST) -> int:
