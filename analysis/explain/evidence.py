@@ -18,7 +18,7 @@ from analysis.predict.combine import total_of
 from analysis.predict.profile import Profile
 from analysis.roofline import links, overheads
 from analysis.stats import Estimate, group_by, middle
-from analysis.training import break_even, data_parallel, inference, side_by_side
+from analysis.training import break_even, contention, data_parallel, inference
 from analysis.training.break_even import BY_STEP
 from kernels import networks
 from kernels.problems import Training
@@ -160,7 +160,7 @@ def _together(asking: CaseRows) -> Finding | None:
     """The gain of several devices at once: GPUs that share each batch (rows of this machine, else of a stored one), or a
     teacher beside a student."""
     if not asking.case.rows:
-        pairs = side_by_side.taught([m for m in asking.rows if m.ok])
+        pairs = contention.taught([m for m in asking.rows if m.ok])
         pair = next(iter(pairs), None)
         return asking.finding("teacher", pair=pair) if pair else None
     model = asking.case.training.model

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from analysis import units
 from analysis.numbers import share
 from analysis.stats import Estimate, median_of, quick_seconds
-from analysis.training import break_even, side_by_side
+from analysis.training import break_even, contention
 from analysis.units import count, percent, seconds
 from workloads.records import Measurement
 
@@ -69,9 +69,9 @@ def _timing_notes(m: Measurement, step: Estimate | None) -> list[str]:
     timed = m.on("host-latency")
     if not timed:  # fresh processes started, and did nothing else
         return [f"{len(m.series['import_s'])} starts"]
-    if m.kernel == side_by_side.TRIAL:
+    if m.kernel == contention.TRIAL:
         processes = "a process each" if m.process == "fresh" else "one process"
-        return [f"{len(timed.seconds)} trials", processes, f"{seconds(side_by_side.trial_seconds(m))} each"]
+        return [f"{len(timed.seconds)} trials", processes, f"{seconds(contention.trial_seconds(m))} each"]
     noise = (step or median_of(timed)).noise
     return [f"±{share(noise)}"] if noise > _NOISY else []
 

@@ -17,8 +17,8 @@ from analysis.text.rows import option_words
 from analysis.text.sentences import say
 from analysis.training import break_even, costs, measured_training
 from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup, Trained
+from analysis.training.contention import TRIAL, several_at_once, taught, trial_seconds
 from analysis.training.costs import whole_training
-from analysis.training.side_by_side import TRIAL, gains, taught, trial_seconds
 from analysis.units import count, digits, join
 from kernels import networks
 from workloads.records import SAMPLES, Measurement, Measurements, settings
@@ -357,11 +357,14 @@ def side_by_side(measurements: Measurements) -> list[str]:
             gain=pair.gain,
         )
         sentences.append(sentence)
-    for single, gains_by_count in gains(rows).values():
-        words = join(f"{number} trainings make {numbers.factor(gain)}" for number, gain in gains_by_count)
-        problem = single.problem
+    for several in several_at_once(rows):
+        problem = several.alone.problem
         sentence = say(
-            _SENTENCES["at once"], gains=words, training=problem.model, batch=problem.batch, side=single.side
+            _SENTENCES["at once"],
+            gains=join(f"{number} trainings make {numbers.factor(gain)}" for number, gain in several.gains.items()),
+            training=problem.model,
+            batch=problem.batch,
+            side=several.alone.side,
         )
         sentences.append(sentence)
     return sentences + _trial_sentences(rows)

@@ -14,7 +14,7 @@ from analysis.analysis import Analysis
 from analysis.report import page
 from analysis.report.material import Material
 from analysis.text import training as training_words
-from analysis.training.side_by_side import TRIAL, gains, slowdown, trial_seconds
+from analysis.training.contention import TRIAL, several_at_once, slowdown, trial_seconds
 from kernels.problems import Inference, Training
 from workloads import options, records, training
 from workloads.frameworks import forecast, side_by_side, windows
@@ -237,7 +237,8 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     other and 10.8 at once are 1.20 times as fast, the rounds' own 1.20, 1.21 and 1.19."""
     alone = rounds(STUDENT, 0.0030, 0.0028, 0.0032, beside="nothing", at_once="1")
     both = rounds(STUDENT, 0.00168, 0.00168, 0.00168, clock="host-throughput", beside="fits", at_once="2")
-    (_, [(_, gain)]), *_ = gains([alone, both]).values()
+    (several,) = several_at_once([alone, both])
+    gain = several.gains[2]
     expected = (0.003 / 0.00168, True, True)
     assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
     drift = slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
