@@ -15,9 +15,9 @@ from analysis.report import page
 from analysis.report.material import Material
 from analysis.text import training as training_words
 from analysis.training.contention import TRIAL, several_at_once, slowdown, trial_seconds
-from kernels.problems import Inference, Training
+from kernels.problems import AtOnce, Inference, Training
 from workloads import options, records, training
-from workloads.frameworks import forecast, side_by_side, windows
+from workloads.frameworks import forecast, side_by_side
 from workloads.harness import concurrent, one_row, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
@@ -51,19 +51,69 @@ def test_only_what_ran_while_all_were_at_work_counts():
         msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": data, "beside": beside}))
         for data, beside in (("synthetic", "nothing"), ("synthetic", "teacher"), ("real", "teacher"))
     )
-    assert windows.key(alone) == windows.key(both) != windows.key(other)
+    assert side_by_side.key(alone) == side_by_side.key(both) != side_by_side.key(other)
 
 
 @pytest.mark.parametrize(
-    ("each", "unit", "first", "count"), [(0.1, 1.0, 1, 10), (5.0, 1.0, 1, 1), (0.001, 1.0, 8, 1000), (0.3, 1.0, 8, 3)]
+    ("step_s", "unit_s", "first", "count"),
+    [(0.1, 1.0, 1, 10), (5.0, 1.0, 1, 1), (0.001, 1.0, 8, 1000), (0.3, 1.0, 8, 3)],
 )
-def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
-    clock = SimpleNamespace(now=0.0)
+def test_a_unit_is_as_many_calls_as_take_its_time(monkeypatch, step_s, unit_s, first, count):
+    work = VirtualWork(monkeypatch, step_s)
+    work.first_steps = first
+    assert side_by_side.steps_of_a_unit(work, unit_s) == count
 
-    def work(calls: int) -> None:
-        clock.now += each * calls
 
-    assert windows.counted(work, unit, first, lambda: clock.now) == count
+class VirtualWork(side_by_side.RepeatedWork):
+    """Steps that take time of a virtual clock only."""
+
+    check = "exact"
+
+    def __init__(self, monkeypatch, step_s: float):
+        self.values = {"parameters": 7.0}
+        self.now = 0.0
+        self.step_s = step_s
+        monkeypatch.setattr(side_by_side.time, "monotonic", lambda: self.now)
+
+    def run(self, steps: int) -> None:
+        self.now += steps * self.step_s
+
+
+@pytest.mark.parametrize(
+    ("problem", "work_class", "steps"),
+    [
+        (AtOnce("matmul", 33, "0"), "KernelCalls", 32),
+        (Inference("lenet", 2), "ModelCalls", 32),
+        (Training("lenet", 2, 4), "FitSteps", 128),
+    ],
+)
+def test_a_window_is_cut_into_units(monkeypatch, problem, work_class, steps):
+    """A window of 640 steps: 20 units of calls, 5 of fits. Powers of two add without rounding."""
+    step_s = 2.0**-10
+    window = Limits(visit_s=640 * step_s)
+    work = VirtualWork(monkeypatch, step_s)
+    work.units_a_window = getattr(side_by_side, work_class).units_a_window
+    monkeypatch.setattr(side_by_side, work_class, lambda row, seed, phases: work)
+    row = Row("matmul/numpy/blas", problem, Settings("cpu", 1))
+    prepared = side_by_side.prepare(row, window, 7)
+    assert (prepared.values, prepared.check) == ({"parameters": 7.0}, "exact")
+    taken = side_by_side.window(row, window, 7)
+    assert taken.values == {"parameters": 7.0, "steps": steps}
+    assert len(taken.series["end_s"]) == 640 / steps
+
+
+def test_fits_are_of_whole_epochs(monkeypatch):
+    """Of 16 samples in batches of 4: up to four steps are one epoch, 11 are nearest to three."""
+    fits = []
+    trainer = SimpleNamespace(wrong="", values={}, fit=lambda samples, epochs: fits.append((samples, epochs)))
+    monkeypatch.setattr(side_by_side.trainers, "way", lambda kernel: lambda task: trainer)
+    monkeypatch.setattr(side_by_side.tensors, "begin", lambda device, threads: {})
+    row = Row("training/keras/fit", Training("lenet", 4, 16), Settings(switches={"data": "synthetic"}))
+    work = side_by_side.FitSteps(row, 1, {})
+    work.run(3)
+    work.run(11)
+    assert fits == [(4, 1), (12, 1), (16, 3)]
+    assert [work.possible(steps) for steps in (3, 4, 11)] == [3, 4, 12]
 
 
 def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done(monkeypatch):
@@ -275,7 +325,9 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
     warm, fresh = (
-        side_by_side.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
+        side_by_side.row_of_trials(
+            msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0]
+        )
         for process in ("warm", "fresh")
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
@@ -289,7 +341,7 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     assert training.TrainingTable().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
-    m = side_by_side.tried(row, taken, [9.0, 4.0])
+    m = side_by_side.row_of_trials(row, taken, [9.0, 4.0])
     assert m.series["import_s"] == (3.0, 0.0) and m.series["build_s"] == (1.0, 2.0)
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
 

@@ -11,9 +11,9 @@ from analysis.fleet import devices
 from analysis.report.sections import several_gpus
 from analysis.roofline import peers as rates
 from analysis.text import several_gpus as words
-from kernels.problems import AllReduce, AtOnce, Inference, Matmul, PeerCopy, Stream, Training, Transfer
+from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import options, peers, records, suite
-from workloads.frameworks import windows
+from workloads.frameworks import side_by_side
 from workloads.harness import concurrent, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
@@ -252,14 +252,14 @@ def test_rows_at_once_are_prepared_and_run_as_what_they_are():
     """In this process, on the CPU: a unit of calls, each waited for, until the window is over; a wrong answer is no row."""
     alone = Row("matmul/numpy/blas", AtOnce("matmul", 33, "0"), Settings("cpu", 1))
     limits = Limits(visit_s=0.02)
-    made = windows.prepare(alone, limits, 1)
+    made = side_by_side.prepare(alone, limits, 1)
     assert (made.status, made.check, made.problem) == ("ok", "exact", alone.problem) and "first_call" in made.phases_s
-    taken = windows.window(alone, limits, 1)
+    taken = side_by_side.window(alone, limits, 1)
     begins, ends = taken.series["begin_s"], taken.series["end_s"]
     assert len(begins) == len(ends) and taken.values["steps"] >= 1 and ends[-1] - begins[0] >= 0.02
-    windows.prepare(Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
+    side_by_side.prepare(Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
     with pytest.raises(ValueError, match="was not prepared"):  # one at a time: large arrays are let go
-        windows.window(alone, limits, 1)
+        side_by_side.window(alone, limits, 1)
 
 
 def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_work(monkeypatch, tmp_path):
@@ -296,27 +296,6 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     outcome = concurrent.every_gpu([0, 1], measuring, fake.run(host(2)))
     assert len(outcome.measurements) == 4 * len(concurrent.WORK) and outcome.exit_code == 1
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}
-
-
-@pytest.mark.parametrize(
-    ("problem", "maker", "units"),
-    [
-        (AtOnce("matmul", 33, "0"), "_raw", windows.UNITS),
-        (Inference("lenet", 2), "_inference", windows.UNITS),
-        (Training("lenet", 2, 4), "_training", windows.FITS),
-    ],
-)
-def test_a_window_is_cut_into_units(monkeypatch, problem, maker, units):
-    """Each kind of row by its own maker, which gets the seconds of a unit."""
-    asked = []
-
-    def make(row, unit_s, seed, phases):
-        asked.append((unit_s, seed))
-        return windows.Unit(lambda: None, 3, {"parameters": 7.0}, "exact")
-
-    monkeypatch.setattr(windows, maker, make)
-    made = windows.prepare(Row("matmul/numpy/blas", problem, Settings("cpu", 1)), Limits(visit_s=0.6), 7)
-    assert asked == [(pytest.approx(0.6 / units), 7)] and (made.values, made.check) == ({"parameters": 7.0}, "exact")
 
 
 def test_a_table_of_sums_has_a_column_a_kernel_and_nccls_bus_bandwidth():

@@ -17,9 +17,9 @@ HANDLERS = {
     "training/keras/resident": "workloads.frameworks.tf_loop:resident",
     "training/tensorflow/loop": "workloads.frameworks.tf_loop:tensorflow_loop",
     "training/jax/keras_loop": "workloads.frameworks.jax_loop:jax_loop",
-    "prepare": "workloads.frameworks.windows:prepare",
-    "window": "workloads.frameworks.windows:window",
-    "trial": "workloads.frameworks.windows:trial",
+    "prepare": "workloads.frameworks.side_by_side:prepare",
+    "window": "workloads.frameworks.side_by_side:window",
+    "trial": "workloads.frameworks.side_by_side:trial",
     "trace": "workloads.frameworks.tracing.answer:answer",
     "tensorflow": "workloads.frameworks.tensors:prepared",
 }
