@@ -9,7 +9,7 @@ from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer, crossovers
 from analysis.crossover.ladder import Ladder
 from analysis.noise import REPORTS
-from analysis.predict import held_out, prediction
+from analysis.predict import held_out, prediction, profile
 from analysis.predict.budget import Budget, budgets
 from analysis.predict.held_out import Case, SavedSummary
 from analysis.predict.profile import Lacking, Profile
@@ -85,8 +85,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
 
     @functools.cached_property
     def profile(self) -> Profile:
-        """The microbenchmark rows that predictions read."""
-        return Profile(self.rows, self.machine)
+        """The microbenchmark rows that predictions read, without those that are faster than the hardware allows."""
+        return Profile(profile.credible(self.loaded), self.machine)
 
     @functools.cached_property
     def budgets(self) -> list[Budget]:

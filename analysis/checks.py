@@ -53,15 +53,25 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def _above(m: Measurement, context: Context) -> str:
+    """The symptom of a row that is faster than the hardware allows; else ""."""
+    if not bounds.is_above_roof(m, context.roofs, context.machine):
+        return ""
+    return _times_its_roof(m, context) or f"{units.seconds(stats.call_s(m))} a call, less than any hardware takes"
+
+
+def _times_its_roof(m: Measurement, context: Context) -> str:
+    """How far a row lies above a roof that was measured; "" of one that lies below."""
     judged = bounds.quick_judge(m, context.roofs)
     if not (judged.flag and judged.fraction and judged.roof):
         return ""
     return f"{units.digits(judged.fraction.value)} times its roof, {judged.roof.name} {judged.roof.kind}"
 
 
-def _lent(m: Measurement, context: Context) -> bool:
-    """Whether a row ran on a virtual CPU, whose share of its host varies: passing a roof is then no error."""
-    return not m.on_gpu and context.machine is not None and context.machine.virtual
+def _lent(m: Measurement, context: Context) -> str:
+    """The symptom of a row above its roof that may be right; else ""."""
+    if bounds.is_above_roof(m, context.roofs, context.machine):
+        return ""
+    return _times_its_roof(m, context)
 
 
 def _not_cold(m: Measurement, context: Context) -> str:
@@ -136,8 +146,8 @@ _SEEN: dict[str, Callable[[Measurement, Context], str]] = {
     "no-wait": lambda m, context: row_flags.no_wait(m),
     "first-call": lambda m, context: row_flags.first_call(m),
     "ran-on-cpu": lambda m, context: row_flags.ran_on_cpu(m),
-    "above-roof": lambda m, context: "" if _lent(m, context) else _above(m, context),
-    "lent-more": lambda m, context: _above(m, context) if _lent(m, context) else "",
+    "above-roof": _above,
+    "lent-more": _lent,
     "not-cold": _not_cold,
     "long-visit": lambda m, context: row_flags.long_visit(m),
     "other-losses": lambda m, context: (

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.roofline import links, overheads
+from analysis.roofline import bounds, links, overheads, roofs
 from analysis.roofline.links import Link
 from analysis.roofline.overheads import Constant
 from analysis.stats import Estimate, covering, middle
+from analysis.units import count
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ARITHMETIC
-from workloads import records
+from workloads import records, terminal
 from workloads.options import Usage
-from workloads.records import Machine, Measurement
+from workloads.records import Loaded, Machine, Measurement
 from workloads.records.settings import is_sustained
 
 OP_BY_OP, COMPILED = "op by op", "compiled"
@@ -244,7 +245,8 @@ def file_of(run: str) -> str:
 
 
 def read(*runs: str) -> Profile:
-    """The profile of the result files that RUN names, or of a machine whose profile is stored (`nvidia-h200`).
+    """The profile of the result files that RUN names, or of a machine whose profile is stored (`nvidia-h200`). Rows faster than
+    the hardware allows are left out, which stderr says.
 
     Raises: options.Usage for rows of several machines; FileNotFoundError for no file.
     """
@@ -260,4 +262,28 @@ def read(*runs: str) -> Profile:
             raise Usage(message, wrong=others[0])
         raise Usage(message, None)
     (loaded,) = machines.values()
-    return Profile(loaded.measurements, loaded.machine, loaded.replaced)
+    packaged = {str(stored(name)) for name in stored_names()}
+    if packaged.issuperset(map(file_of, runs)):  # a test judges their rows
+        return Profile(loaded.measurements, loaded.machine, loaded.replaced)
+    rows = credible(loaded)
+    left_out = len(loaded.measurements) - len(rows)
+    if left_out:
+        _warn_of_impossible_rows(" ".join(map(str, runs)), left_out)
+    return Profile(rows, loaded.machine, loaded.replaced)
+
+
+def credible(loaded: Loaded) -> list[Measurement]:
+    """The rows without those that are faster than the hardware's roof allows.
+
+    No roof is made from a framework's rows: their calls contain overhead, so that a library's row may well be faster.
+    """
+    lean = [m for m in loaded.every if m.backend not in registry.FRAMEWORKS]
+    ceilings = roofs.roofs(lean, loaded.machine)
+    return [m for m in loaded.measurements if not bounds.is_impossible(m, ceilings, loaded.machine)]
+
+
+@functools.cache  # once a profile, which a command may read more often
+def _warn_of_impossible_rows(runs: str, left_out: int) -> None:
+    """Says on stderr that rows of some runs are left out."""
+    rows = count(left_out, "row is", "rows are")
+    terminal.note(f"warning: {rows} faster than the hardware's roof allows: not used ({runs})")

@@ -42,7 +42,7 @@ def _roofline(plan: "RooflinePlan") -> int:
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import roofline as sections
-    from analysis.roofline.bounds import NO_KERNEL, NO_KERNEL_WORDS, mark_note, quick_judge
+    from analysis.roofline.bounds import NO_KERNEL, NO_KERNEL_WORDS, is_above_roof, mark_note, quick_judge
     from analysis.roofline.roofs import describe
     from workloads import records
 
@@ -68,7 +68,7 @@ def _roofline(plan: "RooflinePlan") -> int:
     if any(row.flag == NO_KERNEL for row in rows):
         print(f"{NO_KERNEL}: {' '.join(NO_KERNEL_WORDS.split())}")
     for m in loaded.measurements:
-        if quick_judge(m, ceilings).flag:
+        if quick_judge(m, ceilings).flag or is_above_roof(m, ceilings, loaded.machine):
             print(f"above its roof: {describe(m)}")
     if not any(r.measured for r in ceilings):
         stored = options.near(options.stored_run())

@@ -4,13 +4,29 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof, Roofs
+from analysis.roofline.roofs import (
+    BEST_MATMUL,
+    QUEUED,
+    TOLERANCE,
+    WAITED,
+    Roof,
+    Roofs,
+    flops_of,
+    is_beyond_hardware,
+)
 from analysis.stats import Estimate, clock_of, exact, is_gpu, quick_seconds, seconds_of
 from analysis.units import count, percent
 from kernels.problems import Problem
-from workloads.records import Measurement, Settings
+from workloads.records import Machine, Measurement, Settings
 
 ABOVE = "above-roof"
+# A virtual CPU may pass a roof that was measured in a leaner minute by this factor at most: a whole core in place of the half
+# that another program left, at twice the clock.
+MOST_LENT = 4.0
+MOST_CLOCK = 2.0  # a device's highest clock, as a multiple of the clock at which its roof may have been measured
+# Tensor cores and AMX do at most so many times the FLOPs of the vector units: of an H200 989 and 67 TFLOP/s, of AMX 1,024 and 64
+# a cycle.
+MOST_TENSOR = 16.0
 NO_KERNEL = "no-kernel"
 NO_KERNEL_WORDS = """shorter than the shortest empty kernel: the call does no kernel's work, such as a memset where a convolution
 touches nothing but padding; its share says nothing of how good a kernel is"""
@@ -200,6 +216,69 @@ def quick_judge(measurement: Measurement, roofs: Roofs) -> Judged:
     seconds = quick_seconds(measurement)
     judged = judge(measurement, roofs, exact(seconds) if seconds else None)
     return judge(measurement, roofs) if judged.flag else judged
+
+
+def may_be_lent(measurement: Measurement, judged: Judged, machine: Machine | None) -> bool:
+    """Whether a row above its roof may be right: a virtual CPU is lent more or less of its host from minute to minute."""
+    if judged.fraction is None or not _is_lent(measurement, machine):
+        return False
+    return judged.fraction.value <= MOST_LENT
+
+
+def _is_lent(measurement: Measurement, machine: Machine | None) -> bool:
+    """Whether a row ran on a virtual CPU."""
+    return machine is not None and machine.virtual and not measurement.on_gpu
+
+
+def is_above_roof(measurement: Measurement, roofs: Roofs, machine: Machine | None) -> bool:
+    """Whether a row is faster than a roof that was measured, in a way that is an error: units, precision or counting."""
+    if is_impossible(measurement, roofs, machine):
+        return True
+    judged = quick_judge(measurement, roofs)
+    return bool(judged.flag) and not may_be_lent(measurement, judged, machine)
+
+
+def is_impossible(measurement: Measurement, roofs: Roofs, machine: Machine | None) -> bool:
+    """Whether a row is so much faster than the hardware's roof that nothing may be concluded from it.
+
+    A roof may itself be low: measured at a lower clock, in a minute that other programs shared, or with fewer threads.
+    So a row counts as impossible only beyond what those explain.
+    """
+    if is_beyond_hardware(measurement, machine):
+        return True
+    if measurement.problem.op == "training":
+        return _step_is_impossible(measurement, roofs, machine)
+    row = _with_all_threads(measurement, machine)
+    seconds = seconds_of(row) if quick_judge(row, roofs).flag else None
+    if seconds is None:
+        return False
+    if _beyond_sheet(row, seconds.high, roofs):
+        return True
+    bound = _bound(row, roofs, launches=False)
+    if bound is None:
+        return False
+    most = MOST_LENT if _is_lent(row, machine) else MOST_CLOCK
+    return bound.seconds.value > most * seconds.value
+
+
+def _with_all_threads(measurement: Measurement, machine: Machine | None) -> Measurement:
+    """A CPU's row of a library's default threads, as one of all cores: a roof of fewer threads is then scaled up."""
+    if measurement.on_gpu or measurement.threads is not None or machine is None:
+        return measurement
+    settings = msgspec.structs.replace(measurement.settings, threads=machine.cores)
+    return msgspec.structs.replace(measurement, settings=settings)
+
+
+def _step_is_impossible(training: Measurement, roofs: Roofs, machine: Machine | None) -> bool:
+    """Whether a step of a training has more FLOPs a second than MOST_TENSOR times its device's highest compute roof."""
+    seconds = quick_seconds(training)
+    threads = _with_all_threads(training, machine).threads
+    names = {roof.name for roof in roofs if roof.kind == "compute" and roof.device == training.device}
+    ceilings = [pick(roofs, training.device, "compute", name, threads=threads) for name in names]
+    rates = [ceiling.rate.value for ceiling in ceilings if ceiling is not None]
+    if seconds is None or not rates:
+        return False
+    return flops_of(training) / seconds > MOST_TENSOR * max(rates)
 
 
 def ridge(compute: Roof, memory: Roof) -> float:

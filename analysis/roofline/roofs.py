@@ -12,6 +12,7 @@ from analysis.roofline import links, memory_levels, overheads
 from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, quick_seconds
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
+from kernels import networks
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement, Measurements
 from workloads.records.settings import is_sustained
@@ -24,6 +25,12 @@ TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmet
 # The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.
 TENSOR_VARIANTS = ("tensor", "wgmma", "amx", "avx512bf16")
 WAITED, QUEUED = "waited call", "queued call"
+# No core of a CPU does more: AMX's tiles do 2,048 operations a cycle (Intel, Optimization Reference Manual, TMUL), vectors load
+# and store 192 bytes a cycle, the highest clock is 6 to 7 GHz, and a call that does nothing takes more cycles.
+_MOST_FLOPS_A_CYCLE = 2048
+_MOST_BYTES_A_CYCLE = 256
+_MOST_CYCLES_PER_S = 8e9
+_LEAST_CYCLES_OF_A_CALL = 16
 # The last cache is passed by for certain from this many times its size: there the memory is what is measured.
 BEYOND_CACHE = 4
 
@@ -89,9 +96,38 @@ def roofs(measurements: Measurements, machine: "Machine | None" = None) -> tuple
     clock as its roof, and says so. `machine` gives the cache sizes (from where on a stream row counts as memory where no
     plateau shows) and the GPU's name; without it the largest working set measured counts.
     """
-    usable = [m for m in measurements if m.mode == "resident" and quick_seconds(m) and not is_sustained(m)]
+    usable = [
+        m
+        for m in measurements
+        if m.mode == "resident" and quick_seconds(m) and not is_sustained(m) and not is_beyond_hardware(m, machine)
+    ]
     found = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
     return (*sorted(found, key=lambda r: (r.device, r.kind, r.name, r.threads or 0)), *sheet_roofs(machine))
+
+
+def is_beyond_hardware(measurement: Measurement, machine: "Machine | None") -> bool:
+    """Whether a row is faster than any hardware of its kind: than a call that does nothing, or than the widest units of as many
+    cores as the machine has. Such a row is an error, and no roof is made from it."""
+    seconds = quick_seconds(measurement)
+    if seconds is None:
+        return False
+    if seconds < _LEAST_CYCLES_OF_A_CALL / _MOST_CYCLES_PER_S:
+        return True
+    if is_gpu(measurement.device) or machine is None:
+        return False
+    cycles = seconds * _MOST_CYCLES_PER_S * machine.cores
+    if measurement.problem.op == "stream" and measurement.problem.bytes_moved > cycles * _MOST_BYTES_A_CYCLE:
+        return True
+    return flops_of(measurement) > cycles * _MOST_FLOPS_A_CYCLE
+
+
+def flops_of(measurement: Measurement) -> float:
+    """FLOPs of a row's call, of a training those of a step; 0 where they are not known."""
+    problem = measurement.problem
+    if problem.op != "training":
+        return problem.flops or 0.0
+    network = networks.known(problem.model)
+    return min(problem.batch, problem.samples) * networks.training_flops(network) if network else 0.0
 
 
 def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:

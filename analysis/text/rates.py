@@ -4,7 +4,7 @@ from collections import Counter
 
 from analysis import labels, numbers
 from analysis.crossover.families import best_resident, precision_of
-from analysis.roofline.bounds import ABOVE, judge, pick, quick_judge, ridge
+from analysis.roofline.bounds import ABOVE, is_above_roof, judge, pick, ridge
 from analysis.roofline.roofs import Roofs, describe
 from analysis.stats import best_by, call_s, group_by
 from analysis.text.sentences import say
@@ -142,12 +142,13 @@ def trouble_sentence(rows: Measurements, roofs: Roofs, machine: Machine | None) 
     leaner one: that is no error, and their flag says it.
     """
     is_virtual = machine is not None and machine.virtual
-    steady = [m for m in rows if m.on_gpu or not is_virtual]
-    by_kind: dict[str, list[Measurement]] = {"failed": [], "wrong": []}
+    by_kind: dict[str, list[Measurement]] = {"failed": [], "wrong": [], "above": []}
     for m in rows:
         if m.status in by_kind:
             by_kind[m.status].append(m)
-    by_kind["above"] = [m for m in steady if ABOVE in m.flags or quick_judge(m, roofs).flag]
+        is_flagged = ABOVE in m.flags and (m.on_gpu or not is_virtual)
+        if is_flagged or is_above_roof(m, roofs, machine):
+            by_kind["above"].append(m)
     sentences = []
     for kind, troubled in by_kind.items():
         if not troubled:

@@ -48,6 +48,10 @@ ROOFED = [  # a product at 110 GFLOP/s above a peak of 100
 ]
 
 
+# Twenty times that peak, more than any virtual CPU is lent.
+IMPOSSIBLE = [ROOFED[0], row("matmul/numpy/blas", square(1000), 2e9 / 2000e9, threads=1)]
+
+
 def spread(count, second):
     """A training on so many GPUs whose first losses were 2 and `second`."""
     over = {"strategy": "DataParallel", "replicas": str(count)} if count > 1 else {}
@@ -91,6 +95,19 @@ def test_a_virtual_machine_lends_more_of_its_cpus_and_of_no_gpu(device, check, l
     rows = [peak, product] if device == "gpu:0" else ROOFED
     assert GPU_MACHINE.virtual
     assert [(one.check, one.level) for one in Analysis.from_rows(rows, GPU_MACHINE).doubts] == [(check, level)]
+
+
+@pytest.mark.parametrize("machine", [CPU_MACHINE, VIRTUAL])
+def test_a_row_far_above_its_roof_is_a_problem_on_a_virtual_cpu_too(machine):
+    (doubt,) = Analysis.from_rows(IMPOSSIBLE, machine).doubts
+    assert (doubt.check, doubt.level) == ("above-roof", "problem")
+    assert "20.0 times its roof, float32 compute" in doubt.state
+
+
+def test_a_row_of_a_nanosecond_is_a_problem_without_any_roof():
+    (doubt,) = Analysis.from_rows([row("matmul/numpy/blas", square(8), 1e-9, threads=1)], VIRTUAL).doubts
+    assert doubt.check == "above-roof"
+    assert "1.00 ns a call, less than any hardware takes" in doubt.state
 
 
 @pytest.mark.parametrize("flag", [flag for flag in BY_FLAG if flag not in CASES])

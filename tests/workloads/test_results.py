@@ -222,6 +222,13 @@ def test_a_row_that_cannot_be_a_measurement_is_no_row(tmp_path, capsys, change):
     capsys.readouterr()
 
 
+def test_of_a_long_reason_only_its_beginning_and_its_end_are_read(tmp_path):
+    path = tmp_path / "matmul.jsonl"
+    write(path, msgspec.structs.replace(row(1, "failed"), reason="begin" + "x" * 5_000_000 + "end"))
+    (failed,) = records.read(path).measurements
+    assert len(failed.reason) == 2000 and failed.reason[:5] == "begin" and failed.reason[-3:] == "end"
+
+
 def test_a_run_that_began_at_no_time_is_no_run(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     lines = [run(at="tomorrow"), row(1)]

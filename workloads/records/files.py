@@ -29,6 +29,7 @@ MEASURE = "python -m workloads.matmul --sizes 64:1024:x2"
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
 DATE = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]"  # folders of the runs of a study: reports/MACHINE/STUDY/DATE
 OTHERS_WORK = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
+_LONGEST_REASON = 2000  # characters that are read of a row's reason
 _SHOWN_OF_SCHEMA = 40  # characters of one that is no number
 _decoder = msgspec.json.Decoder(Line)
 _BEGINNINGS = (b'{"type":"run",', b'{"type":"measurement",')  # of the lines that a Writer writes
@@ -300,7 +301,11 @@ def _decoded(text: bytes) -> Line | None:
         line = _decoder.decode(regular_files.without_mark(text))
     except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
         return None
-    return line if sound(line) else None
+    if not sound(line):
+        return None
+    if isinstance(line, Measurement) and len(line.reason) > _LONGEST_REASON:
+        return msgspec.structs.replace(line, reason=terminal.shorten(line.reason, _LONGEST_REASON))
+    return line
 
 
 def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, RowLines], int]:
