@@ -8,7 +8,7 @@ from math import log2, prod
 import msgspec
 
 from analysis.predict import fusion, operations, profile
-from analysis.predict.curves import Curve, curve, of_bytes
+from analysis.predict.curves import Curve, curve, measured_pass
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import Path, RoughWork, kernels_of, step_kernels, work_parts
@@ -250,7 +250,7 @@ def _sets(of: Profile, device: str) -> Curve | None:
         for m in of.measurements
         if m.kernel == profile.DATA_SET and m.device == device and m.ok and m.samples
     )
-    return curve((of_bytes(n, middle(m.samples[0])) for n, m in rows if n > _TELLING), False)
+    return curve((measured_pass(n, middle(m.samples[0])) for n, m in rows if n > _TELLING), False)
 
 
 def _compile(of: Profile, device: str, execution: str) -> Estimate:

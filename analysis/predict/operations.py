@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.predict import fusion, profile
-from analysis.predict.curves import UNLIKE, Curve, Point, curve, of_bytes
+from analysis.predict.curves import UNLIKE, Curve, MeasuredShape, curve, measured_pass
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
 from analysis.stats import Estimate, exact, median, middle, within_factor
@@ -107,7 +107,11 @@ def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_
     ]
     held = {m.problem for m in alike if stands(m)}  # their single calls are ignored
     rows = [(m.problem, row_seconds(of, m, source)) for m in alike if m.problem not in held or stands(m)]
-    points = [Point(profile.at(p), seconds, p.flops, p.bytes_moved) for p, seconds in rows if seconds is not None]
+    points = [
+        MeasuredShape(coordinates=profile.at(p), seconds=seconds, flops=p.flops, nbytes=p.bytes_moved)
+        for p, seconds in rows
+        if seconds is not None
+    ]
     works = (1.0, 2.0, 1.0, 1.0, 1.0, 0.0) if op == "conv" else (1.0,)  # of profile.at's features
     return curve(points, source == LIBRARIES, works)
 
@@ -156,7 +160,7 @@ def _curve(of: Profile, source: str, device: str, operation: str) -> Curve | Non
     return curve(_points(of, source, device, operation), source == LIBRARIES)
 
 
-def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[Point]:
+def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[MeasuredShape]:
     """The points of an operation's passes. From a framework's rows the time of the smallest is subtracted: call and dispatch
     are counted as operations, and the rest grows with the bytes. If some passes were measured inside a graph, these count as
     they are, and larger calls less the call's overhead. An update counts as if it ran alone: a step ends with one, though those
@@ -168,12 +172,12 @@ def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[P
         yield from _in_a_graph(held, taken)
         return
     if source == LIBRARIES or len(taken) < 2:
-        yield from itertools.starmap(of_bytes, taken.items())
+        yield from itertools.starmap(measured_pass, taken.items())
         return
     least, base = min(taken.items())
     for nbytes, seconds in taken.items():
         if seconds > base:
-            yield of_bytes(nbytes, (seconds - base) * nbytes / (nbytes - least))
+            yield measured_pass(nbytes, (seconds - base) * nbytes / (nbytes - least))
 
 
 def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, float]:
@@ -187,17 +191,17 @@ def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, f
     return taken
 
 
-def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[Point]:
+def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[MeasuredShape]:
     """The points of passes inside a graph as they are, then those of larger single calls less the overhead of a call."""
-    yield from itertools.starmap(of_bytes, held.items())
+    yield from itertools.starmap(measured_pass, held.items())
     most, larger = max(held), {n: s for n, s in calls.items() if n > max(held)}
-    called = curve(itertools.starmap(of_bytes, calls.items())) if larger else None
+    called = curve(itertools.starmap(measured_pass, calls.items())) if larger else None
     if called is None:
         return
     woken = max(0.0, called.seconds_of_bytes(most).value - held[most])
     for nbytes, seconds in larger.items():
         if seconds > woken:
-            yield of_bytes(nbytes, seconds - woken)
+            yield measured_pass(nbytes, seconds - woken)
 
 
 def whole_seconds(m: "Measurement", source: str) -> float | None:

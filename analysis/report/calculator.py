@@ -107,7 +107,10 @@ def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
 def _grid(rows: Measurements, dtype: str, math_: str) -> Table:
     best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
     measured = {Matmul(m, n, k, dtype, math_): middle(row.on("host-latency")) for (m, n, k), row in best.items()}
-    made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in measured.items())
+    made = curves.curve(
+        curves.MeasuredShape(coordinates=_at(p), seconds=s, flops=p.flops, nbytes=p.bytes_moved)
+        for p, s in measured.items()
+    )
     assert made is not None
     axes = tuple(Axis(name, _powers(sizes)) for name, sizes in zip("MNK", zip(*best, strict=True), strict=True))
     sizes = itertools.product(*(axis.values for axis in axes))

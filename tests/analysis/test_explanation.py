@@ -425,7 +425,7 @@ def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_
     cpu, gpu = explained().both
     peaks = {"cpu": exact(48 << 30), GPU: exact(24 << 30)}
     monkeypatch.setattr(
-        explanation, "memory", lambda _, t, device, **rows: Memory(device, peaks[device], 32 << 30, None)
+        explanation, "memory", lambda _, t, device, **rows: Memory(device=device, peak=peaks[device], capacity=32 << 30)
     )
     told = [
         "It needs 48.0 GiB of memory on the CPU, which has 32.0 GiB (predicted).",
@@ -437,7 +437,9 @@ def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_
         "And   It needs 64.0 GiB of memory on the GPU, which has 32.0"
     )
     monkeypatch.setattr(
-        explanation, "memory", lambda _, t, device, **rows: Memory(device, peaks[device], 32 << 30, None, 40 << 30)
+        explanation,
+        "memory",
+        lambda _, t, device, **rows: Memory(device=device, peak=peaks[device], capacity=32 << 30, copied=40 << 30),
     )
     assert [f.numbers["copied"] for f in findings.without_winner(explained())[:2]] == [40 << 30] * 2
     longer = msgspec.structs.replace(gpu.cost, dataset_setup=exact(900.0))

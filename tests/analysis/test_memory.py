@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
-from analysis.predict.memory import batch_bytes, counted, fixed_bytes, memory
+from analysis.predict.memory import batch_bytes, counted_bytes, fixed_bytes, memory
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Training
@@ -21,20 +21,20 @@ def test_what_grows_with_the_batch_and_what_does_not():
     assert fixed_bytes(msgspec.structs.replace(OWN, layers=frozen)) == 4 * (WEIGHTS + 27 * 3)
     assert batch_bytes(OWN) == 4 * (16 + 8 + 3 + 2 * 8) and batch_bytes(OWN, "float64") == 8 * 16 + 4 * (8 + 3 + 16)
     # the data set in float32 on the device itself; on the CPU the arrays too
-    assert counted(OWN, T, "gpu:0") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 64
-    assert counted(OWN, T, "cpu") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 128
+    assert counted_bytes(OWN, T, "gpu:0") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 64
+    assert counted_bytes(OWN, T, "cpu") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 128
     wide = msgspec.structs.replace(T, dtype="float64")
-    assert counted(OWN, wide, "cpu") == 4 * WEIGHTS * 4 + 10 * 236 + 100 * (128 + 64)
+    assert counted_bytes(OWN, wide, "cpu") == 4 * WEIGHTS * 4 + 10 * 236 + 100 * (128 + 64)
 
 
 def test_the_largest_batch_is_what_is_left_for_it():
-    found = memory(OWN, T, "gpu:0", (), GPU_MACHINE)
+    found = memory(OWN, T, "gpu:0", machine=GPU_MACHINE)
     capacity, least = 141 * 2**30, 4 * WEIGHTS * 4 + 100 * 64
-    assert found.peak.value == counted(OWN, T, "gpu:0") and found.capacity == capacity
+    assert found.peak.value == counted_bytes(OWN, T, "gpu:0") and found.capacity == capacity
     assert (found.peak.low, found.peak.high) == (least + 860, least + 3440)  # half and twice the batch's 1720
     assert found.largest_batch.value == pytest.approx((capacity - least) / 172)
     assert found.largest_batch.low == pytest.approx((capacity - least) / 344)
-    assert memory(OWN, T, "gpu:0", (), CPU_MACHINE).largest_batch is None
+    assert memory(OWN, T, "gpu:0", machine=CPU_MACHINE).largest_batch is None
 
 
 def test_a_data_set_that_stays_on_the_host_takes_no_memory_of_a_gpu():
@@ -52,13 +52,15 @@ def peaks(device, beyond, kernel="training/keras/fit"):
     made = []
     for i, more in enumerate(beyond, 1):
         t = Training("lenet", 32, 1000 * i)
-        value = counted(networks.find("lenet"), t, device) + more
+        value = counted_bytes(networks.find("lenet"), t, device) + more
         made.append(row(kernel, t, 1e-3, device=device, values={"peak_memory_bytes": value}))
     return made
 
 
 def test_measured_peaks_set_the_count_right():
-    gpu, plain = memory(OWN, T, "gpu:0", peaks("gpu:0", (1e8, 2e8, 4e8)), GPU_MACHINE), counted(OWN, T, "gpu:0")
+    measured = peaks("gpu:0", (1e8, 2e8, 4e8))
+    gpu = memory(OWN, T, "gpu:0", measurements=measured, machine=GPU_MACHINE)
+    plain = counted_bytes(OWN, T, "gpu:0")
     assert gpu.peak.value == pytest.approx(plain + 2e8)
     assert (gpu.peak.low, gpu.peak.high) == pytest.approx((plain - 860 + 1e8, plain + 1720 + 4e8))
     for others in (
@@ -66,15 +68,19 @@ def test_measured_peaks_set_the_count_right():
         peaks("cpu", (9e8, 9e8, 9e8)),
         peaks("gpu:0", (9e8,) * 3, "training/jax/loop"),
     ):
-        assert memory(OWN, T, "gpu:0", others, GPU_MACHINE).peak.value == plain
+        assert memory(OWN, T, "gpu:0", measurements=others, machine=GPU_MACHINE).peak.value == plain
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
 def test_a_batch_holds_no_more_samples_than_the_data_set(device):
     """A batch of 1,000 out of 100 samples is one of 100."""
     large, whole = (msgspec.structs.replace(T, batch=batch) for batch in (1000, 100))
-    assert counted(OWN, large, device) == counted(OWN, whole, device) == counted(OWN, T, device) + 90 * 172
-    assert memory(OWN, large, device, (), GPU_MACHINE) == memory(OWN, whole, device, (), GPU_MACHINE)
+    assert (
+        counted_bytes(OWN, large, device)
+        == counted_bytes(OWN, whole, device)
+        == counted_bytes(OWN, T, device) + 90 * 172
+    )
+    assert memory(OWN, large, device, machine=GPU_MACHINE) == memory(OWN, whole, device, machine=GPU_MACHINE)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +92,9 @@ def test_an_optimizer_keeps_its_arrays_beside_weights_and_gradients(optimizer, a
 
 
 def test_three_measured_peaks_correct_the_count():
-    two, three = (memory(OWN, T, "gpu:0", peaks("gpu:0", (1e8,) * n), GPU_MACHINE).peak.value for n in (2, 3))
-    plain = counted(OWN, T, "gpu:0")
-    assert (two, three) == (plain, pytest.approx(plain + 1e8))
+    corrected = {}
+    for count in (2, 3):
+        measured = peaks("gpu:0", (1e8,) * count)
+        corrected[count] = memory(OWN, T, "gpu:0", measurements=measured, machine=GPU_MACHINE).peak.value
+    plain = counted_bytes(OWN, T, "gpu:0")
+    assert corrected == {2: plain, 3: pytest.approx(plain + 1e8)}

@@ -14,7 +14,7 @@ from test_jobs import trained
 
 from analysis.explain.profiles import RowNames
 from analysis.predict import components, curves, operations, profile
-from analysis.predict.curves import Point, curve
+from analysis.predict.curves import MeasuredShape, curve
 from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels import networks
 from kernels.problems import Conv, Matmul, Stream, Training
@@ -187,7 +187,8 @@ def law(m, n, k):
 
 def point(m, n, k, seconds=None):
     nbytes = 4 * (m * k + k * n + m * n)
-    return Point((math.log(m), math.log(n), math.log(k)), seconds or law(m, n, k), 2.0 * m * n * k, nbytes)
+    sides = (math.log(m), math.log(n), math.log(k))
+    return MeasuredShape(coordinates=sides, seconds=seconds or law(m, n, k), flops=2.0 * m * n * k, nbytes=nbytes)
 
 
 def made(floored=True):
@@ -202,13 +203,15 @@ def rough(factor):
 
 def test_of_rows_measured_again_the_fastest_stands():
     again = [point(64, 64, 64, s) for s in (5.0, 1.0, 3.0)]
-    assert all(curve([*again, point(8, 8, 8)], floored).exact[again[0].at] == 1.0 for floored in (False, True))
+    assert all(
+        curve([*again, point(8, 8, 8)], floored).measured_s[again[0].coordinates] == 1.0 for floored in (False, True)
+    )
 
 
 @pytest.mark.parametrize("sides", [(16, 256, 100), (64, 1000, 300), (1500, 20, 900), (300, 300, 300)])
 def test_between_measured_shapes_it_follows_the_law(sides):
     p = point(*sides)
-    read = made().seconds(p.at, p.flops, p.nbytes)
+    read = made().seconds(p.coordinates, p.flops, p.nbytes)
     assert read.value == pytest.approx(law(*sides), rel=0.25) and read.low < law(*sides) < read.high
 
 
@@ -219,15 +222,22 @@ def test_the_error_is_that_of_rows_read_off_from_the_others():
     assert curve([point(8, 8, 8), point(64, 64, 64)]).error == (0.8, 0.0)
     two, most = curve([point(8, 8, 8, 1e-6), point(64, 64, 64, 1e-4)]), point(4096, 4096, 4096)
     # 64 x 64 x 64 of the larger one, and four times that
-    assert two.seconds(most.at, most.flops, most.nbytes).high == pytest.approx(4 * 64**3 * 1e-4)
+    assert two.seconds(most.coordinates, most.flops, most.nbytes).high == pytest.approx(4 * 64**3 * 1e-4)
     near, far = point(36, 512, 128), point(32, 512, 500_000)
-    widths = [math.log(r.high / r.low) for p in (near, far) for r in [rough(1.2).seconds(p.at, p.flops, p.nbytes)]]
+    widths = [
+        math.log(r.high / r.low) for p in (near, far) for r in [rough(1.2).seconds(p.coordinates, p.flops, p.nbytes)]
+    ]
     assert widths[1] > 2 * widths[0]
+
+
+def measured(coordinates, seconds):
+    """A row of a million FLOPs and bytes."""
+    return MeasuredShape(coordinates=coordinates, seconds=seconds, flops=1e6, nbytes=1e6)
 
 
 def test_rows_that_follow_no_law_give_a_wide_interval_and_no_overflow():
     """Times that jump by 10^4 between shapes a hair apart: one unit of distance is worth an error of 10^300 and more."""
-    points = [Point((1 + 1e-3 * i,), 1e-6 if i % 2 else 1e-2, 1e6, 1e6) for i in range(20)]
+    points = [measured((1 + 1e-3 * i,), 1e-6 if i % 2 else 1e-2) for i in range(20)]
     far = curve(points).seconds((40.0,), 1e6, 1e6)
     assert 0 < far.low < far.value / 10 and 1e5 * far.value < far.high < math.inf
 
@@ -244,22 +254,27 @@ def test_the_error_of_many_rows_reads_each_against_its_neighbors_only(monkeypatc
     looked_at = []
     distances = curves._distances
     monkeypatch.setattr(curves, "_distances", lambda rows, at: looked_at.append(len(rows)) or distances(rows, at))
-    made = curve([Point((float(i),), 1e-6, 1e6, 1e6) for i in range(1000)])
+    made = curve([measured((float(i),), 1e-6) for i in range(1000)])
     assert made.error[1] == 1.0
     assert sum(looked_at) < 1000 * 20  # 1,000,000 where every row is read against all
 
 
 def test_the_form_is_the_law_where_the_rows_follow_one():
     form = made()
-    assert (form.floor, form.a_flop, form.a_byte) == (pytest.approx(2e-6), pytest.approx(1e-11), pytest.approx(1e-10))
-    assert made(False).floor == 0
+    fitted = form.law
+    assert (fitted.constant_s, fitted.flop_s, fitted.byte_s) == (
+        pytest.approx(2e-6),
+        pytest.approx(1e-11),
+        pytest.approx(1e-10),
+    )
+    assert made(False).law.constant_s == 0
     far = point(4000, 3000, 5000)
-    assert form.seconds(far.at, far.flops, far.nbytes).value == pytest.approx(law(4000, 3000, 5000), rel=0.01)
+    assert form.seconds(far.coordinates, far.flops, far.nbytes).value == pytest.approx(law(4000, 3000, 5000), rel=0.01)
     flat = curve([point(n, n, n, 1e-5) for n in SIDES], False)
     p = point(16, 16, 16)
-    assert 0 < flat.seconds(p.at, p.flops, p.nbytes).value < 1
+    assert 0 < flat.seconds(p.coordinates, p.flops, p.nbytes).value < 1
     p = point(32, 512, 128)
-    assert made().seconds(p.at, p.flops, p.nbytes).value == law(32, 512, 128)
+    assert made().seconds(p.coordinates, p.flops, p.nbytes).value == law(32, 512, 128)
     assert curve([]) is None
 
 
