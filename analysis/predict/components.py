@@ -7,10 +7,10 @@ from math import log2, prod
 
 import msgspec
 
-from analysis.predict import fusion, operations, profile
+from analysis.predict import operations, profile, step_kernel
 from analysis.predict.curves import Curve, curve, measured_pass
-from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
+from analysis.predict.step_kernel import StepKernel
 from analysis.predict.step_work import Path, RoughWork, kernels_of, step_kernels, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total, within_factor
 from analysis.training import costs, feeding
@@ -113,7 +113,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         _constant("keras-fit", of, device, execution) if fits else NOTHING,
         _compile(of, device, execution),
         _start(of, device),
-        fusion.count(kernels),
+        step_kernel.launches(kernels),
         tuple(dict.fromkeys(partial)),
         lacking,
         work.sources,
@@ -126,7 +126,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     )
 
 
-def _traced(kernels: "list[Kernel]", execution: str) -> float:
+def _traced(kernels: list[StepKernel], execution: str) -> float:
     """The amount of work in a compilation (Components.traced). XLA tries the kernels whose tiles fit into each distinct
     product; their number grows with the logarithms of its sizes. Of a convolution only the filters count, as its images are
     always more than a tile."""
@@ -164,7 +164,7 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
     return found
 
 
-def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> tuple[int, Estimate]:
+def _launches(kernels: list[StepKernel], of: Profile, device: str, execution: str) -> tuple[int, Estimate]:
     """(operations of the graph, or kernels if it is compiled, beyond those of the small step; seconds that the host takes to
     issue them). On a GPU, products and convolutions cost what library calls do, all else a launch; op by op, an operation that
     launches nothing costs what one does on the CPU."""
@@ -174,15 +174,17 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     unlaunched = 0
     if execution == OP_BY_OP:
         each = _launching(of, device) if device != "cpu" else exact(on_host)
-        unlaunched = fusion.operations(kernel for kernel in kernels if kernel.count == 0)
-        beyond = fusion.operations(kernels) - unlaunched - fusion.operations(small)
+        unlaunched = step_kernel.operations_outside_loops(kernel for kernel in kernels if kernel.launches == 0)
+        beyond = (
+            step_kernel.operations_outside_loops(kernels) - unlaunched - step_kernel.operations_outside_loops(small)
+        )
     else:
-        each, beyond = exact((launch or NOTHING).value), fusion.count(kernels) - fusion.count(small)
+        each, beyond = exact((launch or NOTHING).value), step_kernel.launches(kernels) - step_kernel.launches(small)
     seconds = (each * beyond).at_least(0.0) + unlaunched * on_host
     for op in ("matmul", "conv") if device != "cpu" else ():
         issued = sum(k.part == op and k.times == 1 for k in kernels) - sum(k.part == op for k in small)
         seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)
-    loops = fusion.operations(kernels, True) if execution == OP_BY_OP else 0
+    loops = step_kernel.operations_in_loops(kernels) if execution == OP_BY_OP else 0
     # In a loop on a GPU an operation costs what it costs outside, in cuDNN's too: with a launch alone three recurrent models were
     # predicted 1.3 to 1.8 times too short (reports/nvidia-h200/bench-example_models.md).
     one = of.constant("tf-op-in-function", device) if device == "cpu" else None

@@ -1,8 +1,10 @@
 """Seconds of shapes between the measured ones: a curve through the rows of one kind, read in the logarithm of the shape.
 
-A measured shape gets its own seconds back. Another one gets those of a straight law in FLOPs and bytes, times how far the rows
-around the shape lie above the law: a plane through the logarithms of the nearest rows.
+A measured shape gets its own seconds back.
 """
+
+# Another shape gets the seconds of a straight law in FLOPs and bytes, times how far the rows around it lie above the law: a plane
+# through the logarithms of the nearest rows.
 
 import dataclasses
 import functools

@@ -1,4 +1,5 @@
-"""The kernels that execute a training step's operations: one for each operation (op by op), or as XLA fuses them (compiled).
+"""The kernels that execute the training step of a table's network: one for each operation (op by op), or as XLA fuses them
+(compiled).
 
 The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/analysis/test_fusion.py.
 """
@@ -11,165 +12,135 @@ The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/a
 # 5. SGD updates a variable in one kernel. Adam's weights and moments take one each on the CPU; a GPU writes all three in one.
 # 6. Loss, its gradient, the accuracy and the counts of steps are a few small kernels each.
 
-from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
-from analysis.table import parsed
+from analysis.predict.operation_counts import counts
+from analysis.predict.step_kernel import StepKernel, is_backward
 from kernels.networks.training_step import Work
-from kernels.problems import Conv, Problem, Stream
+from kernels.problems import Conv, Problem
 
-
-class Cost(NamedTuple):
-    """Counts for one operation of Keras's step. operations: in the graph when it is not compiled, with reads of variables.
-    formula: those of them on whole arrays, as written in kernels.stream.tensorflow. arrays: read and written if each of these
-    is a pass of its own. kernels: those that XLA makes of it."""
-
-    operations: int = 1
-    formula: int = 1
-    arrays: int = 0
-    kernels: int = 1
-
-
-# Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/test_fusion.py. Adam works out its step size
-# for each variable anew. Loops: a time step of an LSTM or GRU, 8 fewer in a first layer, 8 more in later ones.
-_COSTS = """
-dropout        | 12 |  6 |  9 | 1
-dropout_grad   |  2 |  1 |  0 | 1
-batchnorm      | 20 | 12 | 14 | 1
-batchnorm_grad | 25 |  1 | 24 | 1
-adam           | 28 | 12 | 30 | 1
-sgd            |  4 |  2 |  5 | 1
-loss           | 12 |  1 |  0 | 4
-loss_grad      | 11 |  1 |  0 | 3
-accuracy       | 18 |  1 |  0 | 5
-loop           | 93 |  1 |  0 | 1
-loop_grad      | 93 |  1 |  0 | 1
-"""
-COSTS = defaultdict(Cost, ((name, Cost(*map(int, counts))) for name, *counts in parsed(_COSTS)))
+#: Kernels of an Adam's update of one variable on a CPU: weights and two moments.
 _ADAM_ON_CPU = 3
-_ALONE = ("maxpool", "avgpool", "globalpool", "batchnorm", "concat", "zeropad", "rearrange")
+#: Passes that XLA fuses with no other.
+_NEVER_FUSED = ("maxpool", "avgpool", "globalpool", "batchnorm", "concat", "zeropad", "rearrange")
+#: Kind of an operation -> part of the step's budget.
 _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "element-wise", "optimizer": "optimizer"}
+_ACTIVATIONS_IN_CONV = ("relu", "elu", "relu6", "leaky_relu")
+#: Kind of a product -> activations that its own kernel applies on a CPU, with oneDNN, which is TensorFlow's default on CPUs with
+#: AVX512-VNNI; without it tanh and sigmoid stand alone, and so do the sums that are a convolution's bias gradients.
+#: Source: TensorFlow's remapper.cc, and its optimized graphs.
+_ACTIVATIONS_IN = {"dense": (*_ACTIVATIONS_IN_CONV, "tanh", "sigmoid"), "conv": _ACTIVATIONS_IN_CONV}
 
 
-class Kernel(msgspec.Struct, frozen=True):
-    """A kernel of a step: its part of the budget, the problem it is priced as (None: there is none), how many operations of the
-    graph it carries out, and how many small kernels it comes to. layer, direction: of the operation that it carries out, of
-    several the first. times: how often it runs in a step, one after the other. rough: what is priced roughly about it, in
-    words; "" where rows are of its kind."""
-
-    name: str
-    part: str
-    problem: Problem | None
-    operations: int = 1
-    why: str = ""
-    count: int = 1
-    layer: str = ""
-    times: int = 1
-    direction: str = ""
-    rough: str = ""
-
-
-def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kernel:
-    """The kernel that carries out some operations, priced as `problem`, else as the one that moves most."""
-    name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
-    widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
-    operations = sum(COSTS[_what(w)].operations for w in works)
-    first, priced = works[0], problem or widest.problem
-    of = first.layer, first.times, first.direction
-    return Kernel(name, _PARTS[first.kind], priced, operations, widest.why, count, *of)
+def kernel_of(works: Sequence[Work], problem: Problem | None = None, launches: int = 1) -> StepKernel:
+    """The kernel that carries out some operations, priced as `problem`, else as the operation that moves most."""
+    first = works[0]
+    widest = max(works, key=lambda work: work.problem.bytes_moved if work.problem else 0)
+    return StepKernel(
+        name=first.name if len(works) == 1 else f"{first.name} to {works[-1].direction}",
+        part=_PARTS[first.kind],
+        problem=problem or widest.problem,
+        operations=sum(counts(_operation(work)).operations for work in works),
+        why=widest.why,
+        launches=launches,
+        layer=first.layer,
+        times=first.times,
+        direction=first.direction,
+    )
 
 
-# Activations that a product's own kernel applies on a CPU, with oneDNN, which is TensorFlow's default on CPUs with AVX512-VNNI;
-# without it tanh and sigmoid stand alone, and so do the sums that are a convolution's bias gradients.
-# Source: TensorFlow's remapper.cc, and its optimized graphs.
-_IN_CONV = ("relu", "elu", "relu6", "leaky_relu")
-_IN_PRODUCT = {"dense": (*_IN_CONV, "tanh", "sigmoid"), "conv": _IN_CONV}
-
-
-def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:
+def op_by_op(works: Iterable[Work], device: str = "") -> list[StepKernel]:
     """A kernel for each operation. On the CPU, TensorFlow fuses the bias and the activation after a product into it, and the
     sum for a bias's gradient into the gradient of a convolution's filters; not those of a transposed convolution."""
-    works, taken = list(works), set()
-    turned = {w.layer for w in works if isinstance(w.problem, Conv) and w.problem.direction != w.direction}
-    if device == "cpu":
-        for w in (w for w in works if w.kind in _IN_PRODUCT and w.layer not in turned):
-            own = [o for o in works if o.kind == "pass" and o.layer == w.layer]
-            if w.direction == "fprop" and any(o.direction == "bias" for o in own):
-                behind = ("bias", *_IN_PRODUCT[w.kind])
-                taken |= {o.name for o in own if o.direction in behind}
-            elif w.direction == "wgrad" and w.kind == "conv":
-                taken |= {o.name for o in own if o.direction == "bias_grad"}
-    return [kernel(w) for w in works if w.name not in taken]
+    works = list(works)
+    inside_products = _inside_products(works) if device == "cpu" else set()
+    return [kernel_of([work]) for work in works if work.name not in inside_products]
 
 
-def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:
+def _inside_products(works: Sequence[Work]) -> set[str]:
+    """The names of the passes that run inside a product's kernel on a CPU."""
+    passes: dict[str, list[Work]] = {}
+    transposed = set()
+    for work in works:
+        if work.kind == "pass":
+            passes.setdefault(work.layer, []).append(work)
+        if isinstance(work.problem, Conv) and work.problem.direction != work.direction:
+            transposed.add(work.layer)
+    inside = set[str]()
+    for product in works:
+        if product.kind not in _ACTIVATIONS_IN or product.layer in transposed:
+            continue
+        behind = passes.get(product.layer, [])
+        fused: tuple[str, ...] = ()
+        if product.direction == "fprop" and any(work.direction == "bias" for work in behind):
+            fused = ("bias", *_ACTIVATIONS_IN[product.kind])
+        elif product.direction == "wgrad" and product.kind == "conv":
+            fused = ("bias_grad",)
+        inside.update(work.name for work in behind if work.direction in fused)
+    return inside
+
+
+def compiled(works: Iterable[Work], device: str = "cpu") -> list[StepKernel]:
     """The kernels that XLA makes of the operations for that device, by the rule above."""
     works = list(works)
-    sums = {w.layer: w for w in works if w.direction == "bias_grad"}
-    layers = [w for w in works if w.kind not in ("loss", "optimizer")]
-    forward = [w for w in layers if not is_backward(w)]
-    backward = [w for w in reversed(layers) if is_backward(w) and w.direction != "bias_grad"]
-    found = [
-        *_chains(forward),
-        *_chains(backward),
-        *(kernel(w, count=COSTS[w.direction].kernels) for w in works if w.kind == "loss"),
+    layers = [work for work in works if work.kind not in ("loss", "optimizer")]
+    forward = [work for work in layers if not is_backward(work.direction)]
+    backward = [work for work in layers if is_backward(work.direction) and work.direction != "bias_grad"]
+    losses = [work for work in works if work.kind == "loss"]
+    return [
+        *_fused(forward),
+        *_fused(reversed(backward)),
+        *(kernel_of([work], launches=counts(work.direction).kernels) for work in losses),
+        *_updates(works, device),
     ]
-    for w in (w for w in works if w.kind == "optimizer"):
-        summed = sums.pop(w.layer, None) if w.direction.endswith(" bias") else None
-        if summed and _what(w) == "sgd":
-            found.append(kernel(summed, w, problem=summed.problem))
-            continue
-        several = _ADAM_ON_CPU if _what(w) == "adam" and device == "cpu" else 1
-        found += [*([kernel(summed)] if summed else []), kernel(w, count=several)]
-    return found
 
 
-def _chains(works: Iterable[Work]) -> Iterable[Kernel]:
-    """Products and stand-alone operations as they are; each run of passes between them as one kernel."""
+def _fused(works: Iterable[Work]) -> Iterator[StepKernel]:
+    """Products and passes that are never fused as they are; the passes between them as one kernel."""
     chain: list[Work] = []
-    for w in works:
-        alone = w.kind != "pass" or w.times > 1 or _what(w).removesuffix("_grad") in _ALONE
-        if alone and chain:
-            yield _fused(chain)
-            chain = []
-        if alone:
-            yield kernel(w)
+    for work in works:
+        if _stands_alone(work):
+            if chain:
+                yield _chain_kernel(chain)
+                chain = []
+            yield kernel_of([work])
         else:
-            chain.append(w)
+            chain.append(work)
     if chain:
-        yield _fused(chain)
+        yield _chain_kernel(chain)
 
 
-def _fused(chain: list[Work]) -> Kernel:
-    """The kernel of a chain: it reads and writes one array. A dropout in it also draws random numbers."""
-    drawn = next((w.problem for w in chain if w.direction == "dropout"), None)
-    return kernel(*chain, problem=drawn)
+def _stands_alone(work: Work) -> bool:
+    return work.kind != "pass" or work.times > 1 or _operation(work).removesuffix("_grad") in _NEVER_FUSED
 
 
-def is_backward(of: Work | Kernel) -> bool:
-    """Whether it belongs to the backward pass: a gradient, or the sum of gradients where branches meet."""
-    return of.direction.endswith("grad") or of.direction.startswith("gradient_sum")
+def _chain_kernel(chain: Sequence[Work]) -> StepKernel:
+    """The kernel of passes that are fused: it reads and writes one array. A dropout among them also draws random numbers."""
+    for work in chain:
+        if work.direction == "dropout":
+            return kernel_of(chain, problem=work.problem)
+    return kernel_of(chain)
 
 
-def _what(work: Work) -> str:
-    """The kind of an operation, its first word: `adam kernel` is an adam."""
-    return work.direction.split()[0]
+def _updates(works: Sequence[Work], device: str) -> list[StepKernel]:
+    """The optimizer's kernels. The sum that is a bias's gradient comes before the update of the bias, or is done in it."""
+    bias_sums = {work.layer: work for work in works if work.direction == "bias_grad"}
+    kernels = []
+    for update in works:
+        if update.kind != "optimizer":
+            continue
+        updates_bias = update.direction.endswith(" bias")
+        bias_sum = bias_sums.pop(update.layer, None) if updates_bias else None
+        if bias_sum is not None and _operation(update) == "sgd":
+            kernels.append(kernel_of([bias_sum, update], problem=bias_sum.problem))
+            continue
+        if bias_sum is not None:
+            kernels.append(kernel_of([bias_sum]))
+        is_adam_on_cpu = _operation(update) == "adam" and device == "cpu"
+        kernels.append(kernel_of([update], launches=_ADAM_ON_CPU if is_adam_on_cpu else 1))
+    return kernels
 
 
-def operations(kernels: Iterable[Kernel], loops: bool = False) -> int:
-    """Number of graph operations that the kernels carry out, outside loops or, with `loops`, inside them."""
-    return sum(k.operations * k.times for k in kernels if (k.times > 1) == loops)
-
-
-def passes(operation: str) -> float:
-    """Bytes that an operation moves step by step, over those of one fused pass; at least 1."""
-    read, written, _ = Stream.WEIGHTS[operation]
-    return max(1.0, COSTS[operation].arrays / (read + written))
-
-
-def count(kernels: Iterable[Kernel]) -> int:
-    """How many kernels are launched."""
-    return sum(k.count * k.times for k in kernels)
+def _operation(work: Work) -> str:
+    """The operation without the variable that it updates: `adam` of `adam kernel`."""
+    return work.direction.partition(" ")[0]

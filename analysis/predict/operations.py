@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from analysis.predict import fusion, profile
+from analysis.predict import profile
 from analysis.predict.curves import UNLIKE, Curve, MeasuredShape, curve, measured_pass
+from analysis.predict.operation_counts import counts, unfused_traffic
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
 from analysis.stats import Estimate, exact, median, middle, within_factor
@@ -124,8 +125,8 @@ def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> R
         for operation in (problem.operation, _ALIKE.get(problem.operation, "add"), "add", "scale", "triad", "copy"):
             if made := _curve(of, source, device, operation):
                 # where no row is of this formula as TensorFlow runs it, it makes more passes than that kernel
-                had = 1.0 if source == LIBRARIES else fusion.passes(operation)
-                times = fusion.passes(problem.operation) / had if execution == OP_BY_OP else 1.0
+                had = 1.0 if source == LIBRARIES else unfused_traffic(operation)
+                times = unfused_traffic(problem.operation) / had if execution == OP_BY_OP else 1.0
                 seconds = made.seconds_of_bytes(problem.bytes_moved)
                 own = device != "cpu" or source != LIBRARIES
                 command = profile.command(problem, device)
@@ -147,10 +148,10 @@ def bandwidth(of: Profile, device: str, nbytes: float) -> float | None:
     return far or best_rate(of, device, "stream", lambda p: p.nbytes > last)
 
 
-def best_rate(of: Profile, device: str, op: str, counts: Callable[[Problem], bool]) -> float | None:
-    """The highest rate of the problems for which `counts` is true: FLOPs a second of products, bytes a second of passes. It is
+def best_rate(of: Profile, device: str, op: str, is_counted: Callable[[Problem], bool]) -> float | None:
+    """The highest rate of the counted problems: FLOPs a second of products, bytes a second of passes. It is
     taken on a GPU's own clock where there is one, else from waited calls; None without rows."""
-    rows = [m for m in of.rows.get((op, device), ()) if counts(m.problem)]
+    rows = [m for m in of.rows.get((op, device), ()) if is_counted(m.problem)]
     timed = ((m.problem, m.on("device") or m.on("host-latency")) for m in rows)
     return max((getattr(p, p.rated) / middle(samples) for p, samples in timed if samples), default=None)
 
@@ -266,7 +267,7 @@ def operating(of: Profile, device: str) -> Estimate | None:
     small arrays (Theil and Sen's estimator). With fewer than three operation counts: the constant tf-op-in-function."""
     left_out = (*Stream.IMAGE_OPERATIONS, "dropout")  # drawing its chances is work, not dispatch
     points = [
-        (fusion.COSTS[name].formula + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
+        (counts(name).formula + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
         for name in {*Stream.WEIGHTS}.difference(left_out)
         if (taken := _taken(of, _CALL, device, name))
     ]

@@ -6,11 +6,12 @@ import math
 
 import msgspec
 
-from analysis.predict import fusion, operations, profile, traced_kernels
+from analysis.predict import fusion, operations, profile, traced_fusion, traced_op_by_op
 from analysis.predict.curves import UNLIKE
-from analysis.predict.fusion import Kernel
+from analysis.predict.operation_counts import unfused_traffic
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
-from analysis.predict.traced_kernels import StepPrecision
+from analysis.predict.step_kernel import StepKernel, is_backward
+from analysis.predict.traced_kernel import StepPrecision
 from analysis.stats import Estimate, group_by, total, within_factor
 from analysis.units import join, percent
 from kernels import networks
@@ -20,7 +21,7 @@ from kernels.problems import Problem, Stream
 from workloads.records import Machine
 from workloads.records.switches import Keras
 
-Timed = list[tuple[Kernel, float]]
+Timed = list[tuple[StepKernel, float]]
 _NEAR = 2  # powers of two: passes of so similar sizes share a best rate
 LEAST_ROUGH = 0.05  # share of a step's work below which nothing says that it is priced roughly
 MOST_KINDS = 2  # of such work that are named
@@ -82,7 +83,7 @@ def step_works(
 
 def step_kernels(
     network: Network, batch: int, chosen: Keras, *, device: str, execution: str, machine: Machine | None = None
-) -> tuple[list[Kernel], list[str]]:
+) -> tuple[list[StepKernel], list[str]]:
     """(kernels of a step under its options on a device; substitutions, in words)."""
     if network.traced is None:
         works, partial = step_works(network, batch, chosen, device, machine)
@@ -95,8 +96,8 @@ def step_kernels(
         math="tf32" if tf32 else "",
     )
     if execution == COMPILED:
-        return traced_kernels.compiled(network.traced, batch, arithmetic, device), partial
-    return traced_kernels.op_by_op(network.traced, batch, arithmetic, device), partial
+        return traced_fusion.compiled(network.traced, batch, arithmetic, device), partial
+    return traced_op_by_op.op_by_op(network.traced, batch, arithmetic, device), partial
 
 
 def step_arithmetic(chosen: Keras, device: str, machine: Machine | None) -> tuple[str, bool, list[str]]:
@@ -112,11 +113,11 @@ def step_arithmetic(chosen: Keras, device: str, machine: Machine | None) -> tupl
     return dtype, tf32, []
 
 
-def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]":
+def kernels_of(works: list[Work], execution: str, device: str) -> list[StepKernel]:
     return (fusion.compiled if execution == COMPILED else fusion.op_by_op)(works, device)
 
 
-def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> WorkParts:
+def work_parts(kernels: list[StepKernel], of: Profile, device: str, execution: str) -> WorkParts:
     """The work of the kernels on the device, with seconds from the profile's rows."""
     timed, cold, partial, lacking = [], dict[str, float](), list[str](), dict[str, Lacking]()
     found: dict[str, list[Estimate]] = {}
@@ -166,11 +167,11 @@ def _rough_work(seconds_by_kind: dict[str, float], work_s: float) -> RoughWork |
     return RoughWork(share=share, kinds=tuple(kinds[:MOST_KINDS]))
 
 
-def _moved(k: "Kernel", execution: str) -> float:
+def _moved(k: StepKernel, execution: str) -> float:
     """Bytes that a kernel moves; a formula executed step by step moves those of every step."""
     problem: Problem = k.problem
     fused = execution == COMPILED or not isinstance(problem, Stream)
-    return problem.bytes_moved * (1.0 if fused else fusion.passes(problem.operation))
+    return problem.bytes_moved * (1.0 if fused else unfused_traffic(problem.operation))
 
 
 def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Path:
@@ -192,7 +193,7 @@ def fully_used(problem: Problem, of: "Profile", device: str) -> float:
         rate = _best(of, device, problem.dtype)
         return problem.flops / rate if rate else math.inf
     rate = _best(of, device, round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR)
-    return problem.bytes_moved * fusion.passes(problem.operation) / rate if rate else math.inf
+    return problem.bytes_moved * unfused_traffic(problem.operation) / rate if rate else math.inf
 
 
 @profile.once
@@ -203,7 +204,7 @@ def _best(of: "Profile", device: str, alike: str | int) -> float | None:
     return operations.best_rate(of, device, "stream", lambda p: abs(math.log2(p.bytes_moved) - alike) <= _NEAR)
 
 
-def aside_of_the_rest(k: Kernel) -> bool:
+def aside_of_the_rest(k: StepKernel) -> bool:
     """Whether no other operation of the step waits for this kernel: true for gradients of weights and for updates."""
     return k.part == "optimizer" or k.direction in ("wgrad", "bias_grad")
 
@@ -229,14 +230,14 @@ def longest(timed: Timed, each: float) -> Timed:
     return max([*lines, begun], key=lambda line: sum(s + each * k.operations * k.times for k, s in line))
 
 
-def _variable(k: Kernel) -> str:
+def _variable(k: StepKernel) -> str:
     """The variable that a kernel off the critical chain updates or derives: `kernel`, `bias` ..."""
     return {"wgrad": "kernel", "bias_grad": "bias"}.get(k.direction, k.direction.rpartition(" ")[2])
 
 
-def _backward(k: Kernel) -> bool:
+def _backward(k: StepKernel) -> bool:
     """Whether a kernel belongs to the backward pass and others wait for it."""
-    return fusion.is_backward(k) and not aside_of_the_rest(k)
+    return is_backward(k.direction) and not aside_of_the_rest(k)
 
 
 class UnknownShare(msgspec.Struct, frozen=True):

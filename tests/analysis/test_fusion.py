@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from analysis.predict import fusion, step_work
-from analysis.predict.fusion import Kernel
+from analysis.predict import fusion, operation_counts, step_kernel, step_work
+from analysis.predict.step_kernel import StepKernel
 from kernels import networks
 from kernels.problems import Matmul, Stream
 
@@ -21,9 +21,9 @@ def test_networks_by_hand_passes_between_products_are_one():
     sides = (("sgd",), ("adam",), ("adam", "gpu:0"))
     sgd, adam, gpu = (counted("mlp-20-16x1-5", *side) for side in sides)
     fixed = 2 + 3 + 2 + 2 + 12
-    assert fusion.count(sgd) == fixed + 4  # a kernel a variable, the bias's own sum in it
-    assert fusion.count(adam) == fixed + 2 + 4 * 3  # the two sums, and weights and two moments of each variable
-    assert fusion.count(gpu) == fixed + 2 + 4
+    assert step_kernel.launches(sgd) == fixed + 4  # a kernel a variable, the bias's own sum in it
+    assert step_kernel.launches(adam) == fixed + 2 + 4 * 3  # the two sums, and weights and two moments of each variable
+    assert step_kernel.launches(gpu) == fixed + 2 + 4
     names = [k.name for k in sgd]
     assert "dense1 bias to relu" in names and "dense1 bias_grad to sgd bias" in names
     assert "dense1 bias_grad" in [k.name for k in adam]
@@ -38,13 +38,15 @@ def test_networks_by_hand_passes_between_products_are_one():
 def test_op_by_op_nothing_is_fused_and_a_fused_kernel_does_all_operations():
     works = networks.step(networks.find("cifar10-cnn"), 32)
     kernels = fusion.op_by_op(works)
-    assert [k.name for k in kernels] == [w.name for w in works] and fusion.count(kernels) == len(works)
+    assert [k.name for k in kernels] == [w.name for w in works] and step_kernel.launches(kernels) == len(works)
     # 401: 14 products, 8 biases with their gradients... of which dropout's 3 have 12 operations each and their gradients 2,
     # Adam's 10 variables 28, the loss, its gradient and the accuracy 41
     simple = sum(w.kind in ("dense", "conv", "pass") and w.direction != "dropout" for w in works)
-    assert fusion.operations(kernels) == simple + 3 * 12 + 3 + 10 * 28 + 41
+    assert step_kernel.operations_outside_loops(kernels) == simple + 3 * 12 + 3 + 10 * 28 + 41
     works = networks.step(networks.find("cifar10-cnn"), 32)
-    assert fusion.operations(fusion.compiled(works)) == fusion.operations(fusion.op_by_op(works))
+    assert step_kernel.operations_outside_loops(fusion.compiled(works)) == step_kernel.operations_outside_loops(
+        fusion.op_by_op(works)
+    )
     assert sum(
         k.problem.flops for k in fusion.compiled(works) if k.part in ("matmul", "conv")
     ) == 32 * networks.training_flops(networks.find("cifar10-cnn"))
@@ -104,7 +106,10 @@ def timed(b_wgrad):
         update = what.startswith("adam")
         part = "optimizer" if update else "matmul"
         ran, count = (UPDATE, 28) if update else (PRODUCT, 1)
-        made.append((Kernel(f"{layer} {what}", part, ran, count, layer=layer, direction=what), s))
+        kernel = StepKernel(
+            name=f"{layer} {what}", part=part, problem=ran, operations=count, layer=layer, direction=what
+        )
+        made.append((kernel, s))
     return made
 
 
@@ -136,12 +141,12 @@ def test_an_operation_counts_its_dispatch():
     [("read", 1), ("relu", 1), ("add", 1), ("dropout", 9 / 2), ("batchnorm_grad", 8), ("sgd", 5 / 3)],
 )
 def test_the_bytes_of_an_operation_step_by_step_over_those_of_one_pass(operation, times):
-    assert fusion.passes(operation) == pytest.approx(times)
+    assert operation_counts.unfused_traffic(operation) == pytest.approx(times)
 
 
 def test_passes_of_a_loop_stand_alone():
     """The third of five passes runs eight times in a step: two kernels around it."""
     passes = [w for w in networks.step(networks.find("mlp-20-16x5-5"), 32) if w.direction == "relu"]
     looped = [replace(w, times=8) if i == 2 else w for i, w in enumerate(passes)]
-    assert [(k.operations, k.times) for k in fusion._chains(looped)] == [(2, 1), (1, 8), (2, 1)]
-    assert [k.operations for k in fusion._chains(passes)] == [5]
+    assert [(k.operations, k.times) for k in fusion._fused(looped)] == [(2, 1), (1, 8), (2, 1)]
+    assert [k.operations for k in fusion._fused(passes)] == [5]

@@ -28,6 +28,7 @@ from analysis.predict import (
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
 from analysis.predict.plan import LeaveOneOutPlan
+from analysis.predict.step_kernel import StepKernel
 from analysis.predict.step_work import _path
 from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate
@@ -138,13 +139,15 @@ def test_a_loop_dispatches_its_operations_once_a_time_step_and_cudnn_launches_ke
 
 
 def test_pools_of_means_are_priced_as_those_of_maxima():
-    (pool, back) = [fusion.kernel(w) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")]
+    (pool, back) = [
+        fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")
+    ]
     made = [k.problem for k in (pool, back)]
     assert [p.operation for p in made] == ["maxpool", "maxpool_grad"]
     images = 74 * 2048 * 4  # 32 images of 28 x 28 x 6 values are 73.5 of those that passes are measured on
     # with a quarter of them pooled; with that one's gradient and their own
     assert [p.nbytes for p in made] == [images * 5 // 4, images * 5 // 2]
-    small = [fusion.kernel(w) for w in networks.step(networks.find("lenet"), 1) if "pool2 " in w.name]
+    small = [fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 1) if "pool2 " in w.name]
     assert [k.problem.nbytes for k in small] == [2048 * 5, 2048 * 10]
 
 
@@ -467,8 +470,8 @@ def test_saved_predictions_have_switches_that_are_known_and_may_begin_with_a_mar
 
 def test_products_of_other_types_count_nothing_in_a_compilation():
     """2 x 3 x 4 of float32 are log2(24); a product of whole numbers is priced by its bytes, as a Stream is."""
-    product = fusion.Kernel("dense", "matmul", Matmul(2, 3, 4))
-    by_bytes = fusion.Kernel("whole numbers", "matmul", Stream("copy", 1 << 20))
+    product = StepKernel(name="dense", part="matmul", problem=Matmul(2, 3, 4))
+    by_bytes = StepKernel(name="whole numbers", part="matmul", problem=Stream("copy", 1 << 20))
     assert components._traced([product, by_bytes], "compiled") == pytest.approx(math.log2(24))
 
 
@@ -596,7 +599,8 @@ def test_steps_of_one_call_share_what_the_call_takes(whole):
 def test_kernels_beside_the_path_cost_no_more_than_once(monkeypatch):
     """On the path: 10 s, three times at 2 s each at best, and 3 s, of which its bytes take 9. Beside it: 4 s."""
     kernels = [
-        fusion.Kernel(name, "matmul", Matmul(8, 8, 8), times=times) for name, times in (("a", 3), ("b", 1), ("c", 1))
+        StepKernel(name=name, part="matmul", problem=Matmul(8, 8, 8), times=times)
+        for name, times in (("a", 3), ("b", 1), ("c", 1))
     ]
     timed = list(zip(kernels, (10.0, 3.0, 4.0), strict=True))
     monkeypatch.setattr(step_work, "longest", lambda every, each: every[:2])

@@ -5,12 +5,12 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE
 
-from analysis.predict import components, fusion, step_work, traced_kernels
+from analysis.predict import components, step_kernel, step_work, traced_fusion, traced_op_by_op
 from analysis.predict.curves import UNLIKE
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
 from analysis.predict.step_work import RoughWork
-from analysis.predict.traced_kernels import StepPrecision
+from analysis.predict.traced_kernel import StepPrecision
 from analysis.stats import exact
 from kernels import networks
 from kernels.networks import Network
@@ -94,7 +94,7 @@ TWO = Network(name="mine.py:build", seed="", input=(6,), classes=1, layers=(), t
 
 
 def test_two_inputs_by_hand():
-    kernels = traced_kernels.op_by_op(TWO_INPUTS, BATCH, PLAIN, "cpu")
+    kernels = traced_op_by_op.op_by_op(TWO_INPUTS, BATCH, PLAIN, "cpu")
     copied = 2 * 28 * 4 * BATCH
     assert problems(kernels) == [
         Matmul(10, 8, 6, dtype="float32"),
@@ -104,7 +104,7 @@ def test_two_inputs_by_hand():
     ]
     assert [kernel.operations for kernel in kernels] == [1, 1, 1, 1]
     # compiled, a view is no kernel
-    assert problems(traced_kernels.compiled(TWO_INPUTS, BATCH, PLAIN, "gpu:0")) == [
+    assert problems(traced_fusion.compiled(TWO_INPUTS, BATCH, PLAIN, "gpu:0")) == [
         Matmul(10, 8, 6, dtype="float32"),
         Matmul(50, 4, 3, dtype="float32"),
         Stream("copy", copied, "float32"),
@@ -119,12 +119,12 @@ def test_two_inputs_by_hand():
 
 
 def test_products_take_the_arithmetic_that_is_allowed():
-    (kernel,) = traced_kernels.op_by_op(step(product(4, 5, 6)), BATCH, StepPrecision(math="tf32"), "gpu:0")
+    (kernel,) = traced_op_by_op.op_by_op(step(product(4, 5, 6)), BATCH, StepPrecision(math="tf32"), "gpu:0")
     assert kernel.problem == Matmul(4, 5, 6, dtype="float32", math="tf32")
-    (kernel,) = traced_kernels.op_by_op(step(product(4, 5, 6)), BATCH, StepPrecision(dtype="bfloat16"), "gpu:0")
+    (kernel,) = traced_op_by_op.op_by_op(step(product(4, 5, 6)), BATCH, StepPrecision(dtype="bfloat16"), "gpu:0")
     assert (kernel.problem.dtype, kernel.problem.math) == ("bfloat16", "bfloat16")
     relu = operation("Relu", "element-wise", [samples(32)], [samples(32)])
-    (kernel,) = traced_kernels.op_by_op(step(relu), BATCH, StepPrecision(dtype="bfloat16"), "gpu:0")
+    (kernel,) = traced_op_by_op.op_by_op(step(relu), BATCH, StepPrecision(dtype="bfloat16"), "gpu:0")
     assert kernel.problem == Stream("relu", 2 * 32 * 2 * BATCH, "float32")
 
 
@@ -154,7 +154,7 @@ CHAIN = step(
 
 def test_what_follows_one_another_is_one_kernel_when_compiled():
     """Bias, activation, product of two arrays and the sum that ends them; a negation; the gradient's two; its product."""
-    kernels = traced_kernels.compiled(CHAIN, BATCH, PLAIN, "gpu:0")
+    kernels = traced_fusion.compiled(CHAIN, BATCH, PLAIN, "gpu:0")
     assert [kernel.operations for kernel in kernels] == [1, 4, 1, 2, 1]
     assert kernels[1].problem == Stream("add", 3 * 8 * 4 * BATCH, "float32")
     assert kernels[3].problem == Stream("relu_grad", 3 * 8 * 4 * BATCH, "float32")
@@ -166,7 +166,7 @@ def test_a_sum_ends_its_kernel_and_fewer_elements_begin_another():
     total = operation("Sum", "reduction", [HIDDEN], [samples()])
     root = operation("Sqrt", "element-wise", [samples()], [samples()])
     for chain, counts in (([negation, total, negation], [2, 1]), ([negation, root, root], [1, 2])):
-        kernels = traced_kernels.compiled(step(*chain), BATCH, PLAIN, "gpu:0")
+        kernels = traced_fusion.compiled(step(*chain), BATCH, PLAIN, "gpu:0")
         assert [kernel.operations for kernel in kernels] == counts
 
 
@@ -178,15 +178,15 @@ def test_an_answer_takes_the_forward_products_alone():
 
 def test_an_operation_whose_runs_are_not_sure_is_rough():
     sure, unsure = product(4, 5, 6), product(4, 5, 6, doubt="a loop ends by the data")
-    kernels = traced_kernels.op_by_op(step(sure, unsure), BATCH, PLAIN, "cpu")
+    kernels = traced_op_by_op.op_by_op(step(sure, unsure), BATCH, PLAIN, "cpu")
     assert [kernel.rough for kernel in kernels] == ["", "a loop ends by the data"]
 
 
 def test_on_a_cpu_bias_and_activation_are_inside_their_product():
-    kernels = traced_kernels.op_by_op(CHAIN, BATCH, PLAIN, "cpu")
+    kernels = traced_op_by_op.op_by_op(CHAIN, BATCH, PLAIN, "cpu")
     names = ["MatMul", "Mul", "Sum", "Neg", "ReluGrad", "BiasAddGrad", "MatMul"]
     assert [kernel.name.split()[1] for kernel in kernels] == names
-    assert len(traced_kernels.op_by_op(CHAIN, BATCH, PLAIN, "gpu:0")) == len(CHAIN.operations)
+    assert len(traced_op_by_op.op_by_op(CHAIN, BATCH, PLAIN, "gpu:0")) == len(CHAIN.operations)
 
 
 def update(type_name, *sides, kind="element-wise"):
@@ -208,15 +208,15 @@ def adam(*sides):
 def test_a_custom_step_of_two_optimizers_updates_each_variable_in_one_kernel():
     """Adam reads the gradient and reads and sets three arrays: 7 passes; SGD, one array: 3. On a CPU a kernel for each."""
     both = step(*adam(3, 5), *adam(3, 5), update("Mul", 7, 2), update("AssignSubVariableOp", 7, 2))
-    kernels = traced_kernels.compiled(both, BATCH, PLAIN, "gpu:0")
+    kernels = traced_fusion.compiled(both, BATCH, PLAIN, "gpu:0")
     assert problems(kernels) == [
         Stream("adam", 7 * 15 * 4, "float32"),
         Stream("adam", 7 * 15 * 4, "float32"),
         Stream("sgd", 3 * 14 * 4, "float32"),
     ]
     assert {kernel.part for kernel in kernels} == {"optimizer"}
-    assert [kernel.count for kernel in kernels] == [1, 1, 1]
-    assert [kernel.count for kernel in traced_kernels.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
+    assert [kernel.launches for kernel in kernels] == [1, 1, 1]
+    assert [kernel.launches for kernel in traced_fusion.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
 
 
 def test_a_kernel_that_draws_its_numbers_is_a_dropout_over_twice_what_it_draws():
@@ -224,14 +224,14 @@ def test_a_kernel_that_draws_its_numbers_is_a_dropout_over_twice_what_it_draws()
     drawn = operation("StatelessRandomUniformV2", "element-wise", [array(2, dtype="int64")], [samples(6)])
     kept = operation("GreaterEqual", "element-wise", [samples(6)], [samples(6)])
     scaled = operation("Mul", "element-wise", [samples(6), samples(6)], [samples(6)])
-    kernels = traced_kernels.compiled(step(drawn, kept, scaled), BATCH, PLAIN, "gpu:0")
+    kernels = traced_fusion.compiled(step(drawn, kept, scaled), BATCH, PLAIN, "gpu:0")
     assert problems(kernels) == [Stream("dropout", 2 * 10 * 6 * 4, "float32")]
 
 
 def test_sgd_with_momentum_sets_two_arrays_and_is_no_adam():
     """It reads the gradient, and reads and sets the momentum and the variable: 5 passes."""
     names = ["Mul", "AssignAddVariableOp", "Mul", "AssignSubVariableOp"]
-    kernels = traced_kernels.compiled(step(*(update(name, 3, 5) for name in names)), BATCH, PLAIN, "gpu:0")
+    kernels = traced_fusion.compiled(step(*(update(name, 3, 5) for name in names)), BATCH, PLAIN, "gpu:0")
     assert problems(kernels) == [Stream("sgd", 5 * 15 * 4, "float32")]
 
 
@@ -257,15 +257,15 @@ def lstm(**changes):
 
 
 def test_a_loop_runs_its_operations_in_each_time_step():
-    kernels = traced_kernels.op_by_op(lstm(), BATCH, PLAIN, "cpu")
+    kernels = traced_op_by_op.op_by_op(lstm(), BATCH, PLAIN, "cpu")
     assert {kernel.times for kernel in kernels} == {7}
     assert len(kernels) == 9
-    compiled = traced_kernels.compiled(lstm(), BATCH, PLAIN, "gpu:0")
+    compiled = traced_fusion.compiled(lstm(), BATCH, PLAIN, "gpu:0")
     assert [kernel.times for kernel in compiled] == [7] * 8  # the two passes between products are one
 
 
 def test_cudnn_makes_the_products_that_wait_for_no_state_of_all_time_steps_at_once():
-    kernels = traced_kernels.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "gpu:0")
+    kernels = traced_op_by_op.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "gpu:0")
     assert [(kernel.problem, kernel.times) for kernel in kernels] == [
         (Stream("scale", 2 * 8 * 4 * BATCH, "float32"), 7),
         (None, 1),
@@ -280,8 +280,8 @@ def test_cudnn_makes_the_products_that_wait_for_no_state_of_all_time_steps_at_on
     ]
     # four gates: 8 transpositions, 3 splits, 2 concatenations; back 16 slices, 8 transpositions, 3 concatenations
     weights = [kernel for kernel in kernels if kernel.problem is None]
-    assert [(kernel.operations, kernel.count) for kernel in weights] == [(13, 13), (27, 27)]
-    assert len(traced_kernels.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "cpu")) == 9  # which has no cuDNN
+    assert [(kernel.operations, kernel.launches) for kernel in weights] == [(13, 13), (27, 27)]
+    assert len(traced_op_by_op.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "cpu")) == 9  # which has no cuDNN
 
 
 def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
@@ -289,11 +289,11 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
     size = operation("Prod", "reduction", [array(2, dtype="int32")], [array(1, dtype="int32")])
     tanh = operation("Tanh", "element-wise", [HIDDEN], [HIDDEN])
     looped = msgspec.structs.replace(tanh, runs=STEPS)  # 7 times
-    kernels = traced_kernels.op_by_op(step(view, size, looped, *[tanh] * 100), BATCH, PLAIN, "gpu:0")
-    assert [kernel.count for kernel in kernels] == [0, 0] + [1] * 101
+    kernels = traced_op_by_op.op_by_op(step(view, size, looped, *[tanh] * 100), BATCH, PLAIN, "gpu:0")
+    assert [kernel.launches for kernel in kernels] == [0, 0] + [1] * 101
     monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(1e-6 if device == "cpu" else 1e-5))
     small = components.kernels_of(list(networks.step(components._TINY, 1)), OP_BY_OP, "gpu:0")
-    expected = 2 * 1e-6 + (100 + 7 - fusion.operations(small)) * 1e-5
+    expected = 2 * 1e-6 + (100 + 7 - step_kernel.operations_outside_loops(small)) * 1e-5
     profile = Profile([])
     constants = {"kernel-launch": exact(2e-6), "tf-op-in-function": exact(1e-5)}
     monkeypatch.setattr(profile, "constant", lambda name, device, clock: constants[name])
@@ -319,7 +319,7 @@ def test_a_model_that_xla_cannot_compile_runs_op_by_op_on_a_gpu():
 
 def test_the_updates_of_one_variable_wait_for_each_other():
     """Two variables of an Adam: each one's operations are a chain, and the longer chain is the critical path."""
-    kernels = traced_kernels.op_by_op(step(*adam(3, 5), *adam(40, 50)[:4]), BATCH, PLAIN, "cpu")
+    kernels = traced_op_by_op.op_by_op(step(*adam(3, 5), *adam(40, 50)[:4]), BATCH, PLAIN, "cpu")
     assert [kernel.direction for kernel in kernels] == ["update 1"] * 7 + ["update 2"] * 4
     line = step_work.longest([(kernel, 1e-6) for kernel in kernels], 0.0)
     assert [kernel.direction for kernel, _ in line] == ["update 1"] * 7
@@ -328,7 +328,7 @@ def test_the_updates_of_one_variable_wait_for_each_other():
 def test_an_update_waits_for_the_gradient_of_its_variable():
     """The gradients come from the last layer; of two weights as large, the first is the one of the layer that is first."""
     back = {"phase": "gradient"}
-    kernels = traced_kernels.op_by_op(
+    kernels = traced_op_by_op.op_by_op(
         step(
             product(Amount(0, 1), 5, 3, layer="one"),
             product(3, 5, Amount(0, 1), "tn", layer="two", **back),
@@ -369,14 +369,14 @@ def volumes(**changes):
 def test_a_product_without_a_problem_has_one_of_as_many_flops():
     sides = volumes()
     convolution = operation("Conv3D", "conv", [], [samples(4, 7, 5, 6)], product=sides)
-    (kernel,) = traced_kernels.op_by_op(step(convolution), BATCH, PLAIN, "cpu")
+    (kernel,) = traced_op_by_op.op_by_op(step(convolution), BATCH, PLAIN, "cpu")
     assert kernel.problem == Conv(40, 7, 5, 6, 6, 3, 1, pad="same", dtype="float32")
     # 10 samples of 4 x 7 x 5 places, 3 x 3 x 1 windows of 2 channels, 6 filters
     assert kernel.problem.flops == sides.flops(BATCH) == 2 * 1400 * 9 * 2 * 6
     assert kernel.rough
     heads = MatrixProduct(m=Amount(6), n=Amount(5), k=Amount(8), count=Amount(0, 4))
     attention = operation("BatchMatMulV2", "matmul", [], [samples(4, 6, 5)], product=heads)
-    (kernel,) = traced_kernels.op_by_op(step(attention), BATCH, PLAIN, "cpu")
+    (kernel,) = traced_op_by_op.op_by_op(step(attention), BATCH, PLAIN, "cpu")
     assert kernel.problem == Matmul(240, 5, 8, dtype="float32")
     assert kernel.problem.flops == heads.flops(BATCH)
 
@@ -405,24 +405,24 @@ class Rows:
 def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):
     """A transform of 64 numbers reads and writes 512 bytes a sample; the pass beside it 1,536."""
     relu = operation("Relu", "element-wise", [samples(192)], [samples(192)])
-    kernels = traced_kernels.compiled(step(transform(), relu), BATCH, PLAIN, "gpu:0")
+    kernels = traced_fusion.compiled(step(transform(), relu), BATCH, PLAIN, "gpu:0")
     parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", COMPILED)
     rough, sure = 512 * BATCH / 1e6, 1536 * BATCH / 1e6
     seconds = parts.parts["element-wise"]
     assert seconds.value == pytest.approx(rough + sure)
     assert (seconds.low, seconds.high) == pytest.approx((rough / UNLIKE + sure, rough * UNLIKE + sure))
     assert parts.rough == RoughWork(share=0.25, kinds=("FFT2D by its bytes alone",))
-    alone = traced_kernels.compiled(step(relu), BATCH, PLAIN, "gpu:0")
+    alone = traced_fusion.compiled(step(relu), BATCH, PLAIN, "gpu:0")
     assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).rough is None
 
 
 def test_a_view_takes_no_time_beside_its_call(monkeypatch):
     view = operation("Reshape", "view", [HIDDEN], [HIDDEN], bytes_read=Amount(), bytes_written=Amount())
-    kernels = traced_kernels.op_by_op(step(view), BATCH, PLAIN, "gpu:0")
+    kernels = traced_op_by_op.op_by_op(step(view), BATCH, PLAIN, "gpu:0")
     assert [(kernel.problem, kernel.operations) for kernel in kernels] == [(None, 1)]
     parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", OP_BY_OP)
     assert (parts.parts, parts.partial) == ({}, [])
-    assert traced_kernels.compiled(step(view), BATCH, PLAIN, "gpu:0") == []
+    assert traced_fusion.compiled(step(view), BATCH, PLAIN, "gpu:0") == []
 
 
 def test_a_step_that_does_not_grow_evenly_is_known_at_its_batch_alone():

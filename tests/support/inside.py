@@ -292,13 +292,13 @@ def listed(network, batch):
 
 def fused_as_listed(network, off):
     """Products exactly as many as XLA lists; fusions up to `off` more or fewer."""
-    from analysis.predict import fusion
+    from analysis.predict import fusion, step_kernel
 
     kernels = fusion.compiled(networks.step(network, BATCH))
     products = sum(k.part in ("matmul", "conv") for k in kernels)
     found = listed(network, BATCH)
     assert products == found["dot"] + found["convolution"], (products, found)
-    others = fusion.count(kernels) - products
+    others = step_kernel.launches(kernels) - products
     assert abs(others - found["fusion"]) <= off, (network.name, network.optimizer, others, found)
 
 
@@ -317,7 +317,7 @@ def run_as_counted(network, off):
     a product stands by itself."""
     import tensorflow as tf
 
-    from analysis.predict import fusion
+    from analysis.predict import fusion, step_kernel
     from kernels.tensorflow import calls
     from workloads.frameworks import models
 
@@ -328,7 +328,12 @@ def run_as_counted(network, off):
     found = calls.ran(lambda: step(tf.constant(x), tf.constant(y)))
     kernels = fusion.op_by_op(networks.step(network, BATCH), "cpu")
     told = sum(n for name, n in found.items() if name not in ("_Arg", "_Retval", "NoOp", "Const"))
-    assert abs(fusion.operations(kernels) - told) <= off, (network.name, fusion.operations(kernels), told, found)
+    assert abs(step_kernel.operations_outside_loops(kernels) - told) <= off, (
+        network.name,
+        step_kernel.operations_outside_loops(kernels),
+        told,
+        found,
+    )
     assert found["BiasAdd"] == 0 == found["Relu"], found
     summed = sum(k.name.endswith(" bias_grad") for k in kernels)
     assert found["BiasAddGrad"] == summed, found

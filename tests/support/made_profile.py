@@ -2,7 +2,7 @@
 
 from fake_measurements import GPU_MACHINE, by_later_epochs, row, run, write
 
-from analysis.predict import fusion
+from analysis.predict.operation_counts import counts
 from analysis.predict.profile import PASSES
 from kernels import networks
 from kernels.problems import Launch, Matmul, Stream, Training, Transfer
@@ -67,7 +67,7 @@ def passes():
         for nbytes in SIZES:
             p = Stream(operation, nbytes, "float32")
             reads = 4 if operation == "adam" else 0  # of the weights and moments that it updates
-            seconds = (fusion.COSTS[operation].formula + reads) * OPERATION + p.bytes_moved / BYTES["cpu"]
+            seconds = (counts(operation).formula + reads) * OPERATION + p.bytes_moved / BYTES["cpu"]
             made += [row(f"stream/tensorflow/{v}", p, CALL + seconds) for v in ("function", "jit")]
             gpu = {"device": p.bytes_moved / BYTES["gpu:0"], "host-latency": 1e-4}
             made.append(row("stream/cupy/elementwise", p, gpu, device="gpu:0"))

@@ -1,0 +1,116 @@
+"""The kernels of a traced step that is not compiled: one for each operation.
+
+Every operation is a call of the executor, views and reads of variables too.
+"""
+
+# On a CPU the bias and the activation behind a product run inside its kernel, and the sum of a bias's gradient inside that of a
+# convolution's filters. On a GPU cuDNN runs the loops of recurrent layers.
+
+from collections.abc import Sequence
+
+import msgspec
+
+from analysis.predict.cudnn_loops import loop_kernels
+from analysis.predict.step_kernel import StepKernel
+from analysis.predict.traced_kernel import StepPrecision, kernel_of
+from analysis.predict.traced_runs import Run, runs_of
+from kernels.networks.operations import Operation, TracedStep
+
+#: Kind of a product -> activations that its own kernel applies on a CPU.
+_ACTIVATIONS_IN = {
+    "matmul": ("Relu", "Elu", "Relu6", "LeakyRelu", "Tanh", "Sigmoid"),
+    "conv": ("Relu", "Elu", "Relu6", "LeakyRelu"),
+}
+
+
+def op_by_op(step: TracedStep, batch: int, precision: StepPrecision, device: str) -> list[StepKernel]:
+    """A kernel for each operation of a step."""
+    runs = runs_of(step, batch)
+    return _on_cpu(runs, precision) if device == "cpu" else _on_gpu(runs, precision)
+
+
+def _on_cpu(runs: Sequence[Run], precision: StepPrecision) -> list[StepKernel]:
+    """The kernels on a CPU, where operations may run at once: each update of a variable counts to the layer whose gradient it
+    waits for."""
+    inside_products = _inside_products(runs)
+    executed = [run for run in runs if run.index not in inside_products]
+    gradients = _gradients_of_variables(executed)
+    kernels = []
+    for run in executed:
+        kernel = kernel_of([run], precision)
+        gradient = gradients.get(run.variable)
+        if gradient is not None:
+            weights = "kernel" if gradient.direction == "wgrad" else "bias"
+            kernel = msgspec.structs.replace(kernel, layer=gradient.operation.layer, direction=f"update {weights}")
+        kernels.append(kernel)
+    return kernels
+
+
+def _inside_products(runs: Sequence[Run]) -> set[int]:
+    """The places of biases and activations that run inside the product before them, and of the sums of biases' gradients that run
+    inside the gradient of a convolution's filters."""
+    inside = set()
+    convolutions = set()
+    product: Operation | None = None
+    fused_next: tuple[str, ...] = ()
+    for run in runs:
+        operation = run.operation
+        if operation.kind == "view":
+            continue
+        if operation.phase == "forward" and operation.product is not None:
+            product = operation
+            fused_next = ("BiasAdd",)
+            if operation.kind == "conv":
+                convolutions.add(operation.layer)
+        elif product is not None and operation.layer == product.layer and operation.type in fused_next:
+            inside.add(run.index)
+            fused_next = _ACTIVATIONS_IN[product.kind] if operation.type == "BiasAdd" else ()
+        else:
+            product = None
+            if operation.type == "BiasAddGrad" and operation.layer in convolutions:
+                inside.add(run.index)
+    return inside
+
+
+def _gradients_of_variables(runs: Sequence[Run]) -> dict[int, Run]:
+    """Variable -> the gradient that its update waits for: the one of as many elements, the last one first, as gradients come from
+    the last layer."""
+    gradients: dict[int, list[Run]] = {}
+    elements_of_variables = {}
+    for run in runs:
+        if run.direction in ("wgrad", "bias_grad"):
+            gradients.setdefault(run.output_elements, []).append(run)
+        if run.variable and run.elements > 1:
+            elements_of_variables[run.variable] = run.elements
+    gradients_of_variables = {}
+    for variable, elements in elements_of_variables.items():
+        if gradients.get(elements):
+            gradients_of_variables[variable] = gradients[elements].pop()
+    return gradients_of_variables
+
+
+def _on_gpu(runs: Sequence[Run], precision: StepPrecision) -> list[StepKernel]:
+    """The kernels on a GPU; those of the recurrent layers that cuDNN runs come last."""
+    kernels = []
+    loops: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        operation = run.operation
+        if operation.in_cudnn and run.times > 1:
+            loops.setdefault((operation.layer, operation.phase), []).append(run)
+            continue
+        kernel = kernel_of([run], precision)
+        if _runs_on_host(operation):
+            kernel = msgspec.structs.replace(kernel, problem=None, launches=0)
+        kernels.append(kernel)
+    for loop in loops.values():
+        kernels += loop_kernels(loop, precision)
+    return kernels
+
+
+def _runs_on_host(operation: Operation) -> bool:
+    """Whether an operation runs on the host even on a GPU: views, and what gives no other numbers than sizes and indices.
+
+    Source: TensorFlow registers its GPU kernels for int32 in host memory.
+    """
+    types = {array.dtype for array in operation.outputs}
+    return operation.kind in ("view", "host") or types == {"int32"}
