@@ -7,10 +7,11 @@ from math import log2, prod
 
 import msgspec
 
-from analysis.predict import operations, profile, step_kernel
+from analysis.predict import operations, profile
 from analysis.predict.curves import Curve, curve, measured_pass
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
-from analysis.predict.step_kernel import StepKernel
+from analysis.predict.step_kernels import step_kernel
+from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_work import Path, RoughWork, kernels_of, step_kernels, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total, within_factor
 from analysis.training import costs, feeding

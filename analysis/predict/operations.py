@@ -13,8 +13,8 @@ import msgspec
 
 from analysis.predict import profile
 from analysis.predict.curves import UNLIKE, Curve, MeasuredShape, curve, measured_pass
-from analysis.predict.operation_counts import counts, unfused_traffic
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
+from analysis.predict.step_kernels.operation_counts import counts, unfused_traffic
 from analysis.roofline import memory_levels
 from analysis.stats import Estimate, exact, median, middle, within_factor
 from kernels import registry

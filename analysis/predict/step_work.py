@@ -6,12 +6,13 @@ import math
 
 import msgspec
 
-from analysis.predict import fusion, operations, profile, traced_fusion, traced_op_by_op
+from analysis.predict import operations, profile
 from analysis.predict.curves import UNLIKE
-from analysis.predict.operation_counts import unfused_traffic
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
-from analysis.predict.step_kernel import StepKernel, is_backward
-from analysis.predict.traced_kernel import StepPrecision
+from analysis.predict.step_kernels import fusion, traced_fusion, traced_op_by_op
+from analysis.predict.step_kernels.operation_counts import unfused_traffic
+from analysis.predict.step_kernels.step_kernel import StepKernel, is_backward
+from analysis.predict.step_kernels.traced_kernel import StepPrecision
 from analysis.stats import Estimate, group_by, total, within_factor
 from analysis.units import join, percent
 from kernels import networks

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from analysis.predict import fusion, operation_counts, step_kernel, step_work
-from analysis.predict.step_kernel import StepKernel
+from analysis.predict import step_work
+from analysis.predict.step_kernels import fusion, operation_counts, step_kernel
+from analysis.predict.step_kernels.step_kernel import StepKernel
 from kernels import networks
 from kernels.problems import Matmul, Stream
 

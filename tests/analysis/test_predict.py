@@ -18,7 +18,6 @@ from analysis.predict import (
     calibration,
     command,
     components,
-    fusion,
     held_out,
     operations,
     prediction,
@@ -28,7 +27,8 @@ from analysis.predict import (
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
 from analysis.predict.plan import LeaveOneOutPlan
-from analysis.predict.step_kernel import StepKernel
+from analysis.predict.step_kernels import fusion
+from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_work import _path
 from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate

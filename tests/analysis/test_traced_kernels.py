@@ -5,12 +5,13 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE
 
-from analysis.predict import components, step_kernel, step_work, traced_fusion, traced_op_by_op
+from analysis.predict import components, step_work
 from analysis.predict.curves import UNLIKE
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
+from analysis.predict.step_kernels import step_kernel, traced_fusion, traced_op_by_op
+from analysis.predict.step_kernels.traced_kernel import StepPrecision
 from analysis.predict.step_work import RoughWork
-from analysis.predict.traced_kernel import StepPrecision
 from analysis.stats import exact
 from kernels import networks
 from kernels.networks import Network

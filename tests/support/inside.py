@@ -292,7 +292,7 @@ def listed(network, batch):
 
 def fused_as_listed(network, off):
     """Products exactly as many as XLA lists; fusions up to `off` more or fewer."""
-    from analysis.predict import fusion, step_kernel
+    from analysis.predict.step_kernels import fusion, step_kernel
 
     kernels = fusion.compiled(networks.step(network, BATCH))
     products = sum(k.part in ("matmul", "conv") for k in kernels)
@@ -317,7 +317,7 @@ def run_as_counted(network, off):
     a product stands by itself."""
     import tensorflow as tf
 
-    from analysis.predict import fusion, step_kernel
+    from analysis.predict.step_kernels import fusion, step_kernel
     from kernels.tensorflow import calls
     from workloads.frameworks import models
 
@@ -351,7 +351,7 @@ def loops_and_attention_as_tensorflow_runs_them():
     """The operations of the optimized graph, each loop's once; what is around a loop is not counted."""
     import tensorflow as tf
 
-    from analysis.predict import fusion
+    from analysis.predict.step_kernels import fusion
     from kernels.tensorflow import calls
     from workloads.frameworks import description
 

@@ -2,8 +2,8 @@
 
 from fake_measurements import GPU_MACHINE, by_later_epochs, row, run, write
 
-from analysis.predict.operation_counts import counts
 from analysis.predict.profile import PASSES
+from analysis.predict.step_kernels.operation_counts import counts
 from kernels import networks
 from kernels.problems import Launch, Matmul, Stream, Training, Transfer
 

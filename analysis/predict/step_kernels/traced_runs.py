@@ -11,7 +11,7 @@ _REMOVED = {"Identity", "IdentityN", "StopGradient", "PreventGradient", "EnsureS
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class OperationRun(msgspec.Struct, frozen=True, kw_only=True):
     """An operation of a traced step at one batch."""
 
     #: Its place in the trace.
@@ -65,7 +65,7 @@ def _elements(array: Array, batch: int) -> int:
     return math.prod(sizes(array.shape, batch))
 
 
-def runs_of(step: TracedStep, batch: int) -> list[Run]:
+def runs_of(step: TracedStep, batch: int) -> list[OperationRun]:
     """The operations of a step that TensorFlow runs, in the order of the trace."""
     runs = []
     variable = 0
@@ -81,7 +81,7 @@ def runs_of(step: TracedStep, batch: int) -> list[Run]:
             variable += 1
             variable_elements = elements
         runs.append(
-            Run(
+            OperationRun(
                 index=index,
                 operation=operation,
                 batch=batch,

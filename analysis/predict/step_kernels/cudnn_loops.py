@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from analysis.predict.step_kernel import StepKernel
-from analysis.predict.traced_kernel import StepPrecision, kernel_of
-from analysis.predict.traced_runs import Run
+from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.predict.step_kernels.traced_kernel import StepPrecision, kernel_of
+from analysis.predict.step_kernels.traced_runs import OperationRun
 from kernels.networks.operations import MatrixProduct
 from kernels.problems import Matmul
 
 
-def loop_kernels(loop: Sequence[Run], precision: StepPrecision) -> list[StepKernel]:
+def loop_kernels(loop: Sequence[OperationRun], precision: StepPrecision) -> list[StepKernel]:
     """The kernels of one pass, forward or backward, of a layer's loop."""
     kernels = []
     gates = [run for run in loop if run.operation.kind == "element-wise"]
@@ -30,20 +30,20 @@ def loop_kernels(loop: Sequence[Run], precision: StepPrecision) -> list[StepKern
     for run in products:
         kernel = kernel_of([run], precision)
         if run is not state_product and isinstance(kernel.problem, Matmul):
-            problem = _of_all_time_steps(kernel.problem, run.times)
+            problem = _all_time_steps(kernel.problem, run.times)
             kernel = msgspec.structs.replace(kernel, problem=problem, times=1)
         kernels.append(kernel)
     return kernels
 
 
-def _product_of_state(products: Sequence[Run]) -> Run | None:
+def _product_of_state(products: Sequence[OperationRun]) -> OperationRun | None:
     """The product that waits for the one of the time step before: forward the last one, whose operand is the state; of the
     gradient the last that gives no gradient of weights."""
     candidates = [run for run in products if run.direction != "wgrad"]
     return candidates[-1] if candidates else None
 
 
-def _weights_kernel(state_product: Run) -> StepKernel:
+def _weights_kernel(state_product: OperationRun) -> StepKernel:
     """The operations that lay a recurrent layer's weights out as cuDNN has them, or their gradients back. They are many and
     short: they count as launches alone.
 
@@ -68,7 +68,7 @@ def _weights_kernel(state_product: Run) -> StepKernel:
     )
 
 
-def _of_all_time_steps(problem: Matmul, time_steps: int) -> Matmul:
+def _all_time_steps(problem: Matmul, time_steps: int) -> Matmul:
     """The product of all time steps at once: with more rows, of a gradient of weights with a longer sum."""
     if problem.layout == "tn":
         return msgspec.structs.replace(problem, k=problem.k * time_steps)

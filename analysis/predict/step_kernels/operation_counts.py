@@ -43,5 +43,5 @@ def counts(operation: str) -> OperationCounts:
 
 def unfused_traffic(operation: str) -> float:
     """Bytes that a Stream operation moves op by op, over those of one fused pass; at least 1."""
-    read, written, _ = Stream.WEIGHTS[operation]
-    return max(1.0, counts(operation).arrays / (read + written))
+    weights = Stream.WEIGHTS[operation]
+    return max(1.0, counts(operation).arrays / (weights.read + weights.written))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from analysis.predict.step_kernel import StepKernel
-from analysis.predict.traced_runs import Run
+from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.predict.step_kernels.traced_runs import OperationRun
 from kernels.networks.operations import Convolution, Operation, sizes
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ITEM_BYTES
@@ -55,7 +55,7 @@ class StepPrecision(msgspec.Struct, frozen=True, kw_only=True):
         return ITEM_BYTES[self.dtype] / ITEM_BYTES["float32"] if self.dtype else 1.0
 
 
-def kernel_of(chain: Sequence[Run], precision: StepPrecision) -> StepKernel:
+def kernel_of(chain: Sequence[OperationRun], precision: StepPrecision) -> StepKernel:
     """The kernel that carries out some operations, priced as the one that moves most."""
     first = chain[0]
     widest = max(chain, key=lambda run: run.nbytes)
@@ -81,7 +81,9 @@ def _part(operation: Operation) -> str:
     return "element-wise"
 
 
-def _problem(chain: Sequence[Run], widest: Run, precision: StepPrecision) -> tuple[Matmul | Conv | Stream | None, str]:
+def _problem(
+    chain: Sequence[OperationRun], widest: OperationRun, precision: StepPrecision
+) -> tuple[Matmul | Conv | Stream | None, str]:
     """(the problem whose rows price a kernel, None of what takes no time beside its call; what is priced roughly, in words)."""
     operation = widest.operation
     if operation.kind == "view":
@@ -110,10 +112,9 @@ def nearest_product(operation: Operation, batch: int, dtype: str, arithmetic: st
     if dtype not in ITEM_BYTES or product is None:
         return None
     if not isinstance(product, Convolution):
-        sides = sizes((product.m, product.n, product.k, product.count), batch)
-        if min(sides) < 1:
+        m, n, k, count = sizes((product.m, product.n, product.k, product.count), batch)
+        if min(m, n, k, count) < 1:
             return None
-        m, n, k, count = sides
         return Matmul(m=m * count, n=n, k=k, dtype=dtype, math=arithmetic)
     positions = sizes(product.positions, batch)
     images = product.images.at(batch) * math.prod(positions[:-2])
@@ -135,7 +136,7 @@ def nearest_product(operation: Operation, batch: int, dtype: str, arithmetic: st
     )
 
 
-def _pass(chain: Sequence[Run], widest: Run, precision: StepPrecision) -> Stream | None:
+def _pass(chain: Sequence[OperationRun], widest: OperationRun, precision: StepPrecision) -> Stream | None:
     """The pass over memory that a kernel is priced as; None of so few bytes that they hold no element of it."""
     operation, nbytes = _pass_and_bytes(chain, widest)
     try:
@@ -144,7 +145,7 @@ def _pass(chain: Sequence[Run], widest: Run, precision: StepPrecision) -> Stream
         return None
 
 
-def _pass_and_bytes(chain: Sequence[Run], widest: Run) -> tuple[str, int]:
+def _pass_and_bytes(chain: Sequence[OperationRun], widest: OperationRun) -> tuple[str, int]:
     """(name of the pass, bytes that it moves in float32)."""
     assignments = [run for run in chain if run.assigns]
     if widest.operation.phase == "update" and assignments and len(chain) > 1:
@@ -158,7 +159,7 @@ def _pass_and_bytes(chain: Sequence[Run], widest: Run) -> tuple[str, int]:
     return _pass_of_one(widest), widest.nbytes
 
 
-def _pass_of_one(run: Run) -> str:
+def _pass_of_one(run: OperationRun) -> str:
     """The pass that moves arrays as an operation does."""
     operation = run.operation
     if operation.kind == "reduction":

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from analysis.predict.step_kernel import StepKernel
-from analysis.predict.traced_kernel import StepPrecision, kernel_of
-from analysis.predict.traced_runs import Run, runs_of
+from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.predict.step_kernels.traced_kernel import StepPrecision, kernel_of
+from analysis.predict.step_kernels.traced_runs import OperationRun, runs_of
 from kernels.networks.operations import TracedStep
 
 #: Kinds that XLA fuses with what follows.
@@ -33,22 +33,22 @@ def compiled(step: TracedStep, batch: int, precision: StepPrecision, device: str
     return kernels
 
 
-def _chains(runs: Iterable[Run]) -> Iterator[list[Run]]:
+def _chains(runs: Iterable[OperationRun]) -> Iterator[list[OperationRun]]:
     """The operations of each kernel."""
-    chain: list[Run] = []
+    chain: list[OperationRun] = []
     for run in runs:
         if chain and not _joins(run, chain):
             yield chain
             chain = []
         chain.append(run)
-        if _ends_its_kernel(run):
+        if _is_last_of_kernel(run):
             yield chain
             chain = []
     if chain:
         yield chain
 
 
-def _joins(run: Run, chain: Sequence[Run]) -> bool:
+def _joins(run: OperationRun, chain: Sequence[OperationRun]) -> bool:
     """Whether an operation is in the same kernel as those before it."""
     last = chain[-1]
     is_fused = run.operation.kind in _FUSED or run.assigns
@@ -61,7 +61,7 @@ def _joins(run: Run, chain: Sequence[Run]) -> bool:
     return run.elements >= largest or run.elements <= 1
 
 
-def _ends_its_kernel(run: Run) -> bool:
+def _is_last_of_kernel(run: OperationRun) -> bool:
     operation = run.operation
     if run.assigns and operation.phase != "update":
         return True

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from analysis.predict.cudnn_loops import loop_kernels
-from analysis.predict.step_kernel import StepKernel
-from analysis.predict.traced_kernel import StepPrecision, kernel_of
-from analysis.predict.traced_runs import Run, runs_of
+from analysis.predict.step_kernels.cudnn_loops import loop_kernels
+from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.predict.step_kernels.traced_kernel import StepPrecision, kernel_of
+from analysis.predict.step_kernels.traced_runs import OperationRun, runs_of
 from kernels.networks.operations import Operation, TracedStep
 
 #: Kind of a product -> activations that its own kernel applies on a CPU.
@@ -29,7 +29,7 @@ def op_by_op(step: TracedStep, batch: int, precision: StepPrecision, device: str
     return _on_cpu(runs, precision) if device == "cpu" else _on_gpu(runs, precision)
 
 
-def _on_cpu(runs: Sequence[Run], precision: StepPrecision) -> list[StepKernel]:
+def _on_cpu(runs: Sequence[OperationRun], precision: StepPrecision) -> list[StepKernel]:
     """The kernels on a CPU, where operations may run at once: each update of a variable counts to the layer whose gradient it
     waits for."""
     inside_products = _inside_products(runs)
@@ -46,7 +46,7 @@ def _on_cpu(runs: Sequence[Run], precision: StepPrecision) -> list[StepKernel]:
     return kernels
 
 
-def _inside_products(runs: Sequence[Run]) -> set[int]:
+def _inside_products(runs: Sequence[OperationRun]) -> set[int]:
     """The places of biases and activations that run inside the product before them, and of the sums of biases' gradients that run
     inside the gradient of a convolution's filters."""
     inside = set()
@@ -72,10 +72,10 @@ def _inside_products(runs: Sequence[Run]) -> set[int]:
     return inside
 
 
-def _gradients_of_variables(runs: Sequence[Run]) -> dict[int, Run]:
+def _gradients_of_variables(runs: Sequence[OperationRun]) -> dict[int, OperationRun]:
     """Variable -> the gradient that its update waits for: the one of as many elements, the last one first, as gradients come from
     the last layer."""
-    gradients: dict[int, list[Run]] = {}
+    gradients: dict[int, list[OperationRun]] = {}
     elements_of_variables = {}
     for run in runs:
         if run.direction in ("wgrad", "bias_grad"):
@@ -89,10 +89,10 @@ def _gradients_of_variables(runs: Sequence[Run]) -> dict[int, Run]:
     return gradients_of_variables
 
 
-def _on_gpu(runs: Sequence[Run], precision: StepPrecision) -> list[StepKernel]:
+def _on_gpu(runs: Sequence[OperationRun], precision: StepPrecision) -> list[StepKernel]:
     """The kernels on a GPU; those of the recurrent layers that cuDNN runs come last."""
     kernels = []
-    loops: dict[tuple[str, str], list[Run]] = {}
+    loops: dict[tuple[str, str], list[OperationRun]] = {}
     for run in runs:
         operation = run.operation
         if operation.in_cudnn and run.times > 1:

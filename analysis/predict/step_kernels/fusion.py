@@ -14,8 +14,8 @@ The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/a
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from analysis.predict.operation_counts import counts
-from analysis.predict.step_kernel import StepKernel, is_backward
+from analysis.predict.step_kernels.operation_counts import counts
+from analysis.predict.step_kernels.step_kernel import StepKernel, is_backward
 from kernels.networks.training_step import Work
 from kernels.problems import Conv, Problem
 
