@@ -82,6 +82,9 @@ def _is_model_name(word: str) -> bool:
 def _after_flags(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with a flag. The command is the one that comes later, else one that has this flag."""
     flag = words[0].partition("=")[0]
+    named = flag.lstrip("-")
+    if named in commands():
+        return options.Usage(f"{flag!r} is a command: it is typed {named}", instead=_line(named, words[1:]))
     message = f"the command comes first, before {words[0]!r}"
     later = [word for word in words if word in commands()]
     if not later and len(words) == 1:

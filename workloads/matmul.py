@@ -201,7 +201,8 @@ def _products(flags: Namespace) -> "list[Matmul]":
 
 def _refuse_shapes_as_sizes(flags: Namespace) -> None:
     """Raises Usage for --sizes that are shapes, such as 1000x500x200; a square one, 256x256, is the size 256."""
-    words = re.split("[ ,]+", " ".join(flags.sizes or ()).lower())
+    typed_sizes = " ".join(flags.sizes or ()).lower()
+    words = re.split("[ ,]+", "x".join(re.split(r"(?<=\w)\*(?=\w)", typed_sizes)))
     shapes = [word for word in words if re.fullmatch(r"\d+[km]?(?:x\d+[km]?){1,2}", word)]
     oblong = [word for word in shapes if len(set(word.split("x"))) > 1]
     if not oblong:

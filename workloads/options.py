@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from workloads import ROOT, corrections, help_screen, hints, terminal
-from workloads.corrections import PLACE, argparse_errors, runs  # noqa: F401  # other modules take them from here
+from workloads.corrections import PLACE, argparse_errors, runs, separators  # noqa: F401  # other modules take them from here
 from workloads.corrections.likeness import closest
 from workloads.corrections.quantities import (  # noqa: F401  # other modules take them from here
     BYTES,
@@ -156,10 +156,12 @@ class Parser(argparse.ArgumentParser):
             slashed = corrections.with_slashes(word)
             if slashed:
                 raise Usage(f"{word}: a path has / between its parts here", wrong=word, right=slashed)
-            bare = word.strip(corrections.QUOTES)
-            if bare != word and not os.path.lexists(word):
-                raise Usage(f"{word!r} has typographic quotes, which a shell takes as letters", wrong=word, right=bare)
+            plain = corrections.with_plain_letters(word)
+            if plain != word and not os.path.lexists(word):
+                raise Usage(f"{word!r} has letters of a printed page; it is typed {plain!r}", wrong=word, right=plain)
         self._refuse_help_in_words()
+        self._refuse_second_command()
+        self._refuse_separators()
         self._refuse_range_in_words()
         self._refuse_placeholders()
         self._refuse_second_values()
@@ -180,6 +182,21 @@ class Parser(argparse.ArgumentParser):
             inside = 0 < position < len(self.words) - 1
             if word in HELP_WORDS and not (word == "help" and inside) and not os.path.exists(word):
                 raise Usage(f"{word!r}: the help of a command is typed -h", instead=self._line(["-h"]))
+
+    def _refuse_second_command(self) -> None:
+        """Raises Usage for the name of another command as the first word: one command is typed at a time."""
+        mistake = self._typed_words().second_command()
+        if mistake:
+            raise mistake
+
+    def _refuse_separators(self) -> None:
+        """Raises Usage for a flag that something but a blank or one = separates from its value, or from the next flag."""
+        separate = separators.separated(self.words, self._option_string_actions)
+        if separate == list(self.words):
+            return
+        wrong = next(word for word in self.words if word not in separate)
+        message = f"{wrong!r}: a flag and its value are typed --flag VALUE or --flag=VALUE, with blanks between flags"
+        raise Usage(message, instead=self._line(separate))
 
     def _refuse_range_in_words(self) -> None:
         """Raises Usage for a range in several words, such as `64 to 4096`."""
@@ -209,6 +226,10 @@ class Parser(argparse.ArgumentParser):
             message = f"{name} takes one value, not {' and '.join(values)}"
             raise Usage(message, wrong=name, right=shlex.join([name, values[-1]]))
         name, values, left = corrections.numbers_beyond_one(self.words, flags)
+        if name and values[-1] == "000":
+            whole = "".join(values)
+            instead = self._line([whole if word == values[0] else word for word in left])
+            raise Usage(f"a number is one word: {whole}", instead=instead)
         if name:
             numbers = f"{', '.join(values[:-1])} and {values[-1]}"
             message = f"{name} takes one number, not {numbers}; type the command once for each"
@@ -229,7 +250,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str):
         """Raises the Usage for a message of argparse."""
-        typed_words = argparse_errors.TypedWords(
+        flag, value = argparse_errors.unknown_choice(message)
+        if flag:
+            raise unknown("value", value, self._option_string_actions[flag].choices or ())
+        raise self._typed_words().error(message)
+
+    def _typed_words(self) -> argparse_errors.TypedWords:
+        """The words that were parsed last, and what this command takes."""
+        return argparse_errors.TypedWords(
             words=self.words,
             module=self.module,
             flags=self._option_string_actions,
@@ -237,10 +265,6 @@ class Parser(argparse.ArgumentParser):
             passes_on=self.passes_on,
             takes_runs=any(not action.option_strings for action in self._actions),
         )
-        flag, value = argparse_errors.unknown_choice(message)
-        if flag:
-            raise unknown("value", value, self._option_string_actions[flag].choices or ())
-        raise typed_words.error(message)
 
     def flag_names(self) -> list[str]:
         """Every name of its flags."""
@@ -249,7 +273,7 @@ class Parser(argparse.ArgumentParser):
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words of a command without the mistake of a Stop; the same words where it cannot be corrected."""
         if stop.instead:
-            return shlex.split(stop.instead)[3:]
+            return self._with_words_passed_on(shlex.split(stop.instead)[3:], words)
         if stop.wrong is None and not stop.right:
             return list(words)
         runs_taken = [action for action in self._actions if not action.option_strings]
@@ -261,6 +285,13 @@ class Parser(argparse.ArgumentParser):
                 return [*[word for word in typed_words if word != stop.wrong], *others]
         flags = self._option_string_actions
         return [*corrections.corrected(typed_words, stop, flags, takes_runs=takes_runs), *others]
+
+    def _with_words_passed_on(self, corrected_words: list[str], typed_words: Sequence[str]) -> list[str]:
+        """Corrected words with what was typed for another program, after `--`, at their end."""
+        _, others = corrections.split(typed_words, self.passes_on)
+        if not others or corrected_words[-len(others) :] == others:
+            return corrected_words
+        return [*corrected_words, *(others[1:] if "--" in corrected_words else others)]
 
     def puts_example(self, words: Sequence[str], stop: Stop) -> bool:
         """Whether `corrected` puts a value that works in place of one that is not known."""

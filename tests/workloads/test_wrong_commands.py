@@ -83,7 +83,17 @@ WRONG = {
         --modes pinned => --modes roundtrip-pinned
         --layouts NN => --layouts nn
         --resume -o photos/none => -o photos/none
-        --stop-after 1day => --stop-after 60
+        --stop-after 1day => --stop-after 1d
+        --sizes 512×256*128 --fast => --shapes 512x256x128 --fast
+        --sizes 1e3,2.5e3 => --sizes 1000,2500
+        --sizes = 64 --fast => --sizes 64 --fast
+        --sizes 64 --seed: 3 => --sizes 64 --seed 3
+        --seed=3,--fast => --seed=3 --fast
+        --axis n=256,512 => --sizes 256,512
+        --max-noise '±5 percent' => --max-noise 5%
+        --device tpu => --device cpu
+        --dtypes int8 => --dtypes float32
+        explain --sizes 64 => --sizes 64
         -m 1024 -n 512 -k 256 --fast => --fast --shapes 1024x512x256
         --min 64 --max 512 --fast => --fast --sizes 64:512:x2
         --sizes 64 --iterations 100 --warmup 3 => --sizes 64
@@ -122,6 +132,7 @@ WRONG = {
         --model mlp --hidden-layers 3 --width 9 --jit true => --model mlp --depth 3 --width 9 --jit on
         --script fits.py --fit 41 --epochs 2 => --script fits.py --fit 4 --epochs 2
         --model lenet --amp => --model lenet --precision mixed_float16
+        --model lenet --precision bf16-mixed => --model lenet --precision mixed_bfloat16
         --model mine.py:build --samples -5 => --samples 5""",
     "workloads.inference": "--precision bf16 => --precision mixed_bfloat16",
     "workloads.launch": "--calls stepp => --calls step",
@@ -139,6 +150,8 @@ WRONG = {
         --only training,matmull => --only training,matmul
         matmul --fast => --only matmul --fast
         --minutes 5 => --stop-after 5min
+        --only matmul launch --skip launch --fast => --only matmul --fast
+        doctor => python -m workloads.doctor
         --only transfer,matmul --device cpu --fast => --only matmul --device cpu --fast
         --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick""",
     "workloads.doctor": """
@@ -184,6 +197,9 @@ WRONG = {
         --model lenet,vgg-16 --batch 64 => --model lenet --batch 64
         ../m/net.weights.h5 --batch 64 => then: --model net.keras --batch 64
         --model ../m/net.h5 => then: --model net.keras
+        train.py --lr=0.1 -- --epochs 5 => train.py -- --lr=0.1 --epochs 5
+        --model lenet --samples 50 000 nvidia-h200 => --samples 50000 nvidia-h200
+        matmul => python -m workloads.matmul
         train.py --lr 0.1 --epochs 5 => train.py --epochs 5 -- --lr 0.1
         train.py --epochs 5 SUITE --lr 0.1 => train.py SUITE --epochs 5 -- --lr 0.1
         nvidia-h200 --model lenet SUITE => nvidia-h200 SUITE --model lenet

@@ -17,6 +17,7 @@ from workloads.terminal import near
 
 PLACE = "crossover-results"  # the folder that a hint names where another cannot be written
 QUOTES = "“”„‟‘’‚‛«»"  # typographic ones, which come from pages too
+_PLAIN_LETTERS = str.maketrans({"×": "x", "✕": "x", "−": "-", "\N{NO-BREAK SPACE}": " ", **dict.fromkeys(QUOTES, "")})
 
 # By a flag or by what it takes, where neither its default nor its help shows a value.
 _EXAMPLES = {
@@ -222,6 +223,11 @@ def numbers_beyond_one(words: Sequence[str], flags: Flags) -> tuple[str, list[st
             left = groups[: position + 1] + groups[end:]
             return _name(group), [*first, *more], list(itertools.chain.from_iterable(left))
     return "", [], []
+
+
+def with_plain_letters(word: str) -> str:
+    """A word without the letters that pages have for others: typographic quotes, and × for x."""
+    return word.translate(_PLAIN_LETTERS)
 
 
 def with_slashes(word: str) -> str:

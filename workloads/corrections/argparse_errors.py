@@ -3,6 +3,7 @@ ground of `workloads`."""
 
 import argparse
 import dataclasses
+import itertools
 import os
 import re
 import shlex
@@ -130,6 +131,30 @@ class TypedWords:
             return self._unknown_flag(word)
         return self._stray(word)
 
+    def second_command(self) -> Usage | None:
+        """The error for the name of another command as the first word behind switches; None without one. What is shown is that
+        command with the words behind it where it takes them, else this one without it."""
+        switches = list(itertools.takewhile(self._is_switch, self.words))
+        if self.module in help_screen.OVERVIEWS or len(switches) == len(self.words):
+            return None
+        name, *others = self.words[len(switches) :]
+        modules = {module.rpartition(".")[2]: module for module in help_screen.commands()}
+        command = modules.get(name, "")
+        is_run = corrections.is_run(name) or (self.takes_runs and bool(runs.called(name)))
+        if not command or is_run or name in self._parts_of_only():
+            return None
+        message = f"{name!r} is a command of its own; one command is typed at a time"
+        line = shlex.join(["python", "-m", command, *others])
+        if command != self.module and self._is_taken_by_another(line):
+            return Usage(message, instead=line)
+        error = Usage(message, instead=self.line([*switches, *others]))
+        error.leaves_out = command != self.module
+        return error
+
+    def _is_switch(self, word: str) -> bool:
+        """Whether a word is a flag that takes no value."""
+        return word in self.flags and self.flags[word].nargs == 0
+
     def _stray(self, word: str) -> Usage:
         """The error for a word without dashes that no flag takes."""
         flags = self.flags
@@ -179,13 +204,15 @@ class TypedWords:
             instead = self._all_but(position)
             if instead:
                 return Usage(f"{message}; what is to be measured is named with --only", instead=instead)
-        usual = self._part_of_shape() or self._by_usual_name(name, value)
+        usual = self._part_of_shape() or self._by_usual_name(name, value) or self._definition(name, value)
         if usual:
             return usual
         meant_flag = _MEANT_FLAGS.get(bare, "")
         if meant_flag.split(" ")[0] not in flags:
             meant_flag = corrections.flag_listing(bare, flags)
-        if meant_flag and (f"{name}s" not in flags or not value):  # as --size, which is --sizes too
+        if (
+            meant_flag and not value.isdecimal() and (f"{name}s" not in flags or not value)
+        ):  # as --size, which is --sizes too
             return Usage(message, wrong=word, right=meant_flag)
         similar = corrections.flag_of_letter(bare, value, flags, self.needs)
         if not similar and not self._why_needless(bare):
@@ -227,11 +254,13 @@ class TypedWords:
             line = shlex.join(["python", "-m", other, *self.words])
             if self._is_taken_by_another(line):
                 return Usage(f"{message}, a flag of {hints.name_typed(other)}", instead=line)
-        reason = self._why_needless(bare)
-        if reason:
-            message += f"; {reason}"
+        parts = [reason for reason in map(self._why_needless, [bare, *re.split("[-_]", bare)]) if reason]
+        if parts:
+            message += f"; {parts[0]}"
         elif others:
             message += f", a flag of {' and '.join(map(hints.name_typed, others[:2]))}"
+        else:
+            message += f"; {hints.name_typed(self.module)} has no flag like it"
         error = Usage(message, wrong=name)
         error.leaves_out = True
         return error
@@ -289,6 +318,15 @@ class TypedWords:
             return Usage(f"{message}; a run is typed without a flag", instead=self.line(self._without_name(name)))
         return None
 
+    def _definition(self, name: str, value: str) -> Usage | None:
+        """The error for an unknown flag whose value names a flag of this command, `--axis sizes=64`; None of any other."""
+        defined, equals, defined_value = value.partition("=")
+        flag = closest(defined, self.flags) if equals else ""
+        if not flag or not defined_value:
+            return None
+        instead = self.line([*self._without_flag(name), flag, defined_value])
+        return Usage(f"unexpected argument {name!r}; {value} is typed {flag} {defined_value}", instead=instead)
+
     def _why_needless(self, bare: str) -> str:
         """Why this command has no flag like this one of other programs; "" of any other flag."""
         usual_name = "-".join(bare.lower().split("_"))
@@ -322,17 +360,23 @@ class TypedWords:
         return re.findall(r"\w+", (self.flags["--only"].help or "").partition(":")[2].partition(";")[0])
 
     def _all_but(self, position: int) -> str:
-        """The command with --only and all words but those behind the flag at this place, as `--skip conv`; "" where it has no
-        --only, or takes no such word."""
+        """The command with --only and all words but those behind the flag at this place, as `--skip conv`; of a typed --only,
+        its words but those. "" where it has no --only, or takes no such word."""
         listed = self._parts_of_only()
         end = position + 1
         while end < len(self.words) and self.words[end][:1] not in DASHES:
             end += 1
         skipped = [closest(word, listed) for word in " ".join(self.words[position + 1 : end]).replace(",", " ").split()]
-        others = [word for word in listed if word not in skipped]
+        before = corrections.without(self.words[:position], ["--only"], self.flags)
+        after = corrections.without(self.words[end:], ["--only"], self.flags)
+        named: list[str] = []
+        for name, values in self._typed_values():
+            if name == "--only":
+                named += ",".join(values).split(",")
+        others = [word for word in named or listed if word not in skipped]
         if not skipped or "" in skipped or not others:
             return ""
-        return self.line([*self.words[:position], "--only", *others, *self.words[end:]])
+        return self.line([*before, "--only", *others, *after])
 
     def _command_meant(self, name: str) -> str:
         """The command that a word names where this one only lists the others; "" for none."""

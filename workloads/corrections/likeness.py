@@ -8,6 +8,8 @@ from pathlib import Path, PurePath
 
 DASHES = "-–—"  # the last two come from pages that print two dashes as one
 _NEARLY_THE_SAME = 0.85
+# What other tools have and nothing here is like: int8 is no misspelled uint8.
+_UNLIKE_ALL = ("tpu", "npu", "xpu", "mps", "rocm", "hip", "opencl", "metal", "int8", "int4", "uint4", "i8")
 # Names that other tools give to what is known here by another word, or by several with commas.
 ALIASES = {
     "half": "float16",
@@ -21,7 +23,11 @@ ALIASES = {
     "false": "off",
     "no": "off",
     "cuda": "gpu",
-    "precision": "dtypes",
+    "precision": "dtype",
+    "data-type": "dtype",
+    "datatype": "dtype",
+    "amp": "mixed_float16",
+    "16-mixed": "mixed_float16",
     "markdown": "md",
     "text": "table",
     "np": "numpy",
@@ -68,11 +74,18 @@ ALIASES = {
     "ops": "operations",
     "op": "operations",
     "tf": "tensorflow",
-    "type": "dtypes",
+    "type": "dtype",
     "n": "sizes",
     "network": "model",
     "library": "backends",
+    "lib": "backends",
+    "framework": "backends",
     "cores": "threads",
+    "cpus": "threads",
+    "num-cpus": "threads",
+    "nproc": "threads",
+    "jobs": "threads",
+    "n-jobs": "threads",
     "workers": "threads",
     "baseline": "against",
     "jit_compile": "jit",
@@ -150,12 +163,15 @@ def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     for exact in (plain, small, f"{small}s"):
         if exact in by_small:
             return by_small[exact]
+    if plain in _UNLIKE_ALL:
+        return ""
     parts = re.split(r"[\s,;|+&/]+", small.strip())
     if len(parts) > 1 and by_small.keys() >= set(parts):
         return ",".join([by_small[part] for part in parts])
     near = _beginning_with(small, by_small) or _beginning_with(plain, by_small)
     if not near and small == plain:  # what has another name here, and is not known, is like no other
-        reordered = [name for name in by_small if _parts(name) == _parts(small)]
+        usual_parts = sorted(map(usual_name, _parts(small)))
+        reordered = [name for name in by_small if _parts(name) in (_parts(small), usual_parts)]
         candidates = [name for name in by_small if _may_be_number(small, name)]
         near = reordered or difflib.get_close_matches(small, candidates, 1, likeness) or _contained(small, by_small)
     return by_small[near[0]] if near else ""

@@ -61,18 +61,18 @@ NEEDLESS = (
     (
         (
             *("iterations", "iters", "iter", "niter", "repeat", "repeats", "repetitions", "rounds", "reps", "trials"),
-            *("loops", "count", "runs", "nruns", "ntimes", "nrepeat", "num-runs", "num-iters", "num-iterations"),
+            *("loops", "count", "runs", "nruns", "ntimes", "nrepeat", "invocations"),
         ),
         "--max-noise",
         "a row is repeated until --max-noise is met",
     ),
     (
-        ("warmup", "warm-up", "warmups", "warmup-iters", "warmup-iterations"),
+        ("warmup", "warm-up", "warmups"),
         "--max-noise",
         "every row warms up by itself",
     ),
     (("overwrite", "force", "no-cache"), "--max-noise", "every run has a folder of its own"),
-    (("layer", "layers", "layer-name", "layer-index"), "--shapes", "a layer is measured by its shape, --shapes"),
+    (("layer", "layers"), "--shapes", "a layer is measured by its shape, --shapes"),
     (
         ("transpose", "trans", "transa", "transb", "trans-a", "trans-b"),
         "--layouts",

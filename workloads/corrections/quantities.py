@@ -9,7 +9,9 @@ from workloads.stops import Usage
 
 MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
-SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
+SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600, "d": 86_400}
+_UNIT_NAMES = {"percent": "%", "pct": "%"}  # that do not begin as the unit does
+_BEFORE_NUMBERS = "±~<>=≤≥+- "  # what people write before a limit
 BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", 1):
     BYTES |= dict.fromkeys((_letter, f"{_letter}b", f"{_letter}ib"), 1 << 10 * _power)
@@ -117,12 +119,15 @@ def positive(text: str, units: dict[str, float] = SECONDS) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is too large or too small")
     if not match or not float(match[1]):
         message = f"{text!r} is no number above 0"
-        right = meant_seconds(text, units) or (text[1:] if re.fullmatch(r"-[\d.]*[1-9][\d.]*[a-z%]*", text) else "")
+        bare = text.lstrip(_BEFORE_NUMBERS)
+        is_number = re.fullmatch(r"[\d.]*[1-9][\d.]* ?[a-z%]*", bare)
+        right = meant_seconds(text, units) or (bare if is_number and bare != text else "")
         if right:
             raise Usage(message, wrong=text, right=right)
         raise argparse.ArgumentTypeError(message)
     if match[2] not in units:
-        beginning = [unit for unit in units if unit and match[2].startswith(unit)]
+        typed_unit = _UNIT_NAMES.get(match[2], match[2])
+        beginning = [unit for unit in units if unit and typed_unit.startswith(unit)]
         right = f"{match[1]}{max(beginning, key=len)}" if beginning else ""
         known = ", ".join(f"{match[1]}{unit}" for unit in units if unit)
         raise Usage(f"{text!r} has a unit that is not known; write one like {known}", wrong=text, right=right)

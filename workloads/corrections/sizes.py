@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9}|e\d{1,2})?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?", re.IGNORECASE)
+_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\+?\d{1,2})?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?", re.IGNORECASE)
 _TOO_LARGE = 1 << 60
 _BETWEEN = re.compile(r":|\.\.|(?<=\w)[-–—~](?=\w)|\bto\b")  # what stands between the ends of a range
 # Ranges as Python has them, and with commas: range(64, 1024, 64), 64,4096,x2.
