@@ -35,24 +35,29 @@ CACHED_MARK = "*"
 CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only the compute roof counts"
 
 
-class Bound(msgspec.Struct, frozen=True):
-    """The least seconds that the roofs allow a problem, the roof that sets them, and a note if another roof is missing."""
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """The least time that the roofs allow a problem."""
 
-    seconds: "Estimate"
+    #: Seconds a call.
+    seconds: Estimate
+    #: The roof that sets them.
     roof: Roof
+    #: Which other roof is missing, or "".
     note: str = ""
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """A row against its roof: the fraction reached, `flag` ("" or "above-roof") and a note if a roof is missing.
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """A row against its roof."""
 
-    doubt: "" or "no-kernel", where the call is shorter than an empty kernel: no error, but no measure of a kernel either.
-    """
-
-    fraction: "Estimate | None"
-    roof: Roof | None
+    #: The share of the roof that the row reaches; None without a roof.
+    fraction: Estimate | None = None
+    #: The roof that bounds the row.
+    roof: Roof | None = None
+    #: ABOVE, where the share is impossible, or "".
     flag: str = ""
+    #: Which roof is missing, or "".
     note: str = ""
+    #: NO_KERNEL, where the call is shorter than an empty kernel: no error, but no measure of a kernel either; or "".
     doubt: str = ""
 
     @property
@@ -81,22 +86,25 @@ def pick(roofs: Roofs, device: str, kind: str, name: str = "", threads: int | No
     A count that was not measured gets the lowest of what it cannot exceed: a roof of more threads, or one of fewer
     threads scaled up in proportion. So a fraction is never flattered.
     """
-    found = [r for r in roofs if r.kind == kind and r.device == device and r.measured and name in ("", r.name)]
-    same = [r for r in found if r.threads == threads]
-    if threads is None or same:
-        return max(same if threads else found, key=lambda r: r.rate.value, default=None)
-    more = [r for r in found if r.threads is None or r.threads > threads]
-    return min(
-        [*more, *(_scaled(r, threads) for r in found if r.threads and r.threads < threads)],
-        key=lambda r: r.rate.value,
-        default=None,
-    )
+    candidates = [r for r in roofs if r.kind == kind and r.device == device and r.measured and name in ("", r.name)]
+    if threads is None:
+        return max(candidates, key=_rate, default=None)
+    same_threads = [r for r in candidates if r.threads == threads]
+    if same_threads:
+        return max(same_threads, key=_rate)
+    more_threads = [r for r in candidates if r.threads is None or r.threads > threads]
+    scaled_up = [_scaled(r, r.threads, threads) for r in candidates if r.threads and r.threads < threads]
+    return min([*more_threads, *scaled_up], key=_rate, default=None)
 
 
-def _scaled(roof: Roof, threads: int) -> Roof:
-    own = roof.threads or threads
-    note = f"that of {count(own, 'thread')}, scaled"
-    return msgspec.structs.replace(roof, rate=roof.rate * (threads / own), threads=threads, note=note)
+def _rate(roof: Roof) -> float:
+    return roof.rate.value
+
+
+def _scaled(roof: Roof, measured_threads: int, threads: int) -> Roof:
+    """The roof of so many threads as if the rate grew in proportion to them."""
+    note = f"that of {count(measured_threads, 'thread')}, scaled"
+    return msgspec.structs.replace(roof, rate=roof.rate * (threads / measured_threads), threads=threads, note=note)
 
 
 def level(roofs: Roofs, device: str, footprint: int, threads: int | None = None) -> Roof | None:
@@ -104,13 +112,12 @@ def level(roofs: Roofs, device: str, footprint: int, threads: int | None = None)
 
     Where two levels may hold it in part, it is the faster one: a ceiling must not lie below what is possible.
     """
-    roofs = [r for r in roofs if r.measured and r.device == device]
-    names = dict.fromkeys(r.name for r in roofs if r.kind == "cache")
-    caches = [r for name in names if (r := pick(roofs, device, "cache", name, threads))]
-    holding = [r for r in caches if r.floor_bytes < footprint <= r.holds_bytes]
-    if holding:
-        return min(holding, key=lambda r: r.holds_bytes)
-    memory = pick(roofs, device, "memory", "", threads)
+    cache_names = dict.fromkeys(r.name for r in roofs if r.kind == "cache" and r.device == device and r.measured)
+    caches = [pick(roofs, device, "cache", name=name, threads=threads) for name in cache_names]
+    large_enough = [r for r in caches if r and r.floor_bytes < footprint <= r.holds_bytes]
+    if large_enough:
+        return min(large_enough, key=lambda r: r.holds_bytes)
+    memory = pick(roofs, device, "memory", threads=threads)
     return memory if memory and footprint > memory.floor_bytes else None
 
 
@@ -125,48 +132,60 @@ def attainable(roofs: Roofs, problem: Problem, settings: Settings, clock: str = 
     if problem.op == "transfer":
         return _copying(roofs, problem, device)
     flops, moved = problem.flops, problem.bytes_moved
-    compute = pick(roofs, device, "compute", problem.math, threads) if flops and problem.math else None
-    memory = known = pick(roofs, device, "memory", "", threads) if moved else None
+    compute = pick(roofs, device, "compute", name=problem.math, threads=threads) if flops and problem.math else None
+    main_memory = pick(roofs, device, "memory", threads=threads) if moved else None
+    memory = main_memory
     if moved and settings.cache != "cold":
         memory = level(roofs, device, problem.footprint_bytes, threads)
     only_moves = problem.op == "stream" or (problem.op == "layer" and not flops)
     if (memory if only_moves else compute) is None:
         return None
-    note = NO_CACHE_ROOF if known and not memory else ""
-    times = [(work / r.rate, r) for r, work in ((compute, flops), (memory, moved)) if r]
+    bounds = []
+    if compute:
+        bounds.append(Bound(seconds=flops / compute.rate, roof=compute))
+    if memory:
+        bounds.append(Bound(seconds=moved / memory.rate, roof=memory))
     if settings.mode != "resident":
-        times += _link_times(roofs, problem, device)
+        bounds += _operand_copies(roofs, problem, device)
     if is_gpu(device) and clock and problem.op != "layer":  # a layer's calls stand in one graph: none is waited for
-        floor = pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)
-        if floor:
-            times.append((1 / floor.rate, floor))
-    seconds, roof = max(times, key=lambda pair: pair[0].value)
-    return Bound(seconds, roof, note)
+        launch = pick(roofs, device, "launch", name=QUEUED if clock == "device" else WAITED)
+        if launch:
+            bounds.append(Bound(seconds=1 / launch.rate, roof=launch))
+    note = NO_CACHE_ROOF if main_memory and not memory else ""
+    return msgspec.structs.replace(_longest(bounds), note=note)
 
 
-def _copying(roofs, problem, device: str) -> Bound | None:
+def _longest(bounds: list[Bound]) -> Bound:
+    return max(bounds, key=lambda bound: bound.seconds.value)
+
+
+def _copying(roofs: Roofs, problem: Problem, device: str) -> Bound | None:
     """A copy under the link's roof, both ways at once under the slower one; on the device under the memory's.
 
-    None where something else runs beside it, and for managed memory, whose pages may be there already.
+    None where something else runs at the same time, and for managed memory, whose pages may be on the device already.
     """
     if problem.compute or problem.host_memory == "managed":
         return None
     if problem.direction == "d2d":
         memory = level(roofs, device, problem.footprint_bytes)
-        return Bound(problem.bytes_moved / memory.rate, memory) if memory else None
-    ways = ("h2d", "d2h") if problem.direction == "both" else (problem.direction,)
-    times = [(problem.nbytes / r.rate, r) for way in ways if (r := pick(roofs, device, "link", way))]
-    return Bound(*max(times, key=lambda pair: pair[0].value)) if times else None
+        return Bound(seconds=problem.bytes_moved / memory.rate, roof=memory) if memory else None
+    directions = ("h2d", "d2h") if problem.direction == "both" else (problem.direction,)
+    links = [pick(roofs, device, "link", name=direction) for direction in directions]
+    bounds = [Bound(seconds=problem.nbytes / link.rate, roof=link) for link in links if link]
+    return _longest(bounds) if bounds else None
 
 
-def _link_times(roofs, problem, device: str) -> "list[tuple[Estimate, Roof]]":
-    """The seconds that a call's operands in and its result out need on the link; the roof is that of the direction which takes
-    longer."""
-    h2d, d2h = (pick(roofs, device, "link", way) for way in ("h2d", "d2h"))
+def _operand_copies(roofs: Roofs, problem: Problem, device: str) -> list[Bound]:
+    """What the copies of a call's operands in and of its result out allow, one after the other, under the roof of the
+    direction that takes longer; nothing where a direction was not measured."""
+    h2d = pick(roofs, device, "link", name="h2d")
+    d2h = pick(roofs, device, "link", name="d2h")
     if not (h2d and d2h and problem.result_bytes):
         return []
-    first, last = problem.operand_bytes / h2d.rate, problem.result_bytes / d2h.rate
-    return [(first + last, h2d if first.value >= last.value else d2h)]
+    copies_in = problem.operand_bytes / h2d.rate
+    copy_out = problem.result_bytes / d2h.rate
+    longer = h2d if copies_in.value >= copy_out.value else d2h
+    return [Bound(seconds=copies_in + copy_out, roof=longer)]
 
 
 def judge(measurement: Measurement, roofs: Roofs, seconds: "Estimate | None" = None) -> Judged:
@@ -175,29 +194,26 @@ def judge(measurement: Measurement, roofs: Roofs, seconds: "Estimate | None" = N
 
     A call shorter than the shortest empty one is no such error: another way into the driver may be shorter still.
     """
-    settings, problem, seconds = measurement.settings, measurement.problem, seconds or seconds_of(measurement)
+    problem = measurement.problem
+    seconds = seconds or seconds_of(measurement)
     if seconds is None or problem.op == "training":
-        return Judged(None, None)
-    bound = _bound(measurement, roofs)
+        return Judged()
+    samples = clock_of(measurement)
+    bound = attainable(roofs, problem, measurement.settings, samples.clock if samples else "")
     if bound is None:
-        known = problem.op == "stream" and pick(roofs, settings.device, "memory") is not None
-        return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
+        memory_is_known = problem.op == "stream" and pick(roofs, measurement.device, "memory") is not None
+        return Judged(note=NO_CACHE_ROOF if memory_is_known else "no roof measured")
     fraction = bound.seconds / seconds
-    hard = fraction
+    sure_bound = bound
     doubt = ""
     if bound.roof.kind == "launch":
-        hard = (_bound(measurement, roofs, launches=False) or bound).seconds / seconds
-        if fraction.low > TOLERANCE:
-            doubt = NO_KERNEL
-    soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
-    above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
-    return Judged(fraction=fraction, roof=bound.roof, flag=ABOVE if above else "", note=bound.note, doubt=doubt)
-
-
-def _bound(measurement: Measurement, roofs: Roofs, launches: bool = True) -> Bound | None:
-    samples = clock_of(measurement)
-    clock = samples.clock if samples and launches else ""
-    return attainable(roofs, measurement.problem, measurement.settings, clock)
+        sure_bound = attainable(roofs, problem, measurement.settings) or bound
+        doubt = NO_KERNEL if fraction.low > TOLERANCE else ""
+    is_too_fast = (sure_bound.seconds / seconds).low > TOLERANCE
+    if bound.roof.note == BEST_MATMUL and problem.op != "matmul":  # another operation may well be faster than a product
+        is_too_fast = False
+    is_error = is_too_fast or _beyond_sheet(measurement, seconds.high, roofs)
+    return Judged(fraction=fraction, roof=bound.roof, flag=ABOVE if is_error else "", note=bound.note, doubt=doubt)
 
 
 def _beyond_sheet(measurement: Measurement, seconds: float, roofs: Roofs) -> bool:
