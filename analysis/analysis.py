@@ -13,7 +13,7 @@ from analysis.predict import held_out, prediction, profile
 from analysis.predict.budget import Budget, budgets
 from analysis.predict.held_out import Case, SavedSummary
 from analysis.predict.profile import Lacking, Profile
-from analysis.roofline.roofs import Roof, roofs
+from analysis.roofline.roofs import Roof, roofs_of
 from analysis.training import break_even
 from analysis.training.break_even import Pair, Setup
 from workloads.machine.health import CheckResult
@@ -47,7 +47,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     @functools.cached_property
     def roofs(self) -> tuple[Roof, ...]:
         """The ceilings of each device, measured and from data sheets. Replaced rows count: a roof is the best rate reached."""
-        return roofs(self.loaded.every, self.machine)
+        return roofs_of(self.loaded.every, self.machine)
 
     @functools.cached_property
     def crossovers(self) -> tuple[Answer, ...]:
@@ -60,7 +60,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
         rows reached, whatever replaced ones did."""
         ceilings = self.roofs
         if self.loaded.replaced:
-            ceilings = roofs(self.rows, self.machine)
+            ceilings = roofs_of(self.rows, self.machine)
         return {op: ladder.ladders(self.rows, ceilings, op) for op in ("matmul", "conv")}
 
     @functools.cached_property

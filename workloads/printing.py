@@ -98,9 +98,9 @@ class Rows:
         if self.format == "json" or measurement.problem.op != self._op:
             return
         from analysis.roofline.frame import frame
-        from analysis.roofline.roofs import BEST_MATMUL, roofs
+        from analysis.roofline.roofs import BEST_MATMUL, roofs_of
 
-        settled = [r for r in roofs(self._all, self._machine) if r.note != BEST_MATMUL]  # which may still grow
+        settled = [r for r in roofs_of(self._all, self._machine) if r.note != BEST_MATMUL]  # which may still grow
         found = frame([measurement], settled)
         if self._columns is None:
             self._columns = list(found.columns)

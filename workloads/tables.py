@@ -7,7 +7,7 @@ from typing import Literal
 from analysis import stats
 from analysis.crossover.families import batch_family
 from analysis.roofline import bounds
-from analysis.roofline.roofs import BEST_MATMUL, roofs
+from analysis.roofline.roofs import BEST_MATMUL, roofs_of
 from analysis.table import Best, Printed
 from kernels.networks import Work
 from kernels.problems import Problem
@@ -122,7 +122,7 @@ class Matmuls:
 
     def _find_columns(self, group: list[Measurement]) -> dict[str, Column]:
         """The columns: problem, each side's milliseconds, rates and shares of a roof known before any line, the winner."""
-        peaks = [r for r in roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
+        peaks = [r for r in roofs_of(self._all, self._machine) if r.measured and r.kind == "compute"]
         roofed = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}
         columns: dict[str, Column] = dict.fromkeys([*self.head(group[0].problem), "type"], "problem")
         sides = stats.group_by(group, _side)
@@ -138,7 +138,7 @@ class Matmuls:
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
-        ceilings = roofs(self._all, self._machine)
+        ceilings = roofs_of(self._all, self._machine)
         cells = {name: text for name, (text, _) in self.head(p).items()}
         cells["type"] = _kind(p, group[0].settings.cache)
         cells["winner"] = cells["fastest"] = Best(self.winner(group))

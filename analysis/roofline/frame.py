@@ -8,8 +8,8 @@ import msgspec
 from analysis.labels import on
 from analysis.metrics import COLUMNS
 from analysis.roofline.bounds import quick_judge
-from analysis.roofline.roofs import roofs as roofs_of
-from analysis.stats import middle, quick_seconds
+from analysis.roofline.roofs import Roof, Roofs, roofs_of
+from analysis.stats import group_by, middle, quick_seconds
 from kernels.problems import Problem
 from workloads.records import Measurement, Measurements, by_machine
 
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 USES_OF_A_COPY = 1
 
 
-def frame(measurements: Measurements, roofs=None) -> "pandas.DataFrame":
+def frame(measurements: Measurements, roofs: Roofs | None = None) -> "pandas.DataFrame":
     """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then metrics.COLUMNS.
 
     Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
     """
     import pandas
 
-    roofs = roofs_of(measurements) if roofs is None else tuple(roofs)
-    own = list(dict.fromkeys(f for m in measurements for f in problem_fields(m.problem)))
-    of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}
-    records = [_record(m, of_device[m.device]) for m in measurements]
-    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *COLUMNS])
-    words = {f for f in own if any(isinstance(r.get(f), str) for r in records)}
-    types = {c: "Int64" for c in own if c not in words}
+    roofs = roofs_of(measurements) if roofs is None else roofs
+    problem_columns: dict[str, None] = {}
+    for m in measurements:
+        problem_columns.update(dict.fromkeys(problem_fields(m.problem)))
+    roofs_by_device: dict[str, list[Roof]] = group_by(roofs, lambda roof: roof.device)
+    records = [_record(m, roofs_by_device.get(m.device, [])) for m in measurements]
+    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *problem_columns, *COLUMNS])
+    types = {}
+    for name in problem_columns:
+        if not any(isinstance(record.get(name), str) for record in records):
+            types[name] = "Int64"
     for column in COLUMNS.values():
         if column.unit != "text":
             types[column.key] = "Int64" if column.unit == "count" else "float64"
@@ -59,11 +63,13 @@ def problem_fields(problem: Problem) -> list[str]:
     return [f for f in problem.__struct_fields__ if f not in COLUMNS and getattr(problem, f) is not msgspec.UNSET]
 
 
-def _record(m: Measurement, roofs) -> dict:
+def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
     p, s = m.problem, m.settings
     flops, moved = p.flops, p.bytes_moved
-    host, best = on(m, "host-latency"), quick_seconds(m)
+    host = on(m, "host-latency")
+    best = quick_seconds(m)
     judged = quick_judge(m, roofs)
+    flags = [*m.flags, judged.flag] if judged.flag else m.flags
     return {
         "op": p.op,
         "backend": m.backend,
@@ -92,7 +98,7 @@ def _record(m: Measurement, roofs) -> dict:
         "noise": host and host.noise,
         "status": m.status,
         "reason": m.reason,
-        "flags": " ".join((*m.flags, judged.flag) if judged.flag else m.flags),
+        "flags": " ".join(flags),
     }
 
 

@@ -23,37 +23,55 @@ _FLAT = 0.15  # the most that a plateau may rise or fall from end to end
 _PENALTY = 3.0
 # A working set within this many times a cache's size may still show its level; one beyond it cannot.
 _WITHIN = 1.5
-_BEGINS = 0.95  # of its smallest working set seen: where a level begins
+_BEGINS = 0.95  # of the smallest working set measured on it: where a level begins
 
 
-class Plateau(msgspec.Struct, frozen=True):
-    """A range of working sets with one bandwidth: `rate` in bytes/s, over `from_bytes` to `to_bytes` as measured.
+class Plateau(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of working sets with one bandwidth."""
 
-    name: L1, L2, L3, DRAM; on a GPU L2, HBM; "L3 or DRAM" where the machine claims more cache than the data show. points:
-    sizes on it. kernels: those that were fastest there.
-    """
-
+    #: `cpu`, `gpu:0`.
     device: str
+    #: CPU threads.
     threads: int | None
+    #: One of OPERATIONS.
     operation: str
+    #: L1, L2, L3, DRAM; on a GPU L2, HBM; "L3 or DRAM" where the machine claims more cache than the data show.
     name: str
+    #: Bytes/s: the median over its working sets.
     rate: Estimate
+    #: The smallest working set that was measured on it.
     from_bytes: int
+    #: The largest.
     to_bytes: int
+    #: Working sets on it.
     points: int
+    #: The kernels that were fastest on it.
     kernels: tuple[str, ...]
 
 
-class Point(msgspec.Struct, frozen=True):
-    """The best bandwidth at a working set, and the kernel that reached it."""
+class Span(msgspec.Struct, frozen=True, kw_only=True):
+    """The working sets that a level may hold."""
 
+    plateau: Plateau
+    #: The smallest, in bytes.
+    first_bytes: int
+    #: The largest.
+    last_bytes: int
+
+
+class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
+    """The best bandwidth at a working set."""
+
+    #: Of the working set.
     nbytes: int
+    #: Bytes/s.
     rate: Estimate
+    #: The kernel that reached it.
     kernel: str
 
 
 Key = tuple[str, int | None, str]  # device, threads, operation
-Curve = tuple[Point, ...]
+Curve = tuple[Bandwidth, ...]
 
 
 def memory_name(device: str) -> str:
@@ -70,18 +88,23 @@ def curves(measurements: Measurements) -> dict[Key, Curve]:
         and (m.mode, m.settings.cache) == ("resident", "warm")
         and quick_seconds(m)
     )
-    found = {}
+    curves = {}
     for key, group in group_by(rows, lambda m: (m.device, m.threads, m.problem.operation)).items():
         best = best_by(group, lambda m: m.problem.footprint_bytes, lambda m: -m.problem.bytes_moved / call_s(m))
-        found[key] = tuple(Point(n, m.problem.bytes_moved / seconds_of(m), m.kernel) for n, m in sorted(best.items()))
-    return found
+        curves[key] = tuple(
+            Bandwidth(nbytes=nbytes, rate=m.problem.bytes_moved / seconds_of(m), kernel=m.kernel)
+            for nbytes, m in sorted(best.items())
+        )
+    return curves
 
 
 def plateaus(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Plateau, ...]:
     """Every level that a curve shows, the smallest working sets first; none of a curve of fewer than LEAST_SIZES sizes."""
-    return tuple(
-        p for key, curve in curves(measurements).items() for p in _of(key, curve, levels(machine, key[0], key[1]))
-    )
+    shown: list[Plateau] = []
+    for key, curve in curves(measurements).items():
+        device, threads, _ = key
+        shown += _curve_plateaus(key, curve, levels(machine, device, threads))
+    return tuple(shown)
 
 
 def levels(machine: "Machine | None", device: str, threads: int | None = None) -> tuple[tuple[str, int], ...]:
@@ -92,24 +115,35 @@ def levels(machine: "Machine | None", device: str, threads: int | None = None) -
         gpu = machine.gpu(device)
         claimed = {"L2": gpu.l2_bytes if gpu else 0}
     else:
-        cores, each = min(threads or machine.cores, machine.cores), machine.caches_bytes
-        claimed = {"L1": each.get("L1d", 0) * cores, "L2": each.get("L2", 0) * cores, "L3": each.get("L3", 0)}
+        cores = min(threads or machine.cores, machine.cores)
+        caches = machine.caches_bytes
+        claimed = {"L1": caches.get("L1d", 0) * cores, "L2": caches.get("L2", 0) * cores, "L3": caches.get("L3", 0)}
     return tuple((name, nbytes) for name, nbytes in claimed.items() if nbytes)
 
 
 @functools.lru_cache(maxsize=512)
-def _of(key: Key, curve: Curve, claimed: tuple) -> tuple[Plateau, ...]:
+def _curve_plateaus(key: Key, curve: Curve, claimed: tuple[tuple[str, int], ...]) -> tuple[Plateau, ...]:
     if len(curve) < LEAST_SIZES:
         return ()
-    runs = _falling([curve[i:j] for i, j in segments(curve) if _is_flat(curve[i:j])])
+    flat = [curve[i:j] for i, j in segments(curve) if _is_flat(curve[i:j])]
+    runs = _falling(flat)
     names = _names(key[0], runs, claimed)
     return tuple(_plateau(key, name, run) for run, name in zip(runs, names, strict=True) if name)
 
 
 def _plateau(key: Key, name: str, run: Curve) -> Plateau:
-    rate = median([p.rate.value for p in run])
-    kernels = tuple(dict.fromkeys(p.kernel for p in run))
-    return Plateau(*key, name, rate, run[0].nbytes, run[-1].nbytes, len(run), kernels)
+    device, threads, operation = key
+    return Plateau(
+        device=device,
+        threads=threads,
+        operation=operation,
+        name=name,
+        rate=median([p.rate.value for p in run]),
+        from_bytes=run[0].nbytes,
+        to_bytes=run[-1].nbytes,
+        points=len(run),
+        kernels=tuple(dict.fromkeys(p.kernel for p in run)),
+    )
 
 
 def segments(curve: Curve) -> list[tuple[int, int]]:
@@ -118,22 +152,26 @@ def segments(curve: Curve) -> list[tuple[int, int]]:
     Optimal partitioning (Jackson et al., IEEE Signal Processing Letters 2005): the cheapest cut up to j is a run i..j
     after the cheapest cut up to i. The noise is that of the rows, and no less than sizes differ among themselves.
     """
-    y = np.log([p.rate.value for p in curve])
-    noise = _noise(curve)
-    total, squares = np.concatenate([[0.0], np.cumsum(y)]), np.concatenate([[0.0], np.cumsum(y * y)])
-    penalty = _PENALTY * math.log(len(y))
-    best, cut = [-penalty], [0]
-    for j in range(1, len(y) + 1):
-        costs = [
-            best[i] + penalty + (squares[j] - squares[i] - (total[j] - total[i]) ** 2 / (j - i)) / noise**2
-            for i in range(j)
-        ]
-        cut.append(int(np.argmin(costs)))
-        best.append(costs[cut[-1]])
-    runs, end = [], len(y)
+    log_rates = np.log([p.rate.value for p in curve])
+    variance = _noise(curve) ** 2
+    sums = np.concatenate([[0.0], np.cumsum(log_rates)])
+    squares = np.concatenate([[0.0], np.cumsum(log_rates * log_rates)])
+    penalty = _PENALTY * math.log(len(log_rates))
+    least_costs = [-penalty]  # of the points before j
+    run_starts = [0]  # of the last run before j in that cheapest cut
+    for j in range(1, len(log_rates) + 1):
+        costs = []
+        for i in range(j):
+            squared_residuals = squares[j] - squares[i] - (sums[j] - sums[i]) ** 2 / (j - i)
+            costs.append(least_costs[i] + penalty + squared_residuals / variance)
+        start = int(np.argmin(costs))
+        run_starts.append(start)
+        least_costs.append(costs[start])
+    runs = []
+    end = len(log_rates)
     while end:
-        runs.append((cut[end], end))
-        end = cut[end]
+        runs.append((run_starts[end], end))
+        end = run_starts[end]
     return runs[::-1]
 
 
@@ -153,11 +191,11 @@ def _is_flat(run: Curve) -> bool:
 
 def _falling(runs: list[Curve]) -> list[Curve]:
     """Without the runs that are slower than a later one: there a call's own cost was measured, not a level."""
-    kept: list[Curve] = []
+    falling: list[Curve] = []
     for run in reversed(runs):
-        if not kept or _level(run) > _level(kept[-1]):
-            kept.append(run)
-    return kept[::-1]
+        if not falling or _level(run) > _level(falling[-1]):
+            falling.append(run)
+    return falling[::-1]
 
 
 def _level(run: Curve) -> float:
@@ -173,34 +211,45 @@ def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...])
     """
     memory = memory_name(device)
     if not claimed:  # nothing is known of the caches: the slowest level is taken for the memory
-        return [*(f"cache {i + 1}" for i in range(len(runs) - 1)), *([memory] if runs else [])]
-    order = [*(name for name, _ in claimed), memory]
-    wanted = [
-        next((i for i, (_, held) in enumerate(claimed) if run[-1].nbytes <= _WITHIN * held), len(claimed))
-        for run in runs
-    ]
-    given: list[str] = []
-    for k, index in enumerate(wanted):
-        following = wanted[k + 1] if k + 1 < len(wanted) else len(order)
-        if order[index] not in given:
-            given.append(order[index])
-        elif index == len(claimed) - 1:
-            given.append(f"{order[index]} or {memory}" if f"{order[index]} or {memory}" not in given else "")
-        elif index < len(claimed) and index + 1 < following:
-            given.append(order[index + 1])
+        caches = [f"cache {i + 1}" for i in range(len(runs) - 1)]
+        return [*caches, memory] if runs else []
+    level_names = [*(name for name, _ in claimed), memory]
+    run_levels = [_level_index(run, claimed) for run in runs]
+    names: list[str] = []
+    for k, index in enumerate(run_levels):
+        next_index = run_levels[k + 1] if k + 1 < len(run_levels) else len(level_names)
+        name = level_names[index]
+        either = f"{name} or {memory}"
+        if name not in names:
+            names.append(name)
+        elif index == len(claimed) - 1 and either not in names:
+            names.append(either)
+        elif index < len(claimed) - 1 and index + 1 < next_index:
+            names.append(level_names[index + 1])
         else:
-            given.append("")
-    return given
+            names.append("")
+    return names
 
 
-def held(found: Iterable[Plateau]) -> list[tuple[Plateau, int, int]]:
-    """(plateau, first and last working set that it may hold). It ends just below the start of the next level of its curve, as
-    between two levels a part is still held, and operations differ by a few bytes in their working sets. The last one ends at
-    the largest size seen on it."""
-    groups = group_by(sorted(found, key=lambda p: p.from_bytes), lambda p: (p.device, p.threads, p.operation))
-    made: list[tuple[Plateau, int, int]] = []
-    for group in groups.values():
-        starts = [group[0].from_bytes, *(int(_BEGINS * p.from_bytes) for p in group[1:])]
-        ends = [*(start - 1 for start in starts[1:]), group[-1].to_bytes]
-        made += zip(group, starts, ends, strict=True)
-    return made
+def _level_index(run: Curve, claimed: tuple[tuple[str, int], ...]) -> int:
+    """The index of the smallest cache that may hold the run's largest working set; that of the memory where none does."""
+    for index, (_, cache_bytes) in enumerate(claimed):
+        if run[-1].nbytes <= _WITHIN * cache_bytes:
+            return index
+    return len(claimed)
+
+
+def spans(plateaus: Iterable[Plateau]) -> list[Span]:
+    """The working sets that each level may hold.
+
+    A level ends just below the start of the next level of its curve: between two levels a part still fits, and operations differ
+    by a few bytes in their working sets. The last one ends at the largest working set measured on it.
+    """
+    by_size = sorted(plateaus, key=lambda p: p.from_bytes)
+    spans = []
+    for curve in group_by(by_size, lambda p: (p.device, p.threads, p.operation)).values():
+        starts = [curve[0].from_bytes, *(int(_BEGINS * p.from_bytes) for p in curve[1:])]
+        ends = [*(start - 1 for start in starts[1:]), curve[-1].to_bytes]
+        for plateau, start, end in zip(curve, starts, ends, strict=True):
+            spans.append(Span(plateau=plateau, first_bytes=start, last_bytes=end))
+    return spans

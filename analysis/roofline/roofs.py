@@ -3,13 +3,13 @@
 A ceiling is the best rate seen, not the median; nothing heavy is imported until there are rows that need it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
-from analysis.roofline.data_sheets import SHEETS
+from analysis.roofline.data_sheets import SHEETS, Sheet
 from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, quick_seconds
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
 from kernels import networks
@@ -35,27 +35,31 @@ _LEAST_CYCLES_OF_A_CALL = 16
 BEYOND_CACHE = 4
 
 
-class Roof(msgspec.Struct, frozen=True):
-    """A ceiling of a device. `kind` compute: `rate` in FLOP/s for the arithmetic `name`; memory (DRAM, HBM) and cache (L1,
-    L2, L3): bytes/s of the level `name`; link: bytes/s of the direction `name` (h2d, d2h) between host and device; launch:
-    calls/s of an empty call, a "waited call" or a "queued call".
+class Roof(msgspec.Struct, frozen=True, kw_only=True):
+    """A ceiling of a device."""
 
-    math: the arithmetic of a compute roof that was measured.
-    threads: the CPU threads it was measured with (None: the library's default). It holds for working sets above
-    `floor_bytes` (of memory: those of which no cache holds a part that shows) and up to `holds_bytes` (0: any). measured:
-    False for a data-sheet number, which nothing is judged by except the roof itself.
-    """
-
+    #: `cpu`, `gpu:0`.
     device: str
+    #: compute, memory, cache, link (between host and device) or launch.
     kind: str
+    #: Of compute the arithmetic, of memory and caches the level (DRAM, HBM, L1, L2, L3), of a link the direction (h2d, d2h), of
+    #: launches WAITED or QUEUED.
     name: str
+    #: FLOP/s of compute; calls/s of an empty launch; else bytes/s.
     rate: Estimate
+    #: The row that it was measured by, or the data sheet.
     source: str
+    #: CPU threads that it was measured with; None: the library's default.
     threads: int | None = None
+    #: What else is to be known of it, in words.
     note: str = ""
+    #: It holds for working sets above so many bytes; of memory: those of which no cache holds a part that shows.
     floor_bytes: int = 0
+    #: False for a data sheet's number, by which nothing is judged but the roof itself.
     measured: bool = True
+    #: It holds for working sets up to so many bytes; 0: any.
     holds_bytes: int = 0
+    #: The arithmetic of a compute roof that was measured.
     math: str = ""
 
     @property
@@ -74,7 +78,9 @@ class Roof(msgspec.Struct, frozen=True):
         """The rate in its unit; of a launch, the time of a call."""
         if self.kind == "launch":
             return seconds(1 / self.rate.value)
-        return (flops_rate if self.kind == "compute" else bytes_rate)(self.rate.value)
+        if self.kind == "compute":
+            return flops_rate(self.rate.value)
+        return bytes_rate(self.rate.value)
 
 
 Roofs = Sequence[Roof]
@@ -82,13 +88,17 @@ Roofs = Sequence[Roof]
 
 def describe(measurement: Measurement) -> str:
     """A row in a few words: kernel, problem, threads."""
-    p, threads = measurement.problem, measurement.threads
-    what = p.math if p.op == "peak" else labels.problem(p)
-    what = f"n = {int(what):,}" if what.isdecimal() else what  # a square product
-    return ", ".join([measurement.kernel, what, *[count(threads or 0, "thread")] * bool(threads)])
+    p = measurement.problem
+    problem = p.math if p.op == "peak" else labels.problem(p)
+    if problem.isdecimal():  # a square product
+        problem = f"n = {int(problem):,}"
+    parts = [measurement.kernel, problem]
+    if measurement.threads:
+        parts.append(count(measurement.threads, "thread"))
+    return ", ".join(parts)
 
 
-def roofs(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Roof, ...]:
+def roofs_of(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Roof, ...]:
     """The ceilings of each device from its `peak`, `stream`, `matmul`, `transfer` and `launch` rows, then the data sheet's,
     if it is known.
 
@@ -101,8 +111,9 @@ def roofs(measurements: Measurements, machine: "Machine | None" = None) -> tuple
         for m in measurements
         if m.mode == "resident" and quick_seconds(m) and not is_sustained(m) and not is_beyond_hardware(m, machine)
     ]
-    found = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
-    return (*sorted(found, key=lambda r: (r.device, r.kind, r.name, r.threads or 0)), *sheet_roofs(machine))
+    measured = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
+    measured.sort(key=lambda roof: (roof.device, roof.kind, roof.name, roof.threads or 0))
+    return (*measured, *sheet_roofs(machine))
 
 
 def is_beyond_hardware(measurement: Measurement, machine: "Machine | None") -> bool:
@@ -132,106 +143,179 @@ def flops_of(measurement: Measurement) -> float:
 
 def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
     """The data-sheet peaks of the machine's GPUs, for those in SHEETS."""
-    made = []
+    roofs = []
     for index, gpu in enumerate(machine.gpus if machine else ()):
-        if sheet := SHEETS.get(gpu.name):
-            peaks = [*(("compute", *peak) for peak in sheet.flops_per_s.items()), ("memory", "HBM", sheet.bytes_per_s)]
-            made += [
-                Roof(f"gpu:{index}", kind, name, exact(rate), sheet.source, note="data sheet", measured=False)
-                for kind, name, rate in peaks
-            ]
-    return tuple(made)
+        sheet = SHEETS.get(gpu.name)
+        if sheet is None:
+            continue
+        for math, rate in sheet.flops_per_s.items():
+            roofs.append(_sheet_roof(sheet, index, kind="compute", name=math, rate=rate))
+        roofs.append(_sheet_roof(sheet, index, kind="memory", name="HBM", rate=sheet.bytes_per_s))
+    return tuple(roofs)
 
 
-def _best(rows: Measurements, kind: str, name: str, **fields) -> Roof | None:
-    """The fastest of the rows as a roof: FLOPs or bytes over seconds; None of no rows.
+def _sheet_roof(sheet: Sheet, gpu: int, *, kind: str, name: str, rate: float) -> Roof:
+    return Roof(
+        device=f"gpu:{gpu}",
+        kind=kind,
+        name=name,
+        rate=exact(rate),
+        source=sheet.source,
+        note="data sheet",
+        measured=False,
+    )
 
-    A ceiling is the best that was reached, not the median: its value is the fastest block's, its interval reaches
-    from the row's median to its fastest sample. Otherwise a roof measured in a busy minute would make good rows lie above.
-    """
 
-    def work(m):
-        return m.problem.flops if kind == "compute" else m.problem.bytes_moved
+class _Best(msgspec.Struct, frozen=True, kw_only=True):
+    """The row with the highest rate of several."""
 
+    row: Measurement
+    #: FLOP/s or bytes/s: that of the row's fastest block, from the row's median to its fastest sample. With the median alone a
+    #: roof that was measured in a busy minute would have good rows above it.
+    rate: Estimate
+
+
+def _best(rows: Measurements, work: Callable[[Measurement], float]) -> _Best | None:
+    """The row that does the most work a second; None of no rows."""
     if not rows:
         return None
-    best = max(rows, key=lambda m: work(m) / call_s(m))
-    if (samples := clock_of(best)) is None:
+    row = max(rows, key=lambda m: work(m) / call_s(m))
+    samples = clock_of(row)
+    if samples is None:
         return None
-    quick = min(samples.medians.values())
-    rate = work(best) / Estimate(quick, min(samples.seconds), max(quick, call_s(best)))
-    return Roof(best.device, kind, name, rate, describe(best), best.threads, **fields)
+    fastest_block = min(samples.medians.values())
+    seconds = Estimate(fastest_block, min(samples.seconds), max(fastest_block, call_s(row)))
+    return _Best(row=row, rate=work(row) / seconds)
+
+
+def _flops(m: Measurement) -> float:
+    return m.problem.flops
+
+
+def _bytes_moved(m: Measurement) -> float:
+    return m.problem.bytes_moved
 
 
 def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
     """The peak of the vector FMA and, if it is higher, that of tensor cores: their own peak, else the best matmul."""
     peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
-    matmuls = group_by(
-        (
-            m
-            for m in rows
-            if m.problem.op == "matmul" and m.on_gpu and m.on("device") and m.problem.math in TENSOR_MATHS
-        ),
-        lambda m: (m.device, m.problem.math, None),
-    )
+    matmuls = group_by(filter(_is_tensor_product, rows), lambda m: (m.device, m.problem.math, None))
     for key in dict.fromkeys((*peaks, *matmuls)):
-        own = group_by(peaks.get(key, ()), lambda m: m.variant in TENSOR_VARIANTS)
-        vector, tensor = (_best(own.get(is_tensor, []), "compute", key[1], math=key[1]) for is_tensor in (False, True))
-        tensor = tensor or _best(matmuls.get(key, []), "compute", key[1], note=BEST_MATMUL, math=key[1])
+        math = key[1]
+        peak_rows = peaks.get(key, [])
+        vector = _compute_roof([m for m in peak_rows if m.variant not in TENSOR_VARIANTS], math)
+        tensor = _compute_roof([m for m in peak_rows if m.variant in TENSOR_VARIANTS], math)
+        if tensor is None:
+            tensor = _compute_roof(matmuls.get(key, []), math, note=BEST_MATMUL)
         if vector and tensor and tensor.rate.low > TOLERANCE * vector.rate.high:
-            vector = msgspec.structs.replace(vector, name=f"{key[1]} vector")
+            yield msgspec.structs.replace(vector, name=f"{math} vector")
+            yield tensor
         elif vector:
-            tensor = None
-        yield from filter(None, (vector, tensor))
+            yield vector
+        elif tensor:
+            yield tensor
+
+
+def _is_tensor_product(m: Measurement) -> bool:
+    """Whether the row is a product on a GPU that tensor cores may do."""
+    return bool(m.problem.op == "matmul" and m.on_gpu and m.on("device") and m.problem.math in TENSOR_MATHS)
+
+
+def _compute_roof(rows: Measurements, math: str, note: str = "") -> Roof | None:
+    """The most FLOP/s of the rows of an arithmetic; None of no rows."""
+    best = _best(rows, _flops)
+    if best is None:
+        return None
+    return Roof(
+        device=best.row.device,
+        kind="compute",
+        name=math,
+        rate=best.rate,
+        source=describe(best.row),
+        threads=best.row.threads,
+        note=note,
+        math=math,
+    )
 
 
 def _memory_roofs(rows: Measurements, machine: "Machine | None") -> "Iterable[Roof]":
     """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
     streams = [m for m in rows if m.problem.op == "stream"]
-    plain = []
+    without_memory_level = []
     for (device, threads), group in group_by(streams, lambda m: (m.device, m.threads)).items():
-        found = list(_level_roofs(group, machine, device, threads))
-        yield from found
-        if all(r.kind == "cache" for r in found):
-            plain += group
-    for device, on_device in group_by(plain, lambda m: m.device).items():
-        cache, name = last_cache_bytes(machine, device), memory_levels.memory_name(device)
-        largest = max(m.problem.footprint_bytes for m in on_device)
-        start = min(largest, BEYOND_CACHE * cache) if cache else largest
-        kept = [m for m in on_device if m.problem.footprint_bytes >= start]
-        if cache and largest <= cache:  # a cache's rate is no memory's
+        level_roofs = list(_level_roofs(group, machine, device, threads))
+        yield from level_roofs
+        if all(roof.kind == "cache" for roof in level_roofs):
+            without_memory_level += group
+    for device, group in group_by(without_memory_level, lambda m: m.device).items():
+        yield from _rates_beyond_caches(group, machine, device)
+
+
+def _rates_beyond_caches(rows: Measurements, machine: "Machine | None", device: str) -> "Iterable[Roof]":
+    """The best rate of each thread count at working sets too large for the last cache; nothing where a cache holds them all."""
+    cache = last_cache_bytes(machine, device)
+    largest = max(m.problem.footprint_bytes for m in rows)
+    if cache and largest <= cache:  # a cache's rate is no memory's
+        return
+    smallest = min(largest, BEYOND_CACHE * cache) if cache else largest
+    name = memory_levels.memory_name(device)
+    for same_threads in group_by(rows, lambda m: m.threads).values():
+        best = _best([m for m in same_threads if m.problem.footprint_bytes >= smallest], _bytes_moved)
+        if best is None:
             continue
-        for group in group_by(kept, lambda m: m.threads).values():
-            own = [m for m in on_device if m.threads == group[0].settings.threads]
-            searched = any(len(curve) >= memory_levels.LEAST_SIZES for curve in memory_levels.curves(own).values())
-            note = f"no plateau up to {size(largest)}" if searched else ""
-            if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
-                yield roof
+        curves = memory_levels.curves(same_threads).values()
+        was_searched = any(len(curve) >= memory_levels.LEAST_SIZES for curve in curves)
+        note = f"no plateau up to {size(largest)}" if was_searched else ""
+        yield _memory_roof(best, kind="memory", name=name, floor_bytes=smallest - 1, note=note)
 
 
-def _level_roofs(rows: Measurements, machine, device: str, threads: int | None) -> "Iterable[Roof]":
+def _memory_roof(
+    best: _Best, *, kind: str, name: str, floor_bytes: int = 0, holds_bytes: int = 0, note: str = ""
+) -> Roof:
+    return Roof(
+        device=best.row.device,
+        kind=kind,
+        name=name,
+        rate=best.rate,
+        source=describe(best.row),
+        threads=best.row.threads,
+        note=note,
+        floor_bytes=floor_bytes,
+        holds_bytes=holds_bytes,
+    )
+
+
+def _level_roofs(rows: Measurements, machine: "Machine | None", device: str, threads: int | None) -> "Iterable[Roof]":
     """The levels of one device and thread count: the fastest operation at each, over all the working sets it may hold."""
-    found = memory_levels.held(memory_levels.plateaus(rows, machine))
+    spans = memory_levels.spans(memory_levels.plateaus(rows, machine))
     claimed = memory_levels.levels(machine, device, threads)
-    smallest = min((start for _, start, _ in found), default=1)
-    # Of working sets smaller than any on a level nothing is known, unless the innermost level was seen.
-    begins = 0 if claimed and any(p.name == claimed[0][0] for p, _, _ in found) else smallest - 1
-    for name, group in group_by(found, lambda one: one[0].name).items():
-        memory = name == memory_levels.memory_name(device)
-        last = max(end for _, _, end in group)
-        inside = [
-            m
-            for p, start, end in group
-            for m in rows
-            if m.problem.operation == p.operation
-            and start <= m.problem.footprint_bytes
-            and (memory or m.problem.footprint_bytes <= end)
-        ]
-        floor = max(start for _, start, _ in group) - 1 if memory else begins
-        if roof := _best(
-            inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last
-        ):
-            yield roof
+    innermost_was_measured = bool(claimed) and any(span.plateau.name == claimed[0][0] for span in spans)
+    # Of working sets smaller than any on a level nothing is known, unless the innermost level was measured.
+    cache_floor = 0 if innermost_was_measured else min((span.first_bytes for span in spans), default=1) - 1
+    memory_name = memory_levels.memory_name(device)
+    for name, same_level in group_by(spans, lambda span: span.plateau.name).items():
+        if name == memory_name:
+            best = _best(_rows_on(same_level, rows, is_open=True), _bytes_moved)
+            floor = max(span.first_bytes for span in same_level) - 1
+            if best:
+                yield _memory_roof(best, kind="memory", name=name, floor_bytes=floor)
+            continue
+        best = _best(_rows_on(same_level, rows), _bytes_moved)
+        largest = max(span.last_bytes for span in same_level)
+        if best:
+            yield _memory_roof(best, kind="cache", name=name, floor_bytes=cache_floor, holds_bytes=largest)
+
+
+def _rows_on(spans: Sequence[memory_levels.Span], rows: Measurements, is_open: bool = False) -> list[Measurement]:
+    """The rows of the spans' operations and working sets; with `is_open` of larger ones too."""
+    inside = []
+    for span in spans:
+        for m in rows:
+            nbytes = m.problem.footprint_bytes
+            is_inside = span.first_bytes <= nbytes and (is_open or nbytes <= span.last_bytes)
+            if is_inside and m.problem.operation == span.plateau.operation:
+                inside.append(m)
+    return inside
 
 
 def _link_roofs(rows: Measurements) -> "Iterable[Roof]":
@@ -245,8 +329,9 @@ def _link_roofs(rows: Measurements) -> "Iterable[Roof]":
         and not m.problem.compute
     ]
     for (device, direction), group in group_by(links.fits(copies), lambda x: (x.device, x.direction)).items():
-        best = max(group, key=lambda x: x.bandwidth.value)
-        yield Roof(device, "link", direction, best.bandwidth, f"{best.kernel}, pinned, up to {size(best.high)}")
+        best = max(group, key=lambda link: link.bandwidth.value)
+        source = f"{best.kernel}, pinned, up to {size(best.high)}"
+        yield Roof(device=device, kind="link", name=direction, rate=best.bandwidth, source=source)
 
 
 def _launch_roofs(rows: Measurements) -> "Iterable[Roof]":
@@ -256,7 +341,7 @@ def _launch_roofs(rows: Measurements) -> "Iterable[Roof]":
     empty = [c for c in overheads.constants(launches) if (c.name, c.clock) in wanted and c.seconds.low > 0]
     for (device, name), group in group_by(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
         least = min(group, key=lambda c: c.seconds.value)
-        yield Roof(device, "launch", name, 1 / least.seconds, least.source)
+        yield Roof(device=device, kind="launch", name=name, rate=1 / least.seconds, source=least.source)
 
 
 def last_cache_bytes(machine: "Machine | None", device: str) -> int:

@@ -21,7 +21,7 @@ def roof_calls(monkeypatch) -> list[int]:
 
     def counted(rows, machine=None):
         calls.append(len(rows))
-        return roofs.roofs(rows, machine)
+        return roofs.roofs_of(rows, machine)
 
     monkeypatch.setattr(analysis, "roofs", counted)
     return calls
@@ -34,7 +34,7 @@ def test_the_page_the_answer_and_the_questions_share_the_roofs_of_one_analysis(r
     assert page.markdown([run], False) and questions.answered(run.analysis)
     assert summary.answer(run.analysis) == run.said
     assert roof_calls == [len(loaded.measurements)]
-    assert run.analysis.roofs == roofs.roofs(loaded.measurements, fake.GPU_MACHINE)
+    assert run.analysis.roofs == roofs.roofs_of(loaded.measurements, fake.GPU_MACHINE)
 
 
 def test_the_answer_the_ladder_and_the_doubts_of_a_command_share_the_roofs_of_its_rows(roof_calls, tmp_path, capsys):

@@ -43,10 +43,17 @@ def test_the_best_peak_of_a_side_in_the_first_arithmetic_that_it_has():
 def test_a_peak_is_the_likeliest_rate_of_its_roof(monkeypatch):
     """90 GFLOP/s [80, 99] of two threads, 50 of one; a data sheet's does not count."""
     roofs = [
-        Roof("cpu", "compute", "float32", Estimate(90e9, 80e9, 99e9), "a row", threads=2),
-        Roof("cpu", "compute", "float32", Estimate(50e9, 50e9, 999e9), "a row", threads=1),
-        Roof("cpu", "compute", "float32", Estimate(1e15, 1e15, 1e15), "a sheet", measured=False),
-        Roof("cpu", "memory", "DRAM", Estimate(1e12, 1e12, 1e12), "a row"),
+        Roof(device="cpu", kind="compute", name="float32", rate=Estimate(90e9, 80e9, 99e9), source="a row", threads=2),
+        Roof(device="cpu", kind="compute", name="float32", rate=Estimate(50e9, 50e9, 999e9), source="a row", threads=1),
+        Roof(
+            device="cpu",
+            kind="compute",
+            name="float32",
+            rate=Estimate(1e15, 1e15, 1e15),
+            source="a sheet",
+            measured=False,
+        ),
+        Roof(device="cpu", kind="memory", name="DRAM", rate=Estimate(1e12, 1e12, 1e12), source="a row"),
     ]
     monkeypatch.setattr(evidence.Analysis, "from_rows", lambda rows, machine: SimpleNamespace(roofs=roofs))
     of = SimpleNamespace(measurements=(), machine=None)

@@ -21,7 +21,7 @@ from analysis.report.charts import layers as layer_charts
 from analysis.report.charts import roofline, svg
 from analysis.report.sections import method
 from analysis.roofline import bounds
-from analysis.roofline.roofs import BEST_MATMUL, describe, roofs
+from analysis.roofline.roofs import BEST_MATMUL, describe, roofs_of
 from analysis.text import answers, crossings, rates
 from kernels import networks
 from kernels.problems import Conv, Launch, Matmul, Peak
@@ -119,10 +119,10 @@ def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error
     product = row("matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), clocks)
     p = conv(dtype="bfloat16", math="bfloat16")
     quick = row("conv/cudnn/plan", p, {"device": p.flops / 2e12}, device="gpu:0")
-    ceilings = roofs([product])
+    ceilings = roofs_of([product])
     assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == BEST_MATMUL
     assert bounds.judge(quick, ceilings).flag == "" and bounds.judge(quick, ceilings).fraction.value == pytest.approx(2)
-    peak = roofs([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
+    peak = roofs_of([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
     assert bounds.judge(quick, peak).flag == bounds.ABOVE
 
 
@@ -231,7 +231,7 @@ def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_n
 
 def test_no_label_of_the_pictures_covers_another_or_leaves_them():
     loaded = fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32"))
-    ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
+    ceilings = roofs_of(loaded.measurements, fake.GPU_MACHINE)
     drawn = roofline.chart(list(loaded.measurements), ceilings)
     for op in layers_of_page.HEADINGS:
         drawn += layer_charts.charts(layers_of_page.select(loaded, op, ceilings))
@@ -255,7 +255,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should(monkeypatch):
     rows = [m for n in (4, 100) for m in law(n)] + [row("conv/tensorflow/jit", conv(100), 1e-9, device="gpu:0")]
     points = roofline.layer_points(rows)
     assert {(m.problem.n, m.kernel) for m in points} == {(100, "conv/numpy/im2col"), (100, "conv/cudnn/plan")}
-    (axes,) = svg.figure(roofline.chart(rows, roofs(rows))[0].views[0], "").axes
+    (axes,) = svg.figure(roofline.chart(rows, roofs_of(rows))[0].views[0], "").axes
     drawn = [(float(x), float(y)) for line in axes.lines if line.get_marker() == "^" for x, y in line.get_xydata()]
     p = conv(100)
     assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
@@ -266,7 +266,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should(monkeypatch):
 
 def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():  # 0.1 and 3,355 GFLOP/s
     rows = [row("matmul/cupy/cublas", square(n, "tf32"), {"device": 1e-5, "host-latency": 1e-4}) for n in (8, 256)]
-    (view,) = roofline.chart(rows, roofs(rows))[0].views
+    (view,) = roofline.chart(rows, roofs_of(rows))[0].views
     assert [t.label for t in view.traces if t.label] == ["GPU tf32, best seen 3.36 TFLOP/s"]
     ticks = [t.get_text() for t in svg.figure(view, "").axes[0].get_yticklabels()]
     assert {"0.1 GFLOP/s", "1 TFLOP/s"} <= {*ticks}
@@ -287,11 +287,11 @@ def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be
 def test_the_memorys_ceiling_says_where_it_comes_from():
     """Bandwidths that fall all the way: no flat part anywhere, so the best beyond four times the cache counts."""
     rows = fake.stream_curve("stream/numba/loop", lambda nbytes: 1e10 * (2**31 / nbytes) ** 0.4, fake.STREAM_SIZES, 2)
-    (memory,) = (r for r in roofs(rows, fake.CPU_MACHINE) if r.kind == "memory")
+    (memory,) = (r for r in roofs_of(rows, fake.CPU_MACHINE) if r.kind == "memory")
     assert memory.note == "no plateau up to 2.00 GiB"
     said = rates.roof_sentences((memory,))
     assert said == [f"Measured roofs of the CPU: {memory.speed} from DRAM."]
-    quick = roofs(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau
+    quick = roofs_of(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau
     assert [r.note for r in quick] == [""]
 
 

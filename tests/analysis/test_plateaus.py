@@ -120,7 +120,8 @@ def test_which_rows_count_at_each_size():
     cold = msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
     assert memory_levels.curves([cold, fake.row("stream/numba/loop", fake.Stream("relu", MIB), 1e-6, threads=1)]) == {}
     rows = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
-    spans = [(p.name, start, end) for p, start, end in memory_levels.held(memory_levels.plateaus(rows, SAPPHIRE))]
+    levels = memory_levels.spans(memory_levels.plateaus(rows, SAPPHIRE))
+    spans = [(span.plateau.name, span.first_bytes, span.last_bytes) for span in levels]
     assert [name for name, *_ in spans] == ["L1", "L2", "L3", "DRAM"]
     for (_, _, end), (name, start, _) in itertools.pairwise(spans):
         assert start == end + 1, name

@@ -30,22 +30,22 @@ def find(roofs, kind: str, name: str, device: str = "cpu", threads: int | None =
 
 
 def test_compute_roofs_are_the_best_peak_of_each_thread_count():
-    roofs = making.roofs([peak(50e9), peak(60e9), peak(110e9, 2), peak(30e9, 1, "float64")])
+    roofs = making.roofs_of([peak(50e9), peak(60e9), peak(110e9, 2), peak(30e9, 1, "float64")])
     assert find(roofs, "compute", "float32", threads=1).rate.value == pytest.approx(60e9)
     assert find(roofs, "compute", "float32", threads=2).rate.value == pytest.approx(110e9)
     assert find(roofs, "compute", "float32").rate.value == pytest.approx(110e9)
     assert find(roofs, "compute", "float64").rate.value == pytest.approx(30e9)
     assert find(roofs, "compute", "float32", threads=1).source == "peak/numba/fma, float32, 1 thread"
     taken = Samples("host-latency", (0.02, 0.03, 0.01, 0.04, 0.05, 0.05), 1, (3, 3), "2 visits")
-    (roof,) = making.roofs([msgspec.structs.replace(peak(60e9), samples=(taken,))])
+    (roof,) = making.roofs_of([msgspec.structs.replace(peak(60e9), samples=(taken,))])
     # the best visit, from the middle to the best
     assert roof.rate == Estimate(GFLOP / 0.02, GFLOP / 0.035, GFLOP / 0.01)
-    roofs = making.roofs([peak(60e9), peak(400e9, 16)])
+    roofs = making.roofs_of([peak(60e9), peak(400e9, 16)])
     scaled = find(roofs, "compute", "float32", threads=4)
     assert (scaled.rate.value, scaled.note) == (pytest.approx(240e9), "that of 1 thread, scaled")
     assert find(roofs, "compute", "float32", threads=12).rate.value == pytest.approx(400e9)
     amx = row("peak/numba/amx", Peak("bfloat16", GFLOP), GFLOP / 3e12, threads=1)
-    (roof,) = making.roofs([row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1), amx])
+    (roof,) = making.roofs_of([row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1), amx])
     assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
 
 
@@ -57,20 +57,20 @@ def test_a_loaded_rerun_lowers_no_roof(tmp_path):
     loaded = records.read(tmp_path)
     assert [GFLOP / m.samples[0].seconds[0] for m in loaded.measurements] == pytest.approx([25e9])
     assert len(loaded.replaced) == 1
-    (roof,) = [r for r in making.roofs(loaded.every) if r.kind == "compute"]
+    (roof,) = [r for r in making.roofs_of(loaded.every) if r.kind == "compute"]
     assert roof.rate.value == pytest.approx(60e9)
 
 
 def test_the_memory_roof_and_copies_judged_by_the_link():
     small = Stream("triad", 24_000)
     rows = [triad(10e9), triad(12e9, 2), triad(90e9, 1, problem=small)]
-    roofs = making.roofs(rows)
+    roofs = making.roofs_of(rows)
     assert find(roofs, "memory", "DRAM").rate.value == pytest.approx(12e9)
     assert find(roofs, "memory", "DRAM", threads=1).rate.value == pytest.approx(10e9)
     machine = fake.CPU_MACHINE  # its last cache holds 32 MiB
-    assert find(making.roofs(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
+    assert find(making.roofs_of(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
     rows = fake.transfer_rows(0.0)
-    roofs, pageable = making.roofs(rows), ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable"))
+    roofs, pageable = making.roofs_of(rows), ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable"))
     pageable = next(m for m in rows if (m.kernel, m.problem) == pageable)
     assert bounds.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
     both = row("transfer/cupy/both", Transfer("both", 55_000_000, "pinned"), 2e-3, device="gpu:0")  # 1.0577 ms by d2h
@@ -82,7 +82,7 @@ def test_the_memory_roof_and_copies_judged_by_the_link():
 
 def test_a_copy_on_the_device_reads_and_writes_its_memory():
     """1 GiB read and 1 GiB written at 4 GiB a second take 0.5 s: a quarter of 2 s. Without such a roof nothing is known."""
-    roofs = [making.Roof("gpu:0", "memory", "HBM", exact(2.0**32), "a row")]
+    roofs = [making.Roof(device="gpu:0", kind="memory", name="HBM", rate=exact(2.0**32), source="a row")]
     copy = row("transfer/cupy/device", Transfer("d2d", 2**30), 2.0, device="gpu:0")
     assert bounds.judge(copy, roofs).fraction.value == pytest.approx(0.25)
     assert bounds.judge(copy, ()).note == "no roof measured"
@@ -96,7 +96,7 @@ def test_a_working_set_has_the_smallest_level_that_holds_it(footprint, threads, 
     """Up to 100 bytes in the first cache, 81 to 700 in the second, more than 5,000 in memory."""
 
     def roof(kind: str, name: str, rate: float, **fields):
-        return making.Roof("cpu", kind, name, exact(rate), "a row", **fields)
+        return making.Roof(device="cpu", kind=kind, name=name, rate=exact(rate), source="a row", **fields)
 
     roofs = [
         roof("cache", "L2", 5.0, threads=1, floor_bytes=80, holds_bytes=700),
@@ -111,7 +111,7 @@ def test_a_working_set_has_the_smallest_level_that_holds_it(footprint, threads, 
 
 
 def test_fractions_ridge_point_and_memory_bound_problems():
-    roofs = making.roofs([peak(100e9), triad(10e9)])
+    roofs = making.roofs_of([peak(100e9), triad(10e9)])
     assert bounds.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
     half = row("matmul/numpy/blas", square(1000), 2e9 / 50e9, threads=1)
     assert bounds.judge(half, roofs).fraction.value == pytest.approx(0.5)
@@ -127,7 +127,7 @@ def test_fractions_ridge_point_and_memory_bound_problems():
     cached = bounds.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
     assert (cached.fraction, cached.flag, cached.note) == (None, "", bounds.NO_CACHE_ROOF)
     assert cached.share == "-" and bounds.mark_note([cached]) == ""
-    roofs = making.roofs([peak(100e9)])
+    roofs = making.roofs_of([peak(100e9)])
     wide = row("matmul/numpy/blas", square(1000), 2e9 / 108e9, threads=1, spread=0.2)
     assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
 
@@ -141,7 +141,7 @@ def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_
     assert (a100["float16"], a100["tf32"], a100["float32"], a100["float64"]) == (312e12, 156e12, 19.5e12, 19.5e12)
     assert not making.sheet_roofs(fake.CPU_MACHINE) and not making.sheet_roofs(None)
     matmul = row("matmul/cupy/cublas", square(1000, "float16"), {"device": 2e9 / 1500e12, "host-latency": 1.0})
-    roofs = making.roofs([matmul], fake.GPU_MACHINE)
+    roofs = making.roofs_of([matmul], fake.GPU_MACHINE)
     assert bounds.judge(matmul, roofs).fraction.value == pytest.approx(1.0)
     assert bounds.quick_judge(matmul, roofs).flag == bounds.judge(matmul, roofs).flag == "above-roof"
 
@@ -149,7 +149,7 @@ def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
 def test_rows_that_are_not_ok_make_no_roof_and_have_no_fraction(status):
     bad = row("peak/numba/fma", Peak("float32", GFLOP), 1e-3, threads=1, status=status, reason="x")
-    assert making.roofs([bad]) == () and bounds.judge(bad, making.roofs([peak(1e9)])).fraction is None
+    assert making.roofs_of([bad]) == () and bounds.judge(bad, making.roofs_of([peak(1e9)])).fraction is None
 
 
 LEVELS = fake.stairs((48 * 2**10, 400e9), (2 * 2**20, 150e9), (105 * 2**20, 36e9), last=12e9)
@@ -157,7 +157,7 @@ LEVELS = fake.stairs((48 * 2**10, 400e9), (2 * 2**20, 150e9), (105 * 2**20, 36e9
 
 def levels(machine=fake.GPU_MACHINE, sizes=fake.STREAM_SIZES, **fields):
     rows = fake.stream_curve("stream/numba/loop", LEVELS, sizes, **fields)
-    return rows, making.roofs([*rows, peak(1e12)], machine)
+    return rows, making.roofs_of([*rows, peak(1e12)], machine)
 
 
 def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
@@ -177,7 +177,7 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
 def test_passes_that_a_cache_holds_make_no_roof_of_the_memory():
     """The last cache has 32 MiB, the largest pass 4 MiB; two sizes show no level."""
     rows = [row("stream/numba/loop", Stream("triad", n), n / 1e11, threads=2) for n in (2**20, 2**22)]
-    assert making.roofs(rows, fake.CPU_MACHINE) == ()
+    assert making.roofs_of(rows, fake.CPU_MACHINE) == ()
 
 
 def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
@@ -216,14 +216,14 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
         matmul("float64", 60e12),
         matmul("tf32", 500e12),
     ]
-    roofs = making.roofs(rows)
+    roofs = making.roofs_of(rows)
     compute = {r.name: (r.rate.value, r.note, r.source) for r in roofs if r.kind == "compute"}
     assert compute["float16"] == (pytest.approx(900e12), "", "peak/cupy/wgmma, float16")
     assert compute["float64"] == (pytest.approx(65e12), "", "peak/cupy/tensor, float64")
     assert compute["float64 vector"][0] == pytest.approx(33e12)
     assert compute["bfloat16"][1] == bounds.BEST_MATMUL and len(compute) == 5
     assert bounds.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
-    without = making.roofs([m for m in rows if m.variant not in ("tensor", "wgmma")])
+    without = making.roofs_of([m for m in rows if m.variant not in ("tensor", "wgmma")])
     of_float64 = [find(without, "compute", name, "gpu:0").rate.value for name in ("float64", "float64 vector")]
     assert of_float64 == pytest.approx([60e12, 33e12])
 
@@ -236,12 +236,12 @@ def test_tensor_cores_have_a_roof_of_their_own_where_their_interval_lies_2_perce
     tensor = row("peak/cupy/tensor", Peak("float64", GFLOP), None)
     seconds = (GFLOP / slowest, GFLOP / slowest, GFLOP / 80e12)
     tensor = msgspec.structs.replace(tensor, samples=(Samples("device", seconds, 1, (1, 1, 1), "3 visits"),))
-    made = making.roofs([tensor, peak(66e12, math="float64", backend="cupy")])
+    made = making.roofs_of([tensor, peak(66e12, math="float64", backend="cupy")])
     assert {r.name: r.rate.value for r in made} == pytest.approx(roofs)
 
 
 def test_copying_rows_are_bounded_by_the_link_both_ways():
-    roofs = making.roofs([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
+    roofs = making.roofs_of([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
     links = {r.name: r.rate.value for r in roofs if r.kind == "link"}
     assert links == {"h2d": pytest.approx(55e9, rel=1e-3), "d2h": pytest.approx(52e9, rel=1e-3)}
     p = square(1000)  # 8 MB in, 4 MB out, 2 GFLOP
@@ -257,7 +257,7 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
 
 
 def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
-    roofs = making.roofs([*fake.launch_rows(0.0), peak(60e12, backend="cupy")])
+    roofs = making.roofs_of([*fake.launch_rows(0.0), peak(60e12, backend="cupy")])
     floors = {r.name: 1 / r.rate.value for r in roofs if r.kind == "launch"}
     assert floors == {making.WAITED: pytest.approx(7e-6), making.QUEUED: pytest.approx(1e-7)}
     waited = row("matmul/cupy/operator", square(64), 14e-6)
@@ -271,16 +271,18 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     assert no_kernel.fraction.value == pytest.approx(7 / 3)
     impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
     assert bounds.quick_judge(impossible, roofs).flag == bounds.judge(impossible, roofs).flag == "above-roof"
-    assert making.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
+    assert making.roofs_of([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
     flat = [row("launch/cupy/rawkernel", Launch("empty", n), {"device": 5e-6}) for n in (1, 64)]
-    assert [r.rate.value for r in making.roofs(flat)] == pytest.approx([2e5])  # not the endless one of a slope of 0 s
+    assert [r.rate.value for r in making.roofs_of(flat)] == pytest.approx(
+        [2e5]
+    )  # not the endless one of a slope of 0 s
 
 
 def test_a_copy_both_ways_has_the_roof_of_the_likeliest_slower_one():
     """100 MB at 50 GB/s [10, 60] and at 40 GB/s [39, 41]: 2.5 ms."""
     roofs = [
-        making.Roof("gpu:0", "link", "h2d", Estimate(50e9, 10e9, 60e9), "a row"),
-        making.Roof("gpu:0", "link", "d2h", Estimate(40e9, 39e9, 41e9), "a row"),
+        making.Roof(device="gpu:0", kind="link", name="h2d", rate=Estimate(50e9, 10e9, 60e9), source="a row"),
+        making.Roof(device="gpu:0", kind="link", name="d2h", rate=Estimate(40e9, 39e9, 41e9), source="a row"),
     ]
     bound = bounds.attainable(roofs, Transfer("both", 100_000_000, "pinned"), Settings("gpu:0"))
     assert (bound.roof.name, bound.seconds.value) == ("d2h", pytest.approx(2.5e-3))

@@ -13,7 +13,7 @@ from analysis.analysis import Analysis
 from analysis.crossover.crossover import Form
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import why
-from analysis.roofline.roofs import roofs
+from analysis.roofline.roofs import roofs_of
 from analysis.text import crossings, rates, summary
 from kernels.problems import Conv, Peak, Stream
 
@@ -83,15 +83,15 @@ def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
         row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
         row("matmul/numpy/blas", square(60), 1e-5, threads=1),
     ]
-    (said,) = rates.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
+    (said,) = rates.bound_sentences(rows, roofs_of(rows, fake.GPU_MACHINE))
     assert said.endswith("It would be memory-bound, but its 42.2 KiB fit a cache.")
     rows = [PEAK, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
-    (said,) = rates.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
+    (said,) = rates.rate_sentences(rows, roofs_of(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
     assert said.endswith(
         "130 % of its measured roof (float32, 1 thread), as the CPU was slower while that was measured."
     )
     slower = [PEAK, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
-    (said,) = rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))
+    (said,) = rates.rate_sentences(slower, roofs_of(slower, fake.GPU_MACHINE))
     assert said.endswith("67 % of its measured roof (float32, 1 thread).")
 
 
@@ -147,12 +147,12 @@ def test_a_gpu_row_above_its_roof_is_an_error_on_a_virtual_machine_too():
     rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1), peak, product]
     for virtual, count in ((True, "1 row"), (False, "2 rows")):
         machine = msgspec.structs.replace(fake.GPU_MACHINE, virtual=virtual)
-        assert rates.trouble_sentence(rows, roofs(rows), machine).startswith(f"{count} above the roof, which is")
+        assert rates.trouble_sentence(rows, roofs_of(rows), machine).startswith(f"{count} above the roof, which is")
 
 
 def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others():
     loaded = fake.whole_run(spread=0.0, sizes=(64, 128, 256))
-    ceilings = roofs(loaded.every, fake.GPU_MACHINE)
+    ceilings = roofs_of(loaded.every, fake.GPU_MACHINE)
     cpu, gpu, *told = rates.roof_sentences(ceilings)
     assert cpu.startswith("Measured roofs of the CPU: 48.0 GB/s from DRAM") and "60.0 TFLOP/s in float32" in gpu
     assert told == [

@@ -220,7 +220,7 @@ def together(folder: str) -> Values:
 def ceilings(folder: str) -> Values:
     """The ceilings, and the laws of the links."""
     loaded = records.read(folder)
-    found = roofs.roofs(loaded.measurements, loaded.runs[-1].machine)
+    found = roofs.roofs_of(loaded.measurements, loaded.runs[-1].machine)
     made = {
         f"roof/{folder}/{r.device} {r.kind} {r.name} {r.threads} {r.holds_bytes} {r.measured}": interval(r.rate)
         for r in found

@@ -114,7 +114,7 @@ def test_bands_of_a_picture_touch_at_the_crossings():
 
 
 def roof(kind: str, name: str, rate: float, device: str = "cpu", **fields) -> Roof:
-    return Roof(device, kind, name, exact(rate), "a row", **fields)
+    return Roof(device=device, kind=kind, name=name, rate=exact(rate), source="a row", **fields)
 
 
 def test_roofs_begin_and_end_where_they_cross():

@@ -20,7 +20,7 @@ from analysis.report.charts import crossover, overlay, roofline, svg
 from analysis.report.charts.chart import spans
 from analysis.report.sections import all_numbers, crossings, head
 from analysis.roofline import __main__ as roofline_command
-from analysis.roofline.roofs import roofs
+from analysis.roofline.roofs import roofs_of
 from workloads import options, records
 
 _TITLES = "The answer|Where the GPU wins|How far from the hardware's limit|Kernels|Training with Keras"
@@ -259,7 +259,7 @@ def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
 
 def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, capsys):
     loaded = fake.whole_run()
-    ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
+    ceilings = roofs_of(loaded.measurements, fake.GPU_MACHINE)
     (chart,) = roofline.chart(list(loaded.measurements), ceilings)
     figure = svg.figure(chart.views[0], chart.title)
     words = " ".join(text for text, _ in boxes(figure))

@@ -6,7 +6,7 @@ import pandas
 import pytest
 from fake_measurements import row, square
 
-from analysis.roofline.roofs import roofs
+from analysis.roofline.roofs import roofs_of
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 
@@ -57,7 +57,7 @@ def test_roof_fractions_come_from_the_measurements_or_from_given_roofs():
     peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
     rows = [peak, row("matmul/numpy/blas", square(1000), 0.04, threads=1)]
     assert results.frame(rows).roof_fraction.tolist() == pytest.approx([1.0, 0.5])
-    assert results.frame(rows[1:], roofs(rows)).roof_fraction.tolist() == pytest.approx([0.5])
+    assert results.frame(rows[1:], roofs_of(rows)).roof_fraction.tolist() == pytest.approx([0.5])
     fast = row("matmul/numpy/blas", square(1000), 0.005, threads=1)
     assert results.frame([*rows, fast])["flags"].tolist() == ["", "", "above-roof"]
 

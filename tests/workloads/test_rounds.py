@@ -170,7 +170,7 @@ def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_o
     assert rounds.sustained_rows([long, loaded]) == [twin] and rounds.sustained_rows([loaded]) == []
     fma = "peak/cupy/fma", Peak("float32", 1 << 30)
     burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.SUSTAINED)
-    (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
+    (roof,) = [r for r in roofs.roofs_of([burst, loaded]) if r.kind == "compute"]
     assert roof.rate.value == (1 << 30) / 2e-3
     table = printing.Lines()
     for m in (burst, loaded):

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from analysis.roofline.bounds import judge
-from analysis.roofline.roofs import Roof, roofs
+from analysis.roofline.roofs import Roof, roofs_of
 from analysis.stats import median_of
 from workloads.printing import Lines, number, timed, where
 
@@ -36,7 +36,7 @@ class LayerTable(Lines):
         self._all.append(m)
 
     def finish(self) -> None:
-        self._roofs = roofs(self._all, self._machine)
+        self._roofs = roofs_of(self._all, self._machine)
         for m in self._all:
             if m.problem.op == "layer" and self.wanted(m):
                 self._table.show(self.cells(m))
