@@ -4,6 +4,7 @@
 # line over all sizes is wrong by tens of percent in the middle. The pieces are found from the data.
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -24,39 +25,56 @@ _DRAWS = 200
 _COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """seconds = latency_s + bytes * s_per_byte from `low` to `high` bytes; `error`: the largest relative error, or the
-    noise, of the points it was fitted to."""
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the law: seconds = latency_s + bytes * s_per_byte."""
 
+    #: It holds from so many bytes on.
     low: float
+    #: Up to so many bytes.
     high: float
+    #: Seconds of its line at no bytes.
     latency_s: float
+    #: Seconds of a further byte.
     s_per_byte: float
+    #: The largest relative error of the points that it was fitted to, or their noise where that is more.
     error: float = 0.0
 
     def seconds(self, nbytes: float) -> float:
+        """Seconds of a copy of so many bytes."""
         return self.latency_s + nbytes * self.s_per_byte
 
+    def moved(self, low: float, high: float) -> "Piece":
+        """The same line from `low` to `high` bytes."""
+        return msgspec.structs.replace(self, low=low, high=high)
 
-class Link(msgspec.Struct, frozen=True):
-    """One way of copying as a continuous chain of pieces over `low` to `high` bytes.
 
-    bandwidth: bytes/s of the last piece, each way where copies go both ways. latency: seconds of the first piece at no
-    bytes. half_bytes: the copy that reaches half of that bandwidth, None where the smallest measured one does already.
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """The law of one kind of copy: a continuous chain of pieces.
 
     Source: R. Hockney's n_1/2 and r_inf (Parallel Computing 20, 1994); with one piece n_1/2 = latency * bandwidth.
     """
 
+    #: `gpu:0`.
     device: str
+    #: The kernel that copies.
     kernel: str
+    #: h2d, d2h, d2d or both.
     direction: str
+    #: pageable, pinned, ...
     host_memory: str
+    #: One of CLOCKS.
     clock: str
+    #: From the smallest to the largest copy.
     pieces: tuple[Piece, ...]
+    #: Bytes/s of the last piece; of each direction where copies go both ways.
     bandwidth: Estimate
+    #: Seconds of the first piece at no bytes.
     latency: Estimate
+    #: The copy that reaches half of that bandwidth; None where the smallest measured one does already.
     half_bytes: Estimate | None
+    #: The smallest copy measured, in bytes.
     low: int
+    #: The largest.
     high: int
 
     def extrapolates(self, nbytes: float) -> bool:
@@ -76,51 +94,93 @@ def fits(measurements: Measurements) -> tuple[Link, ...]:
     There is none of fewer than FEWEST sizes, nor where the largest ones take no longer than smaller ones: no bandwidth
     shows there.
     """
-    ways = group_by(_copies(measurements), _way)
-    made = (_fit(way, clock, tuple(_points(rows, clock).items())) for way, rows in ways.items() for clock in CLOCKS)
-    return tuple(link for link in made if link)
+    links = []
+    for kind, rows in group_by(_copies(measurements), _kind).items():
+        for clock in CLOCKS:
+            link = _fit(kind, clock, tuple(_points(rows, clock).items()))
+            if link:
+                links.append(link)
+    return tuple(links)
 
 
-def _copies(measurements: Measurements) -> "list[Measurement]":
+class _Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """What one law describes the copies of."""
+
+    device: str
+    kernel: str
+    direction: str
+    host_memory: str
+
+
+def _copies(measurements: Measurements) -> list[Measurement]:
     return [m for m in measurements if m.problem.op == "transfer" and m.ok and not m.problem.compute]
 
 
-def _way(m: Measurement) -> tuple[str, str, str, str]:
-    return (m.device, m.kernel, m.problem.direction, m.problem.host_memory)
+def _kind(m: Measurement) -> _Kind:
+    copy = m.problem
+    return _Kind(device=m.device, kernel=m.kernel, direction=copy.direction, host_memory=copy.host_memory)
 
 
 def _points(rows: Iterable[Measurement], clock: str) -> dict[int, Estimate]:
     """Bytes -> seconds of the rows that have the clock, by rising size; of a size measured again the median row."""
-    groups = group_by((m for m in rows if m.on(clock)), lambda m: m.problem.nbytes)
-    found = {n: sorted((median_of(m.on(clock)) for m in group), key=lambda e: e.value) for n, group in groups.items()}
-    return {n: ranked[(len(ranked) - 1) // 2] for n, ranked in sorted(found.items())}
+    on_clock = [m for m in rows if m.on(clock)]
+    points = {}
+    for nbytes, same_size in sorted(group_by(on_clock, lambda m: m.problem.nbytes).items()):
+        ranked = sorted((median_of(m.on(clock)) for m in same_size), key=lambda seconds: seconds.value)
+        points[nbytes] = ranked[(len(ranked) - 1) // 2]
+    return points
 
 
 @functools.lru_cache(maxsize=1024)
-def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Estimate], ...]) -> Link | None:
-    """The law of a way on a clock, or None. Cached, as tables, pictures and predictions ask for the same."""
-    points = dict(found)
+def _fit(kind: _Kind, clock: str, points: tuple[tuple[int, Estimate], ...]) -> Link | None:
+    """The law of a kind of copy on a clock, or None. Cached, as tables, pictures and predictions ask for the same."""
     if len(points) < FEWEST:
         return None
-    n, t = np.array(list(points), float), np.array([p.value for p in points.values()])
-    noise = np.array([p.noise for p in points.values()])
-    parts = _partition(n, t, max(TOLERANCE, float(np.median(noise))))
-    ends = [(float(n[i]), float(n[j - 1])) for i, j in parts]
-    errors = [max(_error(n[i:j], t[i:j]), float(np.median(noise[i:j]))) for i, j in parts]
-    fitted = np.array([_line(n[i:j], t[i:j]) for i, j in parts]).tolist()
-    pieces = _joined([(*end, *line, e) for end, line, e in zip(ends, fitted, errors, strict=True)])
-    redrawn = _redrawn(points)
-    drawn_lines = np.array([_line(n[i:j], redrawn[:, i:j]) for i, j in parts])
-    lines = drawn_lines.transpose(2, 0, 1).tolist()  # draws x parts x 2
-    drawn = [_joined([(*end, *line, 0.0) for end, line in zip(ends, own, strict=True)]) for own in lines]
-    slopes = [chain[-1].s_per_byte for chain in drawn]
-    if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
+    sizes = np.array([nbytes for nbytes, _ in points], float)
+    seconds = np.array([estimate.value for _, estimate in points])
+    noise = np.array([estimate.noise for _, estimate in points])
+    parts = _partition(sizes, seconds, max(TOLERANCE, float(np.median(noise))))
+    chain = _chain(sizes, parts, _lines(sizes, seconds, parts), _part_errors(sizes, seconds, noise, parts))
+    no_errors = [0.0] * len(parts)
+    drawn_lines = _lines(sizes, _redrawn([estimate for _, estimate in points]), parts)
+    drawn_chains = [_chain(sizes, parts, drawn_lines[:, :, draw], no_errors) for draw in range(drawn_lines.shape[-1])]
+    slopes = [drawn[-1].s_per_byte for drawn in drawn_chains]
+    if chain[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
-    bandwidth = 1 / from_draws(pieces[-1].s_per_byte, slopes)
-    latency = from_draws(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
-    half, halves = _half(pieces), [_half(chain) for chain in drawn]
-    half_bytes = from_draws(half, [h for h in halves if h is not None]) if half is not None else None
-    return Link(*way, clock, tuple(pieces), bandwidth, latency, half_bytes, int(n[0]), int(n[-1]))
+    return Link(
+        device=kind.device,
+        kernel=kind.kernel,
+        direction=kind.direction,
+        host_memory=kind.host_memory,
+        clock=clock,
+        pieces=tuple(chain),
+        bandwidth=1 / from_draws(chain[-1].s_per_byte, slopes),
+        latency=from_draws(chain[0].latency_s, [drawn[0].latency_s for drawn in drawn_chains]),
+        half_bytes=_half_bytes(chain, drawn_chains),
+        low=int(sizes[0]),
+        high=int(sizes[-1]),
+    )
+
+
+def _lines(sizes: np.ndarray, seconds: np.ndarray, parts: list[tuple[int, int]]) -> np.ndarray:
+    """(latency, seconds a byte) of each part; behind them an axis of the sets of seconds, where there are several."""
+    return np.array([_line(sizes[i:j], seconds[..., i:j]) for i, j in parts])
+
+
+def _part_errors(
+    sizes: np.ndarray, seconds: np.ndarray, noise: np.ndarray, parts: list[tuple[int, int]]
+) -> list[float]:
+    """The largest relative error of each part's line, or the noise of its points where that is more."""
+    return [max(_error(sizes[i:j], seconds[i:j]), float(np.median(noise[i:j]))) for i, j in parts]
+
+
+def _chain(sizes: np.ndarray, parts: list[tuple[int, int]], lines: np.ndarray, errors: list[float]) -> list[Piece]:
+    """The continuous chain of the parts' lines."""
+    pieces = []
+    for (i, j), (latency, slope), error in zip(parts, lines.tolist(), errors, strict=True):
+        low, high = float(sizes[i]), float(sizes[j - 1])
+        pieces.append(Piece(low=low, high=high, latency_s=latency, s_per_byte=slope, error=error))
+    return _joined(pieces)
 
 
 def _line(n: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,10 +188,12 @@ def _line(n: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     take less time."""
     weight = 1 / (t * t)
     weight = weight / weight.sum(-1, keepdims=True)
-    middle_n, middle_t = ((weight * x).sum(-1, keepdims=True) for x in (n, t))
-    across = (weight * (n - middle_n) ** 2).sum(-1)
-    slope = np.maximum(0.0, (weight * (n - middle_n) * (t - middle_t)).sum(-1) / np.where(across, across, np.inf))
-    return middle_t[..., 0] - slope * middle_n[..., 0], slope
+    mean_n = (weight * n).sum(-1, keepdims=True)
+    mean_t = (weight * t).sum(-1, keepdims=True)
+    variance = (weight * (n - mean_n) ** 2).sum(-1)
+    covariance = (weight * (n - mean_n) * (t - mean_t)).sum(-1)
+    slope = np.maximum(0.0, covariance / np.where(variance, variance, np.inf))
+    return mean_t[..., 0] - slope * mean_n[..., 0], slope
 
 
 def _error(n: np.ndarray, t: np.ndarray) -> float:
@@ -146,43 +208,74 @@ def _partition(n: np.ndarray, t: np.ndarray, tolerance: float) -> list[tuple[int
     Dynamic programming over the breakpoints: the best p runs up to j end with a run i..j after the best p - 1 up to i.
     """
     count = len(n)
-    error = {(i, j): _error(n[i:j], t[i:j]) for i in range(count) for j in range(i + 2, count + 1)}
+    error = {}
+    for i, j in itertools.combinations(range(count + 1), 2):
+        if j - i >= 2:
+            error[i, j] = _error(n[i:j], t[i:j])
+    # j -> (largest error, runs): the best cut of the points before j, into one run, then into one more in each round.
     best: dict[int, tuple[float, tuple]] = {j: (error[0, j], ((0, j),)) for j in range(2, count + 1)}
-    chosen = best[count]
+    least_error, runs = best[count]
     for _ in range(count // 2 - 1):
-        if chosen[0] <= tolerance:
+        if least_error <= tolerance:
             break
-        longer = {}
+        one_more = {}
         for j in range(4, count + 1):
-            ends = [(max(best[i][0], error[i, j]), i) for i in range(2, j - 1) if i in best]
-            if ends:
-                worst, i = min(ends)
-                longer[j] = (worst, (*best[i][1], (i, j)))
-        best = longer
-        if count in best and best[count][0] < chosen[0]:
-            chosen = best[count]
-    return list(chosen[1])
+            cuts = [(max(best[i][0], error[i, j]), i) for i in range(2, j - 1) if i in best]
+            if cuts:
+                worst, i = min(cuts)
+                one_more[j] = (worst, (*best[i][1], (i, j)))
+        best = one_more
+        if count in best and best[count][0] < least_error:
+            least_error, runs = best[count]
+    return list(runs)
 
 
-def _joined(lines: list[tuple[float, float, float, float, float]]) -> list[Piece]:
-    """A continuous chain of the lines (low, high, latency, slope, error): neighbors meet where they cross, if that is
-    between their points; otherwise a straight piece joins their ends."""
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """A continuous chain of the pieces: neighbors meet where they cross, if that is between their points; otherwise a straight
+    piece joins their ends."""
     chain: list[Piece] = []
-    low = lines[0][0]
-    for (_, end, a, b, error), following in zip(lines, [*lines[1:], None], strict=True):
-        if following is None:
-            chain.append(Piece(low, end, a, b, error))
-            break
-        start, _, a2, b2, error2 = following
-        cross = (a2 - a) / (b - b2) if b != b2 else math.inf
-        if end <= cross <= start:
-            chain.append(Piece(low, cross, a, b, error))
+    low = pieces[0].low
+    for piece, following in itertools.pairwise(pieces):
+        cross = _crossing(piece, following)
+        if piece.high <= cross <= following.low:
+            chain.append(piece.moved(low, cross))
             low = cross
-            continue
-        slope = (a2 + b2 * start - a - b * end) / (start - end)
-        chain += [Piece(low, end, a, b, error), Piece(end, start, a + b * end - slope * end, slope, max(error, error2))]
-        low = start
+        else:
+            chain.append(piece.moved(low, piece.high))
+            chain.append(_bridge(piece, following))
+            low = following.low
+    chain.append(pieces[-1].moved(low, pieces[-1].high))
     return chain
+
+
+def _crossing(a: Piece, b: Piece) -> float:
+    """The bytes at which two lines cross; infinity where they are parallel."""
+    if a.s_per_byte == b.s_per_byte:
+        return math.inf
+    return (b.latency_s - a.latency_s) / (a.s_per_byte - b.s_per_byte)
+
+
+def _bridge(piece: Piece, following: Piece) -> Piece:
+    """The straight line from the end of a piece to the start of the following one."""
+    low, high = piece.high, following.low
+    rise = following.latency_s + following.s_per_byte * high - piece.latency_s - piece.s_per_byte * low
+    slope = rise / (high - low)
+    return Piece(
+        low=low,
+        high=high,
+        latency_s=piece.latency_s + piece.s_per_byte * low - slope * low,
+        s_per_byte=slope,
+        error=max(piece.error, following.error),
+    )
+
+
+def _half_bytes(chain: list[Piece], drawn_chains: list[list[Piece]]) -> Estimate | None:
+    """The size from which half of the bandwidth is reached, with the interval of the drawn chains."""
+    half = _half(chain)
+    if half is None:
+        return None
+    halves = [_half(drawn) for drawn in drawn_chains]
+    return from_draws(half, [size for size in halves if size is not None])
 
 
 def _half(chain: list[Piece]) -> float | None:
@@ -198,27 +291,33 @@ def _half(chain: list[Piece]) -> float | None:
     return None
 
 
-def _redrawn(points: dict[int, Estimate]) -> np.ndarray:
-    """_DRAWS sets of seconds, each size's drawn within its own median's interval."""
-    spread = [math.log(p.high / p.low) / (2 * Z) if p.low > 0 else 0.0 for p in points.values()]
-    normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
-    return np.array([p.value for p in points.values()]) * np.exp(normal * np.array(spread))
+def _redrawn(medians: list[Estimate]) -> np.ndarray:
+    """_DRAWS sets of seconds, each size's drawn within the interval of its median."""
+    spread = [math.log(m.high / m.low) / (2 * Z) if m.low > 0 else 0.0 for m in medians]
+    normal = np.random.default_rng(1).standard_normal((_DRAWS, len(medians)))
+    return np.array([m.value for m in medians]) * np.exp(normal * np.array(spread))
 
 
 def errors(link: Link, measurements: Measurements) -> list[tuple[int, float, float, float]]:
-    """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's way and clock."""
-    way = (link.device, link.kernel, link.direction, link.host_memory)
-    points = _points((m for m in _copies(measurements) if _way(m) == way), link.clock)
-    told = [(nbytes, link.seconds(nbytes).value, measured.value) for nbytes, measured in points.items()]
-    return [(nbytes, predicted, took, abs(predicted / took - 1)) for nbytes, predicted, took in told]
+    """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's kind and clock."""
+    kind = _Kind(device=link.device, kernel=link.kernel, direction=link.direction, host_memory=link.host_memory)
+    points = _points((m for m in _copies(measurements) if _kind(m) == kind), link.clock)
+    rows = []
+    for nbytes, median in points.items():
+        predicted, measured = link.seconds(nbytes).value, median.value
+        rows.append((nbytes, predicted, measured, abs(predicted / measured - 1)))
+    return rows
 
 
 def find(
     links: Iterable[Link], direction: str, host_memory: str, kernel: str = "", clock: str = "host-latency"
 ) -> Link | None:
-    """The link of that way, of the kernel with the highest bandwidth where none is named; None without one."""
-    own = (x for x in links if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock))
-    fitting = (x for x in own if kernel in ("", x.kernel))
+    """The link of that kind, of the kernel with the highest bandwidth where none is named; None without one."""
+    fitting = [
+        x
+        for x in links
+        if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock) and kernel in ("", x.kernel)
+    ]
     return max(fitting, key=lambda x: x.bandwidth.value, default=None)
 
 
@@ -226,46 +325,53 @@ def law(measurements: Measurements, device: str, direction: str = "h2d", memory:
     """The law of copies of a batch. A batch is a tensor in host memory already, so plain copies come before TensorFlow's."""
     wanted = (device, direction, memory)
     rows = [m for m in _copies(measurements) if (m.device, m.problem.direction, m.problem.host_memory) == wanted]
-    fitted = fits(rows)
-    if direction == "h2d" and memory == "pageable":
-        return next((x for kernel in _COPIERS if (x := find(fitted, direction, memory, kernel))), None)
-    return find(fitted, direction, memory)
+    links = fits(rows)
+    if (direction, memory) != ("h2d", "pageable"):
+        return find(links, direction, memory)
+    for kernel in _COPIERS:
+        link = find(links, direction, memory, kernel=kernel)
+        if link:
+            return link
+    return None
 
 
 def pcie(measurements: Measurements) -> tuple[int, int] | None:
-    """(generation, width) of the PCIe link as seen while copies ran; None where nobody could tell."""
-    seen = [
+    """(generation, width) of the PCIe link while copies ran; None where nobody could tell."""
+    links = [
         (int(m.values["pcie_generation"]), int(m.values["pcie_width"]))
         for m in measurements
         if m.problem.op == "transfer" and {"pcie_generation", "pcie_width"} <= m.values.keys()
     ]
-    return max(seen, default=None)
+    return max(links, default=None)
 
 
 def laws_of(measurements: Measurements) -> list[Link]:
     """The laws on the host-latency clock, the highest bandwidth first."""
-    found = [x for x in fits(measurements) if x.clock == "host-latency"]
-    return sorted(found, key=lambda x: -x.bandwidth.value)
+    laws = [x for x in fits(measurements) if x.clock == "host-latency"]
+    return sorted(laws, key=lambda x: -x.bandwidth.value)
 
 
 def law_table(measurements: Measurements) -> Table:
     """The laws, one a line."""
-    seen = pcie(measurements)
-    rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None
-    rows = [
-        (
-            law.direction,
-            law.host_memory or "-",
-            short(law.kernel),
-            seconds(max(0.0, law.latency.value)),
-            bytes_rate(law.bandwidth.value),
-            width(law.bandwidth),
-            size(law.half_bytes.value) if law.half_bytes else "-",
-            percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-",
-            f"{max(1, math.ceil(100 * max(p.error for p in law.pieces)))} %",  # rounded up, as a bound is
+    link = pcie(measurements)
+    rate = data_sheets.pcie_bytes_per_s(*link) if link else None
+    rows = []
+    for law in laws_of(measurements):
+        crosses_link = law.direction != "d2d"
+        largest_error = max(piece.error for piece in law.pieces)
+        rows.append(
+            (
+                law.direction,
+                law.host_memory or "-",
+                short(law.kernel),
+                seconds(max(0.0, law.latency.value)),
+                bytes_rate(law.bandwidth.value),
+                width(law.bandwidth),
+                size(law.half_bytes.value) if law.half_bytes else "-",
+                percent(law.bandwidth.value / rate) if rate and crosses_link else "-",
+                f"{max(1, math.ceil(100 * largest_error))} %",  # rounded up, as a bound is
+            )
         )
-        for law in laws_of(measurements)
-    ]
     heads = "way | host memory | by | latency | bandwidth | ± | half of it from | of the PCIe link | off by"
     return Table(heads, rows, 3, least="± | off by | half of it from")
 

@@ -35,6 +35,10 @@ def stepped(n):
     return (5e-6 if n <= 65536 else 11e-6) + n / 12e9
 
 
+def piece(low: float, high: float, latency_s: float, s_per_byte: float, error: float = 0.0) -> links.Piece:
+    return links.Piece(low=low, high=high, latency_s=latency_s, s_per_byte=s_per_byte, error=error)
+
+
 def test_of_a_size_copied_again_the_middle_one_counts():
     again = [msgspec.structs.replace(m, notes={"again": "1"}) for m in copies(lambda n: 3 * straight(n), SIZES[-1:])]
     quick = [msgspec.structs.replace(m, notes={"again": "2"}) for m in copies(lambda n: straight(n) / 9, SIZES[-1:])]
@@ -140,11 +144,11 @@ def test_the_bytes_of_a_pcie_link(generation, lanes, gigabytes):
 @pytest.mark.parametrize("errors", [(0.03, 0.01), (0.01, 0.03)])
 def test_a_piece_that_joins_two_has_the_larger_error(errors):
     """From 1 s at 10 bytes to 5 s at 20: 0.4 s a byte, -3 s at none."""
-    chain = links._joined([(1.0, 10.0, 1.0, 0.0, errors[0]), (20.0, 40.0, 5.0, 0.0, errors[1])])
+    chain = links._joined([piece(1.0, 10.0, 1.0, 0.0, errors[0]), piece(20.0, 40.0, 5.0, 0.0, errors[1])])
     assert chain == [
-        links.Piece(1.0, 10.0, 1.0, 0.0, errors[0]),
-        links.Piece(10.0, 20.0, -3.0, 0.4, 0.03),
-        links.Piece(20.0, 40.0, 5.0, 0.0, errors[1]),
+        piece(1.0, 10.0, 1.0, 0.0, errors[0]),
+        piece(10.0, 20.0, -3.0, 0.4, 0.03),
+        piece(20.0, 40.0, 5.0, 0.0, errors[1]),
     ]
 
 
@@ -239,7 +243,7 @@ def test_every_rule_names_a_call_and_a_kernel_that_is_there():
 
 def test_redrawn_copies_lie_in_the_interval_of_their_median():
     """Of [1, 4] and [10, 10] s, 95 of 100 draws lie within."""
-    drawn = links._redrawn({8: Estimate(2.0, 1.0, 4.0), 16: Estimate(10.0, 10.0, 10.0), 32: Estimate(1.0, 0.0, 9.0)})
+    drawn = links._redrawn([Estimate(2.0, 1.0, 4.0), Estimate(10.0, 10.0, 10.0), Estimate(1.0, 0.0, 9.0)])
     assert drawn.shape == (links._DRAWS, 3)
     inside = ((drawn[:, 0] >= 1.0) & (drawn[:, 0] <= 4.0)).mean()
     assert 0.93 <= inside <= 0.97
@@ -260,5 +264,5 @@ def test_redrawn_copies_lie_in_the_interval_of_their_median():
 )
 def test_half_of_the_last_bandwidth_is_reached_where_calls_take_as_long_as_bytes(pieces, half):
     """(from, to, seconds of a call, seconds a byte): in the end 1 GB/s, so half is 2 ns a byte."""
-    chain = [links.Piece(low, high, latency, slope, 0.0) for low, high, latency, slope in pieces]
+    chain = [piece(*ends_and_line) for ends_and_line in pieces]
     assert links._half(chain) == (half and pytest.approx(half))
