@@ -278,7 +278,7 @@ def credible(loaded: Loaded) -> list[Measurement]:
     No roof is made from a framework's rows: their calls contain overhead, so that a library's row may well be faster.
     """
     lean = [m for m in loaded.every if m.backend not in registry.FRAMEWORKS]
-    ceilings = roofs.roofs(lean, loaded.machine)
+    ceilings = roofs.roofs_of(lean, loaded.machine)
     return [m for m in loaded.measurements if not bounds.is_impossible(m, ceilings, loaded.machine)]
 
 

@@ -9,7 +9,11 @@ from workloads import options
 
 if TYPE_CHECKING:
     from analysis.report.plan import RooflinePlan
+    from analysis.roofline.roofs import Roofs
+    from workloads.records import Loaded, Measurements
 
+#: Columns that a narrow terminal does without, the first of these first.
+LEAST_COLUMNS = "flag | measured by | threads | ridge, FLOP per byte | FLOP per byte | of the data sheet | ± | the roof"
 QUESTION = "How close do kernels come to the limit of the hardware?"
 
 
@@ -36,31 +40,41 @@ def _run(plan: "RooflinePlan") -> int:
 
 
 def _roofline(plan: "RooflinePlan") -> int:
-    from analysis import table
     from analysis.analysis import Analysis
     from analysis.compare.comparison import machine_keys
-    from analysis.report import page
-    from analysis.report.charts import roofline
-    from analysis.report.sections import roofline as sections
-    from analysis.roofline.bounds import NO_KERNEL, NO_KERNEL_WORDS, is_above_roof, mark_note, quick_judge
-    from analysis.roofline.roofs import describe
     from workloads import records
 
     loaded = records.read(*plan.runs)
-    if len(keys := machine_keys(loaded.runs)) > 1:
+    keys = machine_keys(loaded.runs)
+    if len(keys) > 1:
         raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one roofline shows one machine")
-    ceilings = Analysis.from_loaded(loaded).roofs
-    products = roofline.products(loaded.measurements, ceilings)
-    layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)
+    roofs = Analysis.from_loaded(loaded).roofs
+    _print_tables(loaded, roofs)
+    if not any(roof.measured for roof in roofs):
+        raise _no_roof(plan)
+    command.require_matplotlib("no picture was drawn")
+    _draw(plan, loaded.measurements, roofs)
+    return options.OK
+
+
+def _print_tables(loaded: "Loaded", roofs: "Roofs") -> None:
+    """The roofs, the products and layers under them, and what is wrong with rows above them."""
+    from analysis.report.charts import roofline
+    from analysis.report.sections.roofline import CEILINGS, ceilings
+    from analysis.roofline.bounds import NO_KERNEL, NO_KERNEL_WORDS, is_above_roof, mark_note, quick_judge
+    from analysis.roofline.roofs import describe
+    from analysis.table import Table
+
+    products = roofline.products(loaded.measurements, roofs)
+    layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), roofs)
     tables = (
-        (sections.CEILINGS, sections.ceilings(ceilings)),
+        (CEILINGS, ceilings(roofs)),
         (roofline.PRODUCTS, [row.cells for row in products]),
         (roofline.PRODUCTS, [row.cells for row in layers]),
     )
-    least = "flag | measured by | threads | ridge, FLOP per byte | FLOP per byte | of the data sheet | ± | the roof"
     for heads, cells in tables:
         if cells:
-            print(*table.Table(heads, cells, 2, least=least, last=True).text(), "", sep="\n")
+            print(*Table(heads, cells, left=2, least=LEAST_COLUMNS, last=True).text(), "", sep="\n")
     rows = [*products, *layers]
     note = mark_note(row.judged for row in rows)
     if note:
@@ -68,27 +82,33 @@ def _roofline(plan: "RooflinePlan") -> int:
     if any(row.flag == NO_KERNEL for row in rows):
         print(f"{NO_KERNEL}: {' '.join(NO_KERNEL_WORDS.split())}")
     for m in loaded.measurements:
-        if quick_judge(m, ceilings).flag or is_above_roof(m, ceilings, loaded.machine):
+        if quick_judge(m, roofs).flag or is_above_roof(m, roofs, loaded.machine):
             print(f"above its roof: {describe(m)}")
-    if not any(r.measured for r in ceilings):
-        stored = options.near(options.stored_run())
-        wrong = plan.runs[0] if len(plan.runs) == 1 else None
-        tip = f"python -m analysis.roofline {stored}"
-        message = (
-            f"no roof was measured in {', '.join(plan.runs)}: peak and stream rows do, and every new matmul or conv run"
-        )
-        missing = options.Missing(message, tip, wrong, stored if wrong else "")
-        missing.is_example = True
-        raise missing
-    command.require_matplotlib("no picture was drawn")
-    from analysis.report.charts import svg
 
-    if not (charts := roofline.chart(list(loaded.measurements), ceilings)):
-        return options.OK
+
+def _no_roof(plan: "RooflinePlan") -> options.Missing:
+    stored = options.near(options.stored_run())
+    wrong = plan.runs[0] if len(plan.runs) == 1 else None
+    tip = f"python -m analysis.roofline {stored}"
+    message = (
+        f"no roof was measured in {', '.join(plan.runs)}: peak and stream rows do, and every new matmul or conv run"
+    )
+    missing = options.Missing(message, tip, wrong, stored if wrong else "")
+    missing.is_example = True
+    return missing
+
+
+def _draw(plan: "RooflinePlan", measurements: "Measurements", roofs: "Roofs") -> None:
+    """Writes roofline.svg and prints its path; nothing where there is nothing to draw."""
+    from analysis.report import page
+    from analysis.report.charts import roofline, svg
+
+    charts = roofline.chart(list(measurements), roofs)
+    if not charts:
+        return
     folder = page.place(plan.runs, plan.out)
     folder.mkdir(parents=True, exist_ok=True)
     print(svg.save(svg.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
-    return options.OK
 
 
 if __name__ == "__main__":

@@ -270,7 +270,7 @@ def is_impossible(measurement: Measurement, roofs: Roofs, machine: Machine | Non
         return False
     if _beyond_sheet(row, seconds.high, roofs):
         return True
-    bound = _bound(row, roofs, launches=False)
+    bound = attainable(roofs, row.problem, row.settings)
     if bound is None:
         return False
     most = MOST_LENT if _is_lent(row, machine) else MOST_CLOCK
@@ -290,7 +290,7 @@ def _step_is_impossible(training: Measurement, roofs: Roofs, machine: Machine | 
     seconds = quick_seconds(training)
     threads = _with_all_threads(training, machine).threads
     names = {roof.name for roof in roofs if roof.kind == "compute" and roof.device == training.device}
-    ceilings = [pick(roofs, training.device, "compute", name, threads=threads) for name in names]
+    ceilings = [pick(roofs, training.device, "compute", name=name, threads=threads) for name in names]
     rates = [ceiling.rate.value for ceiling in ceilings if ceiling is not None]
     if seconds is None or not rates:
         return False

@@ -70,6 +70,9 @@ def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
     best = quick_seconds(m)
     judged = quick_judge(m, roofs)
     flags = [*m.flags, judged.flag] if judged.flag else m.flags
+    flops_per_s = flops / best if flops and best else None
+    bytes_per_s = moved / best if moved and best else None
+    switches = [f"{name}={text}" for name, text in sorted(s.switches.items())]
     return {
         "op": p.op,
         "backend": m.backend,
@@ -82,7 +85,7 @@ def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
         "device": s.device,
         "threads": s.threads,
         "cache": s.cache,
-        "switches": " ".join(f"{name}={text}" for name, text in sorted(s.switches.items())),
+        "switches": " ".join(switches),
         "median_s": host and host.value,
         "low_s": host and host.low,
         "high_s": host and host.high,
@@ -91,8 +94,8 @@ def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
         "first_call_s": m.phases_s.get("first_call"),
         "flops": flops,
         "bytes_moved": moved,
-        "flops_per_s": flops / best if flops and best else None,
-        "bytes_per_s": moved / best if moved and best else None,
+        "flops_per_s": flops_per_s,
+        "bytes_per_s": bytes_per_s,
         "roof_fraction": judged.fraction and judged.fraction.value,
         "joules_per_sample": m.values.get("joules_per_sample"),
         "noise": host and host.noise,

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from analysis.stats import Estimate, Z, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
-from workloads.records import Machine, Measurements
+from workloads.records import Machine, Measurement, Measurements
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
 FEWEST = 3  # sizes on a plateau
@@ -70,8 +70,18 @@ class Bandwidth(msgspec.Struct, frozen=True, kw_only=True):
     kernel: str
 
 
-Key = tuple[str, int | None, str]  # device, threads, operation
-Curve = tuple[Bandwidth, ...]
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    """What a curve is measured of."""
+
+    #: `cpu`, `gpu:0`.
+    device: str
+    #: CPU threads.
+    threads: int | None
+    #: One of OPERATIONS.
+    operation: str
+
+
+Curve = tuple[Bandwidth, ...]  # by rising working set
 
 
 def memory_name(device: str) -> str:
@@ -79,7 +89,7 @@ def memory_name(device: str) -> str:
 
 
 def curves(measurements: Measurements) -> dict[Key, Curve]:
-    """(device, threads, operation) -> the best variant at each working set, by rising size; warm STREAM rows only."""
+    """The best variant at each working set, by rising size; of warm STREAM rows only."""
     rows = (
         m
         for m in measurements
@@ -89,7 +99,7 @@ def curves(measurements: Measurements) -> dict[Key, Curve]:
         and quick_seconds(m)
     )
     curves = {}
-    for key, group in group_by(rows, lambda m: (m.device, m.threads, m.problem.operation)).items():
+    for key, group in group_by(rows, _key).items():
         best = best_by(group, lambda m: m.problem.footprint_bytes, lambda m: -m.problem.bytes_moved / call_s(m))
         curves[key] = tuple(
             Bandwidth(nbytes=nbytes, rate=m.problem.bytes_moved / seconds_of(m), kernel=m.kernel)
@@ -98,12 +108,15 @@ def curves(measurements: Measurements) -> dict[Key, Curve]:
     return curves
 
 
+def _key(m: Measurement) -> Key:
+    return Key(device=m.device, threads=m.threads, operation=m.problem.operation)
+
+
 def plateaus(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Plateau, ...]:
     """Every level that a curve shows, the smallest working sets first; none of a curve of fewer than LEAST_SIZES sizes."""
     shown: list[Plateau] = []
     for key, curve in curves(measurements).items():
-        device, threads, _ = key
-        shown += _curve_plateaus(key, curve, levels(machine, device, threads))
+        shown += _curve_plateaus(key, curve, levels(machine, key.device, key.threads))
     return tuple(shown)
 
 
@@ -127,16 +140,15 @@ def _curve_plateaus(key: Key, curve: Curve, claimed: tuple[tuple[str, int], ...]
         return ()
     flat = [curve[i:j] for i, j in segments(curve) if _is_flat(curve[i:j])]
     runs = _falling(flat)
-    names = _names(key[0], runs, claimed)
+    names = _names(key.device, runs, claimed)
     return tuple(_plateau(key, name, run) for run, name in zip(runs, names, strict=True) if name)
 
 
 def _plateau(key: Key, name: str, run: Curve) -> Plateau:
-    device, threads, operation = key
     return Plateau(
-        device=device,
-        threads=threads,
-        operation=operation,
+        device=key.device,
+        threads=key.threads,
+        operation=key.operation,
         name=name,
         rate=median([p.rate.value for p in run]),
         from_bytes=run[0].nbytes,
@@ -249,7 +261,7 @@ def spans(plateaus: Iterable[Plateau]) -> list[Span]:
     spans = []
     for curve in group_by(by_size, lambda p: (p.device, p.threads, p.operation)).values():
         starts = [curve[0].from_bytes, *(int(_BEGINS * p.from_bytes) for p in curve[1:])]
-        ends = [*(start - 1 for start in starts[1:]), curve[-1].to_bytes]
-        for plateau, start, end in zip(curve, starts, ends, strict=True):
-            spans.append(Span(plateau=plateau, first_bytes=start, last_bytes=end))
+        lasts = [*(start - 1 for start in starts[1:]), curve[-1].to_bytes]
+        for plateau, first, last in zip(curve, starts, lasts, strict=True):
+            spans.append(Span(plateau=plateau, first_bytes=first, last_bytes=last))
     return spans

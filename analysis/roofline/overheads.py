@@ -14,40 +14,46 @@ from workloads.records import Measurement, Measurements
 _SIGMAS = 1.96
 
 
-class Constant(msgspec.Struct, frozen=True):
-    """Seconds of a call, launch, step, epoch or start with nearly no work in it.
+class Constant(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a call, launch, step, epoch or start with nearly no work in it."""
 
-    name: an identifier of RULES. clock: whose seconds; on the CPU always host-latency. threads: of a CPU row that names
-    them. jit: on, off, auto (as Keras chooses), empty where nothing is compiled or both are.
-    source: the rows, in words. words: what it is.
-    """
-
+    #: That of a rule.
     name: str
+    #: `cpu`, `gpu:0`.
     device: str
+    #: Whose seconds; on the CPU always host-latency.
     clock: str
+    #: Of one call.
     seconds: Estimate
+    #: CPU threads, of a row that names them.
     threads: int | None = None
+    #: on, off, auto (as Keras chooses); "" where nothing is compiled or both are.
     jit: str = ""
+    #: The rows, in words.
     source: str = ""
+    #: What the call is.
     words: str = ""
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """How a constant comes from rows: `kernel` and `call`; `how` is `one` (a single call), `each` (a further one, by the
-    slope over the counts) or `base` (what a call costs beyond its repeats, the line's value at count 0).
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """How a constant comes from launch rows."""
 
-    words: what it is. jit: the kernel's jit_compile.
-    """
-
+    #: Of the constant.
     name: str
+    #: The rows' kernel, without `launch/`.
     kernel: str
+    #: The rows' call.
     call: str
+    #: `one`: a single call; `each`: a further one, by the slope over the counts; `base`: what a call costs beyond its repeats,
+    #: the line's value at count 0.
     how: str
+    #: What the call is.
     words: str
+    #: The kernel's jit_compile.
     jit: str = ""
 
 
-# Those of Keras once for every jit_compile.
+# name | kernel | call | how | words | jit. Those of Keras once for every jit_compile, without kernel and jit.
 _PLAIN = """
 numpy-call | numpy/ufunc | elementwise | each | a NumPy call on 256 values, into an array that is there
 numpy-call-fresh | numpy/operator | elementwise | each | `x + 1` on 256 values, a fresh array each time
@@ -79,21 +85,44 @@ keras-predict-batch | predict | each | a batch of Keras's predict
 keras-predict | predict | base | a call of Keras's predict, its batches not counted
 keras-train-on-batch | train_on_batch | one | a train_on_batch of a model with almost no work
 """
-RULES = (
-    *(Rule(*row) for row in parsed(_PLAIN)),
-    *(
-        Rule(name, f"tensorflow/{variant}", call, how, words, jit)
-        for variant, jit in (("fit", "auto"), ("fit_jit", "on"), ("fit_op_by_op", "off"))
-        for name, call, how, words in parsed(_KERAS)
-    ),
-)
+_KERAS_VARIANTS = {"fit": "auto", "fit_jit": "on", "fit_op_by_op": "off"}
+
+
+def _rules() -> list[Rule]:
+    """The rules of both tables."""
+    rules = []
+    for name, kernel, call, how, words, *jit in parsed(_PLAIN):
+        rules.append(Rule(name=name, kernel=kernel, call=call, how=how, words=words, jit="".join(jit)))
+    for variant, jit_compile in _KERAS_VARIANTS.items():
+        kernel = f"tensorflow/{variant}"
+        for name, call, how, words in parsed(_KERAS):
+            rules.append(Rule(name=name, kernel=kernel, call=call, how=how, words=words, jit=jit_compile))
+    return rules
+
+
+RULES = tuple(_rules())
 _PROPER = {
     "numba": "Numba",
     "cupy": "CuPy",
     "tensorflow": "TensorFlow",
     "keras": "Keras (compile and the first step of a fit)",
 }
-_ONCE_WORDS = {"import": "importing", "device_start": "starting the device with", "compile": "a first compilation with"}
+
+
+class _Once(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens once in a process."""
+
+    #: The first part of the constant's name, before the backend's.
+    name: str
+    #: Before the backend's name in a sentence.
+    words: str
+
+
+_ONCE = {
+    "import": _Once(name="import", words="importing"),
+    "device_start": _Once(name="device-start", words="starting the device with"),
+    "compile": _Once(name="compile", words="a first compilation with"),
+}
 
 
 def constants(measurements: Measurements) -> tuple[Constant, ...]:
@@ -102,28 +131,51 @@ def constants(measurements: Measurements) -> tuple[Constant, ...]:
     A slope takes rows at two counts or more. `keras-epoch` is an epoch of one step less `keras-step`, where both are there.
     """
     rows = [m for m in measurements if m.problem.op == "launch" and m.ok and m.samples]
-    found = [c for rule in RULES for c in _from(rule, [m for m in rows if m.kernel == f"launch/{rule.kernel}"])]
-    return (*_without_steps(found), *(_once(m) for m in rows if m.problem.once))
+    rows_of_kernel = group_by(rows, lambda m: m.kernel)
+    by_rules: list[Constant] = []
+    for rule in RULES:
+        by_rules += _rule_constants(rule, rows_of_kernel.get(f"launch/{rule.kernel}", []))
+    once = [_once(m) for m in rows if m.problem.once]
+    return (*_without_steps(by_rules), *once)
 
 
-def _from(rule: Rule, rows: Measurements) -> list[Constant]:
+def _rule_constants(rule: Rule, rows: Measurements) -> list[Constant]:
     """A rule's constants: for every device, thread count and clock."""
-    rows = [m for m in rows if m.problem.call == rule.call]
-    made = []
-    for (device, threads), own in group_by(rows, lambda m: (m.device, m.threads)).items():
-        here = sorted(own, key=lambda m: m.problem.count)
-        for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
-            points = [(m.problem.count, median_of(m.on(clock))) for m in here if m.on(clock)]
-            if rule.how == "one":  # the row with the fewest calls, by their number
+    rows = sorted((m for m in rows if m.problem.call == rule.call), key=lambda m: m.problem.count)
+    constants = []
+    for (device, threads), same_place in group_by(rows, lambda m: (m.device, m.threads)).items():
+        clocks: dict[str, None] = {}
+        for m in same_place:
+            clocks.update(dict.fromkeys(samples.clock for samples in m.samples))
+        for clock in clocks:
+            points = [(m.problem.count, median_of(m.on(clock))) for m in same_place if m.on(clock)]
+            if rule.how == "one":  # the row with the fewest calls
                 points = points[:1]
-                seconds = points[0][1] / points[0][0]
-            elif len(points) > 1:
-                seconds = line(points)[rule.how == "each"]
-            else:
+            elif len(points) < 2:
                 continue
-            source = f"launch/{rule.kernel} {rule.call} x{','.join(str(n) for n, _ in points)}, {clock}"
-            made.append(Constant(rule.name, device, clock, seconds, threads, rule.jit, source, rule.words))
-    return made
+            counts = ",".join(str(count) for count, _ in points)
+            constants.append(
+                Constant(
+                    name=rule.name,
+                    device=device,
+                    clock=clock,
+                    seconds=_seconds(rule, points),
+                    threads=threads,
+                    jit=rule.jit,
+                    source=f"launch/{rule.kernel} {rule.call} x{counts}, {clock}",
+                    words=rule.words,
+                )
+            )
+    return constants
+
+
+def _seconds(rule: Rule, points: list[tuple[int, Estimate]]) -> Estimate:
+    """A rule's seconds from (calls, their seconds)."""
+    if rule.how == "one":
+        calls, seconds = points[0]
+        return seconds / calls
+    base, slope = line(points)
+    return slope if rule.how == "each" else base
 
 
 def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
@@ -135,25 +187,32 @@ def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
     n, value = np.array([(count, e.value) for count, e in points]).T
     sigmas = np.array([max((e.high - e.low) / 2 / _SIGMAS, 1e-6 * abs(e.value), 1e-15) for _, e in points])
     (slope, base), covariance = np.polyfit(n, value, 1, w=1 / sigmas, cov="unscaled")
-    off = (((value - base - slope * n) / sigmas) ** 2).sum()
-    wider = _SIGMAS * (math.sqrt(max(1.0, off / (len(points) - 2))) if len(points) > 2 else 1.0)
-    slope_half, base_half = (wider * np.sqrt(np.diag(covariance))).tolist()
+    chi_squared = (((value - base - slope * n) / sigmas) ** 2).sum()
+    degrees_of_freedom = len(points) - 2
+    widening = math.sqrt(max(1.0, chi_squared / degrees_of_freedom)) if degrees_of_freedom else 1.0
+    slope_half, base_half = (_SIGMAS * widening * np.sqrt(np.diag(covariance))).tolist()
     return plus_minus(float(base), base_half), plus_minus(float(slope), slope_half)
 
 
-def _without_steps(found: list[Constant]) -> list[Constant]:
+def _without_steps(constants: list[Constant]) -> list[Constant]:
     """The constants, with the one step subtracted from each keras-epoch; one without a matching keras-step is dropped."""
-    made = []
-    for c in found:
-        if c.name == "keras-epoch":
-            step = next((s for s in found if s.name == "keras-step" and _place(s) == _place(c)), None)
-            if step is None:
-                continue
-            value = c.seconds.value - step.seconds.value
-            half = math.hypot(c.seconds.high - c.seconds.low, step.seconds.high - step.seconds.low) / 2
-            c = msgspec.structs.replace(c, seconds=plus_minus(value, half), source=f"{c.source}, less keras-step")
-        made.append(c)
-    return made
+    steps = {_place(c): c for c in reversed(constants) if c.name == "keras-step"}
+    result = []
+    for constant in constants:
+        if constant.name != "keras-epoch":
+            result.append(constant)
+            continue
+        step = steps.get(_place(constant))
+        if step:
+            result.append(_less(constant, step))
+    return result
+
+
+def _less(epoch: Constant, step: Constant) -> Constant:
+    """An epoch without its one step."""
+    value = epoch.seconds.value - step.seconds.value
+    half = math.hypot(epoch.seconds.high - epoch.seconds.low, step.seconds.high - step.seconds.low) / 2
+    return msgspec.structs.replace(epoch, seconds=plus_minus(value, half), source=f"{epoch.source}, less keras-step")
 
 
 def _place(c: Constant) -> tuple:
@@ -162,20 +221,29 @@ def _place(c: Constant) -> tuple:
 
 def _once(m: Measurement) -> Constant:
     """import-numba, device-start-cupy, compile-tensorflow ...: medians over the fresh processes."""
-    name, samples = f"{m.problem.call.replace('_', '-')}-{m.backend}", m.samples[0]
-    words = f"{_ONCE_WORDS[m.problem.call]} {_PROPER.get(m.backend, m.backend)}, once in a process"
-    source = f"{m.kernel} {m.problem.call}, {units.count(len(samples.seconds), 'fresh process', 'fresh processes')}"
-    jit = m.settings.switches.get("jit_compile", "")
-    return Constant(name, m.device, samples.clock, median_of(samples), m.threads, jit, source, words)
+    samples = m.samples[0]
+    once = _ONCE[m.problem.call]
+    processes = units.count(len(samples.seconds), "fresh process", "fresh processes")
+    return Constant(
+        name=f"{once.name}-{m.backend}",
+        device=m.device,
+        clock=samples.clock,
+        seconds=median_of(samples),
+        threads=m.threads,
+        jit=m.settings.switches.get("jit_compile", ""),
+        source=f"{m.kernel} {m.problem.call}, {processes}",
+        words=f"{once.words} {_PROPER.get(m.backend, m.backend)}, once in a process",
+    )
 
 
 def find(
     constants: Iterable[Constant], name: str, device: str, *, clock: str = "host-latency", jit: str | None = None
 ) -> Constant | None:
     """The constant of that name on a device and clock, or None; `jit` where several differ by it."""
-    return next(
-        (c for c in constants if (c.name, c.device, c.clock) == (name, device, clock) and jit in (None, c.jit)), None
-    )
+    for c in constants:
+        if (c.name, c.device, c.clock) == (name, device, clock) and jit in (None, c.jit):
+            return c
+    return None
 
 
 def table(constants: Iterable[Constant]) -> Table:
@@ -185,4 +253,4 @@ def table(constants: Iterable[Constant]) -> Table:
         for c in constants
     ]
     heads = "what | device | clock | threads | jit_compile | a time | from"
-    return Table(heads, rows, 5, "threads | jit_compile", "from | clock | jit_compile", last=True)
+    return Table(heads, rows, left=5, optional="threads | jit_compile", least="from | clock | jit_compile", last=True)

@@ -20,23 +20,29 @@ def bandwidth(m: Measurement) -> Estimate:
 
 def sums(rows: Measurements, kernel: str, dtype: str) -> dict[int, Measurement]:
     """Bytes -> the row of a kernel's sum out of place, the smallest first."""
-    own = [m for m in rows if isinstance(m.problem, AllReduce) and m.ok and m.kernel == kernel]
-    own = [m for m in own if (m.problem.dtype, m.problem.form) == (dtype, "out-of-place")]
-    return {m.problem.nbytes: m for m in sorted(own, key=lambda m: m.problem.nbytes)}
+    all_reduces = [m for m in rows if isinstance(m.problem, AllReduce) and m.ok and m.kernel == kernel]
+    same_dtype = [m for m in all_reduces if (m.problem.dtype, m.problem.form) == (dtype, "out-of-place")]
+    return {m.problem.nbytes: m for m in sorted(same_dtype, key=lambda m: m.problem.nbytes)}
 
 
 def speed_ups(rows: Measurements, dtype: str) -> dict[int, Estimate]:
     """Bytes -> speedup of the one-shot kernel's sum over NCCL's, up to 256 KiB; both queued, in CUDA graphs."""
-    ours, theirs = (sums(rows, f"{kernel}_graph", dtype) for kernel in (ONE_SHOT, NCCL))
-    return {n: queued(theirs[n]) / queued(ours[n]) for n in ours if n in theirs and n <= _SMALL}
+    ours = sums(rows, f"{ONE_SHOT}_graph", dtype)
+    nccl = sums(rows, f"{NCCL}_graph", dtype)
+    return {n: queued(nccl[n]) / queued(ours[n]) for n in ours if n in nccl and n <= _SMALL}
 
 
 def slowdowns(rows: Measurements) -> list[tuple[Measurement, Measurement, Estimate]]:
     """(row alone, row while all GPUs work, slowdown of a call) of each GPU's work. Both took turns, so ratios are by round."""
-    done = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
-    alone = {(*work(m), m.device): m for m in done if m.problem.together == 1}
-    pairs = [(alone.get((*work(m), m.device)), m) for m in done if m.problem.together > 1]
-    return [(a, m, verdict(*(x.on("host-latency") for x in (a, m)), paired=True).ratio) for a, m in pairs if a]
+    measured = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
+    alone_rows = {(*work(m), m.device): m for m in measured if m.problem.together == 1}
+    slowdowns = []
+    for together in measured:
+        alone = alone_rows.get((*work(together), together.device))
+        if together.problem.together > 1 and alone:
+            ratio = verdict(alone.on("host-latency"), together.on("host-latency"), paired=True).ratio
+            slowdowns.append((alone, together, ratio))
+    return slowdowns
 
 
 def contention(rows: Measurements) -> list[tuple[Measurement, Estimate]]:
@@ -46,8 +52,8 @@ def contention(rows: Measurements) -> list[tuple[Measurement, Estimate]]:
         for _, m, slower in slowdowns(rows)
         if m.problem.operation != "matmul" or (m.mode == "resident" and m.problem.size >= 2048)
     ]
-    groups = group_by(busy, lambda one: work(one[0])[:4])
-    return [max(own, key=lambda one: one[1].value) for own in groups.values()]
+    same_work = group_by(busy, lambda pair: work(pair[0])[:4])
+    return [max(pairs, key=lambda pair: pair[1].value) for pairs in same_work.values()]
 
 
 def work(m: Measurement) -> tuple:

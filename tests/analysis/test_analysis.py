@@ -16,14 +16,14 @@ from workloads.harness import sweep
 
 @pytest.fixture
 def roof_calls(monkeypatch) -> list[int]:
-    """The number of rows of every call of roofs by an analysis."""
+    """The number of rows of every call of roofs_of by an analysis."""
     calls = []
 
     def counted(rows, machine=None):
         calls.append(len(rows))
         return roofs.roofs_of(rows, machine)
 
-    monkeypatch.setattr(analysis, "roofs", counted)
+    monkeypatch.setattr(analysis, "roofs_of", counted)
     return calls
 
 

@@ -7,7 +7,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, run, square, write
 from analysis.analysis import Analysis
 from analysis.predict import profile
 from analysis.roofline import bounds
-from analysis.roofline.roofs import is_beyond_hardware, roofs
+from analysis.roofline.roofs import is_beyond_hardware, roofs_of
 from analysis.text import rates
 from kernels.problems import Peak, Stream, Training
 from workloads import records
@@ -45,7 +45,7 @@ def test_no_hardware_does_more_than_its_widest_units_in_every_cycle(measurement,
 
 def test_no_roof_is_made_from_a_row_that_no_hardware_reaches():
     fast = msgspec.structs.replace(PEAK, kernel="peak/numba/other", samples=row("a/b/c", square(1), 1e-9).samples)
-    (roof,) = roofs([PEAK, fast], CPU_MACHINE)
+    (roof,) = roofs_of([PEAK, fast], CPU_MACHINE)
     assert roof.rate.value == pytest.approx(100e9)
 
 
@@ -59,7 +59,7 @@ def test_no_roof_is_made_from_a_row_that_no_hardware_reaches():
     ],
 )
 def test_a_virtual_cpu_may_pass_its_roof_by_a_factor_of_4(machine, rate, is_above):
-    ceilings = roofs([PEAK], machine)
+    ceilings = roofs_of([PEAK], machine)
     assert bounds.is_above_roof(product(rate), ceilings, machine) == is_above
     sentence = rates.trouble_sentence([PEAK, product(rate)], ceilings, machine)
     assert ("above the roof" in sentence) == is_above
@@ -75,17 +75,17 @@ def test_a_virtual_cpu_may_pass_its_roof_by_a_factor_of_4(machine, rate, is_abov
     ],
 )
 def test_a_row_is_impossible_beyond_what_a_low_roof_explains(machine, threads, most):
-    ceilings = roofs([PEAK], machine)
+    ceilings = roofs_of([PEAK], machine)
     assert not bounds.is_impossible(product(0.99 * most, threads), ceilings, machine)
     assert bounds.is_impossible(product(1.01 * most, threads), ceilings, machine)
 
 
 def test_a_row_beyond_the_data_sheet_is_impossible():
     """A product of 2e9 FLOPs on an H200, whose sheet allows 66.9 TFLOP/s in float32."""
-    ceilings = roofs([], GPU_MACHINE)
+    ceilings = roofs_of([], GPU_MACHINE)
     (sheet,) = [roof.rate.value for roof in ceilings if roof.kind == "compute" and roof.name == "float32"]
     peak = row("peak/cupy/fma", Peak("float32", 10**9), {"device": 10**9 / (0.9 * sheet)}, device="gpu:0")
-    ceilings = roofs([peak], GPU_MACHINE)
+    ceilings = roofs_of([peak], GPU_MACHINE)
 
     def is_impossible(times: float) -> bool:
         fast = row("matmul/cupy/cublas", square(1000), {"device": 2e9 / (times * sheet)}, device="gpu:0")
@@ -106,7 +106,7 @@ def test_no_roof_is_made_from_the_rows_of_a_framework(tmp_path):
 
 def test_the_step_of_a_training_is_held_to_the_widest_arithmetic():
     """The roof is 100 GFLOP/s of one of two cores; matrix units do at most 16 times the FLOPs of vector units."""
-    ceilings = roofs([PEAK], CPU_MACHINE)
+    ceilings = roofs_of([PEAK], CPU_MACHINE)
     least_s = bounds.flops_of(step(1.0)) / (16 * 200e9)
     assert not bounds.is_impossible(step(1.01 * least_s), ceilings, CPU_MACHINE)
     assert bounds.is_impossible(step(0.99 * least_s), ceilings, CPU_MACHINE)

@@ -39,6 +39,10 @@ def piece(low: float, high: float, latency_s: float, s_per_byte: float, error: f
     return links.Piece(low=low, high=high, latency_s=latency_s, s_per_byte=s_per_byte, error=error)
 
 
+def constant(name: str, seconds: Estimate, **fields) -> overheads.Constant:
+    return overheads.Constant(name=name, device="gpu:0", clock="host-latency", seconds=seconds, **fields)
+
+
 def test_of_a_size_copied_again_the_middle_one_counts():
     again = [msgspec.structs.replace(m, notes={"again": "1"}) for m in copies(lambda n: 3 * straight(n), SIZES[-1:])]
     quick = [msgspec.structs.replace(m, notes={"again": "2"}) for m in copies(lambda n: straight(n) / 9, SIZES[-1:])]
@@ -187,8 +191,8 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
 
 def test_an_epoch_without_its_step_is_as_uncertain_as_both():
     """Half widths of 0.4 ms and 0.3 ms come to 0.5 ms."""
-    step = overheads.Constant("keras-step", "gpu:0", "host-latency", Estimate(1e-3, 0.7e-3, 1.3e-3))
-    epoch = overheads.Constant("keras-epoch", "gpu:0", "host-latency", Estimate(21e-3, 20.6e-3, 21.4e-3))
+    step = constant("keras-step", Estimate(1e-3, 0.7e-3, 1.3e-3))
+    epoch = constant("keras-epoch", Estimate(21e-3, 20.6e-3, 21.4e-3))
     _, rest = overheads._without_steps([step, epoch])
     ends = rest.seconds.value, rest.seconds.low, rest.seconds.high
     assert ends == pytest.approx((20e-3, 19.5e-3, 20.5e-3))
@@ -223,9 +227,8 @@ def test_what_happens_once_and_what_may_be_nothing_in_words():
     assert find(made, "import-numba", "cpu").source == "launch/numba/once import, 20 fresh processes"
     assert table(made).rows[0][0] == "importing Numba, once in a process" and "300 ms" in table(made).rows[0]
     inside, outside = "a further operation inside a tf.function", "a TensorFlow operation outside a function"
-    at = ("cpu", "host-latency")
-    flat = overheads.Constant("tf-op-in-jit", *at, Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)
-    flats = [flat, overheads.Constant("tf-op-eager", *at, Estimate(-2e-9, -5e-9, -1e-9), words=outside)]
+    flat = constant("tf-op-in-jit", Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)
+    flats = [flat, constant("tf-op-eager", Estimate(-2e-9, -5e-9, -1e-9), words=outside)]
     found = table(flats)
     said = [(row[0], row[found.heads.index("a time")]) for row in found.rows]
     assert said == [(inside, "at most 7.0 ns"), (outside, "0 s")]

@@ -15,6 +15,7 @@ from analysis.report.charts import break_even, chart, ladder, movement, overlay,
 from analysis.report.charts import layers as layer_charts
 from analysis.report.charts.chart import Axis, Trace, View
 from analysis.report.sections import layers as layer_section
+from analysis.roofline import memory_levels
 from analysis.roofline.roofs import QUEUED, WAITED, Roof
 from analysis.stats import Estimate, exact
 from analysis.table import Table
@@ -238,6 +239,10 @@ def law(direction: str, memory: str, kernel: str):
     return SimpleNamespace(direction=direction, host_memory=memory, kernel=f"transfer/{kernel}")
 
 
+def key(device: str, threads: int | None, operation: str) -> memory_levels.Key:
+    return memory_levels.Key(device=device, threads=threads, operation=operation)
+
+
 def test_copies_that_behave_alike_are_drawn_once():
     laws = [
         law("h2d", "pinned", "cupy/memcpy_async"),
@@ -249,8 +254,8 @@ def test_copies_that_behave_alike_are_drawn_once():
         law("h2d", "pageable", "tensorflow/constant"),
     ]
     assert movement._telling(laws) == [laws[i] for i in (0, 3, 4, 5, 6)]
-    assert movement._where("gpu:0", [("gpu:0", None, "triad"), ("cpu", 1, "triad")]) == "GPU"
-    both = [("gpu:0", None, "triad"), ("gpu:1", None, "triad")]
+    assert movement._where("gpu:0", [key("gpu:0", None, "triad"), key("cpu", 1, "triad")]) == "GPU"
+    both = [key("gpu:0", None, "triad"), key("gpu:1", None, "triad")]
     assert [movement._where(device, both) for device in ("gpu:1", "cpu")] == ["GPU 1", "CPU"]
 
 
@@ -265,7 +270,7 @@ def test_memory_is_drawn_by_the_triad_unless_another_operation_has_more_sizes():
     two = rows("triad", 6, 2)
     four = [*rows("triad", 4, 4), *rows("read", 5, 4), *rows("copy", 5, 4)]
     eight = rows("triad", 3, 8)
-    assert list(movement._shown_curves([*one, *two, *four, *eight])) == [("cpu", 1, "triad"), ("cpu", 4, "copy")]
+    assert list(movement._shown_curves([*one, *two, *four, *eight])) == [key("cpu", 1, "triad"), key("cpu", 4, "copy")]
 
 
 def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():

@@ -21,14 +21,15 @@ def memory(of: Material) -> list[Chart]:
     if not shown:
         return []
     traces, rows = [], []
-    for i, ((device, threads, operation), curve) in enumerate(shown.items()):
-        where = _where(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
+    for i, (key, curve) in enumerate(shown.items()):
+        operation = key.operation
+        where = _where(key.device, shown) + (f", {count(key.threads, 'thread')}" if key.threads else "")
         says = [f"{where}, {operation} over {size(p.nbytes)}: {bytes_rate(p.rate.value)}" for p in curve]
         traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
         rows += [(where, operation, size(p.nbytes), bytes_rate(p.rate.value), labels.short(p.kernel)) for p in curve]
     levels = {}  # (device, name) -> that of most threads
     for p in sorted(memory_levels.plateaus(of.rows, of.analysis.machine), key=lambda p: p.threads or 0):
-        if (p.device, p.threads, p.operation) in shown:
+        if memory_levels.Key(device=p.device, threads=p.threads, operation=p.operation) in shown:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
             levels[_where(p.device, shown), p.name] = f"{label} ({p.operation})"
@@ -72,17 +73,17 @@ def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_
     every, least = memory_levels.curves(measurements), memory_levels.LEAST_SIZES
     found = {key: curve for key, curve in every.items() if len(curve) >= least}
     made = {}
-    for keys in group_by(found, lambda key: key[0]).values():
-        by_threads = group_by(keys, lambda key: key[1] or 0)
+    for keys in group_by(found, lambda key: key.device).values():
+        by_threads = group_by(keys, lambda key: key.threads or 0)
         for threads in dict.fromkeys((min(by_threads), max(by_threads))):
-            best = min(by_threads[threads], key=lambda key: (-len(found[key]), _ORDER.index(key[2])))
+            best = min(by_threads[threads], key=lambda key: (-len(found[key]), _ORDER.index(key.operation)))
             made[best] = found[best]
     return made
 
 
 def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
     """The device in words; its number is left out where it is the only GPU."""
-    gpus = {key[0] for key in shown if is_gpu(key[0])}
+    gpus = {key.device for key in shown if is_gpu(key.device)}
     return "GPU" if gpus == {device} else labels.numbered(device)
 
 
