@@ -8,11 +8,9 @@ from analysis import checks
 from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer, crossovers
 from analysis.crossover.ladder import Ladder
-from analysis.noise import REPORTS
-from analysis.predict import held_out, prediction, profile
+from analysis.predict import profile
 from analysis.predict.budget import Budget, budgets
-from analysis.predict.held_out import Case, SavedSummary
-from analysis.predict.profile import Lacking, Profile
+from analysis.predict.profile import Profile
 from analysis.roofline.roofs import Roof, roofs_of
 from analysis.training import break_even
 from analysis.training.break_even import Pair, Setup
@@ -92,19 +90,3 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     def budgets(self) -> list[Budget]:
         """The parts of each training step."""
         return budgets(self.profile)
-
-    @functools.cached_property
-    def predicted(self) -> list[Case]:
-        """Each training predicted without its model's rows; [] if the profile lacks rows for that."""
-        try:
-            return held_out.leave_one_out(self.profile)
-        except Lacking:
-            return []
-
-    @functools.cached_property
-    def saved(self) -> list[SavedSummary]:
-        """The predictions that were saved for this machine before they were measured, a summary for each device."""
-        if self.machine is None:
-            return []
-        known = Profile(self.rows, self.machine, self.loaded.replaced)
-        return held_out.saved_summaries(prediction.saved_sets(REPORTS / self.machine.key).values(), known)

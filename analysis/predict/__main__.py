@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 QUESTION = "How long will a training take, and how sure is that?"
 EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile nvidia-h200"
 LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
-on the model that is predicted. --leave-one-out says how far such predictions are off; --save keeps them before they are
-measured, --check sets them beside what was measured then."""
+on the model that is predicted. --save keeps predictions before they are measured, --check sets them beside what was measured
+then."""
 
 
 def parser() -> options.Parser:
@@ -20,16 +20,14 @@ def parser() -> options.Parser:
         "analysis.predict",
         LONG,
         EXAMPLE,
-        "python -m analysis.predict --leave-one-out reports/nvidia-h200",
+        "python -m analysis.predict --check reports/nvidia-h200/predictions-2026-11-21.ndjson reports/nvidia-h200",
         question=QUESTION,
-        needs="model batch profile leave-one-out save check",
+        needs="model batch profile save check",
     )
     options.add(
         made,
         """
---profile RUN ...        result files, run folders or a machine's folder
---leave-one-out RUN ...  the error of every training in these runs
---readme FILE            of --leave-one-out: also put the error table between FILE's markers that name RUN""",
+--profile RUN ...  result files, run folders or a machine's folder""",
     )
     about = "predictions of FILE beside the trainings of RUN"
     made.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)

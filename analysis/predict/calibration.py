@@ -28,8 +28,8 @@ from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
 
 NOISY = 0.25  # steps noisier than this are excluded from the fit
-_NUMBERS = ("dispatch", "launches", "work")
-# Prior standard deviations of the logarithms of _NUMBERS. A CPU's operations were timed in TensorFlow; a GPU's launches are
+FACTORS = ("dispatch", "launches", "work")
+# Prior standard deviations of the logarithms of FACTORS. A CPU's operations were timed in TensorFlow; a GPU's launches are
 # CuPy's kernels, which stand for those of TensorFlow's executables.
 _DEVIATIONS_ON_CPU = (0.1, 0.25, 0.1)
 _DEVIATIONS_ON_GPU = (0.1, 1.0, 0.1)
@@ -84,15 +84,6 @@ def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
     return tuple(best_by(seen, lambda s: (s.training, s.made.given), lambda s: s.step.noise).values())
 
 
-def left_out(of_: "Profile") -> dict[str, int]:
-    """Reason -> number of the profile's trainings that are left out of the error table for it."""
-    found = [_seen(m, of_) for m in of_.trainings]
-    counted = collections.Counter(why for why in found if isinstance(why, str))
-    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
-    better = {"the same step was measured with less noise by another row": again} if again else {}
-    return dict(counted.most_common()) | better
-
-
 def _seen(m: "Measurement", of_: "Profile") -> Seen | str:
     """The training with its step and components, or the reason why it is left out."""
     network, s = networks.known(m.problem.model), m.settings
@@ -120,12 +111,6 @@ def calibration(of_: "Profile", settings: "Settings", leaving_out: Set[str] = fr
     return _fit(of_, settings.device, execution_of(settings), frozenset(leaving_out))
 
 
-def fitted_numbers(of_: "Profile") -> int:
-    """Total number of values fitted on a profile's trainings: the same count for each (device, execution) with a fit."""
-    ways = group_by(steps_seen(of_), lambda s: s.way)
-    return sum(len(_NUMBERS) for device, execution in ways if _fit(of_, device, execution, frozenset()).models)
-
-
 @once
 def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> Calibration:
     seen = [s for s in steps_seen(of_) if s.row.problem.model not in leaving_out and s.way == (device, execution)]
@@ -141,7 +126,7 @@ def _factors(trainings: list[Seen]) -> dict[str, float]:
     """The fitted factors; none without trainings. Those of one model are enough: the fit is held to the microbenchmarks."""
     if not trainings:
         return {}
-    return dict(zip(_NUMBERS, _solved(trainings).tolist(), strict=True))
+    return dict(zip(FACTORS, _solved(trainings).tolist(), strict=True))
 
 
 def _errors(profile: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> list[LeftOut]:
@@ -206,7 +191,7 @@ def _quantile(errors: list[LeftOut]) -> float:
 
 
 def _solved(others: list[Seen]) -> np.ndarray:
-    """_NUMBERS by least squares of log(predicted / measured step), with the same weight for each model."""
+    """FACTORS by least squares of log(predicted / measured step), with the same weight for each model."""
     from scipy.optimize import least_squares
 
     own = Lanes(*np.array([lanes(s.made) for s in others], float).T)
@@ -222,7 +207,7 @@ def _solved(others: list[Seen]) -> np.ndarray:
     def residuals(x: np.ndarray) -> np.ndarray:
         return np.concatenate([weight * off(np.exp(x)), x / deviations])
 
-    found = least_squares(residuals, np.zeros(len(_NUMBERS)), bounds=(-4.0, 4.0), loss="soft_l1")
+    found = least_squares(residuals, np.zeros(len(FACTORS)), bounds=(-4.0, 4.0), loss="soft_l1")
     return np.exp(found.x)
 
 

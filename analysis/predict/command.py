@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from analysis import table
 from analysis.numbers import timed
-from analysis.predict import calibration, described_model, held_out, prediction, profile
+from analysis.predict import described_model, prediction, profile
 from analysis.predict.combine import WORDS
-from analysis.predict.plan import CheckPlan, LeaveOneOutPlan, Plan, PredictPlan
+from analysis.predict.plan import CheckPlan, Plan, PredictPlan
 from analysis.predict.prediction import Prediction
-from analysis.text import prediction_errors
+from analysis.text import checked_predictions
 from analysis.units import count, seconds
 from kernels.networks import Network
 from kernels.problems import Training
@@ -25,8 +25,6 @@ _DESCRIBING_S = 60  # that building a user's own model may take
 def run(plan: Plan) -> int:
     """Prints what a plan asks for; the exit code."""
     match plan:
-        case LeaveOneOutPlan():
-            print_errors(plan)
         case CheckPlan():
             print_check(plan)
         case PredictPlan():
@@ -103,25 +101,5 @@ def save(path: str, predictions: list[Prediction]) -> None:
 
 def print_check(plan: CheckPlan) -> None:
     """Prints predictions beside the steps that were measured."""
-    lines = prediction_errors.check_lines(prediction.load(plan.file), profile.read(*plan.runs))
+    lines = checked_predictions.lines(prediction.load(plan.file), profile.read(*plan.runs))
     print(*table.shown(lines), sep="\n")
-
-
-def print_errors(plan: LeaveOneOutPlan) -> None:
-    """Prints the errors of predictions, and puts their table into a page.
-
-    Raises: options.Missing where the runs have no training with a step.
-    """
-    machine = profile.read(*plan.runs)
-    if not calibration.steps_seen(machine):
-        stored = options.near(options.stored_run())
-        raise options.Missing(
-            prediction_errors.SENTENCES["nothing"], f"python -m analysis.predict --leave-one-out {stored}"
-        )
-    print(*table.shown(prediction_errors.lines(machine)), sep="\n")
-    if plan.readme is None:
-        return
-    run_folder = pathlib.Path(plan.runs[0])
-    errors = prediction_errors.brief(machine, held_out.leave_one_out(machine), prediction.saved_sets(run_folder))
-    blocks = {"errors": table.shown(errors, True)}
-    table.put_blocks(plan.readme, blocks, plan.runs[0], plan.readme_command)

@@ -1,4 +1,4 @@
-"""What one `predict` command asks for: its flags, checked, as one of three records."""
+"""What one `predict` command asks for: its flags, checked, as one of two records."""
 
 import os
 import pathlib
@@ -7,28 +7,12 @@ from argparse import Namespace
 
 import msgspec
 
-from analysis import table
 from analysis.predict import described_model, prediction, profile
 from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
 from workloads.corrections.likeness import closest
 from workloads.records import Settings, command_lines, regular_files, settings
 from workloads.records.files import NoRun
-
-
-class LeaveOneOutPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`--leave-one-out`: how far predictions are off for the trainings that some runs measured."""
-
-    #: Result files, run folders or machine folders.
-    runs: tuple[str, ...]
-    #: The page whose error table is written anew; None for none.
-    readme: pathlib.Path | None
-
-    @property
-    def readme_command(self) -> str:
-        """The command that writes the page, as the page names it."""
-        name = self.readme.name if self.readme else ""
-        return f"analysis.predict --leave-one-out {pathlib.PurePath(self.runs[0])} --readme {name}"
 
 
 class CheckPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +45,7 @@ class PredictPlan(msgspec.Struct, frozen=True, kw_only=True):
     save: str
 
 
-Plan = LeaveOneOutPlan | CheckPlan | PredictPlan
+Plan = CheckPlan | PredictPlan
 
 
 def plan_of(flags: Namespace) -> Plan:
@@ -69,8 +53,6 @@ def plan_of(flags: Namespace) -> Plan:
 
     Raises: options.Usage for what is not there, and for flags that ask for nothing.
     """
-    if flags.leave_one_out:
-        return _leave_one_out(flags)
     if flags.check:
         return _check(flags)
     return _predict(flags)
@@ -80,18 +62,6 @@ def _require_runs(runs: list[str]) -> None:
     """Raises FileNotFoundError, which is a Usage, for a run that is not there."""
     for run in runs:
         records.files_of(profile.file_of(run))
-
-
-def _leave_one_out(flags: Namespace) -> LeaveOneOutPlan:
-    _require_runs(flags.leave_one_out)
-    readme = pathlib.Path(flags.readme) if flags.readme else None
-    plan = LeaveOneOutPlan(runs=tuple(flags.leave_one_out), readme=readme)
-    if plan.readme:
-        try:
-            table.require_block(plan.readme, ["errors"], plan.runs[0], plan.readme_command)
-        except ValueError as error:
-            raise options.Usage(str(error), wrong="--readme") from error
-    return plan
 
 
 def _check(flags: Namespace) -> CheckPlan:
@@ -123,7 +93,7 @@ def _predict(flags: Namespace) -> PredictPlan:
         stored = f"{error}; stored GPUs: {', '.join(profile.stored_names())}"
         raise _as_profile(error, stored) from error
     if not flags.model:
-        raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
+        raise options.Usage("say what to predict with --model and --profile, or --check")
     models = options.words(flags.model)
     for name in models:
         described_model.require(name)

@@ -4,7 +4,6 @@ Nothing is fitted to the model that is predicted; the few global numbers (analys
 """
 
 import os
-import pathlib
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -190,12 +189,6 @@ def distinct(predictions: Iterable[Prediction]) -> list[Prediction]:
         if before is None or prediction.saved_at < before.saved_at:
             first_saved[key] = prediction
     return list(first_saved.values())
-
-
-def saved_sets(folder: pathlib.Path) -> dict[str, list[Prediction]]:
-    """Name -> the predictions of each `predictions-NAME.ndjson` in a folder, by name."""
-    files = sorted(folder.glob("predictions-*.ndjson"), key=lambda file: file.stem)
-    return {file.stem.removeprefix("predictions-"): load(str(file)) for file in files}
 
 
 def predict(

@@ -28,10 +28,6 @@ LEAST_ROUGH = 0.05  # share of a step's work below which nothing says that it is
 MOST_KINDS = 2  # of such work that are named
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
-# When measured trainings last decided a rule or what is fitted: trainings first measured after it are unseen data.
-# Laws of feeding are fitted to rows of their own.
-RULES_CHANGED = "2026-11-29T00:30:00Z"
-
 
 class Path(msgspec.Struct, frozen=True):
     """The critical path of a graph whose operations may overlap. seconds: of the longest chain of operations that wait for each

@@ -76,7 +76,7 @@ SECTIONS = (
     Section("feeding", input_pipeline.TITLE, movement.feeding_section, ("feeding",)),
     Section("launches", "Launches and framework constants", movement.launches_section),
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
-    Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),
+    Section("training", "Training with Keras", _trainings, ("along", "budget", "break-even")),
     Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
     Section("inference", "Inference: a model's answers, batch by batch", _inference),
 )

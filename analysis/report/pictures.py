@@ -25,7 +25,6 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "rates": lambda of: charts_roofline.rates(of.rows, of.analysis.roofs),
     "along": lambda of: charts_training.along(of.analysis.training_crossovers),
     "budget": lambda of: charts_training.steps(of.analysis.budgets),
-    "predicted": lambda of: charts_training.predicted_steps(of.analysis.predicted),
     "break-even": lambda of: break_even.break_even(of.analysis.pairs),
     "small-dataset": lambda of: break_even.small(of.analysis.small_datasets, of.analysis.budgets),
 }

@@ -10,7 +10,6 @@ from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import rows_of
 from analysis.crossover.time_split import why
 from analysis.explain.request import Request, settings_of
-from analysis.predict import held_out
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.text import answers, inference, input_pipeline, rates, sentences, several_gpus, training
@@ -42,11 +41,7 @@ FINDINGS = """
 **Why.** Of a GPU step of {model:title}: {parts} (predicted).
 **Bare products.** {product}
 **Copies.** {copies}
-**Batches.** {batches}
-**How far to believe it.** Median errors of models outside the fit: GPU {gpu:share}, CPU {cpu:share}. \
-[Predicted beforehand](docs/results.md): {saved_gpu.median:share}, {saved_cpu.median:share}. \
-A straight line: {saved_gpu.line_median:share}, {saved_cpu.line_median:share}. \
-Intervals held {saved_gpu.covered:share}, {saved_cpu.covered:share}. Brackets: where it can't be told."""
+**Batches.** {batches}"""
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,19 +226,10 @@ def _reason(rows: Measurements, a: Answer) -> list[str]:
 
 
 def findings(analysis: Analysis) -> list[str]:
-    """The findings of a machine's rows: bare products, copies, small data sets, batches, and how far predictions were off."""
+    """The findings of a machine's rows: bare products, copies, small data sets and batches."""
     resident, copied = _forms(analysis.crossovers)
     small = next((training.answer_sentence(a) for a in analysis.training_crossovers if _is_small(a)), None)
-    errors = {s.device: s.median for s in held_out.summaries(analysis.predicted) if s.bound == "all"}
-    words: dict[str, object] = {
-        "small": small,
-        "model": _FIRST,
-        "parts": _parts(analysis.profile),
-        "cpu": errors.get("cpu"),
-        "gpu": errors.get("gpu:0"),
-    }
-    by_device = {s.device: s for s in analysis.saved if s.line}
-    words |= {"saved_cpu": by_device.get("cpu"), "saved_gpu": by_device.get("gpu:0")}
+    words: dict[str, object] = {"small": small, "model": _FIRST, "parts": _parts(analysis.profile)}
     words |= {"product": next(map(crossing_sentence, resident), None)}
     words |= {"copies": copies_sentence(copied) if copied else None}
     words |= {"batches": " ".join(input_pipeline.sentences(analysis.rows)[:2]) or None}

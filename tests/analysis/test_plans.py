@@ -13,7 +13,7 @@ from analysis.export import ExportPlan
 from analysis.fleet import command as fleet
 from analysis.fleet.plan import FleetPlan
 from analysis.predict.__main__ import parser as predict_parser
-from analysis.predict.plan import CheckPlan, LeaveOneOutPlan, PredictPlan, plan_of
+from analysis.predict.plan import CheckPlan, PredictPlan, plan_of
 from analysis.report.plan import ReportPlan, RooflinePlan
 from workloads import options
 from workloads.records import Settings
@@ -69,7 +69,7 @@ def test_report_and_roofline(run, tmp_path):
     assert RooflinePlan.from_flags(flags) == RooflinePlan(runs=(run,), out="")
 
 
-def test_predict_is_one_of_three_plans(run):
+def test_predict_is_one_of_two_plans(run):
     words = (
         "--model lenet cifar10-cnn --batch 1:4 --samples 100 --epochs 3 --dtype uint8 --device gpu --save new.ndjson"
     )
@@ -84,8 +84,6 @@ def test_predict_is_one_of_three_plans(run):
     assert plan_of(
         predict_parser().parse_args(["--check", "reports/nvidia-h200/predictions-2026-11-21.ndjson", run])
     ) == CheckPlan(file="reports/nvidia-h200/predictions-2026-11-21.ndjson", runs=(run,))
-    plan = plan_of(predict_parser().parse_args(["--leave-one-out", run]))
-    assert plan == LeaveOneOutPlan(runs=(run,), readme=None)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from analysis.predict import (
     calibration,
     command,
     components,
-    held_out,
     operations,
     prediction,
     profile,
@@ -26,17 +25,16 @@ from analysis.predict import (
 )
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
-from analysis.predict.plan import LeaveOneOutPlan
 from analysis.predict.step_kernels import fusion
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_work import _path
 from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate
-from analysis.text import prediction_errors
 from analysis.training import costs
 from kernels import networks
 from kernels.networks.layers import Layer
 from kernels.problems import Conv, Matmul, Stream, Training
+from tests.validation import prediction_errors
 from workloads.options import Usage
 from workloads.records import Settings
 
@@ -280,9 +278,9 @@ def test_a_calibration_finds_what_other_models_trainings_hold(monkeypatch):
     full = profile.Profile([*of.measurements, *rows], GPU_MACHINE)
     assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, {"lenet"}).work < 1.6
-    errors = [c.error for c in held_out.leave_one_out(full)]
+    errors = [c.error for c in prediction_errors.leave_one_out(full)]
     monkeypatch.setattr(calibration, "_factors", lambda trainings: {})
-    plain = [c.error for c in held_out.leave_one_out(profile.Profile(full.measurements, GPU_MACHINE))]
+    plain = [c.error for c in prediction_errors.leave_one_out(profile.Profile(full.measurements, GPU_MACHINE))]
     assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
@@ -452,8 +450,6 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert " 1 (1 to 1) " in line
     (line,) = [text for text in out.splitlines() if text.startswith("lenet  ")]
     assert "not measured" in line
-    assert main(["--leave-one-out", runs]) == 0
-    assert re.search(r"^CPU +all +2 +2 ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_saved_predictions_have_switches_that_are_known_and_may_begin_with_a_mark(runs, tmp_path):
@@ -517,24 +513,6 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
     # 2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5
     assert within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
     assert within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
-
-
-def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
-    def put(run):
-        command.print_errors(LeaveOneOutPlan(runs=(run,), readme=readme))
-
-    monkeypatch.setattr(profile, "read", lambda *given: None)
-    monkeypatch.setattr(calibration, "steps_seen", lambda of: ["a step"])
-    monkeypatch.setattr(held_out, "leave_one_out", lambda of: [])
-    monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
-    monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])
-    readme = tmp_path / "README.md"
-    begin = "<!-- errors: python -m analysis.predict --leave-one-out reports/here --readme README.md -->\n"
-    readme.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
-    put("reports/here/")
-    assert readme.read_text() == f"before\n{begin}| a |\n| b |\n<!-- /errors -->\nafter\n"
-    with pytest.raises(ValueError, match=r"has no lines to write between: <!-- errors: .* reports/there --readme"):
-        put("reports/there")
 
 
 def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_saved(tmp_path, capsys):

@@ -22,11 +22,12 @@ import msgspec
 import numpy as np
 from must_reach import REPORTS, Figure, at_least, at_most, exactly, printed, table
 
-from analysis.predict import calibration, components, held_out, prediction, profile, step_work
+from analysis.predict import calibration, components, prediction, profile
 from analysis.predict.profile import Profile
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
+from tests.validation import prediction_errors
 from workloads.machine import facts
 from workloads.records import Settings
 
@@ -69,7 +70,7 @@ class Predicted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def by_todays_rules(self) -> bool:
         """Whether no rule has changed since."""
-        return self.at > step_work.RULES_CHANGED
+        return self.at > prediction_errors.RULES_CHANGED
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,13 +225,13 @@ def predicted_again(rows: Sequence[Row], steps: dict[str, Network], stored: Prof
         )
         settings = Settings(device, switches={"jit_compile": profile.JIT[made.execution]})
         launches = components.components(training, settings, stored, network).operations
-        features = held_out.features_of_step(network, guess.batch, launches)
-        line_s = held_out.line(features, _trainings(stored, device))
+        features = prediction_errors.features_of_step(network, guess.batch, launches)
+        line_s = prediction_errors.line(features, _trainings(stored, device))
         found.append(Again(row=msgspec.structs.replace(row, predicted=now), line_s=line_s))
     return found
 
 
-def _trainings(stored: Profile, device: str) -> list[tuple[held_out.Features, float]]:
+def _trainings(stored: Profile, device: str) -> list[tuple[prediction_errors.Features, float]]:
     """The line's features and the seconds of a device's trainings that are not too noisy, run as Keras chooses. Launches are
     kernels where they are compiled, else operations, of which a traced step has as many as a table's."""
     execution = components.execution_of(Settings(device))
@@ -239,7 +240,7 @@ def _trainings(stored: Profile, device: str) -> list[tuple[held_out.Features, fl
         if step.told and step.way == (device, execution):
             problem = step.row.problem
             network, batch = networks.find(problem.model), min(problem.batch, problem.samples)
-            features = held_out.features_of_step(network, batch, step.made.operations)
+            features = prediction_errors.features_of_step(network, batch, step.made.operations)
             found.append((features, step.step.value))
     return found
 
@@ -285,7 +286,7 @@ def _line_figures(device: str, again: Sequence[Again]) -> list[Figure]:
         return []
     errors = [one.line_error for one in again]
     nearer = sum(one.row.error < one.line_error for one in again)
-    line = f"{held_out.BYTES}, {device}"
+    line = f"{prediction_errors.BYTES}, {device}"
     return [
         printed(f"{line}: median error", 100 * float(np.median(errors)), "%"),
         printed(f"{line}: mean error", 100 * float(np.mean(errors)), "%"),

@@ -12,12 +12,12 @@ import numpy as np
 from must_reach import REPORTS, Figure, exactly, printed, table
 
 from analysis.explain import __main__, evidence, published
-from analysis.predict import budget, calibration, held_out, predicted_crossover, prediction, profile, what_if
+from analysis.predict import budget, calibration, prediction, profile, what_if
 from analysis.stats import Estimate, group_by
-from analysis.text import prediction_errors
 from analysis.training import costs
 from analysis.units import percent
 from kernels import networks
+from tests.validation import error_tables, predicted_crossovers, prediction_errors
 from workloads.records import Settings, published_cases
 from workloads.records import settings as switches
 
@@ -58,13 +58,13 @@ def both(errors: list[float], models: list[str], what: str) -> list[Figure]:
     return found
 
 
-def errors(every: list[held_out.Case], words: str = "") -> list[Figure]:
+def errors(every: list[prediction_errors.GradedStep], words: str = "") -> list[Figure]:
     """Median and mean error of each device and bound, beside the best simpler prediction; every step in full."""
     found = []
-    for s in held_out.summaries(every):
+    for s in prediction_errors.summaries(every):
         here = [c for c in every if c.device == s.device and s.bound in ("all", c.bound)]
-        models = [c.seen.row.problem.model for c in here]
-        what = f"{s.device}, {s.bound} steps ({s.cases} trainings of {s.models} models){words}"
+        models = [c.model for c in here]
+        what = f"{s.device}, {s.bound} steps ({s.steps} trainings of {s.models} models){words}"
         found += both([c.error for c in here], models, what)
         if s.baselines and not words:
             name, best = min(s.baselines.items(), key=lambda item: item[1])
@@ -73,13 +73,13 @@ def errors(every: list[held_out.Case], words: str = "") -> list[Figure]:
     return found
 
 
-def strict(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
+def strict(every: list[prediction_errors.GradedStep], of: profile.Profile) -> list[Figure]:
     """The errors without what is known of the model's own layers, and those of trainings that no rule was made on."""
-    alone = [f for f in errors(held_out.strictly(every, of), ALONE) if " all steps" in f.what]
-    late = held_out.unseen(every, of)
+    alone = [f for f in errors(prediction_errors.strictly(every, of), ALONE) if " all steps" in f.what]
+    late = prediction_errors.measured_since_rules_changed(every, of)
     groups = group_by(late, lambda c: c.device)
     for device, group in groups.items():
-        models = [c.seen.row.problem.model for c in group]
+        models = [c.model for c in group]
         what = f"{device}, {len(group)} trainings measured since the rules changed"
         alone += both([c.error for c in group], models, what)
     return alone
@@ -89,13 +89,13 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     """The errors of predictions that were saved before they were measured."""
     found = []
     for file in sorted(folder.glob("predictions-*.ndjson")):
-        one = held_out.saved_set(prediction.load(str(file)), of)
+        one = prediction_errors.saved_set(prediction.load(str(file)), of)
         since = sum(map(len, one.since.values()))
         what = f"{file.name}: predictions measured since they were saved ({one.before} more had been before)"
         found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_PREDICTED))
         for device, pairs in one.since.items():
-            errors = [held_out.saved_error(*pair) for pair in pairs]
-            models = [p.training.model for p, _ in pairs]
+            errors = [one.error for one in pairs]
+            models = [one.prediction.training.model for one in pairs]
             found += both(errors, models, f"of these as they were saved, {device} ({len(pairs)})")
     return found
 
@@ -103,7 +103,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
 def saved_beside_a_line(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     """Of all saved predictions together: how many of their intervals held, and their errors beside a straight line's."""
     figures = []
-    for s in held_out.saved_summaries(prediction.saved_sets(folder).values(), of):
+    for s in prediction_errors.saved_summaries(prediction_errors.saved_sets(folder).values(), of):
         all_of_them = f"all saved predictions, {s.device} ({s.steps})"
         figures.append(printed(f"{all_of_them}: measured steps in the predicted interval", 100 * s.covered, "%"))
         figures.append(printed(f"{all_of_them}: median error", 100 * s.median, "%"))
@@ -132,10 +132,10 @@ def remainders(of: profile.Profile) -> list[Figure]:
 
 
 def crossovers(of: profile.Profile) -> list[Figure]:
-    made = predicted_crossover.comparisons(of)
+    made = predicted_crossovers.comparisons(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
-    near = sum(e <= predicted_crossover.WITHIN for e in off)
-    what = f"crossovers predicted within {percent(predicted_crossover.WITHIN)}"
+    near = sum(e <= predicted_crossovers.WITHIN for e in off)
+    what = f"crossovers predicted within {percent(predicted_crossovers.WITHIN)}"
     found = [share(near, len(off), what, CROSSED)] if off else []
     if regrets:
         what = f"cases in which following the prediction loses at most {percent(LOST)}"
@@ -261,7 +261,7 @@ def explaining(run: pathlib.Path) -> Figure:
 def main(argv: list[str]) -> int:
     run = pathlib.Path(argv[0]) if argv else RUN
     of = profile.read(str(run))
-    every = held_out.leave_one_out(of)
+    every = prediction_errors.leave_one_out(of)
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
@@ -272,11 +272,11 @@ def main(argv: list[str]) -> int:
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",
         "",
-        prediction_errors.counts(every, of),
+        error_tables.counts(every, of),
         "",
-        prediction_errors.SENTENCES["head"],
+        error_tables.HEAD,
         "",
-        *prediction_errors.errors(every, held_out.strictly(every, of)).md(),
+        *error_tables.errors(every, prediction_errors.strictly(every, of)).md(),
         "Complaints:",
         "",
         *said,

@@ -22,7 +22,8 @@ import numpy as np
 from must_reach import REPORTS, Figure, exactly, short, table
 
 from analysis import stats, units
-from analysis.predict import budget, held_out, profile
+from analysis.predict import budget, profile
+from analysis.predict.saved_predictions import relative_error
 from analysis.stats import Estimate, group_by
 from analysis.training import costs, feeding
 from kernels import networks
@@ -203,7 +204,7 @@ def held(m: Measurement) -> bool:
 
 def error(by_law: float, seen: Estimate) -> tuple[float, float]:
     """(the relative error of a law, the chance that an exact law is NEAR such a row, by the row's own noise)."""
-    return held_out.off(by_law, seen.value), math.erf(NEAR * stats.Z / math.sqrt(2) / max(seen.noise, 1e-9))
+    return relative_error(by_law, seen.value), math.erf(NEAR * stats.Z / math.sqrt(2) / max(seen.noise, 1e-9))
 
 
 def batches(measurements) -> dict[str, list]:

@@ -31,9 +31,10 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE
 from analysis import noise
 from analysis.analysis import Analysis
 from analysis.crossover import crossover
-from analysis.predict import held_out, predicted_crossover, prediction, profile
+from analysis.predict import prediction, profile
 from analysis.roofline import links, roofs
 from analysis.training import break_even, costs, data_parallel, inference
+from tests.validation import predicted_crossovers, prediction_errors
 from workloads import records
 from workloads.machine import facts
 from workloads.records import files, published_cases
@@ -299,18 +300,18 @@ def saved(file: str) -> Values:
 def predicted(run: str) -> Values:
     """Every training of a run predicted without its model; its errors by device and bound."""
     of = profile.read(run)
-    found = held_out.leave_one_out(of)
+    found = prediction_errors.leave_one_out(of)
     head = f"predict/{run}"
     made: Values = {}
-    for s in held_out.summaries(found):
-        told = [s.cases, s.models, s.median, s.mean, s.covered]
+    for s in prediction_errors.summaries(found):
+        told = [s.steps, s.models, s.median, s.mean, s.covered]
         made[f"{head}/{s.device} {s.bound}"] = " ".join(map(number, told))
         made |= {f"{head}/{s.device} {s.bound}/{k}": number(v) for k, v in s.baselines.items()}
     for i, c in enumerate(found):
-        t = c.seen.row.problem
+        t = c.measured.row.problem
         name = f"{head}/{i:03} {t.model} {t.batch} {t.samples} {t.epochs} {t.dtype} {c.device}"
         made[name] = f"{interval(c.seconds)} / {interval(c.predicted.job_s)} / {number(c.error)} {c.bound}"
-    for i, b in enumerate(predicted_crossover.comparisons(of)):
+    for i, b in enumerate(predicted_crossovers.comparisons(of)):
         made[f"{head}/crossing {i:02} {b.varies} {b.by}"] = "-" if b.error is None else number(float(b.error))
         for way, a in (("measured", b.measured), ("predicted", b.predicted)):
             made |= answer(f"{head}/crossing {i:02}/{way}", a)

@@ -11,7 +11,7 @@ from analysis.blocks import markdown
 from analysis.crossover import network_steps
 from analysis.report import layers
 from analysis.report import rows as page_rows
-from analysis.report.charts import break_even, chart, ladder, movement, overlay, roofline, training
+from analysis.report.charts import break_even, chart, ladder, movement, overlay, roofline
 from analysis.report.charts import layers as layer_charts
 from analysis.report.charts.chart import Axis, Trace, View
 from analysis.report.sections import layers as layer_section
@@ -23,35 +23,6 @@ from analysis.training.break_even import Pair, Trained, setup_of
 from analysis.training.costs import TrainingCost
 from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.records import Samples
-
-
-def case(device: str, model: str, predicted_ms: float, measured_ms: float):
-    return SimpleNamespace(
-        device=device,
-        bound="work-bound",
-        error=abs(predicted_ms / measured_ms - 1),
-        seen=SimpleNamespace(step=Estimate(measured_ms / 1e3, 0.0, 1.0)),
-        predicted=SimpleNamespace(
-            training=SimpleNamespace(model=model, batch=8), step_s=Estimate(predicted_ms / 1e3, 0.0, 1.0)
-        ),
-    )
-
-
-def test_predicted_steps_lie_above_their_measured_ones():
-    """3 ms for 2 ms is 50 % off, 1.1 for 1 is 10 %, 40 for 50 is 20 %: one of three within 15 %."""
-    cases = [case("cpu", "a", 3.0, 2.0), case("gpu:0", "b", 1.1, 1.0), case("cpu", "c", 40.0, 50.0)]
-    (made,) = training.predicted_steps(cases)
-    cpu, gpu, diagonal = made.views[0].traces
-    assert (cpu.name, cpu.x, cpu.y, cpu.hollow) == ("CPU", [0.002, 0.05], [0.003, 0.04], True)
-    assert (gpu.name, gpu.x, gpu.y, gpu.hollow) == ("GPU", [0.001], [0.0011], False)
-    assert diagonal.x == diagonal.y == [0.001, 0.05]
-    assert cpu.says == [
-        "a, batch 8: predicted 3.00 ms, measured 2.00 ms",
-        "c, batch 8: predicted 40.0 ms, measured 50.0 ms",
-    ]
-    assert made.numbers.rows[0] == ["a, batch 8", "cpu", "work-bound", "3.00 ms", "2.00 ms", "50.0 %"]
-    assert made.says.startswith("1 of 3 trainings lie within 15 %")
-    assert training.predicted_steps(cases[:1]) == [] != training.predicted_steps(cases[:2])
 
 
 @pytest.mark.parametrize(

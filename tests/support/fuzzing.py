@@ -27,7 +27,6 @@ from analysis.analysis import Analysis
 from analysis.compare import command as compare
 from analysis.compare import comparison
 from analysis.fleet import command as fleet
-from analysis.predict import __main__ as predict
 from analysis.predict import prediction
 from analysis.report import html, html_page, material, replacing
 from analysis.report import page as report_page
@@ -426,7 +425,6 @@ PRINTING = (
     (export.main, ("--to", "pyperf")),
     (fleet.main, ()),
     (doctor.main, ()),
-    (predict.main, ("--leave-one-out",)),
 )
 
 

@@ -443,25 +443,14 @@ def test_a_page_for_readme_is_looked_for_before_the_work(tmp_path, capsys):
     error, tried = capsys.readouterr().err.splitlines()
     assert "No such file" in error and f"<!-- answer: python -m analysis.report {SUITE} --readme" in error
     assert "--readme" not in tried and not (tmp_path / "w").exists()
-    assert main_of("analysis.predict")(["--leave-one-out", str(SUITE), "--readme", str(tmp_path / "no.md")]) == 2
-    error, tried = capsys.readouterr().err.splitlines()
-    assert "No such file" in error and "<!-- errors: " in error and "--readme" not in tried
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("analysis.predict --leave-one-out reports/nvidia-h200-x4/peers", "reports/nvidia-h200/suite"),
-        ("analysis.roofline reports/nvidia-h200-x4/training-data-parallel", "reports/nvidia-h200/suite"),
-    ],
-)
-def test_a_run_without_such_rows_ends_with_a_stored_run_that_has_them(words, expected, monkeypatch, capsys):
+def test_a_run_without_rows_for_rooflines_ends_with_one_that_has_them(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    command, *rest = words.split()
-    assert main_of(command)(rest) == options.MISSING
+    assert main_of("analysis.roofline")(["reports/nvidia-h200-x4/training-data-parallel"]) == options.MISSING
     errors = capsys.readouterr().err.splitlines()
     assert [line for line in errors if line.startswith("error: ")] == errors[:1]
-    assert hint("\n".join(errors))[-1] == expected
+    assert hint("\n".join(errors))[-1] == "reports/nvidia-h200/suite"
 
 
 # What is typed after make => what the command in the hint has after it.

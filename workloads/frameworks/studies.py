@@ -163,7 +163,7 @@ STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     "starts": lambda on: [row(Training("cifar10-cnn", 32, 1024), device, process="fresh") for device in on],
     # Those of the real complaints, in their batch: `python -m analysis.explain --case` says whether the finding comes back.
     "complaints": [short(r.training.model, r.training.batch) for c in published_cases.COMPLAINTS for r in c.reported],
-    # Networks that no article and no complaint has: they say how far predictions are off (`analysis.predict --leave-one-out`).
+    # Networks that no article and no complaint has: they say how far predictions are off.
     "held-out": [
         *_shorts(lenet=(32, 512), vgg_small=(32, 256), resnet_small=(32, 128)),
         short("mlp-784-50x1-10", 32),

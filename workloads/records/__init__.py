@@ -16,7 +16,6 @@ from workloads.records.files import (
     study_folder,
 )
 from workloads.records.rows import (
-    FIRST_MEASURED,
     SAMPLES,
     SCHEMA,
     Fits,

@@ -22,8 +22,6 @@ LAST_READER = {1: "0.1.0"}  # schema of an older file -> the last version of Cro
 # Note of a training: the version of its made-up samples (frameworks.data.VERSION), or `as of sources HASH`. Losses of two rows
 # are compared only where it is the same.
 SAMPLES = "samples"
-# Note of a training that was measured again: when it was measured first, as that row's `at`, where no file has that row any more.
-FIRST_MEASURED = "first_measured"
 VISITS_AT = "visit_at_s"  # series: the end of each visit of a row, in Unix seconds
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|\+00:00)")
 # Bounds on counts, seconds of a call and other numbers, checked on decoding; no measurement comes near them.

@@ -1,4 +1,4 @@
-"""Charts of trainings: the parts of a step on each device, predicted beside measured, and both devices along a size."""
+"""Charts of trainings: the parts of a step on each device, and both devices along a size."""
 
 from collections.abc import Iterable
 
@@ -7,9 +7,8 @@ from analysis.crossover.crossover import Answer
 from analysis.predict.budget import REST, Budget, Part
 from analysis.predict.combine import HIDDEN, WORDS
 from analysis.predict.components import FIT
-from analysis.predict.held_out import Case
-from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
-from analysis.stats import group_by, is_gpu
+from analysis.report.charts.chart import Axis, Chart, View, crossed, sides, stacked
+from analysis.stats import group_by
 from analysis.table import Table
 from analysis.text import budget, training
 from analysis.text import rows as row_words
@@ -85,34 +84,6 @@ def _apart(names: list[str]) -> list[str]:
     """The names, those that are alike numbered."""
     seen = [names[: i + 1].count(name) for i, name in enumerate(names)]
     return [name if n == 1 else f"{name} ({n})" for name, n in zip(names, seen, strict=True)]
-
-
-def predicted_steps(cases: "list[Case]") -> list[Chart]:
-    """Predicted against measured seconds of a step, each predicted with its model left out; [] for fewer than two."""
-    if len(cases) < 2:
-        return []
-    traces: list[Trace] = []
-    rows: list[tuple] = []
-    every: list[float] = []
-    for device, own in group_by(cases, lambda c: "GPU" if is_gpu(c.device) else "CPU").items():
-        look = ("vermillion", "square") if device == "GPU" else ("blue", "circle")
-        xs, ys = [rounded(c.seen.step.value) for c in own], [rounded(c.predicted.step_s.value) for c in own]
-        names = (f"{c.predicted.training.model}, batch {c.predicted.training.batch}" for c in own)
-        each = zip(names, own, map(seconds, ys), map(seconds, xs), strict=True)
-        cells = [(name, c.device, c.bound, by, seen, percent(c.error)) for name, c, by, seen in each]
-        says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in cells]
-        traces.append(Trace(device, xs, ys, *look, line=False, says=says, hollow=device == "CPU"))
-        rows, every = rows + cells, [*every, *xs, *ys]
-    ends = [min(every), max(every)]
-    traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
-    near = sum(c.error <= 0.15 for c in cases)
-    told = (
-        f"{near} of {count(len(cases), 'training')} lie within 15 % of what this machine's microbenchmarks and the trainings of "
-        "other models predict; on the dashed line the prediction is right."
-    )
-    view = View("", Axis("measured, a step", "s"), Axis("predicted, a step", "s"), traces, told)
-    heads = "training | device | step is | predicted | measured | off by"
-    return [Chart("predicted", "Training steps: predicted against measured", [view], Table(heads, rows, 3))]
 
 
 def along(answers: "Iterable[Answer]") -> list[Chart]:

@@ -10,11 +10,13 @@ from made_profile import training
 from msgspec.structs import replace
 
 from analysis import table
-from analysis.predict import calibration, held_out, predicted_crossover, prediction, profile
+from analysis.predict import calibration, prediction, profile
 from analysis.predict.combine import Calibration
+from analysis.predict.saved_predictions import CheckedPrediction
 from analysis.stats import Estimate
-from analysis.text import prediction_errors
+from analysis.text import checked_predictions
 from kernels.problems import Matmul, Training
+from tests.validation import error_tables, predicted_crossovers, prediction_errors
 from workloads.records import Settings
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")
@@ -39,39 +41,42 @@ def measured(base, steps, device="cpu", **fields):
 def uncalibrated(of):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calibration, "_factors", lambda trainings: {})
-        return held_out.leave_one_out(of)
+        return prediction_errors.leave_one_out(of)
 
 
 def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1.0, ("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
-    cases = {c.seen.row.problem.model: c for c in uncalibrated(of)}
+    cases = {c.model: c for c in uncalibrated(of)}
     assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
     assert cases["fashion-mlp"].error == pytest.approx(0.2) and cases["cifar10-cnn"].error == pytest.approx(0.1)
     expected = {"mlp-784-100x2-10": "overhead-bound", "fashion-mlp": "work-bound", "cifar10-cnn": "work-bound"}
     assert {m: c.bound for m, c in cases.items()} == expected
-    overhead, work, every = held_out.summaries(cases.values())
-    assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
+    overhead, work, every = prediction_errors.summaries(cases.values())
+    assert (overhead.steps, work.steps, every.steps, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
     assert every.mean == pytest.approx(0.1)
 
 
 def test_strictly_nothing_of_the_models_own_layers_is_known(base):
     """Of S0's layers at any batch no row is left, a product of another shape is; fashion-mlp-5 is fashion-mlp."""
-    shapes = held_out._shapes("cifar10-cnn")
+    shapes = prediction_errors.layer_shapes("cifar10-cnn")
     dense, other = Matmul(77, 512, 3136), Matmul(77, 513, 3136)
-    assert held_out._among(dense, shapes) and not held_out._among(other, shapes)
-    conv = next(p for p in held_out._products("cifar10-cnn", 3) if p.op == "conv")
-    assert held_out._among(replace(conv, n=999, layout="NCHW"), shapes)
-    assert not held_out._among(replace(conv, r=5), shapes)
+    assert prediction_errors.has_a_shape_of(dense, shapes) and not prediction_errors.has_a_shape_of(other, shapes)
+    conv = next(p for p in prediction_errors.layer_products("cifar10-cnn", 3) if p.op == "conv")
+    assert prediction_errors.has_a_shape_of(replace(conv, n=999, layout="NCHW"), shapes)
+    assert not prediction_errors.has_a_shape_of(replace(conv, r=5), shapes)
     rows = {("fashion-mlp", 32): 1.0, ("lenet", 32): 1.0, ("mnist-cnn", 32): 1.0}
     of = measured(base, rows)
     far = [training("fashion-mlp-5", 32, 0.5), *(training("fashion-mlp-5", b, 0.5) for b in (64, 128))]
     twins = profile.Profile([*of.measurements, *far], GPU_MACHINE)
-    (ours,) = (c for c in held_out.leave_one_out(of) if c.seen.row.problem.model == "fashion-mlp")
-    (loose,) = (c for c in held_out.leave_one_out(twins) if c.seen.row.problem.model == "fashion-mlp")
+    (ours,) = (c for c in prediction_errors.leave_one_out(of) if c.model == "fashion-mlp")
+    (loose,) = (c for c in prediction_errors.leave_one_out(twins) if c.model == "fashion-mlp")
     assert loose.predicted.step_s.value > 1.05 * ours.predicted.step_s.value
-    (alone,) = held_out.strictly([loose], twins)
-    assert alone.predicted.step_s == held_out.strictly([ours], of)[0].predicted.step_s and alone.bound == loose.bound
+    (alone,) = prediction_errors.strictly([loose], twins)
+    assert (
+        alone.predicted.step_s == prediction_errors.strictly([ours], of)[0].predicted.step_s
+        and alone.bound == loose.bound
+    )
 
 
 def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(base):
@@ -79,24 +84,33 @@ def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(
     at = (("fashion-mlp", old), ("fashion-mlp", again), ("lenet", new))
     replaced, *rows = (replace(training(model, 32, 1e-3), at=when) for model, when in at)
     of = profile.Profile([*base.measurements, *rows], GPU_MACHINE, [replaced])
-    cases = held_out.leave_one_out(of)
-    assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
+    cases = prediction_errors.leave_one_out(of)
+    assert [c.model for c in prediction_errors.measured_since_rules_changed(cases, of)] == ["lenet"]
     noted = replace(rows[1], notes={"first_measured": old})  # its first row is in no file any more
-    assert held_out.unseen(cases, profile.Profile([*base.measurements, rows[0], noted], GPU_MACHINE, [replaced])) == []
-    (said,) = prediction_errors.unseen(cases, of)
+    assert (
+        prediction_errors.measured_since_rules_changed(
+            cases, profile.Profile([*base.measurements, rows[0], noted], GPU_MACHINE, [replaced])
+        )
+        == []
+    )
+    (said,) = error_tables.late(cases, of)
     assert said.startswith("CPU, first measured after ") and said.endswith(" of 1 step.")
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
     """Steps of 1 ms + 1 ms for 100 MFLOP: the line finds them from the others; the constant is the others' middle."""
     of = profile.Profile([*base.measurements, *(training(m, 32, 1e-3 + _flops(m) / 1e11) for m in WIDE)], GPU_MACHINE)
-    for case in held_out.leave_one_out(of):
-        model = case.seen.row.problem.model
+    for case in prediction_errors.leave_one_out(of):
+        model = case.model
         others = sorted(1e-3 + _flops(m) / 1e11 for m in WIDE if m != model)
-        assert case.baselines[held_out.CONSTANT] == pytest.approx(others[1])
-        assert case.baselines[held_out.LINE] == pytest.approx(case.seen.step.value, rel=0.05)
-        assert case.baselines[held_out.BYTES] == pytest.approx(case.baselines[held_out.LINE])  # one input, one batch
-    (one,) = held_out.leave_one_out(profile.Profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
+        assert case.baselines[prediction_errors.CONSTANT] == pytest.approx(others[1])
+        assert case.baselines[prediction_errors.LINE] == pytest.approx(case.measured.step.value, rel=0.05)
+        assert case.baselines[prediction_errors.BYTES] == pytest.approx(
+            case.baselines[prediction_errors.LINE]
+        )  # one input, one batch
+    (one,) = prediction_errors.leave_one_out(
+        profile.Profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE)
+    )
     assert one.baselines == {}
 
 
@@ -109,7 +123,7 @@ def _flops(model):
 def test_the_table_says_what_is_reached(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.4})
     cases = uncalibrated(of)
-    head, _, overhead, *_ = prediction_errors.errors(cases, [c for c in cases if c.bound != "overhead-bound"]).md()
+    head, _, overhead, *_ = error_tables.errors(cases, [c for c in cases if c.bound != "overhead-bound"]).md()
     assert head.startswith("| device | steps | models | trainings | median, mean error | strictly |")
     assert overhead.startswith("| CPU | overhead-bound | 1 | 1 | 5.0 %, 5.0 % | - |")
 
@@ -125,23 +139,17 @@ def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
         replace(odd, settings=Settings("cpu", switches={"at_once": "2"})),
     ]
     for m in left_out:
-        assert held_out.leave_one_out(profile.Profile([*base.measurements, m], GPU_MACHINE)) == []
+        assert prediction_errors.leave_one_out(profile.Profile([*base.measurements, m], GPU_MACHINE)) == []
     of = profile.Profile([*base.measurements, odd, *left_out], GPU_MACHINE)
-    assert len(held_out.leave_one_out(of)) == 1
-    assert calibration.left_out(of) == {
-        "its noise is more than its step": 1,
-        "no fits beside it that tell a step from an epoch": 1,
-        "not a warm training by itself with the usual threads": 2,
-        "another backend, or TensorFlow with variables set": 1,
-    }
+    assert len(prediction_errors.leave_one_out(of)) == 1
 
 
 def test_a_step_known_less_well_counts_in_full(base):
     of = measured(base, {("fashion-mlp", 128): 1 / 1.1, ("cifar10-cnn", 128): 1 / 1.3})
-    cases = [replace(c, seen=replace(c.seen, step=replace(c.seen.step, low=0.0))) for c in uncalibrated(of)]
-    *_, every = held_out.summaries(cases)
-    assert not any(c.seen.told for c in cases) and (every.cases, every.mean) == (2, pytest.approx(0.2))
-    assert prediction_errors.counts(cases, of).startswith("All 2 steps of 2 trainings count in full. 2 are ")
+    cases = [replace(c, measured=replace(c.measured, step=replace(c.measured.step, low=0.0))) for c in uncalibrated(of)]
+    *_, every = prediction_errors.summaries(cases)
+    assert not any(c.measured.told for c in cases) and (every.steps, every.mean) == (2, pytest.approx(0.2))
+    assert error_tables.counts(cases, of).startswith("All 2 steps of 2 trainings count in full. 2 are ")
 
 
 def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
@@ -162,14 +170,21 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
             step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
             rows.append(training(name, 32, step * times, device, epoch=0.0))
     of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
-    by_step = next(b for b in predicted_crossover.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
+    by_step = next(b for b in predicted_crossovers.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
     for point, said, regret in zip(by_step.measured.points, by_step.predicted.points, by_step.regrets, strict=True):
         right = (point.ratio.value > 1) == (said.ratio.value > 1)
         assert (regret == 0) == right
         if not right:
             assert regret == pytest.approx(max(point.ratio.value, 1 / point.ratio.value) - 1, rel=1e-6)
-    assert "| mlp-784-Wx2-10 | width | a step | GPU from " in prediction_errors.crossovers([by_step]).md()[2]
+    assert "| mlp-784-Wx2-10 | width | a step | GPU from " in error_tables.crossovers([by_step]).md()[2]
+
+
+def comparison(measured, predicted, regrets=()) -> predicted_crossovers.Comparison:
+    """A crossover of steps along the batch."""
+    return predicted_crossovers.Comparison(
+        varies="batch", by="a step", measured=measured, predicted=predicted, regrets=regrets
+    )
 
 
 def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
@@ -191,20 +206,20 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
         return replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
 
     up, always = answer(0.5, 0.5, 2.0), answer(2.0, 2.0, 2.0)
-    assert predicted_crossover.Comparison("batch", "a step", up, up, ()).error == pytest.approx(0)
-    assert math.isinf(predicted_crossover.Comparison("batch", "a step", up, always, ()).error)
-    assert predicted_crossover.Comparison("batch", "a step", always, always, ()).error is None
+    assert comparison(up, up).error == pytest.approx(0)
+    assert math.isinf(comparison(up, always).error)
+    assert comparison(always, always).error is None
     up_late, close = answer(0.5, 0.5, 2.0), answer(0.5, 0.5, 2.0)
     # half way from 2 to 4: a half and twice
-    assert predicted_crossover.values_cross(up_late) == pytest.approx(2 * 2**0.5)
-    assert predicted_crossover.values_cross(always) is None
+    assert predicted_crossovers.values_cross(up_late) == pytest.approx(2 * 2**0.5)
+    assert predicted_crossovers.values_cross(always) is None
     unsure = replace(close, crossings=())
     expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
-    assert predicted_crossover.Comparison("batch", "a step", up, unsure, ()).error == expected
-    shown = predicted_crossover.Comparison("batch", "a step", named(up), named(unsure), (0.0,))
-    assert " | can't tell (values cross at 2.83) | " in prediction_errors.crossovers([shown]).md()[2]
+    assert comparison(up, unsure).error == expected
+    shown = comparison(named(up), named(unsure), (0.0,))
+    assert " | can't tell (values cross at 2.83) | " in error_tables.crossovers([shown]).md()[2]
     shifted = answer(0.25, 0.5, 0.5, 2.0)
-    assert predicted_crossover.Comparison("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
+    assert comparison(up, shifted).error == pytest.approx(1.0)
 
 
 def checked() -> dict[str, str]:
@@ -214,7 +229,7 @@ def checked() -> dict[str, str]:
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.Profile([*made_profile.everything(), row], GPU_MACHINE)
-    head, _, line, *_ = table.shown(prediction_errors.check_lines([saved], of), True)
+    head, _, line, *_ = table.shown(checked_predictions.lines([saved], of), True)
     return dict(zip(head.strip("| ").split(" | "), line.strip("| ").split(" | "), strict=True))
 
 
@@ -229,56 +244,58 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3))
     of = profile.Profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
-    told = prediction_errors.saved_lines({"first": [saved, replace(saved, execution="compiled")]}, of)
+    told = error_tables.saved({"first": [saved, replace(saved, execution="compiled")]}, of)
     assert told == [
         "CPU, saved before they were measured: median error 75 %, mean 75 % of 1 step. "
         "0 % of these steps lie in the predicted interval."
     ]
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
-    found = held_out.saved_set([late, saved], of)
+    found = prediction_errors.saved_set([late, saved], of)
     assert (found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (0, {"cpu": 1})  # one, saved twice
     other = replace(saved, fit_s=Estimate(2.0, 1.0, 3.0))
-    found = held_out.saved_set([late, other, other], of)
+    found = prediction_errors.saved_set([late, other, other], of)
     assert (found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (1, {"cpu": 1})
-    assert prediction_errors.saved_lines({"first": [], "late": [late]}, of) == []
-    both = prediction_errors.saved_lines({"first": [saved], "late": [late]}, of)
+    assert error_tables.saved({"first": [], "late": [late]}, of) == []
+    both = error_tables.saved({"first": [saved], "late": [late]}, of)
     assert both[1:] == ["1 that had been measured before do not count."]
     base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]  # without the microbenchmarks of their machine
-    assert prediction_errors.check_lines([saved], profile.Profile(rows, GPU_MACHINE))[-1] == (
+    assert checked_predictions.lines([saved], profile.Profile(rows, GPU_MACHINE))[-1] == (
         "None of them was measured here. Give the whole folder of their machine, such as reports/nvidia-h200."
     )
 
 
 def test_saved_predictions_stand_beside_the_better_of_two_lines(monkeypatch):
     """0.25 ms [0.2, 0.3] against 1 ms and 0.25 ms measured; lines of 0.5 and 0.9 ms: the second is nearer to 1 ms."""
-    lines = {held_out.LINE: 0.5e-3, held_out.BYTES: 0.9e-3}
-    monkeypatch.setattr(held_out, "baselines", lambda step, others: lines)
+    lines = {prediction_errors.LINE: 0.5e-3, prediction_errors.BYTES: 0.9e-3}
+    monkeypatch.setattr(prediction_errors, "baselines", lambda step, others: lines)
     base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3))
     summaries = []
     for measured in (1e-3, 0.25e-3):
         rows = [*made_profile.everything(), made_profile.training("fashion-mlp", 32, measured)]
-        summaries += held_out.saved_summaries([[saved]], profile.Profile(rows, GPU_MACHINE))
+        summaries += prediction_errors.saved_summaries([[saved]], profile.Profile(rows, GPU_MACHINE))
     far, near = summaries
     assert (far.device, far.steps, far.covered, far.median) == ("cpu", 1, 0.0, pytest.approx(0.75))
-    assert (far.line, far.line_median, far.nearer) == (held_out.BYTES, pytest.approx(0.1), 0)
-    assert (near.covered, near.line, near.nearer) == (1.0, held_out.LINE, 1)
+    assert (far.line, far.line_median, far.nearer) == (prediction_errors.BYTES, pytest.approx(0.1), 0)
+    assert (near.covered, near.line, near.nearer) == (1.0, prediction_errors.LINE, 1)
 
 
 def test_a_saved_error_is_of_the_middle_of_both():
     """3 ms predicted [2, 9] against 2 ms measured [1, 6]."""
     predicted = SimpleNamespace(step_s=Estimate(3e-3, 2e-3, 9e-3))
     measured = SimpleNamespace(step=Estimate(2e-3, 1e-3, 6e-3))
-    assert held_out.saved_error(predicted, measured) == pytest.approx(0.5)
+    one = CheckedPrediction(prediction=predicted, measured=measured)
+    assert one.error == pytest.approx(0.5)
+    assert CheckedPrediction(prediction=predicted, measured=None).error is None
 
 
 def test_crossovers_within_15_percent_are_counted_among_those_that_were_measured():
     found = [SimpleNamespace(error=error) for error in (0.15, 0.16, None, math.inf, 0.0)]
-    assert prediction_errors.crossings(found) == ["2 of 4 crossovers of trainings were predicted within 15 %."]
-    assert prediction_errors.crossings([SimpleNamespace(error=None)]) == []
+    assert error_tables.crossings(found) == ["2 of 4 crossovers of trainings were predicted within 15 %."]
+    assert error_tables.crossings([SimpleNamespace(error=None)]) == []
 
 
 def test_the_table_of_crossovers_says_how_far_a_predicted_one_is_off():
@@ -291,8 +308,8 @@ def test_the_table_of_crossovers_says_how_far_a_predicted_one_is_off():
         return SimpleNamespace(kind=kind, crossings=crossings, family=family, points=points)
 
     def cells(measured, predicted) -> list[str]:
-        one = predicted_crossover.Comparison("batch", "a step", measured, predicted, (0.0, 0.3))
-        return prediction_errors.crossovers([one]).rows[0]
+        one = comparison(measured, predicted, (0.0, 0.3))
+        return error_tables.crossovers([one]).rows[0]
 
     throughout = answer(kind="gpu-at-smallest")
     assert cells(answer(100.0), answer(120.0)) == [
@@ -308,3 +325,36 @@ def test_the_table_of_crossovers_says_how_far_a_predicted_one_is_off():
     assert cells(throughout, throughout)[5] == "-"
     unsure = cells(answer(200.0), answer(kind="cant-tell"))
     assert unsure[4] == "can't tell (values cross at 100)" and unsure[5] == "50.0 %"
+
+
+def test_the_error_tables_are_put_between_the_marks_of_pages(tmp_path, monkeypatch):
+    monkeypatch.setattr(profile, "read", lambda run: None)
+    monkeypatch.setattr(prediction_errors, "leave_one_out", lambda machine: [])
+    monkeypatch.setattr(error_tables, "brief", lambda *arguments: ["| a |", "| b |"])
+    monkeypatch.setattr(error_tables, "trust", lambda *arguments: ["- c"])
+    page, readme = tmp_path / "results.md", tmp_path / "README.md"
+    begin = "<!-- errors: python -m tests.validation.error_tables reports/here results.md -->\n"
+    page.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
+    begin_line = "<!-- trust: python -m tests.validation.error_tables reports/here README.md -->\n"
+    readme.write_text(f"{begin_line}<!-- /trust -->\n")
+    error_tables.main(["reports/here", str(page), str(readme)])
+    assert page.read_text() == f"before\n{begin}| a |\n| b |\n<!-- /errors -->\nafter\n"
+    assert readme.read_text() == f"{begin_line}- c\n<!-- /trust -->\n"
+    with pytest.raises(ValueError, match=r"has no lines to write between: <!-- errors: .* reports/elsewhere "):
+        error_tables.main(["reports/elsewhere", str(page)])
+
+
+def test_the_line_for_readme_gives_errors_and_intervals(base):
+    """0.25 ms [0.2, 0.3] against 1 ms measured on both devices: 75 % off; without a straight line nothing is said."""
+    sets, rows = [], []
+    for device in ("cpu", "gpu:0"):
+        predicted = prediction.predict(Training("fashion-mlp", 32, 2048), Settings(device), base)
+        sets.append(replace(predicted, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3)))
+        rows += [training(name, 32, 1e-3, device) for name in ("fashion-mlp", "lenet", "mnist-cnn")]
+    few = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
+    assert error_tables.trust(few, prediction_errors.leave_one_out(few), {"first": sets}) == []
+    rows += [training("cifar10-mlp", 32, 1e-3, device) for device in ("cpu", "gpu:0")]
+    of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
+    (line,) = error_tables.trust(of, prediction_errors.leave_one_out(of), {"first": sets})
+    assert "[Predicted beforehand](docs/results.md): 75 %, 75 %. " in line
+    assert "Intervals held 0 %, 0 %." in line

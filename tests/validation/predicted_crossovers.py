@@ -1,0 +1,105 @@
+"""The predicted crossover along batch, width, depth or samples next to the measured one, and the time that trusting it costs."""
+
+import itertools
+import math
+
+import msgspec
+
+from analysis.crossover.crossover import Answer
+from analysis.predict.components import FIT
+from analysis.predict.prediction import predict
+from analysis.predict.profile import Profile
+from analysis.training import break_even
+from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup, Trained
+from kernels import networks
+
+#: A predicted crossover this near counts as right: a share of the measured one.
+WITHIN = 0.15
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A crossover measured and predicted at the same sizes."""
+
+    #: What grows: batch, width, depth, samples.
+    varies: str
+    #: BY_STEP or BY_JOB: the time that is compared.
+    by: str
+    measured: Answer
+    predicted: Answer
+    #: At each size, by what share the side that was predicted to win took longer than the other one; 0 where it won.
+    regrets: tuple[float, ...]
+
+    @property
+    def error(self) -> float | None:
+        """Relative distance of the predicted crossover from the measured one; infinite if only one exists, None if neither does.
+        Where only the predicted one is unclear, it is where the predicted values are equal."""
+        measured = only_crossing(self.measured)
+        predicted = only_crossing(self.predicted)
+        if measured is None:
+            return None if predicted is None else math.inf
+        if predicted is None:
+            predicted = values_cross(self.predicted)
+        return math.inf if predicted is None else abs(predicted / measured - 1)
+
+
+def only_crossing(answer: Answer) -> float | None:
+    """The size at which the winner changes; None unless it does so once."""
+    if len(answer.crossings) != 1:
+        return None
+    return answer.crossings[0].at.value
+
+
+def values_cross(answer: Answer) -> float | None:
+    """The size at which the values of both sides are equal, intervals aside, linear in the logarithms; None unless they cross
+    once."""
+    points = [(math.log(point.n), math.log(point.ratio.value)) for point in answer.points]
+    crossed = [(a, b) for a, b in itertools.pairwise(points) if (a[1] < 0) != (b[1] < 0)]
+    if len(crossed) != 1:
+        return None
+    (size, ratio), (next_size, next_ratio) = crossed[0]
+    return math.exp(size + (next_size - size) * ratio / (ratio - next_ratio))
+
+
+def comparisons(profile: Profile) -> list[Comparison]:
+    """Every crossover that the profile's trainings have measured, and the same one predicted: each training with all those of its
+    model left out."""
+    every = []
+    for fixed, varies, pairs in break_even.sweeps(break_even.pairs(profile.trainings)):
+        are_known = all(networks.known(pair.setup.model) for pair in pairs.values())
+        if fixed.kernel != FIT or not are_known:
+            continue
+        for by in (BY_STEP, BY_JOB):
+            every.append(_comparison(profile, fixed, varies, pairs, by=by))
+    return every
+
+
+def _comparison(profile: Profile, fixed: Setup, varies: str, pairs: dict[int, Pair], *, by: str) -> Comparison:
+    """A comparison. pairs: size -> the trainings on both sides."""
+    predicted_pairs = {size: _predicted(profile, pair) for size, pair in pairs.items()}
+    measured = _answer(pairs, fixed, varies, by)
+    predicted = _answer(predicted_pairs, fixed, varies, by)
+    regrets = []
+    for point, predicted_point in zip(measured.points, predicted.points, strict=True):
+        ratio = point.ratio.value
+        if predicted_point.ratio.value > 1:
+            ratio = 1 / ratio
+        regrets.append(max(0.0, ratio - 1))
+    return Comparison(varies=varies, by=by, measured=measured, predicted=predicted, regrets=tuple(regrets))
+
+
+def _answer(pairs: dict[int, Pair], fixed: Setup, varies: str, by: str) -> Answer:
+    jobs = {size: break_even.job_of(pair, varies) for size, pair in pairs.items()}
+    sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in pairs.items()}
+    return break_even.crossing(break_even.family_of(fixed, varies), by, sides, jobs.__getitem__)
+
+
+def _predicted(profile: Profile, pair: Pair) -> Pair:
+    """A pair with predicted costs instead of the measured ones."""
+    gpu = _predicted_training(profile, pair.gpu)
+    cpus = tuple(_predicted_training(profile, cpu) for cpu in pair.cpus)
+    return Pair(pair.setup, gpu, cpus)
+
+
+def _predicted_training(profile: Profile, training: Trained) -> Trained:
+    row = training.row
+    return Trained(row, predict(row.problem, row.settings, profile).cost)
