@@ -67,6 +67,13 @@ _VALUES = (
         better="lower",
         help="a call of a layer's chain with additions of single numbers in its place",
     ),
+    Metric(
+        key="chain_copies",
+        name="copies",
+        unit="count",
+        better="higher",
+        help="copies of weights, saved activations and results that the calls of a layer's chain take turns with",
+    ),
     Metric(key="gpu_power_w", name="GPU power", unit="W", better="lower", help="highest power of the GPU"),
     Metric(
         key="pcie_generation",

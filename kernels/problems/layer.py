@@ -30,6 +30,8 @@ class LayerCall(Base, frozen=True, tag="layer"):
     flops: int = 0
     #: Bytes of the arrays that go in and come out, weights among them, each once.
     bytes_moved: int = 0
+    #: Bytes that the layers and the optimizer of the model's step read and write on the way forward; 0 of a layer alone.
+    step_bytes: int = 0
     #: The arithmetic that its products may be computed in.
     math: str = "float32"
     op: ClassVar[str] = "layer"

@@ -1,15 +1,21 @@
 """What is asserted of workloads.frameworks.layer_graphs in the suite's one TensorFlow process; see tests/support/inside.py."""
 
+import unittest.mock
+
 import keras
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from kernels.problems import LayerCall
 from kernels.tensorflow import calls
 from tests.support.inside import made
-from workloads.frameworks.layer_graphs import chain, inputs, layer_use, step_parts
+from workloads.frameworks.layer_graphs import chain, inputs, layer_row, layer_use, step_parts
 from workloads.frameworks.layer_graphs.direction_graph import NoGradient, direction_graph
+from workloads.harness import cache_state
 from workloads.harness.dispatch import Broken, CannotDo
+from workloads.records import Row, Settings
 
 BATCH = 8
 DENSE = ("Dense", '{"units": 10, "activation": "relu"}', "784")
@@ -94,6 +100,17 @@ def gradients_do_not_run_the_forward_pass():
 
 
 @made
+def the_forward_pass_saves_what_the_gradients_take():
+    """Of an LSTM lists, one element a time step; a layer norm saves arrays that it does not give; a dropout what it drops."""
+    graph = direction_graph(alone(LSTM), "fprop", 1)
+    pushed = calls.ran(tf.function(lambda: graph.function(*graph.arguments)))["TensorListPushBack"]
+    assert pushed > 1  # one is that of the outputs
+    for layer, least in ((NORM, 2), (DROPOUT, 2), (DENSE, 1), (CONV, 1)):
+        graph = direction_graph(alone(layer), "fprop", 1)
+        assert graph.results >= least and (graph.results > 1) == (least > 1), layer
+
+
+@made
 def layers_without_a_gradient():
     for layer, direction in ((DROPOUT, "wgrad"), (DROPOUT, "backward"), (EMBEDDING, "dgrad")):
         with pytest.raises(NoGradient):
@@ -105,18 +122,53 @@ def layers_without_a_gradient():
 def every_call_of_a_chain_is_made():
     graph = direction_graph(alone(DENSE), "backward", 1)
     chain.require_all_calls(graph.function, graph.arguments, 5)
-    row = calls.ran(chain.chained(graph.function, graph.arguments, 5, jit=False))
+    call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=2)
+    row = calls.ran(chain.chained(call, 5, jit=False))
     assert (row["MatMul"], row["ReluGrad"]) == (10, 5), row
-    compiled = chain.chained(graph.function, graph.arguments, 3, jit=True)
+    compiled = chain.chained(call, 3, jit=True)
     kernel = compiled()[0]
     np.testing.assert_allclose(kernel, graph.function(*graph.arguments)[0], rtol=1e-4, atol=1e-4)
 
 
 @made
+def copies_are_of_what_a_step_did_not_just_compute():
+    """Of a gradient the output's gradient is fresh, all the rest is copied: x, the output (of the ReLU) and the weights, in
+    memory of their own."""
+    x, y, kernel, bias = 4 * BATCH * 784, 4 * BATCH * 10, 4 * 784 * 10, 40
+    forward = direction_graph(alone(DENSE), "fprop", 1)
+    assert (forward.fresh, forward.copied_bytes) == (1, kernel + bias + y)
+    graph = direction_graph(alone(DENSE), "backward", 1)
+    assert (graph.fresh, graph.copied_bytes) == (1, y + x + kernel + kernel + bias + x)
+    call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=3)
+    fresh = {tensors[0]._numpy().ctypes.data for tensors in call.arguments}
+    others = {tensor._numpy().ctypes.data for tensors in call.arguments for tensor in tensors[1:]}
+    assert (len(fresh), len(others)) == (1, 3 * (len(graph.arguments) - 1))
+
+
+@made
+def a_chain_takes_copies_where_the_caches_do_not_hold_a_step():
+    """A call with 2 kB of weights and results, on caches of 10 kB: of a step of 15 kB 8 copies, of one of 1 MB 10 (twice the
+    caches), of one of 10 kB none."""
+    graph = msgspec.structs.replace(direction_graph(alone(NORM), "fprop", 1), copied_bytes=2_000)
+    copies = {}
+    with unittest.mock.patch.object(cache_state, "last_cache_bytes", return_value=10_000):
+        for step_bytes in (0, 10_000, 15_000, 1_000_000):
+            copies[step_bytes] = layer_row.copies(_row(step_bytes), graph)
+        assert layer_row.copies(_row(15_000, jit_compile="on"), graph) == 1
+    assert copies == {0: 1, 10_000: 1, 15_000: 8, 1_000_000: 10}
+
+
+def _row(step_bytes, jit_compile="off"):
+    problem = LayerCall(layer="norm", kind="", direction="fprop", batch=1, input="16", step_bytes=step_bytes)
+    return Row("layer/keras/chain", problem, Settings(switches={"jit_compile": jit_compile}))
+
+
+@made
 def xla_takes_no_lists_of_a_loop():
     graph = direction_graph(alone(LSTM), "wgrad", 1)
+    call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=1)
     with pytest.raises(CannotDo, match="no lists that a loop saved"):
-        chain.chained(graph.function, graph.arguments, 2, jit=True)
+        chain.chained(call, 2, jit=True)
 
 
 def own_model():

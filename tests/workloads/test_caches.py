@@ -32,9 +32,9 @@ def small(monkeypatch):
     monkeypatch.setattr(cache_state, "_stay_on", lambda cpu: None)
     monkeypatch.setattr(cache_state.cpu, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
     monkeypatch.setattr(cache_state, "last_caches", len)
-    cache_state._cpu.cache_clear()
+    cache_state.cpu_flush.cache_clear()
     yield
-    cache_state._cpu.cache_clear()
+    cache_state.cpu_flush.cache_clear()
 
 
 def test_every_cpu_reads_four_times_its_last_cache_in_a_thread_that_stays_on_it(small, monkeypatch):
@@ -47,7 +47,7 @@ def test_every_cpu_reads_four_times_its_last_cache_in_a_thread_that_stays_on_it(
     monkeypatch.setattr(cache_state.np, "ones", lambda size: np.full(size, 1.0).view(Part))
     stayed = []
     monkeypatch.setattr(cache_state, "_stay_on", stayed.append)
-    flush = cache_state._cpu(frozenset({2, 5, 7}))
+    flush = cache_state.cpu_flush(frozenset({2, 5, 7}))
     assert len({thread for thread, *_ in read}) == 3  # once when it was made, each thread one part
     read.clear()
     flush()
@@ -72,10 +72,10 @@ def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(sma
     monkeypatch.setattr(cache_state.facts, "memory_available", lambda: 1 << 19)
     room = r"takes 512 KiB to read, and at most a quarter of what is free, 512 KiB"
     with pytest.raises(ValueError, match=room):
-        cache_state._cpu(frozenset({0, 1}))
+        cache_state.cpu_flush(frozenset({0, 1}))
     monkeypatch.setattr(cache_state.cpu, "caches", lambda cpus: {})
     with pytest.raises(ValueError, match="how large this CPU's caches are is not known"):
-        cache_state._cpu(frozenset({0, 1}))
+        cache_state.cpu_flush(frozenset({0, 1}))
 
 
 def many_passes(problem, *arrays):
@@ -124,10 +124,10 @@ def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
 @pytest.mark.parametrize("backend", ["numpy", "cupy", "tensorflow"])
 def test_the_flush_is_the_devices(monkeypatch, device, backend):
-    for name in ("_cpu", "_cupy", "_tensorflow"):
+    for name in ("cpu_flush", "_cupy", "_tensorflow"):
         monkeypatch.setattr(cache_state, name, lambda *_, name=name: name)
     kernel = registry.Kernel("conv", backend, "fake", None, ("cpu", "gpu"))
-    right = {"cpu": "_cpu", "gpu:0": {"tensorflow": "_tensorflow"}.get(backend, "_cupy")}[device]
+    right = {"cpu": "cpu_flush", "gpu:0": {"tensorflow": "_tensorflow"}.get(backend, "_cupy")}[device]
     assert cache_state.flush(kernel, device) == right
 
 

@@ -31,21 +31,21 @@ def flush(kernel: Kernel, device: str) -> Callable:
     if kernel.op not in OPS:
         raise ValueError(f"cold rows are for data that a cache may hold, of {', '.join(OPS)}; a {kernel.op} has none")
     if device == "cpu":
-        return _cpu(cpu.affinity())
+        return cpu_flush(cpu.affinity())
     return _tensorflow() if kernel.backend in registry.FRAMEWORKS else _cupy()
 
 
 @functools.cache
-def _cpu(cpus: frozenset[int]) -> Callable:
+def cpu_flush(cpus: frozenset[int]) -> Callable:
     """Reads on every CPU of the process, each its share, so that no core's own caches stay warm. Python's threads do it: they
     sleep when done. Those of OpenMP and BLAS spin, and would hold the cores that the timed call needs.
 
     A virtual machine may claim a larger cache than it has; then more is read than is needed, which costs time only.
     """
-    last = max(cpu.caches(cpus).values(), default=0)
+    last = last_cache_bytes(cpus)
     if not last:
         raise ValueError("how large this CPU's caches are is not known, so nothing can be told to be cold")
-    nbytes = TIMES * last * last_caches(cpus)
+    nbytes = TIMES * last
     free = facts.memory_available()
     if nbytes > free // 4:
         raise ValueError(
@@ -72,6 +72,11 @@ def _stay_on(number: int) -> None:
     """Keeps this thread on the CPU of that number, where the system can."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {number})
+
+
+def last_cache_bytes(cpus: frozenset[int]) -> int:
+    """Bytes that the last-level caches of these CPUs hold together; 0 where unknown."""
+    return max(cpu.caches(cpus).values(), default=0) * last_caches(cpus)
 
 
 def last_caches(cpus: frozenset[int]) -> int:

@@ -119,15 +119,17 @@ class LayerPlan(MeasuringPlan):
 
     def _layer_rows(self, request: "LayerRequest", on: list[str], machine: "Machine") -> "list[Row]":
         """The rows of a batch; devices take turns, so that a run that ends early has both sides of its rows."""
+        from workloads.frameworks.layer_graphs import description
         from workloads.records import Row, Settings
 
+        step_bytes = description.described(request).step_bytes if request.model else 0
         rows: list[Row] = []
         for layer, work in self._chosen(request):
             for device, jit in itertools.product(on, self.jit):
                 counts = self.measuring.threads if device == "cpu" else ()
                 for threads in counts or (None,):
                     how = Settings(device, threads, switches={"jit_compile": jit})
-                    problem = _problem(request, layer, work, _math(device, work, machine))
+                    problem = _problem(request, layer, work, math=_math(device, work, machine), step_bytes=step_bytes)
                     rows.append(Row("layer/keras/chain", problem, how))
         if not rows:
             raise self._no_direction(request)
@@ -190,7 +192,9 @@ class LayerPlan(MeasuringPlan):
             print("", *lines, sep="\n")
 
 
-def _problem(request: "LayerRequest", layer: "DescribedLayer", work: "DirectionWork", math: str) -> Any:
+def _problem(
+    request: "LayerRequest", layer: "DescribedLayer", work: "DirectionWork", *, math: str, step_bytes: int
+) -> Any:
     from kernels.problems import LayerCall
 
     return LayerCall(
@@ -204,6 +208,7 @@ def _problem(request: "LayerRequest", layer: "DescribedLayer", work: "DirectionW
         count=layer.count,
         flops=work.flops,
         bytes_moved=work.bytes_moved,
+        step_bytes=step_bytes,
         math=math,
     )
 

@@ -6,6 +6,10 @@
 #     x ---> call ---> y into a variable
 #     x ---> call ---> y into a variable      begins when the assignment above is done
 #
+# A step that passes through more data than the last cache holds finds the weights of a layer, what its forward pass saved and the
+# memory of its results outside the cache; what the layer before it just wrote may be in it. So the calls of a chain take turns
+# with copies of these, as many as such a step passes through, and the caches are emptied before each chain.
+#
 # XLA knows no control dependencies, and makes one of equal calls. There a link between two calls changes one number of each input
 # by 0 times a number of the result before, in place:
 #
@@ -13,11 +17,13 @@
 #
 # On a CPU the link is a loop of one turn, whose number of turns XLA does not know: all of y is there before it begins. The calls
 # stand outside, as XLA has its fast convolutions only outside of loops there. On a GPU such a loop would wait for the host; the
-# whole chain is one loop, whose number of turns XLA knows.
+# whole chain is one loop, whose number of turns XLA knows. These chains have no copies.
 
 import math
 import statistics
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from kernels.tensorflow import calls
 from workloads.harness import timing
@@ -36,42 +42,71 @@ _MOST_COMPILED = 16
 _LONG_S = 0.1
 #: Calls by which a chain is longer that says how long a call takes, and how often it is timed.
 _PROBE, _PROBES = 8, 3
+#: Copies of arguments that are of use: the calls of the longest chain.
+MOST_COPIES = SHORT + _MOST
 #: Pairs of a short and a long chain in a visit.
 _PAIRS = 5
 _FEWEST_VISITS = 3
 
 
-def chained(function: Callable, arguments: Sequence, count: int, *, jit: bool) -> Callable:
-    """A call that runs `function(*arguments)` so often, compiled by XLA or op by op.
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a layer, as a chain repeats it."""
+
+    #: function(*arguments): its results.
+    function: Callable
+    #: The tensors that it takes: one tuple, or copies of it that calls take one after the other.
+    arguments: tuple[tuple, ...]
+
+
+def copied_call(function: Callable, arguments: Sequence, *, fresh: int, copies: int) -> Call:
+    """A call with so many copies of its arguments but the first, `fresh` ones. Lists that a loop saved are not copied."""
+    import tensorflow
+
+    every = [tuple(arguments)]
+    for _ in range(copies - 1):
+        tensors = list(arguments[:fresh])
+        for tensor in arguments[fresh:]:
+            is_list = tensor.dtype == tensorflow.variant
+            tensors.append(tensor if is_list else tensorflow.raw_ops.DeepCopy(x=tensor))
+        every.append(tuple(tensors))
+    return Call(function=function, arguments=tuple(every))
+
+
+def chained(call: Call, count: int, *, jit: bool) -> Callable:
+    """A function that makes so many calls, compiled by XLA or op by op.
 
     Raises: CannotDo for arguments that a function compiled by XLA cannot take.
     """
     if not jit:
-        return _row(function, arguments, count)
+        return _row(call, count)
     import tensorflow
 
+    arguments = call.arguments[0]
     if any(argument.dtype == tensorflow.variant for argument in arguments):
         raise CannotDo("XLA takes no lists that a loop saved, as a recurrent layer's gradients need")
     on_gpu = any(map(calls.on_gpu, arguments))
-    return _loop(function, arguments, count) if on_gpu else _linked(function, arguments, count)
+    return _loop(call.function, arguments, count) if on_gpu else _linked(call.function, arguments, count)
 
 
-def _row(function: Callable, arguments: Sequence, count: int) -> Callable:
+def _row(call: Call, count: int) -> Callable:
     import tensorflow
 
-    results = [tensorflow.Variable(value) for value in flat(function(*arguments))]
+    copies = len(call.arguments)
+    results: list[list] = []
+    for arguments in call.arguments[:count]:
+        results.append([tensorflow.Variable(value) for value in flat(call.function(*arguments))])
 
     @tensorflow.function(autograph=False)
-    def row(*tensors):
+    def row(every):
         after: list = []
-        for _ in range(count):
+        for number in range(count):
             with tensorflow.control_dependencies(after):
-                values = flat(function(*tensors))
-                after = []
-                for variable, value in zip(results, values, strict=True):
-                    after.append(variable.assign(value, read_value=False))
+                values = flat(call.function(*every[number % copies]))
+            after = []
+            for variable, value in zip(results[number % copies], values, strict=True):
+                after.append(variable.assign(value, read_value=False))
 
-    return lambda: row(*arguments)
+    return lambda: row(call.arguments)
 
 
 def flat(values) -> list:
@@ -163,23 +198,22 @@ def _with_added(tensor, added, place):
 
 def require_all_calls(function: Callable, arguments: Sequence, count: int) -> None:
     """Raises Broken unless the optimized graph of a row of calls has each operation of a single call so often."""
-    single = calls.ran(_row(function, arguments, 1))
-    row = calls.ran(_row(function, arguments, count))
+    call = Call(function=function, arguments=(tuple(arguments),))
+    single = calls.ran(_row(call, 1))
+    row = calls.ran(_row(call, count))
     lost = [name for name, n in single.items() if name not in calls.STRUCTURE and row[name] < count * n]
     if lost:
         raise Broken(f"TensorFlow's optimizer left out some of {', '.join(sorted(lost))} in a row of {count} calls")
 
 
-def timed(
-    function: Callable, arguments: Sequence, *, jit: bool, clock: Callable, limits: Limits, before: Callable
-) -> Samples:
-    """The samples of a call of `function(*arguments)`. clock(chain): the clock of calls of a chain.
+def timed(call: Call, *, jit: bool, clock: Callable, limits: Limits, before: Callable) -> Samples:
+    """The samples of a call. clock(chain): the clock of calls of a chain.
 
     Raises: Broken where a call cannot be told from noise; CannotDo.
     """
 
     def chain_clock(count: int) -> timing.Take:
-        take = clock(chained(function, arguments, count, jit=jit))
+        take = clock(chained(call, count, jit=jit))
         take(1)  # it is traced and compiled now
         return take
 
@@ -214,6 +248,8 @@ def slope_samples(short: timing.Take, long: timing.Take, *, longer: int, limits:
     """
     pair_s = max(1e-9, short(1) + long(1))
     chains = max(1, round(limits.visit_s / _PAIRS / pair_s))
+    if getattr(short, "resets", False):  # what it does before each chain takes longer than the chain
+        chains = 1
     seconds: list[float] = []
     for _ in timing.rounds(limits):
         before()

@@ -55,6 +55,16 @@ class DescribedLayers(msgspec.Struct, frozen=True, kw_only=True):
     #: Numbers in a sample's inputs; 0 of a layer alone.
     sample_values: int = 0
 
+    @property
+    def step_bytes(self) -> int:
+        """Bytes that all of them read and write on the way forward, the optimizer among them."""
+        total = 0
+        for layer in self.layers:
+            for work in layer.directions:
+                if work.direction == "fprop":
+                    total += layer.count * work.bytes_moved
+        return total
+
 
 class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be described."""

@@ -25,8 +25,12 @@ class DirectionGraph(msgspec.Struct, frozen=True, kw_only=True):
 
     #: function(*arguments): its results.
     function: Callable
-    #: Eager tensors: the inputs, or the output's gradient and what the forward pass saved.
+    #: Eager tensors: the inputs and the weights, or the output's gradient and what the forward pass saved.
     arguments: tuple
+    #: How many of these, the first ones, the step computes right before: inputs, or the output's gradient.
+    fresh: int
+    #: Bytes of the other arguments and of the results.
+    copied_bytes: int
     #: How many tensors it gives.
     results: int
     #: FLOPs of its operations.
@@ -54,23 +58,29 @@ def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
     inputs = [_random(spec, seed + place, use.limit) for place, spec in enumerate(use.specs)]
     gradients = [_random(tensor, seed + 100 + place, 2) for place, tensor in enumerate(trace.output_gradients)]
     if direction == "fprop":
-        feeds = list(trace.inputs)
-        arguments = inputs
-        fetches = [*trace.outputs, *trace.assignments]
+        weights = trace.weights_read(use)
+        fresh = list(inputs)
+        feeds = [*trace.inputs, *weights]
+        arguments = [*fresh, *_values(trace, weights, inputs)]
+        fetches = [*trace.outputs, *trace.saved_tensors(), *trace.assignments]
     else:
-        saved = trace.saved()
+        saved = trace.saved
+        fresh = gradients
         feeds = [*trace.output_gradients, *saved]
-        arguments = [*gradients, *_values(trace, saved, inputs)]
+        arguments = [*fresh, *_values(trace, saved, inputs)]
         fetches = trace.results
     function = _pruned(trace.wrapped, feeds, fetches)
     whole = trace.wrapped.prune([*trace.inputs, *trace.output_gradients], trace.results or trace.outputs)
     nodes = walk.operations(function.graph, _known_numbers(function, arguments))
+    results = len(trace.results or trace.outputs)
     return DirectionGraph(
         function=function,
         arguments=tuple(arguments),
+        fresh=len(fresh),
+        copied_bytes=sum(_nbytes(tensor) for tensor in (*arguments[len(fresh) :], *function.outputs)),
         results=len(function.outputs),
         flops=sum(work(node).flops * node.runs for node in nodes),
-        bytes_moved=_bytes_moved(function, nodes),
+        bytes_moved=_bytes_moved(function, nodes, results),
         product_flops=sum(work(node).flops * node.runs for node in nodes if work(node).product is not None),
         is_random="Random" in _types(walk.operations(trace.wrapped.graph)),
         reference=lambda: whole(*inputs, *gradients),
@@ -118,6 +128,8 @@ class _Trace:
         self.outputs: list = []
         self.output_gradients: list = []
         self.results: list = []
+        #: Tensors of the forward pass that the gradients are computed from, but for constants.
+        self.saved: list = []
         #: Operations of the forward pass that set variables.
         self.assignments: list = []
 
@@ -142,20 +154,51 @@ class _Trace:
         self.outputs = _tensors(results)
         floating = [tensor for tensor in self.outputs if tensor.dtype.is_floating]
         self._forward_names = {operation.name for operation in forward}
+        output_gradients = [tensorflow.compat.v1.placeholder(t.dtype, t.shape) for t in floating]
+        gradients = _gradients(tape, floating, sources, output_gradients, is_needed=direction != "fprop")
+        self.saved = self._saved(gradients, output_gradients)
         if direction == "fprop":
             return
-        self.output_gradients = [tensorflow.compat.v1.placeholder(t.dtype, t.shape) for t in floating]
-        gradients = tape.gradient(floating, sources, self.output_gradients)
-        self.results = _tensors([gradient for gradient in gradients if gradient is not None])
-        if not self.results:
+        self.output_gradients = output_gradients
+        self.results = gradients
+        if not gradients:
             raise NoGradient("no gradient reaches it")
 
-    def saved(self) -> list:
-        """The tensors of the forward pass that the gradients are computed from, but for constants."""
+    def saved_tensors(self) -> list:
+        """What the forward pass of a training computes for the gradients and does not give; of a list that a loop saves its
+        length, which stands for it."""
+        import tensorflow
+
+        given = {tensor.name for tensor in (*self.inputs, *self.outputs)}
+        tensors = []
+        for tensor in self.saved:
+            if tensor.name in given or tensor.op.type in ("ReadVariableOp", "Placeholder"):
+                continue
+            if tensor.dtype == tensorflow.variant:
+                with self.wrapped.graph.as_default():
+                    tensors.append(tensorflow.raw_ops.TensorListLength(input_handle=tensor))
+            else:
+                tensors.append(tensor)
+        return tensors
+
+    def weights_read(self, use: LayerUse) -> list:
+        """The weights as the forward pass reads them, but for those that a loop reads inside."""
+        handles = {id(weight.handle) for weight in use.weights}
+        graph = self.wrapped.graph
+        captured = {inside.op.name for outside, inside in graph.captures if id(outside) in handles}
+        weights = []
+        for operation in graph.get_operations():
+            is_read = operation.type == "ReadVariableOp" and operation.inputs[0].op.name in captured
+            if is_read:
+                weights.append(operation.outputs[0])
+        return weights
+
+    def _saved(self, results: list, output_gradients: list) -> list:
+        """The tensors of the forward pass that these results are computed from, but for constants."""
         saved: dict[str, Any] = {}
-        gradients = {tensor.op.name for tensor in self.output_gradients}
+        gradients = {tensor.op.name for tensor in output_gradients}
         visited: set[str] = set()
-        to_do = list(self.results)
+        to_do = list(results)
         while to_do:
             tensor = to_do.pop()
             operation = tensor.op
@@ -167,6 +210,17 @@ class _Trace:
                 visited.add(operation.name)
                 to_do += operation.inputs
         return list(saved.values())
+
+
+def _gradients(tape, outputs: list, sources: list, output_gradients: list, *, is_needed: bool) -> list:
+    """The gradients that reach sources. Where they are not needed: none of an operation that has no gradient."""
+    try:
+        gradients = tape.gradient(outputs, sources, output_gradients)
+    except LookupError:
+        if is_needed:
+            raise
+        return []
+    return _tensors([gradient for gradient in gradients if gradient is not None])
 
 
 def _sources(use: LayerUse, direction: str, tensors: Sequence) -> list:
@@ -219,11 +273,11 @@ def _values(trace: _Trace, saved: list, inputs: list) -> list:
     return [known[tensor.name] for tensor in saved]
 
 
-def _bytes_moved(function, nodes: list[GraphNode]) -> int:
-    """Bytes of the arrays that go in, of the variables that are read and set, and of the results, each once; of lists that a loop
-    saved, the elements that are read."""
+def _bytes_moved(function, nodes: list[GraphNode], results: int) -> int:
+    """Bytes of the arrays that go in, of the variables that are read and set, and of the first results, each once; of lists that a
+    loop saved, the elements that are read. What a forward pass saves besides is left out: it could be computed again."""
     read = sum(_nbytes(tensor) for tensor in function.inputs if _is_read(tensor))
-    written = sum(_nbytes(tensor) for tensor in function.outputs)
+    written = sum(_nbytes(tensor) for tensor in function.outputs[:results])
     read += sum(_nbytes(variable) for variable in _variables(function))
     for node in nodes:
         if node.type in _ASSIGNMENTS:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import gc
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -15,10 +16,10 @@ from workloads.frameworks.layer_graphs import chain, step_parts
 from workloads.frameworks.layer_graphs.direction_graph import DirectionGraph, NoGradient, direction_graph
 from workloads.frameworks.layer_graphs.inputs import several
 from workloads.frameworks.layer_graphs.layer_use import LayerUse, alone, opened, uses_of_model
-from workloads.harness import telemetry, timing
+from workloads.harness import cache_state, telemetry, timing
 from workloads.harness.dispatch import Broken, CannotDo
 from workloads.harness.timing import Limits
-from workloads.machine import gpu
+from workloads.machine import cpu, gpu
 from workloads.records import Measurement, Row, Samples, settings
 
 #: The largest difference from the whole graph's results that is allowed, as a share of their largest number.
@@ -28,7 +29,8 @@ _BOUNDS = {"float32": 1e-3, "tf32": 5e-2}
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     """Times a direction of a layer: `host-latency` samples are seconds of a call in a chain, by the slope between two chains.
 
-    values: chain_s, what a call of the chain costs with almost no work in it. check: the results of its graph against those of
+    values: chain_s, what a call of the chain costs with almost no work in it; chain_copies, how many copies of its weights, saved
+    activations and results the calls take turns with. check: the results of its graph against those of
     the layer's whole graph; exact numbers of operations in the chain that is not compiled by XLA.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; Broken; CannotDo.
     """
@@ -49,10 +51,12 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             chain.require_all_calls(graph.function, graph.arguments, chain.SHORT)
         watch = telemetry.watch(row.device, framework=True)
         timed = _Timed(jit=jit, wait=wait, limits=limits)
-        samples = timed.samples(graph.function, graph.arguments, watch.before_block)
+        count = copies(row, graph)
+        call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=count)
+        samples = timed.samples(call, watch.before_block)
         watched, flags = watch.readings()
         counts = len(graph.arguments), graph.results
-        values = watched | {"chain_s": _chain_s(counts, timed, device)}
+        values = watched | {"chain_s": _chain_s(counts, timed, device), "chain_copies": float(count)}
     gc.collect()
     return row.result(
         "ok",
@@ -76,12 +80,28 @@ class _Timed:
     wait: Callable | None
     limits: Limits
 
-    def samples(self, function: Callable, arguments: tuple, before: Callable) -> Samples:
-        """The samples of a call of a function in a chain."""
-        return chain.timed(function, arguments, jit=self.jit, clock=self._clock, limits=self.limits, before=before)
+    def samples(self, call: chain.Call, before: Callable) -> Samples:
+        """The samples of a call in a chain. The caches are emptied before a chain of copies."""
+        has_copies = len(call.arguments) > 1
+        clock = self._cold_clock if has_copies else self._clock
+        return chain.timed(call, jit=self.jit, clock=clock, limits=self.limits, before=before)
 
     def _clock(self, run: Callable) -> timing.Take:
         return timing.throughput(run, self.wait) if self.wait else timing.host(run)
+
+    def _cold_clock(self, run: Callable) -> timing.Take:
+        return timing.latency_after(run, cache_state.cpu_flush(cpu.affinity()), self.wait)
+
+
+def copies(row: Row, graph: DirectionGraph) -> int:
+    """How many copies the calls of a chain take turns with: they have the bytes that a step passes through between two calls of
+    the layer, at most twice those of the last caches. 1 where these hold all of a step, on a GPU, and of what XLA compiles."""
+    cached = cache_state.last_cache_bytes(cpu.affinity())
+    is_warm = row.problem.step_bytes <= cached
+    if is_warm or not cached or row.on_gpu or row.keras.jit_compile == "on" or not graph.copied_bytes:
+        return 1
+    passed = min(row.problem.step_bytes, 2 * cached)
+    return min(chain.MOST_COPIES, math.ceil(passed / graph.copied_bytes))
 
 
 @functools.cache
@@ -98,7 +118,8 @@ def _chain_s(counts: tuple[int, int], timed: _Timed, device: str) -> float:
 
     function = tensorflow.function(additions, autograph=False).get_concrete_function(*numbers)
     try:
-        samples = timed.samples(function, numbers, lambda: None)
+        call = chain.Call(function=function, arguments=(numbers,))
+        samples = timed.samples(call, lambda: None)
     except Broken:
         return 0.0
     return float(np.median(samples.seconds))
