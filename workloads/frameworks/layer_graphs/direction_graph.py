@@ -274,8 +274,8 @@ def _values(trace: _Trace, saved: list, inputs: list) -> list:
 
 
 def _bytes_moved(function, nodes: list[GraphNode], results: int) -> int:
-    """Bytes of the arrays that go in, of the variables that are read and set, and of the first results, each once; of lists that a
-    loop saved, the elements that are read. What a forward pass saves besides is left out: it could be computed again."""
+    """Bytes of the arrays that go in, of the variables that are read and set, and of the first results, each once; of lists that
+    a loop saved, the elements that are read. What a forward pass saves besides is left out: it could be computed again."""
     read = sum(_nbytes(tensor) for tensor in function.inputs if _is_read(tensor))
     written = sum(_nbytes(tensor) for tensor in function.outputs[:results])
     read += sum(_nbytes(variable) for variable in _variables(function))
