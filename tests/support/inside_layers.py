@@ -122,10 +122,10 @@ def layers_without_a_gradient():
 def every_call_of_a_chain_is_made():
     graph = direction_graph(alone(DENSE), "backward", 1)
     chain.require_all_calls(graph.function, graph.arguments, 5)
-    call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=2)
-    row = calls.ran(chain.chained(call, 5, jit=False))
+    copies = chain.copied(graph.arguments, fresh=graph.fresh, copies=2)
+    row = calls.ran(chain.chained(graph.function, copies, 5, jit=False))
     assert (row["MatMul"], row["ReluGrad"]) == (10, 5), row
-    compiled = chain.chained(call, 3, jit=True)
+    compiled = chain.chained(graph.function, copies, 3, jit=True)
     kernel = compiled()[0]
     np.testing.assert_allclose(kernel, graph.function(*graph.arguments)[0], rtol=1e-4, atol=1e-4)
 
@@ -139,9 +139,9 @@ def copies_are_of_what_a_step_did_not_just_compute():
     assert (forward.fresh, forward.copied_bytes) == (1, kernel + bias + y)
     graph = direction_graph(alone(DENSE), "backward", 1)
     assert (graph.fresh, graph.copied_bytes) == (1, y + x + kernel + kernel + bias + x)
-    call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=3)
-    fresh = {tensors[0]._numpy().ctypes.data for tensors in call.arguments}
-    others = {tensor._numpy().ctypes.data for tensors in call.arguments for tensor in tensors[1:]}
+    copies = chain.copied(graph.arguments, fresh=graph.fresh, copies=3)
+    fresh = {tensors[0]._numpy().ctypes.data for tensors in copies}
+    others = {tensor._numpy().ctypes.data for tensors in copies for tensor in tensors[1:]}
     assert (len(fresh), len(others)) == (1, 3 * (len(graph.arguments) - 1))
 
 
@@ -166,9 +166,8 @@ def _row(step_bytes, jit_compile="off"):
 @made
 def xla_takes_no_lists_of_a_loop():
     graph = direction_graph(alone(LSTM), "wgrad", 1)
-    call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=1)
     with pytest.raises(CannotDo, match="no lists that a loop saved"):
-        chain.chained(call, 2, jit=True)
+        chain.chained(graph.function, [graph.arguments], 2, jit=True)
 
 
 def own_model():

@@ -23,8 +23,6 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from kernels.tensorflow import calls
 from workloads.harness import timing
 from workloads.harness.dispatch import Broken, CannotDo
@@ -49,64 +47,56 @@ _PAIRS = 5
 _FEWEST_VISITS = 3
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a layer, as a chain repeats it."""
-
-    #: function(*arguments): its results.
-    function: Callable
-    #: The tensors that it takes: one tuple, or copies of it that calls take one after the other.
-    arguments: tuple[tuple, ...]
-
-
-def copied_call(function: Callable, arguments: Sequence, *, fresh: int, copies: int) -> Call:
-    """A call with so many copies of its arguments but the first, `fresh` ones. Lists that a loop saved are not copied."""
+def copied(arguments: Sequence, *, fresh: int, copies: int) -> list[Sequence]:
+    """So many copies of the arguments of a call, but of the first, `fresh` ones. Lists that a loop saved are not copied."""
     import tensorflow
 
-    every = [tuple(arguments)]
+    every = [arguments]
     for _ in range(copies - 1):
         tensors = list(arguments[:fresh])
         for tensor in arguments[fresh:]:
             is_list = tensor.dtype == tensorflow.variant
             tensors.append(tensor if is_list else tensorflow.raw_ops.DeepCopy(x=tensor))
-        every.append(tuple(tensors))
-    return Call(function=function, arguments=tuple(every))
+        every.append(tensors)
+    return every
 
 
-def chained(call: Call, count: int, *, jit: bool) -> Callable:
-    """A function that makes so many calls, compiled by XLA or op by op.
+def chained(function: Callable, copies: Sequence[Sequence], count: int, *, jit: bool) -> Callable:
+    """A call that runs `function(*arguments)` so often, compiled by XLA or op by op. copies: of the arguments, which the calls
+    take one after the other; XLA takes the first alone.
 
     Raises: CannotDo for arguments that a function compiled by XLA cannot take.
     """
     if not jit:
-        return _row(call, count)
+        return _row(function, copies, count)
     import tensorflow
 
-    arguments = call.arguments[0]
+    arguments = copies[0]
     if any(argument.dtype == tensorflow.variant for argument in arguments):
         raise CannotDo("XLA takes no lists that a loop saved, as a recurrent layer's gradients need")
     on_gpu = any(map(calls.on_gpu, arguments))
-    return _loop(call.function, arguments, count) if on_gpu else _linked(call.function, arguments, count)
+    return _loop(function, arguments, count) if on_gpu else _linked(function, arguments, count)
 
 
-def _row(call: Call, count: int) -> Callable:
+def _row(function: Callable, copies: Sequence[Sequence], count: int) -> Callable:
     import tensorflow
 
-    copies = len(call.arguments)
     results: list[list] = []
-    for arguments in call.arguments[:count]:
-        results.append([tensorflow.Variable(value) for value in flat(call.function(*arguments))])
+    for arguments in copies[:count]:
+        results.append([tensorflow.Variable(value) for value in flat(function(*arguments))])
 
     @tensorflow.function(autograph=False)
     def row(every):
         after: list = []
         for number in range(count):
+            place = number % len(every)
             with tensorflow.control_dependencies(after):
-                values = flat(call.function(*every[number % copies]))
+                values = flat(function(*every[place]))
             after = []
-            for variable, value in zip(results[number % copies], values, strict=True):
+            for variable, value in zip(results[place], values, strict=True):
                 after.append(variable.assign(value, read_value=False))
 
-    return lambda: row(call.arguments)
+    return lambda: row(copies)
 
 
 def flat(values) -> list:
@@ -198,22 +188,23 @@ def _with_added(tensor, added, place):
 
 def require_all_calls(function: Callable, arguments: Sequence, count: int) -> None:
     """Raises Broken unless the optimized graph of a row of calls has each operation of a single call so often."""
-    call = Call(function=function, arguments=(tuple(arguments),))
-    single = calls.ran(_row(call, 1))
-    row = calls.ran(_row(call, count))
+    single = calls.ran(_row(function, [arguments], 1))
+    row = calls.ran(_row(function, [arguments], count))
     lost = [name for name, n in single.items() if name not in calls.STRUCTURE and row[name] < count * n]
     if lost:
         raise Broken(f"TensorFlow's optimizer left out some of {', '.join(sorted(lost))} in a row of {count} calls")
 
 
-def timed(call: Call, *, jit: bool, clock: Callable, limits: Limits, before: Callable) -> Samples:
-    """The samples of a call. clock(chain): the clock of calls of a chain.
+def timed(
+    function: Callable, copies: Sequence[Sequence], *, jit: bool, clock: Callable, limits: Limits, before: Callable
+) -> Samples:
+    """The samples of a call of `function(*arguments)`, of which there are copies. clock(chain): the clock of calls of a chain.
 
     Raises: Broken where a call cannot be told from noise; CannotDo.
     """
 
     def chain_clock(count: int) -> timing.Take:
-        take = clock(chained(call, count, jit=jit))
+        take = clock(chained(function, copies, count, jit=jit))
         take(1)  # it is traced and compiled now
         return take
 

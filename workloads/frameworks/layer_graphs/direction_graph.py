@@ -73,11 +73,12 @@ def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
     whole = trace.wrapped.prune([*trace.inputs, *trace.output_gradients], trace.results or trace.outputs)
     nodes = walk.operations(function.graph, _known_numbers(function, arguments))
     results = len(trace.results or trace.outputs)
+    copied = [*arguments[len(fresh) :], *function.outputs]
     return DirectionGraph(
         function=function,
         arguments=tuple(arguments),
         fresh=len(fresh),
-        copied_bytes=sum(_nbytes(tensor) for tensor in (*arguments[len(fresh) :], *function.outputs)),
+        copied_bytes=sum(map(_nbytes, copied)),
         results=len(function.outputs),
         flops=sum(work(node).flops * node.runs for node in nodes),
         bytes_moved=_bytes_moved(function, nodes, results),
@@ -169,10 +170,10 @@ class _Trace:
         length, which stands for it."""
         import tensorflow
 
-        given = {tensor.name for tensor in (*self.inputs, *self.outputs)}
+        known = {tensor.name for tensor in (*self.inputs, *self.outputs)}
         tensors = []
         for tensor in self.saved:
-            if tensor.name in given or tensor.op.type in ("ReadVariableOp", "Placeholder"):
+            if tensor.name in known or tensor.op.type in ("ReadVariableOp", "Placeholder"):
                 continue
             if tensor.dtype == tensorflow.variant:
                 with self.wrapped.graph.as_default():

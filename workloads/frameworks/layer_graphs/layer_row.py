@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import gc
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -52,8 +52,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         watch = telemetry.watch(row.device, framework=True)
         timed = _Timed(jit=jit, wait=wait, limits=limits)
         count = copies(row, graph)
-        call = chain.copied_call(graph.function, graph.arguments, fresh=graph.fresh, copies=count)
-        samples = timed.samples(call, watch.before_block)
+        arguments = chain.copied(graph.arguments, fresh=graph.fresh, copies=count)
+        samples = timed.samples(graph.function, arguments, watch.before_block)
         watched, flags = watch.readings()
         counts = len(graph.arguments), graph.results
         values = watched | {"chain_s": _chain_s(counts, timed, device), "chain_copies": float(count)}
@@ -80,11 +80,11 @@ class _Timed:
     wait: Callable | None
     limits: Limits
 
-    def samples(self, call: chain.Call, before: Callable) -> Samples:
-        """The samples of a call in a chain. The caches are emptied before a chain of copies."""
-        has_copies = len(call.arguments) > 1
-        clock = self._cold_clock if has_copies else self._clock
-        return chain.timed(call, jit=self.jit, clock=clock, limits=self.limits, before=before)
+    def samples(self, function: Callable, copies: Sequence[Sequence], before: Callable) -> Samples:
+        """The samples of a call of a function in a chain. The caches are emptied before a chain of several copies of its
+        arguments."""
+        clock = self._cold_clock if len(copies) > 1 else self._clock
+        return chain.timed(function, copies, jit=self.jit, clock=clock, limits=self.limits, before=before)
 
     def _clock(self, run: Callable) -> timing.Take:
         return timing.throughput(run, self.wait) if self.wait else timing.host(run)
@@ -118,8 +118,7 @@ def _chain_s(counts: tuple[int, int], timed: _Timed, device: str) -> float:
 
     function = tensorflow.function(additions, autograph=False).get_concrete_function(*numbers)
     try:
-        call = chain.Call(function=function, arguments=(numbers,))
-        samples = timed.samples(call, lambda: None)
+        samples = timed.samples(function, [numbers], lambda: None)
     except Broken:
         return 0.0
     return float(np.median(samples.seconds))
