@@ -52,13 +52,12 @@ def _model(module, order: dict) -> tuple:
     """(a compiled model, (x, y) or batches)."""
     import keras
 
-    built = getattr(module, order["function"])
     if hasattr(module, "MODELS"):  # plain_keras.py's take Keras and say how they are compiled
         model, optimizer, one_hot = module.MODELS[order["function"]](keras)
         loss = "categorical_crossentropy" if one_hot else "sparse_categorical_crossentropy"
         model.compile(optimizer, loss, metrics=["accuracy"])
     else:
-        model = built()
+        model = getattr(module, order["function"])()
     if order["data"]:
         return model, getattr(module, order["data"])()
     return model, _made_up(model, order["batch"])
