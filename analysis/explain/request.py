@@ -2,7 +2,7 @@
 
 import msgspec
 
-from analysis.predict.step_work import UnknownShare, unknown_share
+from analysis.predict.unknown_layers import UnknownShare, unknown_share
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training

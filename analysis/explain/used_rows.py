@@ -5,8 +5,8 @@ import math
 from analysis.predict import profile
 from analysis.predict.components import execution_of
 from analysis.predict.curves import NEAREST
+from analysis.predict.network_kernels import step_kernels
 from analysis.predict.profile import Profile
-from analysis.predict.step_work import step_kernels
 from kernels import registry
 from kernels.networks import Network
 from kernels.problems import Conv, Matmul, Problem, Training
@@ -69,5 +69,5 @@ def _kind(problem: Problem) -> tuple[str, str]:
 def _place(problem: Problem) -> tuple[float, ...]:
     """The coordinates of a problem on its curve."""
     if isinstance(problem, Matmul | Conv):
-        return profile.at(problem)
+        return profile.coordinates(problem)
     return (math.log(problem.bytes_moved),)

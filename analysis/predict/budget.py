@@ -3,39 +3,46 @@
 The parts are those of analysis.predict, from rows of other problems than trainings; what they say is in analysis.text.budget.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from analysis.predict.calibration import calibration
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, WORDS, Calibration, combined, setting_up
 from analysis.predict.components import FIT, Components, components
-from analysis.predict.profile import Profile
+from analysis.predict.profile import OP_BY_OP, Profile
 from analysis.stats import Estimate, median_of, total
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
 from kernels import networks
 from kernels.problems import Problem
-from workloads.records import Measurement
-from workloads.records import settings as switches
+from workloads.records import Measurement, settings
 
 SETUP = "data-set setup"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"
+_SETUP_WHY = "copied into a tf.data set before the first epoch; whole fits have it in their steps"
 TRANSFERS = ("transfer calls", "transfer bytes")
+#: Part -> where its seconds come from, in words; of others the rows that they are read from.
+_WHY = {
+    "dispatch": "a Keras step of a model with almost no work",
+    "transfer calls": "the bytes of a batch by the law of its copies",
+    "transfer bytes": "the bytes of a batch by the law of its copies",
+    PIPELINE: "getting the batch into the step, by the measured law of its way",
+    HIDDEN: (
+        "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
+    ),
+}
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Seconds that one kind of work takes in a step; None if not measured. why: where they come from, without numbers of this
-    step, or why there are none.
-
-    `partial`: some of the part's operations have no row to be read from. command: the one that measures a part without
-    seconds, "" where none does.
-    """
+class BudgetPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that one kind of work takes in a step."""
 
     name: str
+    #: None if not measured.
     seconds: Estimate | None
+    #: Where they come from, without numbers of this step, or why there are none.
     why: str
+    #: Whether some of the part's operations have no row to be read from.
     partial: bool = False
+    #: The one that measures a part without seconds; "" where none does.
     command: str = ""
 
     @property
@@ -43,12 +50,15 @@ class Part(msgspec.Struct, frozen=True):
         return WORDS.get(self.name, self.name)
 
 
-class Budget(msgspec.Struct, frozen=True):
-    """Seconds of one step on a device, the sum of its known parts, and the remainder: step minus sum, which may be negative."""
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the seconds of one measured step go."""
 
-    training: "Measurement"
+    #: The training's row.
+    training: Measurement
+    #: Measured seconds of its step.
     step: Estimate
-    parts: tuple[Part, ...]
+    parts: tuple[BudgetPart, ...]
+    #: The step without the known parts; it may be negative.
     remainder: Estimate
 
     @property
@@ -62,14 +72,17 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> list[str]:
-        return [p.words for p in self.parts if p.seconds is None]
+        """The parts that are not measured, in words."""
+        return [part.words for part in self.parts if part.seconds is None]
 
     @property
     def largest(self) -> list[tuple[float, str]]:
         """(seconds, words) of the parts with more than 0 s, the largest first."""
-        return sorted(
-            ((p.seconds.value, p.words) for p in self.parts if p.seconds and p.seconds.value > 0), reverse=True
-        )
+        parts = []
+        for part in self.parts:
+            if part.seconds is not None and part.seconds.value > 0:
+                parts.append((part.seconds.value, part.words))
+        return sorted(parts, reverse=True)
 
     @property
     def sound(self) -> bool:
@@ -78,81 +91,99 @@ class Budget(msgspec.Struct, frozen=True):
         return not self.flags and not {"dispatch", CALLS} & set(self.missing)
 
 
-def budget(training: "Measurement", of_: Profile) -> Budget:
-    """The budget of the step of a training row that has a time; an epoch's own cost is not in it."""
-    cost, problem = costs.measured(training), training.problem
-    step = cost.step if cost else median_of(training.on("host-latency"))
-    parts = tuple(_parts(training, of_, 0 if cost else problem.steps * problem.epochs))
-    return Budget(training, step, parts, step - total(p.seconds for p in parts))
+def budget(training: Measurement, profile: Profile) -> Budget:
+    """The budget of the step of a training row that has a time; an epoch's cost beyond its steps is not in it."""
+    cost = costs.measured(training)
+    if cost is not None:
+        step = cost.step
+        parts = _parts(training, profile)
+    else:  # the whole fit over its steps
+        step = median_of(training.on("host-latency"))
+        parts = _parts(training, profile, setup_steps=training.problem.steps * training.problem.epochs)
+    return Budget(
+        training=training,
+        step=step,
+        parts=tuple(parts),
+        remainder=step - total(part.seconds for part in parts),
+    )
 
 
-def budgets(of_: Profile) -> list[Budget]:
+def budgets(profile: Profile) -> list[Budget]:
     """A budget for every training row of a profile that has a time, in their order."""
-    return [budget(m, of_) for m in of_.trainings if switches.ordinary(m)]
+    return [budget(training, profile) for training in profile.trainings if settings.ordinary(training)]
 
 
-def gemms(training: "Measurement") -> tuple[Problem, ...]:
+def gemms(training: Measurement) -> tuple[Problem, ...]:
     """The matrix products to measure for a training row's budget, each once, in the arithmetic that it was allowed; none for
     unknown models."""
     problem = training.problem
-    if not (network := networks.known(problem.model)):
+    network = networks.known(problem.model)
+    if network is None:
         return ()
-    math = "tf32" if training.values.get("tf32") else "float32"
-    works = networks.step(network, min(problem.batch, problem.samples), "float32", math)
-    return tuple(dict.fromkeys(w.problem for w in works if w.problem and w.problem.op == "matmul"))
+    arithmetic = "tf32" if training.values.get("tf32") else "float32"
+    works = networks.step(network, min(problem.batch, problem.samples), "float32", arithmetic)
+    return tuple(dict.fromkeys(work.problem for work in works if work.problem and work.problem.op == "matmul"))
 
 
-def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterable[Part]:
+def _parts(training: Measurement, profile: Profile, setup_steps: int = 0) -> list[BudgetPart]:
     """The parts of a step, in their order. The last is the data-set setup of a fit of `setup_steps` steps, if the measured step
     contains its share of that."""
-    problem, settings = training.problem, training.settings
+    problem = training.problem
+    on_gpu = training.settings.on_gpu
+    names = [name for name in PARTS if name != HIDDEN and (on_gpu or name not in TRANSFERS)]
     network = networks.known(problem.model)
-    names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in TRANSFERS)]
     if network is None:
-        yield from (Part(name, None, UNKNOWN) for name in names if name not in HOST and name != "input pipeline")
-        return
-    made = components(problem, settings, whole, network, kernel=training.kernel)
-    fitted = calibration(whole, settings, {problem.model}) if training.kernel == FIT else Calibration()
-    found = combined(made, fitted)
+        unknown = [name for name in names if name not in HOST and name != PIPELINE]
+        return [BudgetPart(name=name, seconds=None, why=UNKNOWN) for name in unknown]
+    step_components = components(problem, training.settings, profile, network, kernel=training.kernel)
+    fitted = Calibration()
+    if training.kernel == FIT:
+        fitted = calibration(profile, training.settings, {problem.model})
+    seconds = combined(step_components, fitted)
+    parts = []
     for name in (*names, HIDDEN):
-        if name in made.lacking:
-            yield _lacking(name, made, found.get(name))
-        elif name in found and (found[name].value or name in HOST):
-            yield Part(name, found[name], _why(name, made))
-    if setup_steps and training.kernel == FIT and (setup := setting_up(made) / setup_steps).value:
-        yield Part(SETUP, setup, "copied into a tf.data set before the first epoch; whole fits have it in their steps")
+        if name in step_components.lacking:
+            parts.append(_lacking_part(name, step_components, seconds.get(name)))
+        elif name in seconds and (seconds[name].value or name in HOST):
+            parts.append(BudgetPart(name=name, seconds=seconds[name], why=_why(name, step_components)))
+    if setup_steps and training.kernel == FIT:
+        setup = setting_up(step_components) / setup_steps
+        if setup.value:
+            parts.append(BudgetPart(name=SETUP, seconds=setup, why=_SETUP_WHY))
+    return parts
 
 
-def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
-    """A part that the profile has too few rows for."""
-    command = made.lacking[name].commands[0]
-    if known and known.value:
-        return Part(name, known, f"in part: the profile has {made.lacking[name].what}", True)
-    return Part(name, None, f"not measured: {command}", command=command)
+def _lacking_part(name: str, step_components: Components, seconds: Estimate | None) -> BudgetPart:
+    """A part that the profile has too few rows for; `seconds`: of its other operations."""
+    lacking = step_components.lacking[name]
+    if seconds and seconds.value:
+        return BudgetPart(name=name, seconds=seconds, why=f"in part: the profile has {lacking.what}", partial=True)
+    command = lacking.commands[0]
+    return BudgetPart(name=name, seconds=None, why=f"not measured: {command}", command=command)
 
 
-def _why(name: str, made: Components) -> str:
-    match name:
-        case "dispatch":
-            return "a Keras step of a model with almost no work"
-        case "launches":
-            what = "operations of the graph" if made.execution == "op by op" else "kernels"
-            return f"{what} beyond those of that small model"
-        case "transfer calls" | "transfer bytes":
-            return "the bytes of a batch by the law of its copies"
-        case "input pipeline":
-            return "getting the batch into the step, by the measured law of its way"
-        case "at the same time":
-            return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
-    return made.sources.get(name, "none in this network")
+def _why(name: str, step_components: Components) -> str:
+    """Where a part's seconds come from, in words."""
+    if name == "launches":
+        issued = "operations of the graph" if step_components.execution == OP_BY_OP else "kernels"
+        return f"{issued} beyond those of that small model"
+    if name in _WHY:
+        return _WHY[name]
+    return step_components.sources.get(name, "none in this network")
 
 
-START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"
-DISPATCH, CALLS, BYTES, ARITHMETIC = "dispatch", WORDS["transfer calls"], WORDS["transfer bytes"], "arithmetic"
+START = "start-up"
+COMPILE = "build and compile"
+OUTSIDE_STEPS = "fit and epochs beside their steps"
+DISPATCH = "dispatch"
+CALLS = WORDS["transfer calls"]
+BYTES = WORDS["transfer bytes"]
+ARITHMETIC = "arithmetic"
 REST = "not explained"
-JOB_PARTS = (START, COMPILE, BESIDE, DISPATCH, CALLS, BYTES, ARITHMETIC, REST)
-# The job_parts of a budget that each stands for.
-_OF_STEP = {
+#: The parts of a whole training.
+JOB_PARTS = (START, COMPILE, OUTSIDE_STEPS, DISPATCH, CALLS, BYTES, ARITHMETIC, REST)
+#: Part of a whole training -> the parts of a step's budget that it sums.
+_PARTS_OF_STEP = {
     DISPATCH: ("dispatch", "launches", PIPELINE),
     CALLS: ("transfer calls",),
     BYTES: ("transfer bytes",),
@@ -160,15 +191,24 @@ _OF_STEP = {
 }
 
 
-def job_parts(cost: "TrainingCost", epochs: int, steps: int, made: "Budget | None") -> dict[str, float]:
+def job_parts(cost: TrainingCost, epochs: int, steps: int, step_budget: Budget | None) -> dict[str, float]:
     """Seconds of each part of a whole training of `epochs` epochs of `steps` steps; they add up.
 
-    made: the budget of its row; without one the steps are not explained.
+    step_budget: the budget of its row; without one the steps are not explained.
     """
-    start, compiling, setup, beside, stepping = (e.value for e in costs.parts(cost, epochs, steps).values())
-    found = {START: start, COMPILE: compiling, BESIDE: setup + beside}
-    known = {p.name: p.seconds.value for p in made.parts if p.seconds} if made else {}
-    for name, own in _OF_STEP.items():
-        found[name] = epochs * steps * sum(known.get(part, 0.0) for part in own)
-    told = sum(found[name] for name in _OF_STEP)
-    return found | {REST: stepping - told}
+    whole = costs.parts(cost, epochs, steps)
+    seconds = {
+        START: whole["start-up"].value,
+        COMPILE: whole["build and compile"].value,
+        OUTSIDE_STEPS: whole["data-set setup"].value + whole["between epochs"].value,
+    }
+    step_s: dict[str, float] = {}
+    for part in step_budget.parts if step_budget else ():
+        if part.seconds is not None:
+            step_s[part.name] = part.seconds.value
+    explained = 0.0
+    for name, parts in _PARTS_OF_STEP.items():
+        seconds[name] = epochs * steps * sum(step_s.get(part, 0.0) for part in parts)
+        explained += seconds[name]
+    seconds[REST] = whole["steps"].value - explained
+    return seconds

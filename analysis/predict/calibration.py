@@ -81,7 +81,7 @@ def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
     """The trainings of a profile whose step is known, each with its components; cached. Rows with the same step (they differ in
     samples, epochs, or a type that fit casts) count once: the least noisy one."""
     seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_), Seen))
-    return tuple(best_by(seen, lambda s: (s.training, s.made.given), lambda s: s.step.noise).values())
+    return tuple(best_by(seen, lambda s: (s.training, s.made.options), lambda s: s.step.noise).values())
 
 
 def _seen(m: "Measurement", of_: "Profile") -> Seen | str:

@@ -47,20 +47,21 @@ def clock(device: str) -> str:
     return "host-latency" if device == "cpu" else "host-throughput"
 
 
-def of(device: str, execution: str, op: str) -> tuple[str, ...]:
+def row_sources(device: str, execution: str, op: str) -> tuple[str, ...]:
     """The sources of rows in order of preference. On a GPU only libraries on its own clock, as a framework's calls take longer
     than most of its kernels. On the CPU TensorFlow's in that execution; convolutions inside a graph come first, and libraries'
     products second, as their threads spin on between calls. The remaining sources are substitutes."""
-    own = VARIANTS[execution]
-    other = next(v for v in VARIANTS.values() if v != own)
     if device != "cpu":
         return (LIBRARIES,)
+    this, other = ("function", "jit") if execution == OP_BY_OP else ("jit", "function")
     if op == "matmul":
-        return own, LIBRARIES, other
-    return *((HELD,) if execution == OP_BY_OP and op == "conv" else ()), own, other, LIBRARIES
+        return this, LIBRARIES, other
+    if op == "conv" and execution == OP_BY_OP:
+        return HELD, this, other, LIBRARIES
+    return this, other, LIBRARIES
 
 
-def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
+def arithmetics(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
     """(dtype, arithmetic) of the problem, then those that may replace it on the device."""
     instead = [
         (dtype, math_) for dtype, math_ in ARITHMETIC[problem.math].instead if device != "cpu" or math_ == "float32"
@@ -75,7 +76,7 @@ def kind(problem: Matmul | Conv) -> str:
     return f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
 
 
-def at(problem: Matmul | Conv) -> tuple[float, ...]:
+def coordinates(problem: Matmul | Conv) -> tuple[float, ...]:
     """The coordinates of a shape on its curve: logarithms of the sizes of a product, or of a convolution."""
     if isinstance(problem, Matmul):
         return (math.log(problem.m), math.log(problem.n), math.log(problem.k))
@@ -111,11 +112,6 @@ def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
 def launches(device: str) -> str:
     """The command line that measures the constants of a device."""
     return f"python -m workloads.launch --backends tensorflow --device {'cpu' if device == 'cpu' else 'gpu'}"
-
-
-def stands(m: "Measurement") -> bool:
-    """Whether a row directly gives an operation's time in a graph that is not compiled and whose weights change."""
-    return m.label == f"tensorflow/{GRAPH}"
 
 
 class Lacking(ValueError):

@@ -42,7 +42,7 @@ def checked(predictions: Iterable[Prediction], profile: Profile) -> list[Checked
     rows: dict[tuple, Seen] = {}
     for training in calibration.steps_seen(profile):
         current = rows.get(training.training)
-        if current is None or len(training.made.given) <= len(current.made.given):
+        if current is None or len(training.made.options) <= len(current.made.options):
             rows[training.training] = training
     pairs = []
     for prediction in distinct(predictions):

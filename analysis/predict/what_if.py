@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from analysis.predict.components import TENSORFLOW_LOOP
+from analysis.predict.host_parts import TENSORFLOW_LOOP
 from analysis.predict.prediction import Prediction
 from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import costs

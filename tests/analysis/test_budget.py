@@ -94,8 +94,8 @@ def test_each_part_of_a_step_is_in_one_part_of_the_whole_training():
         "matmul": 30.0,
         "optimizer": 4.0,
     }
-    parts = tuple(budget.Part(name, exact(ms / 1e3), "") for name, ms in parts_ms.items())
-    of_step = budget.Budget(training("gpu:0", 100.0), cost.step, parts, exact(0.021))
+    parts = tuple(budget.BudgetPart(name=name, seconds=exact(ms / 1e3), why="") for name, ms in parts_ms.items())
+    of_step = budget.Budget(training=training("gpu:0", 100.0), step=cost.step, parts=parts, remainder=exact(0.021))
     expected = {
         "start-up": 4.0,
         "build and compile": 3.0,
@@ -177,8 +177,8 @@ def test_the_products_of_a_batch_above_the_samples_are_those_of_the_samples():
 
 def test_the_largest_parts_go_by_their_seconds_however_uncertain():
     seconds = {"a": Estimate(2.0, 1.0, 9.0), "b": Estimate(3.0, 2.9, 3.1), "c": None, "d": exact(-1.0), "e": exact(0.0)}
-    parts = tuple(budget.Part(name, e, name) for name, e in seconds.items())
-    made = budget.Budget(training("cpu", 10.0), exact(5.0), parts, exact(1.0))
+    parts = tuple(budget.BudgetPart(name=name, seconds=e, why=name) for name, e in seconds.items())
+    made = budget.Budget(training=training("cpu", 10.0), step=exact(5.0), parts=parts, remainder=exact(1.0))
     assert [value for value, _ in made.largest] == [3.0, 2.0]
 
 
@@ -194,12 +194,14 @@ def test_the_largest_parts_go_by_their_seconds_however_uncertain():
 def test_what_the_parts_leave_of_a_step_is_said_by_its_sign_and_interval(remainder, flags, ends):
     """A step of 10 ms: 5, 3, 2 and 1 ms, of which the three largest are named; a part below 0 is an overlap."""
     seconds = {"b": 3e-3, "a": 5e-3, "d": 1e-3, "c": 2e-3, "e": -1e-3}
-    parts = tuple(budget.Part(name, exact(s), name) for name, s in seconds.items())
+    parts = tuple(budget.BudgetPart(name=name, seconds=exact(s), why=name) for name, s in seconds.items())
     taken = msgspec.structs.replace(training("gpu:0", 10.0), flags=flags)
-    said = budget_words.sentence(budget.Budget(taken, exact(10e-3), parts, remainder))
+    said = budget_words.sentence(budget.Budget(training=taken, step=exact(10e-3), parts=parts, remainder=remainder))
     assert "Its largest parts: 50 % a, 30 % b and 20 % c (they overlap)." in said and said.endswith(ends)
     assert ("(doubtful: steal)" in said) is bool(flags)
-    plain = budget_words.sentence(budget.Budget(taken, exact(10e-3), parts[:2], remainder))
+    plain = budget_words.sentence(
+        budget.Budget(training=taken, step=exact(10e-3), parts=parts[:2], remainder=remainder)
+    )
     assert "50 % a and 30 % b." in plain
 
 

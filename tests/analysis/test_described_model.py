@@ -8,7 +8,7 @@ import pytest
 
 from analysis.explain.__main__ import main
 from analysis.predict.described_model import ModelRequest, described
-from analysis.predict.step_work import UnknownShare
+from analysis.predict.unknown_layers import UnknownShare
 from kernels.networks.layers import Layer, Network
 from workloads import options
 from workloads.records.messages import ChildFailure, Failed
@@ -103,4 +103,4 @@ def test_the_real_child_answers_in_json_when_it_fails(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("arithmetic", "moved", "most"), [(0.6, 0.2, True), (0.4, 0.9, False)])
 def test_a_step_is_a_guess_by_its_arithmetic_not_its_bytes(arithmetic, moved, most):
-    assert UnknownShare("lambda", arithmetic, moved).most is most
+    assert UnknownShare(names="lambda", arithmetic=arithmetic, moved=moved).most is most

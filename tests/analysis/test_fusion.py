@@ -3,9 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from analysis.predict import step_work
+from analysis.predict.critical_path import TimedKernel, longest_chain
 from analysis.predict.step_kernels import fusion, operation_counts, step_kernel
 from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.stats import exact
 from kernels import networks
 from kernels.problems import Matmul, Stream
 
@@ -110,7 +111,7 @@ def timed(b_wgrad):
         kernel = StepKernel(
             name=f"{layer} {what}", part=part, problem=ran, operations=count, layer=layer, direction=what
         )
-        made.append((kernel, s))
+        made.append(TimedKernel(kernel=kernel, seconds=exact(s)))
     return made
 
 
@@ -125,16 +126,16 @@ def timed(b_wgrad):
 )
 def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
     """Forward, loss and its gradient are 4 s. Then the second layer's weights, or the first one's after the second's dgrad."""
-    found = step_work.longest(timed(b_wgrad), each)
-    assert sum(s for _, s in found) == pytest.approx(line)
-    names = [k.name for k, _ in found]
+    found = longest_chain(timed(b_wgrad), each)
+    assert sum(one.seconds.value for one in found) == pytest.approx(line)
+    names = [one.kernel.name for one in found]
     assert ("b dgrad" in names) == ("a wgrad" in names) != ("b wgrad" in names) and "b adam bias" not in names
 
 
 def test_an_operation_counts_its_dispatch():
     # each operation a second: the first layer's line has the dgrad more
-    assert "a wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 10.0)]
-    assert "b wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 0.0)]
+    assert "a wgrad" in [one.kernel.name for one in longest_chain(timed(8.5), 10.0)]
+    assert "b wgrad" in [one.kernel.name for one in longest_chain(timed(8.5), 0.0)]
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,20 @@ from analysis.predict import (
     calibration,
     command,
     components,
-    operations,
+    critical_path,
+    host_parts,
+    one_time_costs,
     prediction,
+    products,
     profile,
-    step_work,
 )
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
+from analysis.predict.critical_path import TimedKernel
 from analysis.predict.step_kernels import fusion
 from analysis.predict.step_kernels.step_kernel import StepKernel
-from analysis.predict.step_work import _path
 from analysis.predict.what_if import saved as time_saved
-from analysis.stats import Estimate
+from analysis.stats import Estimate, exact
 from analysis.training import costs
 from kernels import networks
 from kernels.networks.layers import Layer
@@ -112,7 +114,8 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
     network = networks.find(MLP.model)
     kernels = {k.name: k for k in fusion.op_by_op(networks.step(network, 32), "cpu")}
     line, aside = kernels["dense1 relu_grad"], kernels["dense1 wgrad"]
-    path = _path([(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu")
+    timed = [TimedKernel(kernel=line, seconds=exact(1e-2)), TimedKernel(kernel=aside, seconds=exact(3e-4))]
+    path = critical_path.critical_path(timed, of, "cpu")
     best = line.problem.bytes_moved / BYTES["cpu"]
     assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
 
@@ -410,21 +413,23 @@ def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_
 def test_what_is_alike_bounds_what_few_rows_tell(whole):
     """A convolution of 8 x 30 x 30 patches of 3 x 3 x 16 values; a product that is transposed; one that is plain."""
     conv = Conv(8, 32, 32, 16, 64, 3, 3)
-    assert operations._alike(conv) == [conv, Matmul(8 * conv.p * conv.q, 64, 144)]
+    as_product = Matmul(8 * conv.p * conv.q, 64, 144)
+    assert products.similar_product(conv) == as_product
     turned = Matmul(5, 6, 7, layout="nt")
-    assert operations._alike(turned) == [turned, plain := Matmul(5, 6, 7)] and operations._alike(plain) == [plain]
+    plain = Matmul(5, 6, 7)
+    assert products.similar_product(turned) == plain and products.similar_product(plain) is None
     known = Estimate(2.0, 1.0, 8.0)
     assert known.within(Estimate(3.0, 1.5, 4.0)) == Estimate(2.0, 1.5, 4.0)
     assert known.within(Estimate(5.0, 4.0, 9.0)) == Estimate(2.0, 2.0, 8.0)  # never past the number itself
     rest = [m for m in whole.measurements if m.problem.op not in ("conv", "matmul")]
     (one, *_) = [m for m in whole.measurements if m.problem.op == "conv" and m.problem.direction == "fprop"]
-    products = [row("matmul/numpy/blas", operations._alike(conv)[1], 1.3e-3)]
-    given = ([*rest, *products], [*rest, one], [*rest, one, *products])
-    none, wide, narrow = (operations.product(profile.Profile(g, GPU_MACHINE), conv, "cpu", "op by op") for g in given)
+    similar = [row("matmul/numpy/blas", as_product, 1.3e-3)]
+    given = ([*rest, *similar], [*rest, one], [*rest, one, *similar])
+    none, wide, narrow = (products.product(profile.Profile(g, GPU_MACHINE), conv, "cpu", "op by op") for g in given)
     assert none is None and wide.seconds.value == narrow.seconds.value  # they stand for nothing
     assert wide.seconds.low < narrow.seconds.low < narrow.seconds.high < wide.seconds.high
     given = (Conv(8, 32, 32, 16, 16, 3, 3, groups=groups) for groups in (16, 4))
-    read, none = (operations.product(whole, conv, "cpu", "op by op") for conv in given)
+    read, none = (products.product(whole, conv, "cpu", "op by op") for conv in given)
     copied = 4 * 16 * (8 * 32 * 32 + 9 + 8 * 30 * 30) / BYTES["cpu"]
     told = none, "by their bytes" in read.instead, read.seconds.low, read.seconds.value, read.seconds.high
     assert told == (None, True, *(pytest.approx(times * copied, rel=0.02) for times in (1.25, 2.5, 5)))
@@ -468,7 +473,7 @@ def test_products_of_other_types_count_nothing_in_a_compilation():
     """2 x 3 x 4 of float32 are log2(24); a product of whole numbers is priced by its bytes, as a Stream is."""
     product = StepKernel(name="dense", part="matmul", problem=Matmul(2, 3, 4))
     by_bytes = StepKernel(name="whole numbers", part="matmul", problem=Stream("copy", 1 << 20))
-    assert components._traced([product, by_bytes], "compiled") == pytest.approx(math.log2(24))
+    assert one_time_costs.compiled_work([product, by_bytes], "compiled") == pytest.approx(math.log2(24))
 
 
 def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):
@@ -569,7 +574,7 @@ def test_xla_compiles_once_more_for_a_smaller_last_batch(whole, batch, samples, 
 
 def test_steps_of_one_call_share_what_the_call_takes(whole):
     """A step takes 400 µs with a call of 100 µs: 16 steps share 300 µs, so 15 of 16 parts of it go."""
-    one, several = (components.dispatch_of(whole, "cpu", "op by op", steps_per_execution=n).value for n in (1, 16))
+    one, several = (host_parts.dispatch_of(whole, "cpu", "op by op", steps_a_call=n).value for n in (1, 16))
     assert one == pytest.approx(STEP["cpu", "off"])
     assert several == pytest.approx(STEP["cpu", "off"] - (STEP["cpu", "off"] - CALL) * 15 / 16, rel=0.01)
 
@@ -580,11 +585,14 @@ def test_kernels_beside_the_path_cost_no_more_than_once(monkeypatch):
         StepKernel(name=name, part="matmul", problem=Matmul(8, 8, 8), times=times)
         for name, times in (("a", 3), ("b", 1), ("c", 1))
     ]
-    timed = list(zip(kernels, (10.0, 3.0, 4.0), strict=True))
-    monkeypatch.setattr(step_work, "longest", lambda every, each: every[:2])
-    monkeypatch.setattr(step_work, "fully_used", lambda problem, of, device: 2.0)
-    path = _path(timed, {"a": 1.0, "b": 9.0, "c": 0.0}, profile.Profile([]), "cpu")
-    assert msgspec.structs.astuple(path) == (13.0, 6.0 + 3.0 + 4.0)
+    timed = [
+        TimedKernel(kernel=kernel, seconds=exact(seconds), memory_s=memory_s)
+        for kernel, seconds, memory_s in zip(kernels, (10.0, 3.0, 4.0), (1.0, 9.0, 0.0), strict=True)
+    ]
+    monkeypatch.setattr(critical_path, "longest_chain", lambda timed, overhead_s: timed[:2])
+    monkeypatch.setattr(critical_path, "least_seconds", lambda profile, problem, device: 2.0)
+    path = critical_path.critical_path(timed, profile.Profile([]), "cpu")
+    assert (path.seconds, path.busy) == (13.0, 6.0 + 3.0 + 4.0)
 
 
 def test_the_two_largest_parts_have_their_share_of_what_does_not_overlap(whole):

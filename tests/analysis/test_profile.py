@@ -13,7 +13,17 @@ from msgspec.structs import replace
 from test_jobs import trained
 
 from analysis.explain.profiles import RowNames
-from analysis.predict import components, curves, operations, profile
+from analysis.predict import (
+    best_rates,
+    components,
+    curves,
+    host_parts,
+    network_kernels,
+    one_time_costs,
+    passes,
+    products,
+    profile,
+)
 from analysis.predict.curves import MeasuredShape, curve
 from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels import networks
@@ -27,36 +37,36 @@ GPU = Settings("gpu:0")
 
 
 def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_else_priced_as_another(whole):
-    read = operations.product(whole, P, "cpu", OP_BY_OP)
+    read = products.product(whole, P, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(P.flops / RATE["cpu"] + OPERATION, rel=1e-6)
     assert read.source == "TensorFlow's rows in a tf.function"
-    assert operations.product(whole, P, "cpu", COMPILED).source == "TensorFlow's rows compiled by XLA"
+    assert products.product(whole, P, "cpu", COMPILED).source == "TensorFlow's rows compiled by XLA"
     tf32 = msgspec.structs.replace(P, math="tf32")
-    read = operations.product(whole, tf32, "gpu:0", COMPILED)
+    read = products.product(whole, tf32, "gpu:0", COMPILED)
     assert read.seconds.value == pytest.approx(tf32.flops / RATE["gpu:0"], rel=1e-6)
     assert (read.source, read.instead) == ("libraries' rows", "")
-    read = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "gpu:0", COMPILED)
+    read = products.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "gpu:0", COMPILED)
     assert read.instead == "bfloat16 priced as tf32, of which there are rows"
-    on_cpu = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
+    on_cpu = products.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
     assert on_cpu.instead == "bfloat16 priced as float32, of which there are rows"
     rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 0.9)]
-    assert operations.product(profile.Profile(rows), P, "cpu", OP_BY_OP) is None
+    assert products.product(profile.Profile(rows), P, "cpu", OP_BY_OP) is None
 
 
 def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
     for p in (Stream("relu", 8 * elements, "float32") for elements in (5_000, 1_000_000)):
-        read = operations.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value
+        read = passes.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value
         assert read == pytest.approx(p.bytes_moved / BYTES["cpu"], rel=0.02)
-    other = operations.pass_seconds(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
+    other = passes.pass_seconds(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
     assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
     # adam fused moves 7 arrays; step by step 8 for the first moment, 10 for the second, 12 for the weights
     rows = [row("stream/numba/loop", Stream("scale", n, "float32"), n / 1e10) for n in made_profile.SIZES]
     whole = profile.Profile(rows)
     adam = Stream("adam", 28 * 2**16, "float32")
-    read = operations.pass_seconds(whole, adam, "cpu", OP_BY_OP)
+    read = passes.pass_seconds(whole, adam, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(30 / 7 * adam.bytes_moved / 1e10, rel=0.02)
     assert "python -m workloads.stream" in read.instead
-    fused = operations.pass_seconds(whole, adam, "cpu", COMPILED)
+    fused = passes.pass_seconds(whole, adam, "cpu", COMPILED)
     assert fused.seconds.value == pytest.approx(adam.bytes_moved / 1e10, rel=0.02)
 
 
@@ -71,7 +81,7 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
     ]
     alone = row("matmul/tensorflow/function", Matmul(64, 100, 784), 1e-3)
     whole = profile.Profile([*made_profile.launches(), *pairs, alone])
-    read = {m: operations.product(whole, Matmul(m, 100, 784), "cpu", OP_BY_OP).seconds.value for m in (8, 16, 32, 64)}
+    read = {m: products.product(whole, Matmul(m, 100, 784), "cpu", OP_BY_OP).seconds.value for m in (8, 16, 32, 64)}
     assert [read[m] for m in calls] == [inside] * 3
     assert read[64] == pytest.approx(1e-3 - 250e-6)  # the nearest of the three
     conv = Conv(8, 16, 16, 32, 64, 3, 3, pad="same")
@@ -79,10 +89,10 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
     rows = [row("conv/tensorflow/held", conv, inside), row("conv/tensorflow/function", conv, inside + around)]
     wgrad = msgspec.structs.replace(conv, direction="wgrad")
     whole = profile.Profile([*made_profile.launches(), *rows, row("conv/tensorflow/function", wgrad, around + 2e-4)])
-    assert operations.product(whole, conv, "cpu", OP_BY_OP).seconds.value == inside
-    assert operations.product(whole, wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
+    assert products.product(whole, conv, "cpu", OP_BY_OP).seconds.value == inside
+    assert products.product(whole, wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
     alone = profile.Profile([*made_profile.launches(), rows[1]])
-    seconds = operations.product(alone, conv, "cpu", OP_BY_OP).seconds.value
+    seconds = products.product(alone, conv, "cpu", OP_BY_OP).seconds.value
     assert seconds == pytest.approx(inside + around - CALL, rel=1e-3)
 
 
@@ -104,11 +114,11 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     whole = profile.Profile([*made_profile.launches(), *rows, *calls])
 
     def relu(n):
-        return operations.pass_seconds(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
+        return passes.pass_seconds(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
 
     assert relu(2**20) == pytest.approx(2**20 / rate, rel=0.1) and relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
     adam = Stream("adam", 28 * 2**15, "float32")
-    own = operations.pass_seconds(whole, adam, "cpu", OP_BY_OP).seconds.value
+    own = passes.pass_seconds(whole, adam, "cpu", OP_BY_OP).seconds.value
     assert own == pytest.approx(3 * adam.bytes_moved / rate, rel=0.2)
 
 
@@ -121,7 +131,7 @@ def test_gradients_of_normalizations_are_read_off_those():
     ]
     whole = profile.Profile([*made_profile.launches(), *rows])
     grad = Stream("batchnorm_grad", 3 * 2**22, "float32")
-    read = operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value
+    read = passes.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value
     assert read == pytest.approx(24 / 14 * 2 / 3 * grad.bytes_moved / 1e9, rel=0.1)
 
 
@@ -129,10 +139,10 @@ def test_steps_operations_issuing_and_copies_by_their_laws(whole):
     for (device, jit), step in STEP.items():
         assert whole.step_floor(device, jit).value == pytest.approx(step)
     assert profile.Profile([]).step_floor("cpu", "on") is None
-    assert operations.operating(whole, "cpu").value == pytest.approx(OPERATION, rel=0.05)
+    assert passes.operation_overhead(whole, "cpu").value == pytest.approx(OPERATION, rel=0.05)
     bare = profile.Profile(made_profile.launches())
-    assert operations.operating(bare, "cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
-    assert operations.operating(profile.Profile([]), "cpu") is None
+    assert passes.operation_overhead(bare, "cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
+    assert passes.operation_overhead(profile.Profile([]), "cpu") is None
     assert whole.issuing("matmul", "gpu:0") is None
     rows = [
         row("matmul/cupy/cublas", Matmul(n, n, n), {"device": own, "host-throughput": queued})
@@ -145,14 +155,18 @@ def test_steps_operations_issuing_and_copies_by_their_laws(whole):
 
 def test_the_memorys_bandwidth_counts_beyond_the_last_cache(whole):
     cache = GPU_MACHINE.caches_bytes["L3"]
-    assert operations.bandwidth(whole, "cpu", cache) is None
+    assert best_rates.bandwidth_beyond_caches(whole, "cpu", cache) is None
     big = Stream("triad", 2 * cache, "float32")
     rows = [row("stream/numba/loop", big, big.bytes_moved / 3e9)]
-    assert operations.bandwidth(profile.Profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(3e9)
-    assert operations.bandwidth(profile.Profile(rows), "cpu", cache + 1) is None
+    assert best_rates.bandwidth_beyond_caches(profile.Profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(
+        3e9
+    )
+    assert best_rates.bandwidth_beyond_caches(profile.Profile(rows), "cpu", cache + 1) is None
     far = Stream("triad", 4 * cache, "float32")  # of twice the cache a half is still in it
     rows.append(row("stream/numba/loop", far, far.bytes_moved / 1e9))
-    assert operations.bandwidth(profile.Profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(1e9)
+    assert best_rates.bandwidth_beyond_caches(profile.Profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(
+        1e9
+    )
 
 
 def test_rows_of_two_machines_are_no_profile(tmp_path):
@@ -170,7 +184,7 @@ def test_a_data_set_takes_what_such_sets_took_and_another_type_a_pass_more(whole
 
     def taken(of, dtype):
         problem = Training("mlp-784-100x2-10", 32, 32_768, 1, dtype)
-        return components._setup(of, networks.find(problem.model), problem, "cpu").value
+        return one_time_costs.data_set_setup(of, networks.find(problem.model), problem, "cpu").value
 
     assert taken(of, "float32") == pytest.approx(n / 2e9, rel=0.01)
     assert taken(of, "float64") == pytest.approx(n / 2e9 + 3 * n / BYTES["cpu"], rel=0.02)
@@ -282,7 +296,9 @@ def test_the_form_is_the_law_where_the_rows_follow_one():
 def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, batch):
     """Of samples of one number the labels are two thirds of the bytes."""
     network = networks.Network("m", "", (1,), 1, (networks.Layer("d", "dense", 1),))
-    copies = components._copies(whole, network, batch, settings.checked_keras(Row("training/keras/fit", MLP, GPU)))
+    copies = host_parts.copies_of_batch(
+        whole, network, batch, settings.checked_keras(Row("training/keras/fit", MLP, GPU))
+    )
     call = LATENCY + 4 / LINK
     assert copies["transfer calls"].value == pytest.approx(2 * call, rel=1e-6)
     nbytes = batch * 4 + batch * 8
@@ -292,7 +308,7 @@ def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, ba
 def test_nothing_is_copied_of_samples_that_are_on_the_gpu(whole):
     resident = replace(GPU, switches={"residence": "resident"})
     assert (
-        components._copies(
+        host_parts.copies_of_batch(
             whole, networks.find(MLP.model), 32, settings.checked_keras(Row("training/keras/fit", MLP, resident))
         )
         == {}
@@ -320,11 +336,12 @@ def test_a_plane_goes_through_the_8_nearest_rows():
 def test_products_that_the_host_issues_slowly_cost_what_a_launch_does_not(whole):
     """mlp-784-100x2-10 has eight products (three forward, three dW, two dX), the small model two: six times 9 - 3 µs."""
     rows = [row("matmul/cupy/cublas", Matmul(n, n, n), {"device": 2e-6, "host-throughput": 9e-6}) for n in (8, 16, 24)]
-    kernels = components.kernels_of(list(networks.step(networks.find("mlp-784-100x2-10"), 32)), COMPILED, "gpu:0")
+    kernels = network_kernels.table_kernels(networks.step(networks.find("mlp-784-100x2-10"), 32), COMPILED, "gpu:0")
     slow = profile.Profile([*whole.measurements, *rows])
-    counts, seconds = zip(*(components._launches(kernels, of, "gpu:0", COMPILED) for of in (whole, slow)), strict=True)
-    assert counts[0] == counts[1]
-    assert seconds[1].value - seconds[0].value == pytest.approx(6 * 6e-6)
+    before = host_parts.issued_beyond_small_step(kernels, whole, "gpu:0", COMPILED)
+    after = host_parts.issued_beyond_small_step(kernels, slow, "gpu:0", COMPILED)
+    assert before.count == after.count
+    assert after.seconds.value - before.seconds.value == pytest.approx(6 * 6e-6)
 
 
 def test_a_start_is_that_of_the_same_device_and_else_of_launch_rows(whole):
@@ -334,16 +351,16 @@ def test_a_start_is_that_of_the_same_device_and_else_of_launch_rows(whole):
         for device, start in (("cpu", 5.0), ("gpu:0", 9.0))
     )
     of = profile.Profile([*whole.measurements, gpu, cpu])
-    assert [components._start(of, device).value for device in ("cpu", "gpu:0")] == pytest.approx([5.0, 9.0])
-    assert components._start(whole, "cpu").value == pytest.approx(IMPORT)
+    assert [one_time_costs.start(of, device).value for device in ("cpu", "gpu:0")] == pytest.approx([5.0, 9.0])
+    assert one_time_costs.start(whole, "cpu").value == pytest.approx(IMPORT)
 
 
 def test_larger_passes_in_calls_count_less_what_a_call_takes_beyond_a_graph():
     """3 s a call of 100 bytes, 1 s in a graph: of 5 s for 200 bytes 3 remain. 1.5 s for 400 are less than a call: left out."""
-    points = list(operations._in_a_graph({50: 0.5, 100: 1.0}, {100: 3.0, 200: 5.0, 400: 1.5}))
+    points = list(passes.shapes_in_graph({50: 0.5, 100: 1.0}, {100: 3.0, 200: 5.0, 400: 1.5}))
     assert [point.nbytes for point in points] == [50, 100, 200]
     assert [point.seconds for point in points[:2]] == [0.5, 1.0] and points[2].seconds == pytest.approx(3.0, rel=0.1)
-    assert [point.nbytes for point in operations._in_a_graph({100: 1.0}, {50: 2.0})] == [100]
+    assert [point.nbytes for point in passes.shapes_in_graph({100: 1.0}, {50: 2.0})] == [100]
 
 
 def test_rows_of_a_cpu_alone_have_no_gpu_beside_them_unless_one_is_named(tmp_path):

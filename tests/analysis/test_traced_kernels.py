@@ -5,8 +5,10 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE
 
-from analysis.predict import components, step_work
+from analysis.predict import host_parts, step_work
+from analysis.predict.critical_path import TimedKernel, longest_chain
 from analysis.predict.curves import UNLIKE
+from analysis.predict.network_kernels import step_kernels
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
 from analysis.predict.step_kernels import step_kernel, traced_fusion, traced_op_by_op
@@ -133,9 +135,9 @@ def test_what_stays_float32_in_a_mixed_precision_may_use_tf32():
     traced = step(product(4, 5, 6), product(4, 5, 7, outputs=(array(4, 5, dtype="float16"),)))
     network = msgspec.structs.replace(TWO, traced=traced, precision="mixed_float16")
     chosen = Settings("gpu:0", switches={"precision": "mixed_float16"}).keras
-    kernels, _ = step_work.step_kernels(network, BATCH, chosen, device="gpu:0", execution=COMPILED)
+    kernels, _ = step_kernels(network, BATCH, chosen, device="gpu:0", execution=COMPILED)
     assert [kernel.problem.math for kernel in kernels] == ["tf32", "float16"]
-    kernels, _ = step_work.step_kernels(network, BATCH, chosen, device="cpu", execution=OP_BY_OP)
+    kernels, _ = step_kernels(network, BATCH, chosen, device="cpu", execution=OP_BY_OP)
     assert [kernel.problem.math for kernel in kernels] == ["float32", "float16"]
 
 
@@ -292,21 +294,25 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
     looped = msgspec.structs.replace(tanh, runs=STEPS)  # 7 times
     kernels = traced_op_by_op.op_by_op(step(view, size, looped, *[tanh] * 100), BATCH, PLAIN, "gpu:0")
     assert [kernel.launches for kernel in kernels] == [0, 0] + [1] * 101
-    monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(1e-6 if device == "cpu" else 1e-5))
-    small = components.kernels_of(list(networks.step(components._TINY, 1)), OP_BY_OP, "gpu:0")
+    monkeypatch.setattr(
+        host_parts, "operation_overhead", lambda profile, device: exact(1e-6 if device == "cpu" else 1e-5)
+    )
+    small = host_parts.small_step_kernels(OP_BY_OP, "gpu:0")
     expected = 2 * 1e-6 + (100 + 7 - step_kernel.operations_outside_loops(small)) * 1e-5
     profile = Profile([])
     constants = {"kernel-launch": exact(2e-6), "tf-op-in-function": exact(1e-5)}
     monkeypatch.setattr(profile, "constant", lambda name, device, clock: constants[name])
-    assert components._launches(kernels, profile, "gpu:0", OP_BY_OP)[1].value == pytest.approx(expected)
+    assert host_parts.issued_beyond_small_step(kernels, profile, "gpu:0", OP_BY_OP).seconds.value == pytest.approx(
+        expected
+    )
 
 
 def test_an_operation_on_a_gpu_is_as_sure_as_two_measurements_of_it_agree(monkeypatch):
     """10 µs by formulas of more operations, 4 µs by a chain of one more addition: within a factor of 2.5."""
-    monkeypatch.setattr(components.operations, "operating", lambda of, device: exact(10e-6))
+    monkeypatch.setattr(host_parts, "operation_overhead", lambda profile, device: exact(10e-6))
     profile = Profile([])
     monkeypatch.setattr(profile, "constant", lambda name, device, clock: exact(4e-6))
-    launch = components._launching(profile, "gpu:0")
+    launch = host_parts.launched_operation(profile, "gpu:0")
     assert (launch.value, launch.low, launch.high) == pytest.approx((10e-6, 4e-6, 25e-6))
 
 
@@ -322,8 +328,8 @@ def test_the_updates_of_one_variable_wait_for_each_other():
     """Two variables of an Adam: each one's operations are a chain, and the longer chain is the critical path."""
     kernels = traced_op_by_op.op_by_op(step(*adam(3, 5), *adam(40, 50)[:4]), BATCH, PLAIN, "cpu")
     assert [kernel.direction for kernel in kernels] == ["update 1"] * 7 + ["update 2"] * 4
-    line = step_work.longest([(kernel, 1e-6) for kernel in kernels], 0.0)
-    assert [kernel.direction for kernel, _ in line] == ["update 1"] * 7
+    line = longest_chain([TimedKernel(kernel=kernel, seconds=exact(1e-6)) for kernel in kernels], 0.0)
+    assert [one.kernel.direction for one in line] == ["update 1"] * 7
 
 
 def test_an_update_waits_for_the_gradient_of_its_variable():
@@ -345,9 +351,11 @@ def test_an_update_waits_for_the_gradient_of_its_variable():
     )
     updates = [(kernel.layer, kernel.direction) for kernel in kernels[4:]]
     assert updates == [("one", "update kernel")] * 7 + [("one", "update bias")] * 7 + [("", "update 3")] * 7
-    timed = [(kernel, 2e-6 if kernel.direction == "wgrad" else 1e-6) for kernel in kernels]
-    line = step_work.longest(timed, 0.0)
-    assert [kernel.direction for kernel, _ in line] == ["fprop", "wgrad", *["update kernel"] * 7]
+    timed = [
+        TimedKernel(kernel=kernel, seconds=exact(2e-6 if kernel.direction == "wgrad" else 1e-6)) for kernel in kernels
+    ]
+    line = longest_chain(timed, 0.0)
+    assert [one.kernel.direction for one in line] == ["fprop", "wgrad", *["update kernel"] * 7]
 
 
 def volumes(**changes):
@@ -392,15 +400,15 @@ class Rows:
     machine = None
 
     def __init__(self, monkeypatch):
-        def seconds(of, problem, device, execution):
+        def seconds(profile, problem, device, execution):
             from analysis.predict.profile import Read
             from analysis.stats import exact
 
             return Read(exact(problem.bytes_moved / 1e6 if problem.op == "stream" else 1.0), "rows")
 
-        monkeypatch.setattr(step_work.operations, "pass_seconds", seconds)
-        monkeypatch.setattr(step_work.operations, "product", seconds)
-        monkeypatch.setattr(step_work.operations, "bandwidth", lambda of, device, nbytes: None)
+        monkeypatch.setattr(step_work, "pass_seconds", seconds)
+        monkeypatch.setattr(step_work, "product", seconds)
+        monkeypatch.setattr(step_work, "bandwidth_beyond_caches", lambda profile, device, nbytes: None)
 
 
 def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):

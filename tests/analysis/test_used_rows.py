@@ -70,4 +70,4 @@ def test_launches_are_those_of_frameworks_and_on_a_gpu_of_kernels():
     ],
 )
 def test_the_sources_of_rows_in_order_of_preference(device, execution, op, sources):
-    assert profile.of(device, execution, op) == sources
+    assert profile.row_sources(device, execution, op) == sources

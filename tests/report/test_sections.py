@@ -27,10 +27,16 @@ def training(batch: int, status: str = "ok") -> Measurement:
 def step(batch: int, **parts: float | None) -> budget.Budget:
     """Milliseconds of the parts of a step of 10 ms; None of one that is not known."""
     made = tuple(
-        budget.Part(name, None if ms is None else exact(ms / 1e3), name, "a row", f"measure {name}")
+        budget.BudgetPart(
+            name=name,
+            seconds=None if ms is None else exact(ms / 1e3),
+            why=name,
+            partial=True,
+            command=f"measure {name}",
+        )
         for name, ms in parts.items()
     )
-    return budget.Budget(training(batch), exact(1e-2), made, exact(0.0))
+    return budget.Budget(training=training(batch), step=exact(1e-2), parts=made, remainder=exact(0.0))
 
 
 def test_missing_parts_are_named_once_with_the_commands_that_measure_them():

@@ -66,8 +66,7 @@ def passes():
     for operation in PASSES.split():
         for nbytes in SIZES:
             p = Stream(operation, nbytes, "float32")
-            reads = 4 if operation == "adam" else 0  # of the weights and moments that it updates
-            seconds = (counts(operation).formula + reads) * OPERATION + p.bytes_moved / BYTES["cpu"]
+            seconds = counts(operation).formula * OPERATION + p.bytes_moved / BYTES["cpu"]
             made += [row(f"stream/tensorflow/{v}", p, CALL + seconds) for v in ("function", "jit")]
             gpu = {"device": p.bytes_moved / BYTES["gpu:0"], "host-latency": 1e-4}
             made.append(row("stream/cupy/elementwise", p, gpu, device="gpu:0"))

@@ -5,7 +5,7 @@ import pytest
 from fake_measurements import row
 
 from analysis.predict import profile
-from analysis.predict.budget import Budget, Part
+from analysis.predict.budget import Budget, BudgetPart
 from analysis.stats import Estimate
 from kernels.problems import Training
 from tests.validation import traces
@@ -52,8 +52,13 @@ def traced_row(of: Trace, device="cpu", **more) -> Measurement:
 def held(monkeypatch, ms: dict[str, float], *rows: Measurement):
     """The rows held against a budget of these parts in ms. Nothing else is known: what a fit does with its samples is nothing."""
     ten = Estimate(10 * MS, 10 * MS, 10 * MS)
-    parts = tuple(Part(name, Estimate(value * MS, value * MS, value * MS), "") for name, value in ms.items())
-    monkeypatch.setattr(traces, "budget", lambda training, of: Budget(training, ten, parts, ten))
+    parts = tuple(
+        BudgetPart(name=name, seconds=Estimate(value * MS, value * MS, value * MS), why="")
+        for name, value in ms.items()
+    )
+    monkeypatch.setattr(
+        traces, "budget", lambda training, of: Budget(training=training, step=ten, parts=parts, remainder=ten)
+    )
     return traces.held(profile.Profile(rows))
 
 

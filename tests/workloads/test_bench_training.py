@@ -50,7 +50,11 @@ def test_a_whole_training_is_put_together_for_the_scripts_epochs():
 
 def test_a_budgets_share_is_the_median_of_a_cases_pairs_with_its_sign(monkeypatch):
     """Of steps of 20, 25 and 16 ms parts of 20 explain all, 4/5 and 5/4: the median leaves nothing."""
-    explained = lambda m, of: Budget(m, bench.costs.measured(m).step, (), bench.costs.measured(m).step - 0.02)  # noqa: E731
+
+    def explained(m, of):
+        step = bench.costs.measured(m).step
+        return Budget(training=m, step=step, parts=(), remainder=step - 0.02)
+
     monkeypatch.setattr(bench.budget, "budget", explained)
     found = bench.unexplained([pair(step, 0.02) for step in (0.020, 0.025, 0.016)], Profile([]))
     assert (found.figure.value, found.figure.low, found.figure.high) == pytest.approx((0, -25, 20)) and found.reached

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from analysis import labels
 from analysis.crossover.crossover import Answer
-from analysis.predict.budget import REST, Budget, Part
+from analysis.predict.budget import REST, Budget, BudgetPart
 from analysis.predict.combine import HIDDEN, WORDS
 from analysis.predict.components import FIT
 from analysis.report.charts.chart import Axis, Chart, View, crossed, sides, stacked
@@ -62,7 +62,7 @@ def numbers(made: list[Budget]) -> Table:
     return Table(("training", "device", "a step", "±", *heads), rows, 2, heads)
 
 
-def is_known(part: Part) -> bool:
+def is_known(part: BudgetPart) -> bool:
     """Whether the part has a time other than 0."""
     return bool(part.seconds and part.seconds.value)
 

@@ -1,0 +1,86 @@
+"""What happens once in a training: starting the library, compiling, and making the data set from its arrays."""
+
+from collections.abc import Sequence
+from math import log2, prod
+
+from analysis.predict.curves import Curve, curve, measured_pass
+from analysis.predict.passes import pass_seconds
+from analysis.predict.profile import DATA_SET, JIT, OP_BY_OP, Profile, once
+from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.stats import NOTHING, Estimate, independent_sum, middle, total
+from analysis.training import costs
+from kernels import networks
+from kernels.networks import Network
+from kernels.problems import Conv, Matmul, Stream, Training
+
+#: Bytes of a data set from which a row tells seconds a byte: of fewer, making the set is most of it, and that is a constant of a
+#: fit.
+_LEAST_SET_BYTES = 4 << 20
+
+
+@once
+def start(profile: Profile, device: str) -> Estimate:
+    """Seconds of importing the library and starting the device: from any training on the device, as these do not depend on the
+    model; else from launch rows."""
+    on_device = [training for training in profile.trainings if training.device == device]
+    measured = costs.start(on_device[0], profile.trainings) if on_device else None
+    if measured is not None:
+        return measured
+    library = profile.constant("import-tensorflow", "cpu")
+    return total((library, profile.constant("device-start-tensorflow", device)))
+
+
+def small_compilation(profile: Profile, device: str, execution: str) -> Estimate:
+    """A first compilation of a model with almost no work."""
+    jit = JIT[execution]
+    return (
+        profile.constant("compile-keras", device)
+        or profile.constant("compile-tensorflow", device, jit)
+        or profile.constant("compile-tensorflow", "cpu", jit)
+        or NOTHING
+    )
+
+
+def compiled_work(kernels: Sequence[StepKernel], execution: str) -> float:
+    """The amount of work in a compilation (Components.traced). XLA tries the kernels whose tiles fit into each distinct
+    product; their number grows with the logarithms of its sizes. Of a convolution only the filters count, as its images are
+    always more than a tile."""
+    if execution == OP_BY_OP:
+        return sum(kernel.operations for kernel in kernels)  # a loop's are traced once
+    tiled = [kernel.problem for kernel in kernels if kernel.part in ("matmul", "conv")]
+    sizes = []
+    for problem in dict.fromkeys(tiled):
+        if isinstance(problem, Matmul):
+            sizes.append(problem.m * problem.n * problem.k)
+        elif isinstance(problem, Conv):
+            sizes.append(problem.c_in // problem.groups * problem.c_out * problem.r * problem.s)
+    return sum(log2(max(2, size)) for size in sizes)
+
+
+def data_set_setup(profile: Profile, network: Network, training: Training, device: str) -> Estimate:
+    """Seconds that a fit takes to make a tf.data set from samples in a NumPy array. Types other than float32 are cast first:
+    one pass that reads and writes them. Making the set counts as one such pass too if no row measured it."""
+    nbytes = training.samples * prod(network.input) * 4
+    seconds = []
+    sets = _sets(profile, device)
+    if sets is not None:
+        seconds.append(sets.seconds_of_bytes(nbytes))
+    if sets is None or training.dtype != "float32":
+        moved = training.samples * networks.sample_bytes(network, training.dtype) + nbytes
+        cast = pass_seconds(profile, Stream("copy", max(8, moved), "float32"), "cpu", OP_BY_OP)
+        if cast is not None:
+            seconds.append(cast.seconds)
+    return independent_sum(seconds)
+
+
+@once
+def _sets(profile: Profile, device: str) -> Curve | None:
+    """Seconds of making a tf.data set, as a curve over the samples' bytes; None without rows."""
+    sets = []
+    for row in profile.measurements:
+        if row.kernel != DATA_SET or row.device != device or not row.ok or not row.samples:
+            continue
+        nbytes = row.problem.nbytes / 2
+        if nbytes > _LEAST_SET_BYTES:
+            sets.append(measured_pass(nbytes, middle(row.samples[0])))
+    return curve(sets, has_constant=False)
