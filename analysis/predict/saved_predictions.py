@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.predict import calibration
-from analysis.predict.calibration import Seen
+from analysis.predict.calibration import TimedTraining
 from analysis.predict.prediction import Prediction, distinct
 from analysis.predict.profile import Profile
 
@@ -15,7 +15,7 @@ class CheckedPrediction(msgspec.Struct, frozen=True, kw_only=True):
 
     prediction: Prediction
     #: The training; None where it was not measured.
-    measured: Seen | None
+    measured: TimedTraining | None
 
     @property
     def error(self) -> float | None:
@@ -39,11 +39,11 @@ def training_of(prediction: Prediction) -> tuple[str, int, str, str]:
 def checked(predictions: Iterable[Prediction], profile: Profile) -> list[CheckedPrediction]:
     """Each prediction once, with the measured step of its training. Of several with different options: the one with the fewest
     that are not the default."""
-    rows: dict[tuple, Seen] = {}
-    for training in calibration.steps_seen(profile):
-        current = rows.get(training.training)
-        if current is None or len(training.made.options) <= len(current.made.options):
-            rows[training.training] = training
+    rows: dict[tuple, TimedTraining] = {}
+    for training in calibration.timed_trainings(profile):
+        current = rows.get(training.key)
+        if current is None or len(training.components.options) <= len(current.components.options):
+            rows[training.key] = training
     pairs = []
     for prediction in distinct(predictions):
         pairs.append(CheckedPrediction(prediction=prediction, measured=rows.get(training_of(prediction))))

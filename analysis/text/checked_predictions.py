@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable
 
-from analysis.predict.calibration import Seen
+from analysis.predict.calibration import TimedTraining
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.predict.saved_predictions import checked, training_of
@@ -43,7 +43,7 @@ def error_sentence(template: str, device: str, errors: list[float], **words: obj
     )
 
 
-def step_cells(predicted: Estimate, training: Seen) -> tuple[str, str, str]:
+def step_cells(predicted: Estimate, training: TimedTraining) -> tuple[str, str, str]:
     """Predicted and measured milliseconds of a step, and the signed error."""
     error = predicted.value / training.step.value - 1
     return (milliseconds(predicted), milliseconds(training.step), change(error, places=0))

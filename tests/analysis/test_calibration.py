@@ -1,51 +1,51 @@
-"""Errors of left-out models, and the intervals they tell, by hand."""
+"""Residuals of left-out models, and the intervals that they give, by hand."""
 
 import math
 
 import pytest
 
 from analysis.predict import calibration, combine
-from analysis.predict.calibration import LeftOut
+from analysis.predict.calibration import Residual
 from analysis.predict.combine import OVERHEAD, UNFITTED, WORK, Calibration
 from analysis.stats import exact
 
 
-def left_out(error: float, model: str, bound: str = OVERHEAD) -> LeftOut:
-    return LeftOut(model=model, bound=bound, error=error)
+def residual(error: float, model: str, bound: str = OVERHEAD) -> Residual:
+    return Residual(model=model, bound=bound, error=error)
 
 
 def test_the_error_that_nine_of_ten_models_keep():
     """Of 19 models it is the 18th: 0.9 x (19 + 1). Of 8 the largest, as 0.9 x 9 is beyond them."""
-    assert calibration._quantile([left_out(0.01 * n, f"m{n}") for n in range(1, 20)]) == pytest.approx(0.18)
-    assert calibration._quantile([left_out(0.01 * n, f"m{n}") for n in range(1, 9)]) == pytest.approx(0.08)
+    assert calibration._quantile([residual(0.01 * n, f"m{n}") for n in range(1, 20)]) == pytest.approx(0.18)
+    assert calibration._quantile([residual(0.01 * n, f"m{n}") for n in range(1, 9)]) == pytest.approx(0.08)
 
 
 def test_the_trainings_of_a_model_weigh_as_one():
     """29 models: the error at the weight of 27. One model's four trainings, the worst of all, weigh 1 together: 26 others and
     half a model lie below 0.5, so the two larger ones of the four are beyond the place."""
-    others = [left_out(0.01 * n, f"m{n}") for n in range(1, 29)]
-    many = [left_out(error, "many") for error in (0.255, 0.265, 1.0, 2.0)]
+    others = [residual(0.01 * n, f"m{n}") for n in range(1, 29)]
+    many = [residual(error, "many") for error in (0.255, 0.265, 1.0, 2.0)]
     assert calibration._quantile([*others, *many]) == pytest.approx(0.27)
-    assert calibration._quantile([*others, *[left_out(2.0 + n, "many") for n in range(4)]]) == pytest.approx(0.27)
+    assert calibration._quantile([*others, *[residual(2.0 + n, "many") for n in range(4)]]) == pytest.approx(0.27)
 
 
 def test_steps_of_a_bound_tell_their_own_interval_from_twenty_models_on():
-    overhead = [left_out(0.1, f"m{n}") for n in range(20)]
-    work = [left_out(0.5, f"m{n}", WORK) for n in range(3)]
+    overhead = [residual(0.1, f"m{n}") for n in range(20)]
+    work = [residual(0.5, f"m{n}", WORK) for n in range(3)]
     spreads = calibration._spreads([*overhead, *work])
     assert spreads == pytest.approx({OVERHEAD: math.exp(0.1) - 1, WORK: math.exp(0.5) - 1})
     # the 19 overhead-bound models weigh 19 of 20, and the place is 0.9 x 21
-    pooled = calibration._spreads([*overhead[:19], left_out(0.5, "other", WORK)])
+    pooled = calibration._spreads([*overhead[:19], residual(0.5, "other", WORK)])
     assert pooled == pytest.approx({OVERHEAD: math.exp(0.1) - 1, WORK: math.exp(0.1) - 1})
     assert calibration._spreads([]) == {}
 
 
 def test_fewer_than_nine_models_tell_no_interval_narrower_than_without_a_fit():
     """The worst of nine is at the place of 0.9 x (9 + 1) = 9; of eight none is at 0.9 x (8 + 1) = 8.1."""
-    nine = [left_out(0.01, f"m{n}") for n in range(9)]
+    nine = [residual(0.01, f"m{n}") for n in range(9)]
     assert calibration._spreads(nine) == pytest.approx({OVERHEAD: math.exp(0.01) - 1, WORK: math.exp(0.01) - 1})
     assert calibration._spreads(nine[:8]) == {OVERHEAD: UNFITTED, WORK: UNFITTED}
-    worse = [*nine[:7], left_out(0.5, "other")]
+    worse = [*nine[:7], residual(0.5, "other")]
     assert calibration._spreads(worse) == pytest.approx({OVERHEAD: math.exp(0.5) - 1, WORK: math.exp(0.5) - 1})
 
 

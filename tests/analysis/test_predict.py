@@ -282,7 +282,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold(monkeypatch):
     assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, {"lenet"}).work < 1.6
     errors = [c.error for c in prediction_errors.leave_one_out(full)]
-    monkeypatch.setattr(calibration, "_factors", lambda trainings: {})
+    monkeypatch.setattr(calibration, "_with_factors", lambda trainings: Calibration())
     plain = [c.error for c in prediction_errors.leave_one_out(profile.Profile(full.measurements, GPU_MACHINE))]
     assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))

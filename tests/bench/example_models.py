@@ -236,11 +236,11 @@ def _trainings(stored: Profile, device: str) -> list[tuple[prediction_errors.Fea
     kernels where they are compiled, else operations, of which a traced step has as many as a table's."""
     execution = components.execution_of(Settings(device))
     found = []
-    for step in calibration.steps_seen(stored):
-        if step.told and step.way == (device, execution):
+    for step in calibration.timed_trainings(stored):
+        if step.is_fittable and step.mode == (device, execution):
             problem = step.row.problem
             network, batch = networks.find(problem.model), min(problem.batch, problem.samples)
-            features = prediction_errors.features_of_step(network, batch, step.made.operations)
+            features = prediction_errors.features_of_step(network, batch, step.components.operations)
             found.append((features, step.step.value))
     return found
 

@@ -96,7 +96,7 @@ def counts(steps: list[GradedStep], profile: Profile) -> str:
         COUNTS,
         steps=len(steps),
         trainings=len(profile.trainings),
-        wide=sum(not step.measured.told for step in steps),
+        wide=sum(not step.measured.is_fittable for step in steps),
         noisy=calibration.NOISY,
         numbers=prediction_errors.fitted_numbers(profile),
     )

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from analysis.predict import calibration, prediction
-from analysis.predict.calibration import Seen
+from analysis.predict.calibration import TimedTraining
 from analysis.predict.combine import ISSUING, OVERHEAD, WORK, total_of
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction
@@ -47,7 +47,7 @@ Features = tuple[float, float, float, float]
 class GradedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A measured step, predicted with its model left out of the calibration."""
 
-    measured: Seen
+    measured: TimedTraining
     predicted: Prediction
     #: OVERHEAD or WORK, whichever is most of the measured step.
     bound: str
@@ -56,7 +56,7 @@ class GradedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str:
-        return self.measured.row.problem.model
+        return self.measured.model
 
     @property
     def device(self) -> str:
@@ -78,7 +78,7 @@ class GradedStep(msgspec.Struct, frozen=True, kw_only=True):
         return is_covered(self.predicted, self.measured)
 
 
-def is_covered(predicted: Prediction, measured: Seen) -> bool:
+def is_covered(predicted: Prediction, measured: TimedTraining) -> bool:
     """Whether a measured step lies in the predicted interval."""
     return predicted.step_s.low <= measured.step.value <= predicted.step_s.high
 
@@ -103,8 +103,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def leave_one_out(profile: Profile) -> list[GradedStep]:
     """Every training of the profile with a known step, predicted with all trainings of its model left out."""
-    trainings = calibration.steps_seen(profile)
-    fittable = [training for training in trainings if training.told]
+    trainings = calibration.timed_trainings(profile)
+    fittable = [training for training in trainings if training.is_fittable]
     steps = []
     for training in trainings:
         predicted = prediction.predict(training.row.problem, training.row.settings, profile)
@@ -156,7 +156,7 @@ def strictly(steps: Iterable[GradedStep], profile: Profile) -> list[GradedStep]:
     """The steps predicted again with nothing known of their model: without rows of products and convolutions of its layers' sizes
     at any batch, and without trainings of its twins (the same layers and optimizer under another name). Steps that cannot be
     predicted so are left out."""
-    names = {training.row.problem.model for training in calibration.steps_seen(profile)}
+    names = {training.model for training in calibration.timed_trainings(profile)}
     predicted_again = []
     for model, of_model in group_by(steps, lambda step: step.model).items():
         reduced = Profile(_rows_without_layers_of(model, profile), profile.machine)
@@ -252,13 +252,13 @@ def first_measured(profile: Profile) -> dict[TrainingKey, str]:
 def measured_since_rules_changed(steps: Iterable[GradedStep], profile: Profile) -> list[GradedStep]:
     """The steps whose training was first measured after RULES_CHANGED."""
     at = first_measured(profile)
-    return [step for step in steps if at[step.measured.training] > RULES_CHANGED]
+    return [step for step in steps if at[step.measured.key] > RULES_CHANGED]
 
 
 def fitted_numbers(profile: Profile) -> int:
     """How many numbers the calibrations of a profile's devices and executions are fitted to altogether."""
     numbers = 0
-    for training in group_by(calibration.steps_seen(profile), lambda training: training.way).values():
+    for training in group_by(calibration.timed_trainings(profile), lambda training: training.mode).values():
         fitted = calibration.calibration(profile, training[0].row.settings)
         if fitted.models:
             numbers += len(calibration.FACTORS)
@@ -268,13 +268,13 @@ def fitted_numbers(profile: Profile) -> int:
 # ---------------------------------------------------------------- simpler predictions
 
 
-def others_alike(training: Seen, trainings: Iterable[Seen]) -> list[Seen]:
+def others_alike(training: TimedTraining, trainings: Iterable[TimedTraining]) -> list[TimedTraining]:
     """The trainings of other models on the same device, run the same way."""
-    model = training.row.problem.model
-    return [other for other in trainings if other.way == training.way and other.row.problem.model != model]
+    model = training.model
+    return [other for other in trainings if other.mode == training.mode and other.model != model]
 
 
-def baselines(training: Seen, others: list[Seen]) -> dict[str, float]:
+def baselines(training: TimedTraining, others: list[TimedTraining]) -> dict[str, float]:
     """A name of BASELINES -> seconds of a step, fitted on other models' trainings."""
     if not others:
         return {}
@@ -296,10 +296,10 @@ def line(features: Features, points: list[tuple[Features, float]], terms: int = 
     return float(coefficients @ np.array(features[:terms]))
 
 
-def _features(training: Seen) -> Features:
+def _features(training: TimedTraining) -> Features:
     problem = training.row.problem
     batch = min(problem.batch, problem.samples)
-    return features_of_step(networks.find(problem.model), batch, training.made.kernels)
+    return features_of_step(networks.find(problem.model), batch, training.components.kernels)
 
 
 def features_of_step(network: Network, batch: int, launches: int) -> Features:
@@ -372,11 +372,11 @@ def saved_summaries(sets: Iterable[list[Prediction]], profile: Profile) -> list[
     for predictions in sets:
         for device, since in saved_set(predictions, profile).since.items():
             by_device.setdefault(device, []).extend(since)
-    fittable = [training for training in calibration.steps_seen(profile) if training.told]
+    fittable = [training for training in calibration.timed_trainings(profile) if training.is_fittable]
     return [_saved_summary(device, by_device[device], fittable) for device in sorted(by_device)]
 
 
-def _saved_summary(device: str, every: list[CheckedPrediction], fittable: list[Seen]) -> SavedSummary:
+def _saved_summary(device: str, every: list[CheckedPrediction], fittable: list[TimedTraining]) -> SavedSummary:
     errors = [one.error for one in every]
     summary = SavedSummary(
         device=device,
@@ -398,7 +398,7 @@ def _saved_summary(device: str, every: list[CheckedPrediction], fittable: list[S
     )
 
 
-def _line_errors(trainings: list[Seen], fittable: list[Seen]) -> dict[str, list[float]]:
+def _line_errors(trainings: list[TimedTraining], fittable: list[TimedTraining]) -> dict[str, list[float]]:
     """LINE and BYTES -> the error of each training's step by that line; without a line that some training has not."""
     errors: dict[str, list[float]] = {LINE: [], BYTES: []}
     for training in trainings:

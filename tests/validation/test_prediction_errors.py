@@ -40,7 +40,7 @@ def measured(base, steps, device="cpu", **fields):
 
 def uncalibrated(of):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "_factors", lambda trainings: {})
+        patch.setattr(calibration, "_with_factors", lambda trainings: Calibration())
         return prediction_errors.leave_one_out(of)
 
 
@@ -148,7 +148,7 @@ def test_a_step_known_less_well_counts_in_full(base):
     of = measured(base, {("fashion-mlp", 128): 1 / 1.1, ("cifar10-cnn", 128): 1 / 1.3})
     cases = [replace(c, measured=replace(c.measured, step=replace(c.measured.step, low=0.0))) for c in uncalibrated(of)]
     *_, every = prediction_errors.summaries(cases)
-    assert not any(c.measured.told for c in cases) and (every.steps, every.mean) == (2, pytest.approx(0.2))
+    assert not any(c.measured.is_fittable for c in cases) and (every.steps, every.mean) == (2, pytest.approx(0.2))
     assert error_tables.counts(cases, of).startswith("All 2 steps of 2 trainings count in full. 2 are ")
 
 
@@ -157,7 +157,7 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
     wide = by_later_epochs(training("fashion-mlp", 128, 1e-3), (0.0, 0.0, 1e-3), noise=0.1)
     sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
     of = profile.Profile([*sure.measurements, wide], GPU_MACHINE)
-    assert len(calibration.steps_seen(of)) == 3
+    assert len(calibration.timed_trainings(of)) == 3
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
 
 
