@@ -135,7 +135,7 @@ def _decoded(line: bytes) -> Prediction:
 
 def is_cut(line: bytes) -> bool:
     """Whether the last line of a file is the beginning of a prediction."""
-    if line.endswith(b"\n"):
+    if line.endswith(b"\n") or not line.strip():
         return False
     try:
         _decoded(line)
@@ -165,19 +165,37 @@ def load(path: str) -> list[Prediction]:
     """
     try:
         lines = regular_files.lines(path)
-        if len(lines) > 1 and is_cut(lines[-1]):
-            terminal.note(f"warning: the last line of {path} is cut off; {count(len(lines) - 1, 'prediction')} read")
-            lines = lines[:-1]
-        found = [_decoded(line) for line in lines if line.strip()]
-    except (options.Usage, msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
-    if not found:
-        raise options.Usage(f"{path} holds no predictions: it is empty", MAKES)
-    for number, prediction in enumerate(found, 1):
-        wrong = impossible(prediction)
-        if wrong:
-            raise options.Usage(f"{path} holds no predictions: line {number}: {wrong}", MAKES)
-    return found
+    except options.Usage as error:
+        raise _no_predictions(path, str(error)) from error
+    is_last_cut = len(lines) > 1 and is_cut(lines[-1])
+    if is_last_cut:
+        lines = lines[:-1]
+    predictions = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            predictions.append(_on_line(line, path, number))
+    if not predictions:
+        raise _no_predictions(path, "it is empty")
+    if is_last_cut:
+        terminal.note(f"warning: the last line of {path} is cut off; {count(len(predictions), 'prediction')} read")
+    return predictions
+
+
+def _on_line(line: bytes, path: str, number: int) -> Prediction:
+    """The prediction on a line of a file. Raises: options.Usage for any other line, which names its number."""
+    try:
+        prediction = _decoded(line)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _no_predictions(path, f"line {number}: {error}") from error
+    wrong = impossible(prediction)
+    if wrong:
+        raise _no_predictions(path, f"line {number}: {wrong}")
+    return prediction
+
+
+def _no_predictions(path: str, why: str) -> options.Usage:
+    """The error for a file that holds something else than predictions."""
+    return options.Usage(f"{path or repr(path)} holds no predictions: {why}", MAKES)
 
 
 def distinct(predictions: Iterable[Prediction]) -> list[Prediction]:

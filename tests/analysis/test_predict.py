@@ -539,6 +539,51 @@ def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_
         prediction.load(str(path))
 
 
+def saved_lines() -> list[bytes]:
+    """The first three lines of a stored file of predictions."""
+    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    return stored.read_bytes().splitlines(keepends=True)[:3]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "number"),
+    [
+        (lambda first, second, third: first + second[:100] + third, 2),  # written on after a kill
+        (lambda first, second, third: first + bytes(4096) + b"\n" + third, 2),  # as after a loss of power
+        (lambda first, second, third: first + b"\n \r\n" + b'{"type":"run"}\n' + third, 4),  # blank lines count
+        (lambda first, second, third: first.decode().encode("utf-16"), 1),
+        (lambda first, second, third: bytes(100), 1),
+        (lambda first, second, third: first + b"[" * 100_000 + b"\n", 2),
+    ],
+)
+def test_a_damaged_line_of_predictions_is_named(tmp_path, capsys, damaged, number):
+    path = tmp_path / "predictions.ndjson"
+    path.write_bytes(damaged(*saved_lines()))
+    with pytest.raises(Usage, match=re.escape(f"{path} holds no predictions: line {number}: ")):
+        prediction.load(str(path))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("end", [b"\n \t", b"\r\n\r\n  "])
+def test_blank_lines_are_no_predictions_and_none_is_cut_off(tmp_path, capsys, end):
+    path = tmp_path / "predictions.ndjson"
+    path.write_bytes(b"\n\r\n" + b"\r\n".join(saved_lines()) + end)
+    assert len(prediction.load(str(path))) == 3
+    path.write_bytes(b"\n \r\n\t")
+    with pytest.raises(Usage, match="holds no predictions: it is empty"):
+        prediction.load(str(path))
+    assert capsys.readouterr().err == ""
+
+
+def test_zero_bytes_after_the_last_prediction_are_a_line_that_is_cut_off(tmp_path, capsys):
+    path = tmp_path / "predictions.ndjson"
+    path.write_bytes(b"\n" + b"".join(saved_lines()) + bytes(4096))
+    three = prediction.load(str(path))
+    assert capsys.readouterr().err == f"warning: the last line of {path} is cut off; 3 predictions read\n"
+    command.save(str(path), three[:1])
+    assert len(prediction.load(str(path))) == 4
+
+
 @pytest.mark.parametrize(
     ("place", "value", "shown"),
     [

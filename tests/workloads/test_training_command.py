@@ -302,7 +302,7 @@ def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_wha
 
 def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_path, capsys):
     """A readme, and an empty file: the command that is offered makes another file, and its words are the flags that there are."""
-    for text, why in (("# Crossover", "JSON is malformed"), ("", "it is empty")):
+    for text, why in (("# Crossover", "line 1: JSON is malformed"), ("", "it is empty")):
         (file := tmp_path / "README.md").write_text(text)
         assert training.main(["--predicted", str(file), "--dry-run"]) == 2
         error, tip = capsys.readouterr().err.splitlines()
