@@ -44,7 +44,7 @@ def described(request: ModelRequest, time_limit_s: float) -> Network:
 
     Raises: the Usage or Missing with which that process failed; Missing where it gave no answer.
     """
-    words = ["--model", request.model, "--operations", "--batch", str(request.batch)]
+    words = [f"--model={request.model}", "--operations", "--batch", str(request.batch)]
     if request.data:
         words += ["--data", request.data]
     if request.length:

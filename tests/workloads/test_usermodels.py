@@ -2,7 +2,9 @@
 those that cannot be are refused."""
 
 import functools
+import importlib
 import os
+import re
 import sys
 import zipfile
 from types import SimpleNamespace
@@ -312,6 +314,9 @@ def test_what_can_be_saved_or_read_is_proposed_for_a_model_that_cannot_be_used(f
     (folder / "net.keras").mkdir()
     assert model_files.unusable("a folder", "net.keras").right == "net-new.keras"
     assert model_files.unusable("not there", "net2.keras").right == "net2.keras"
+    (folder / "package.py").mkdir()
+    assert model_files.missing("package.py:build") == "cannot read package.py: it is a folder, not a file"
+    assert model_files.unusable("a folder", "package.py:build").right == "package-new.py:build"
     too_long = "n" * 300
     for name, right in ((f"{too_long}.keras", "model.keras"), (f"{too_long}.py:build", "model.py:build")):
         assert "File name too long" in model_files.missing(name)
@@ -334,6 +339,38 @@ def test_a_pipe_is_no_source_file_of_a_model(folder):
     with pytest.raises(options.Usage) as refused:
         grid.known_model("zzz.py:build")
     assert refused.value.right == "mine.py:build"
+
+
+# Kind: how a file of it is made, and what its error line says.
+UNREADABLE = {
+    "a link to what is not there": lambda path: path.symlink_to("nothing"),
+    "a pipe": os.mkfifo,
+    "a folder": lambda path: path.mkdir(),
+    "null bytes|is no Keras model": lambda path: path.write_bytes(b"def build(): ..." + bytes(20)),
+}
+MODULES_WITH_MODELS = (
+    "analysis.explain.__main__",
+    "analysis.predict.__main__",
+    "workloads.describe",
+    "workloads.training",
+    "workloads.inference",
+    "workloads.layer.__main__",
+    "workloads.matmul",
+    "workloads.conv",
+)
+
+
+@pytest.mark.parametrize("module", MODULES_WITH_MODELS)
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_model_file_that_cannot_be_read_is_one_error_line_of_every_command(folder, capsys, module, kind):
+    for file, model in (("net.py", "net.py:build"), ("net.keras", "net.keras")):
+        UNREADABLE[kind](folder / file)
+        assert importlib.import_module(module).main(["--model", model]) == options.USAGE
+        printed = capsys.readouterr()
+        error, tip = printed.err.splitlines()
+        assert printed.out == ""
+        assert error.startswith("error: --model: ") and file in error and re.search(kind, error)
+        assert f"-m {module.removesuffix('.__main__')} " in tip
 
 
 @pytest.mark.parametrize(

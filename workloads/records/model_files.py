@@ -107,6 +107,8 @@ def _file_to_write(module: str) -> str:
     """The file that a module which is not there would have: of a path whose folder cannot have one, a file in this folder."""
     if not module or _is_too_long(module):
         return "model.py"
+    if module.endswith(".py") and os.path.isdir(module):
+        return command_lines.unused(module)
     if os.sep not in module:
         return module if module.endswith(".py") else os.path.join(*module.split(".")) + ".py"
     path = Path(module)
@@ -146,7 +148,7 @@ def _missing(name: str) -> str:
         return unreadable
     module, _, function = name.partition(":")
     file = Path(module).expanduser()
-    if regular_files.exists(file) and not os.path.isdir(file):
+    if regular_files.exists(file) and (module.endswith(".py") or not os.path.isdir(file)):
         regular_files.require_readable(file)
         if module.endswith(".py"):
             return _missing_in_file(module, function)
