@@ -132,6 +132,23 @@ def test_an_output_below_a_folder_that_may_not_be_entered_is_one_line(locked, co
     assert "Permission denied" in line and str(locked) in line
 
 
+def test_a_compressed_file_that_unpacks_to_far_more_is_not_read(tmp_path):
+    """17 MiB of zeros are 17 kB compressed; of bytes that hardly compress, 17 MiB are read."""
+    line = bytes((1 << 20) - 1) + b"\n"
+    bomb = tmp_path / "bomb.jsonl.gz"
+    with gzip.open(bomb, "wb") as file:
+        file.writelines([line] * 17)
+    with pytest.raises(Unreadable, match=r"bomb\.jsonl\.gz: it unpacks to more than 200 times its size"):
+        regular_files.lines(bomb)
+    with gzip.open(bomb, "wb") as file:
+        file.writelines([line] * 16)
+    assert regular_files.lines(bomb) == [line] * 16
+    noise = bytes(range(1, 10)) * 116_508 + b"\n"
+    with gzip.open(bomb, "wb", compresslevel=0) as file:
+        file.writelines([noise] * 17)
+    assert len(regular_files.lines(bomb)) == 17
+
+
 def test_a_compressed_file_is_read_and_a_broken_one_refused(tmp_path):
     path = tmp_path / "matmul.jsonl.gz"
     whole = gzip.compress(b"one\ntwo\n")

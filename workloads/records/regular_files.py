@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import errno
 import gzip
+import math
 import os
 import shlex
 import stat
@@ -14,6 +15,9 @@ from typing import BinaryIO
 
 from workloads.options import Usage
 
+# A compressed file is read up to so many bytes, and beyond while they are at most so many times its own. Stored ones have 41.
+_UNPACKED_BYTES = 1 << 24
+_MOST_COMPRESSION = 200
 LONGEST_LINE_BYTES = 1 << 24  # the longest line of a stored result file has 31 kB
 
 _NOT_REGULAR = (
@@ -111,10 +115,15 @@ def one_by_one(path: str | os.PathLike) -> Iterator[bytes]:
     """The lines of a file as `lines` gives them, each read when it is asked for."""
     require_regular(path)
     number = 0
+    read_bytes = 0
+    most_bytes = max(_UNPACKED_BYTES, _MOST_COMPRESSION * os.path.getsize(path)) if _is_compressed(path) else math.inf
     try:
         with _opened(path) as file:
             while line := file.readline(LONGEST_LINE_BYTES + 1):
                 number += 1
+                read_bytes += len(line)
+                if read_bytes > most_bytes:
+                    raise Unreadable(f"cannot read {path}: it unpacks to more than {_MOST_COMPRESSION} times its size")
                 if len(line) > LONGEST_LINE_BYTES:
                     raise Unreadable(f"cannot read {path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB")
                 yield line
@@ -122,6 +131,10 @@ def one_by_one(path: str | os.PathLike) -> Iterator[bytes]:
         raise Unreadable(f"cannot read {path}: {reason(path, error)}") from error
     except (EOFError, zlib.error) as error:
         raise Unreadable(f"cannot read {path}: {error}") from error
+
+
+def _is_compressed(path: str | os.PathLike) -> bool:
+    return Path(path).suffix == ".gz"
 
 
 def without_mark(line: bytes) -> bytes:
@@ -140,7 +153,7 @@ def reason(path: str | os.PathLike, error: OSError) -> str:
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike) -> Iterator[BinaryIO | gzip.GzipFile]:
     with open(path, "rb", opener=_without_waiting) as file:
-        if Path(path).suffix != ".gz":
+        if not _is_compressed(path):
             yield file
             return
         with gzip.open(file) as text:
