@@ -60,6 +60,7 @@ MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
 #: What a command's flags become: its frozen plan, None where it takes no flags.
 PlanType = TypeVar("PlanType")
+_LONGEST_MESSAGE = 4000  # characters of an error line
 _FEW = 8  # up to so many known words are listed even if one is similar
 # What every command needs, pyproject.toml's dependencies: package -> the name by which it is imported.
 PACKAGES = {
@@ -498,7 +499,7 @@ def _terminated(number, frame) -> None:
 def _say(stop: Stop, command_hints: Hints) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
     proposal = command_hints.best(stop)
-    message = terminal.on_one_line(proposal.error or command_hints.message(stop))
+    message = _shown(proposal.error or command_hints.message(stop))
     print(terminal.paint("error:", "bad", sys.stderr), message, file=sys.stderr, flush=True)
     if stop.similar and not proposal.error:
         terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
@@ -508,11 +509,16 @@ def _say(stop: Stop, command_hints: Hints) -> None:
 def show(proposal: Proposal) -> None:
     """Prints what else was wrong with a command, and the command that works."""
     for note in proposal.notes:
-        terminal.note(f"  and: {terminal.on_one_line(note)}")
+        terminal.note(f"  and: {_shown(note)}")
     label = "try, for example" if proposal.is_example else "try"
     if proposal.first:
         label = f"{terminal.on_one_line(proposal.first)}, then"
     terminal.note(f"  {label}: {typed(proposal.line)}")
+
+
+def _shown(message: str) -> str:
+    """A message in one line: of a long one, which holds a text of somebody's file, its beginning and its end."""
+    return terminal.shorten(terminal.on_one_line(message), _LONGEST_MESSAGE)
 
 
 def require_packages() -> None:

@@ -12,7 +12,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, doctor, hints, keywords, options, shared_flags, terminal
+from workloads import ROOT, describe, doctor, hints, keywords, options, shared_flags, terminal
 from workloads.corrections import runs
 from workloads.harness import plan
 from workloads.records.files import NoRun
@@ -397,6 +397,14 @@ def test_a_command_with_control_characters_can_be_copied(word):
     command = terminal.quoted_controls(shlex.join(["printf", "%s", word]))
     assert command.isprintable()
     assert subprocess.run(["bash", "-c", command], capture_output=True).stdout == os.fsencode(word)
+
+
+def test_a_long_error_is_cut(capsys):
+    model = f"{'x' * 5_000}.py:{'y' * 10_000}"
+    assert describe.main(["--model", model]) == options.USAGE
+    error = capsys.readouterr().err.splitlines()[0]
+    assert len(error) == len("error: ") + 4000
+    assert "…" in error
 
 
 def test_control_characters_of_a_name_are_shown():
