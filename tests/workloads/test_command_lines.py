@@ -53,3 +53,18 @@ def test_a_portable_command_names_no_folder_of_its_machine(command, shown):
 def test_arguments_are_those_of_one_module():
     assert command_lines.arguments(f"{MATMUL} --fast", "workloads.matmul") == ["--sizes", "64", "--fast"]
     assert command_lines.arguments(MATMUL, "workloads.conv") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (f"{MATMUL} --fast -o old --resume --stop-after 9", f"{MATMUL} --fast -o 'a folder' --resume"),
+        (f"{MATMUL} --output=old", f"{MATMUL} -o 'a folder' --resume"),
+        ("python -m", ""),
+        ("", ""),
+        ("make stress", ""),
+        ("python -m workloads_of_others.matmul", ""),
+    ],
+)
+def test_a_run_is_resumed_where_its_file_lies(command, shown):
+    assert command_lines.resumed(command, "a folder") == shown

@@ -39,7 +39,8 @@ def without(command: str, flags: dict[str, int]) -> str:
 def resumed(command: str, folder: str) -> str:
     """The command that measures what a folder lacks of this one's rows; "" of one that is no workload's."""
     words = _words(command)
-    if words[:2] != ["python", "-m"] or words[2].partition(".")[0] != "workloads":
+    is_workload = [word.partition(".")[0] for word in words[:3]] == ["python", "-m", "workloads"]
+    if not is_workload:
         return ""
     begun = without(command, {**STOPPING, **dict.fromkeys(_OUTPUT, 1)})
     return shlex.join([*_words(begun), "-o", folder, "--resume"])
