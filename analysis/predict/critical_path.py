@@ -10,6 +10,11 @@ from analysis.predict.profile import Profile
 from analysis.predict.step_kernels.step_kernel import StepKernel, is_backward
 from analysis.stats import Estimate
 
+#: The stages of a step: WEIGHTS are gradients of weights and updates, for which no other layer waits.
+FORWARD = "forward"
+BACKWARD = "backward"
+WEIGHTS = "weights"
+
 
 class TimedKernel(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel with the seconds of all its runs in a step."""
@@ -29,49 +34,51 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
     busy: float
 
 
-def critical_path(timed: Sequence[TimedKernel], profile: Profile, device: str) -> Path:
+def critical_path(kernels: Sequence[TimedKernel], profile: Profile, device: str) -> Path:
     """The critical path through the kernels of a step."""
     overhead = operation_overhead(profile, device)
-    chain = longest_chain(timed, overhead.value if overhead else 0.0)
-    names = {one.kernel.name for one in chain}
+    chain = longest_chain(kernels, overhead.value if overhead else 0.0)
+    names = {timed.kernel.name for timed in chain}
     busy = 0.0
-    for one in timed:
-        if one.kernel.name in names:
-            best_s = max(one.memory_s, least_seconds(profile, one.kernel.problem, device))
-            busy += min(one.seconds.value, best_s * one.kernel.times)
+    for timed in kernels:
+        if timed.kernel.name in names:
+            best_s = max(timed.memory_s, least_seconds(profile, timed.kernel.problem, device))
+            busy += min(timed.seconds.value, best_s * timed.kernel.times)
         else:
-            busy += one.seconds.value
-    return Path(seconds=sum(one.seconds.value for one in chain), busy=busy)
+            busy += timed.seconds.value
+    return Path(seconds=sum(timed.seconds.value for timed in chain), busy=busy)
 
 
-def longest_chain(timed: Sequence[TimedKernel], overhead_s: float) -> list[TimedKernel]:
+def longest_chain(kernels: Sequence[TimedKernel], overhead_s: float) -> list[TimedKernel]:
     """The kernels of the chain that takes longest, with `overhead_s` of dispatch for each operation.
 
     A step goes forward, then backward. The gradient of a layer's weights waits for the gradient of its output, the update of a
     variable for its gradient, and nothing waits for either.
 
-    timed: the kernels of a graph that is not compiled, forward in the order of the layers.
+    kernels: of a graph that is not compiled, forward in the order of the layers.
     """
+    reached = [timed for timed in kernels if _stage(timed.kernel) == FORWARD]
     layers: dict[str, list[TimedKernel]] = {}
-    for one in timed:
-        layers.setdefault(one.kernel.layer, []).append(one)
-    reached = [one for one in timed if not is_last(one.kernel) and not is_backward(one.kernel.direction)]
+    for timed in kernels:
+        layers.setdefault(timed.kernel.layer, []).append(timed)
     chains = []
     for layer in reversed(layers.values()):
-        last = [one for one in layer if is_last(one.kernel)]
-        backward = [one for one in layer if is_backward(one.kernel.direction) and not is_last(one.kernel)]
-        output_gradient = [one for one in backward if one.kernel.direction != "dgrad"]
-        for variable in dict.fromkeys(_variable(one.kernel) for one in last):
-            same_variable = [one for one in last if _variable(one.kernel) == variable]
+        backward = [timed for timed in layer if _stage(timed.kernel) == BACKWARD]
+        weights = [timed for timed in layer if _stage(timed.kernel) == WEIGHTS]
+        # the gradient of the layer's input is for the layer before it; its weights do not wait for that
+        output_gradient = [timed for timed in backward if timed.kernel.direction != "dgrad"]
+        for variable in dict.fromkeys(_variable(timed.kernel) for timed in weights):
+            same_variable = [timed for timed in weights if _variable(timed.kernel) == variable]
             chains.append([*reached, *output_gradient, *same_variable])
         reached = [*reached, *backward]
     chains.append(reached)
     return max(chains, key=lambda chain: _chain_seconds(chain, overhead_s))
 
 
-def is_last(kernel: StepKernel) -> bool:
-    """Whether no other layer waits for this kernel: true for gradients of weights and for updates."""
-    return kernel.part == "optimizer" or kernel.direction in ("wgrad", "bias_grad")
+def _stage(kernel: StepKernel) -> str:
+    if kernel.part == "optimizer" or kernel.direction in ("wgrad", "bias_grad"):
+        return WEIGHTS
+    return BACKWARD if is_backward(kernel.direction) else FORWARD
 
 
 def _variable(kernel: StepKernel) -> str:
@@ -84,4 +91,4 @@ def _variable(kernel: StepKernel) -> str:
 
 
 def _chain_seconds(chain: Sequence[TimedKernel], overhead_s: float) -> float:
-    return sum(one.seconds.value + overhead_s * one.kernel.operations * one.kernel.times for one in chain)
+    return sum(timed.seconds.value + overhead_s * timed.kernel.operations * timed.kernel.times for timed in chain)

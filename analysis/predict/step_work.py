@@ -111,22 +111,22 @@ def _moved(problem: Problem, execution: str) -> float:
     return problem.bytes_moved
 
 
-def _by_part(timed: Sequence[TimedKernel]) -> dict[str, Estimate]:
+def _by_part(kernels: Sequence[TimedKernel]) -> dict[str, Estimate]:
     """Part -> seconds of its kernels, one after the other."""
     parts: dict[str, list[Estimate]] = {}
-    for one in timed:
-        parts.setdefault(one.kernel.part, []).append(one.seconds)
+    for timed in kernels:
+        parts.setdefault(timed.kernel.part, []).append(timed.seconds)
     return {part: total(seconds) for part, seconds in parts.items()}
 
 
-def _rough_work(timed: Sequence[TimedKernel]) -> RoughWork | None:
+def _rough_work(kernels: Sequence[TimedKernel]) -> RoughWork | None:
     """The work that no row is of; None where it is too little to matter."""
     seconds_by_kind: dict[str, float] = {}
-    for one in timed:
-        kind = one.kernel.rough
+    for timed in kernels:
+        kind = timed.kernel.rough
         if kind:
-            seconds_by_kind[kind] = seconds_by_kind.get(kind, 0.0) + one.seconds.value
-    work_s = sum(one.seconds.value for one in timed)
+            seconds_by_kind[kind] = seconds_by_kind.get(kind, 0.0) + timed.seconds.value
+    work_s = sum(timed.seconds.value for timed in kernels)
     share = sum(seconds_by_kind.values()) / work_s if work_s > 0 else 0.0
     if share < LEAST_ROUGH:
         return None

@@ -1,14 +1,10 @@
-"""Which kernels a step's operations come to, counted by hand, beside what XLA itself lists, and which wait for each other."""
+"""Which kernels a step's operations come to, counted by hand, beside what XLA itself lists."""
 
 import pytest
 from msgspec.structs import replace
 
-from analysis.predict.critical_path import TimedKernel, longest_chain
 from analysis.predict.step_kernels import fusion, operation_counts, step_kernel
-from analysis.predict.step_kernels.step_kernel import StepKernel
-from analysis.stats import exact
 from kernels import networks
-from kernels.problems import Matmul, Stream
 
 
 def counted(model, optimizer, device="cpu"):
@@ -83,59 +79,6 @@ def test_on_a_cpu_bias_and_activation_are_inside_their_product():
 )
 def test_what_xla_and_tensorflow_list_is_as_many(inside, name):
     assert inside(name) == ("ok", "")
-
-
-PRODUCT, UPDATE = Matmul(8, 8, 8), Stream("adam", 28 * 1000, "float32")
-
-
-def timed(b_wgrad):
-    """Two layers: forward 1 + 2 s, the loss 0.5 and its gradient 0.5, then back."""
-    seconds = {
-        ("a", "fprop"): 1.0,
-        ("a", "wgrad"): 5.0,
-        ("b", "fprop"): 2.0,
-        ("b", "dgrad"): 3.0,
-        ("b", "wgrad"): b_wgrad,
-        ("mse", "loss"): 0.5,
-        ("mse", "loss_grad"): 0.5,
-        ("a", "adam kernel"): 1.0,
-        ("b", "adam kernel"): 4.0,
-        ("b", "bias_grad"): 1e-6,
-        ("b", "adam bias"): 2.0,
-    }
-    made = []
-    for (layer, what), s in seconds.items():
-        update = what.startswith("adam")
-        part = "optimizer" if update else "matmul"
-        ran, count = (UPDATE, 28) if update else (PRODUCT, 1)
-        kernel = StepKernel(
-            name=f"{layer} {what}", part=part, problem=ran, operations=count, layer=layer, direction=what
-        )
-        made.append(TimedKernel(kernel=kernel, seconds=exact(s)))
-    return made
-
-
-@pytest.mark.parametrize(
-    ("b_wgrad", "each", "line"),
-    [
-        (20.0, 0.0, 4.0 + 20.0 + 4.0),
-        (0.1, 0.0, 4.0 + 3.0 + 5.0 + 1.0),
-        (5.0, 0.0, 4.0 + 5.0 + 4.0),
-        (4.0, 0.01, 4.0 + 3.0 + 5.0 + 1.0),
-    ],
-)
-def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
-    """Forward, loss and its gradient are 4 s. Then the second layer's weights, or the first one's after the second's dgrad."""
-    found = longest_chain(timed(b_wgrad), each)
-    assert sum(one.seconds.value for one in found) == pytest.approx(line)
-    names = [one.kernel.name for one in found]
-    assert ("b dgrad" in names) == ("a wgrad" in names) != ("b wgrad" in names) and "b adam bias" not in names
-
-
-def test_an_operation_counts_its_dispatch():
-    # each operation a second: the first layer's line has the dgrad more
-    assert "a wgrad" in [one.kernel.name for one in longest_chain(timed(8.5), 10.0)]
-    assert "b wgrad" in [one.kernel.name for one in longest_chain(timed(8.5), 0.0)]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from analysis.predict import (
     calibration,
     command,
     components,
-    critical_path,
     host_parts,
     one_time_costs,
     prediction,
@@ -27,11 +26,10 @@ from analysis.predict import (
 )
 from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
-from analysis.predict.critical_path import TimedKernel
 from analysis.predict.step_kernels import fusion
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.what_if import saved as time_saved
-from analysis.stats import Estimate, exact
+from analysis.stats import Estimate
 from analysis.training import costs
 from kernels import networks
 from kernels.networks.layers import Layer
@@ -101,23 +99,6 @@ def test_a_gpu_without_tf32_and_bfloat16_multiplies_in_float32(whole):
     why = "bfloat16 needs a GPU of compute capability 8.0 or newer, this one has 7.5: priced as float32"
     assert lower.partial == (why,) and lower.parts == made.parts != instead.parts
     assert profile.measuring("conv", "gpu:0", "float32")[-3] == "float32"
-
-
-def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_it_is():
-    """The line's pass runs at a hundredth of the best rate that any pass reaches; the product beside it keeps all cores busy."""
-    rows = [
-        row("stream/tensorflow/function", Stream(op, n, "float32"), n / rate)
-        for op, rate in (("relu_grad", BYTES["cpu"] / 100), ("add", BYTES["cpu"]))
-        for n in made_profile.SIZES
-    ]
-    of = profile.Profile([*rows, *made_profile.launches()], GPU_MACHINE)
-    network = networks.find(MLP.model)
-    kernels = {k.name: k for k in fusion.op_by_op(networks.step(network, 32), "cpu")}
-    line, aside = kernels["dense1 relu_grad"], kernels["dense1 wgrad"]
-    timed = [TimedKernel(kernel=line, seconds=exact(1e-2)), TimedKernel(kernel=aside, seconds=exact(3e-4))]
-    path = critical_path.critical_path(timed, of, "cpu")
-    best = line.problem.bytes_moved / BYTES["cpu"]
-    assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
 
 
 _LOOP = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180, fused=True)
@@ -622,22 +603,6 @@ def test_steps_of_one_call_share_what_the_call_takes(whole):
     one, several = (host_parts.dispatch_of(whole, "cpu", "op by op", steps_a_call=n).value for n in (1, 16))
     assert one == pytest.approx(STEP["cpu", "off"])
     assert several == pytest.approx(STEP["cpu", "off"] - (STEP["cpu", "off"] - CALL) * 15 / 16, rel=0.01)
-
-
-def test_kernels_beside_the_path_cost_no_more_than_once(monkeypatch):
-    """On the path: 10 s, three times at 2 s each at best, and 3 s, of which its bytes take 9. Beside it: 4 s."""
-    kernels = [
-        StepKernel(name=name, part="matmul", problem=Matmul(8, 8, 8), times=times)
-        for name, times in (("a", 3), ("b", 1), ("c", 1))
-    ]
-    timed = [
-        TimedKernel(kernel=kernel, seconds=exact(seconds), memory_s=memory_s)
-        for kernel, seconds, memory_s in zip(kernels, (10.0, 3.0, 4.0), (1.0, 9.0, 0.0), strict=True)
-    ]
-    monkeypatch.setattr(critical_path, "longest_chain", lambda timed, overhead_s: timed[:2])
-    monkeypatch.setattr(critical_path, "least_seconds", lambda profile, problem, device: 2.0)
-    path = critical_path.critical_path(timed, profile.Profile([]), "cpu")
-    assert (path.seconds, path.busy) == (13.0, 6.0 + 3.0 + 4.0)
 
 
 def test_the_two_largest_parts_have_their_share_of_what_does_not_overlap(whole):
