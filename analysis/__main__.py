@@ -9,14 +9,13 @@ LONG = "Lists every command by the question it answers, those that understand me
 
 
 def main(argv: list[str] | None = None) -> int:
-    made = options.parser("analysis", LONG, EXAMPLE)
+    return options.command(options.parser("analysis", LONG, EXAMPLE), argv, options.no_plan, _run)
 
-    def run(plan: None) -> int:
-        print(*help_screen.overview("analysis"), sep="\n")
-        print(f"To see what a command takes: {options.python()} -m COMMAND -h")
-        return options.OK
 
-    return options.command(made, argv, options.no_plan, run)
+def _run(plan: None) -> int:
+    print(*help_screen.overview("analysis"), sep="\n")
+    print(f"To see what a command takes: {options.python()} -m COMMAND -h")
+    return options.OK
 
 
 if __name__ == "__main__":

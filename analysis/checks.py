@@ -24,32 +24,39 @@ _FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold m
 _IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set is warm for certain, and coldness shows
 
 
-class Context(msgspec.Struct, frozen=True):
-    """The surroundings that a row is judged by: the rows of its run, their roofs and the machine. Each may be unknown."""
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """The surroundings that a row is judged by. Each may be unknown."""
 
+    #: The rows of its run.
     rows: Sequence[Measurement] = ()
+    #: Their roofs.
     roofs: Roofs = ()
+    #: The machine that they were measured on.
     machine: Machine | None = None
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One thing that can be wrong. `seen`: a text with the row's values in their units, shown if it has `flag`; "" of a check
-    that looks for itself (_SEEN). level: problem if the number is not what it claims, warn if it may be off."""
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that can be wrong with a row."""
 
+    #: Its name, and the flag of rows that it was found in when they were measured.
     flag: str
+    #: problem, if the number is not what it claims; warn, if it may be off.
     level: str
-    seen: str
+    #: What is wrong with a row that has the flag, with places for the row's values; "" of a check in _SYMPTOMS.
+    symptom: str
+    #: Why it matters.
     why: str
+    #: What to type next; {command} stands for the one that measures such rows.
     fix: str
 
-    def told(self, m: Measurement, context: Context) -> str:
-        """The symptom in words for this row; "" if the check sees nothing."""
-        if self.flag in _SEEN:
-            return _SEEN[self.flag](m, context)
+    def symptom_of(self, m: Measurement, context: Context) -> str:
+        """The symptom in words for this row; "" if the check finds none."""
+        if self.flag in _SYMPTOMS:
+            return _SYMPTOMS[self.flag](m, context)
         if self.flag not in m.flags:
             return ""
         values = {key: units.metric(key, m.values.get(key, math.nan)) for key in VALUES}
-        return self.seen.format_map(values)
+        return self.symptom.format_map(values)
 
 
 def _above(m: Measurement, context: Context) -> str:
@@ -79,20 +86,30 @@ def _not_cold(m: Measurement, context: Context) -> str:
     p, cold = m.problem, stats.quick_seconds(m)
     if m.settings.cache != "cold" or not cold or (p.flops or 0) > _FEW_FLOPS_A_BYTE * (p.bytes_moved or 0):
         return ""
-    cache, low, high = last_cache_bytes(context.machine, m.device), *_IN_CACHE
+    cache = last_cache_bytes(context.machine, m.device)
+    low, high = _IN_CACHE
     if not cache or not low * cache <= p.footprint_bytes <= high * cache:
         return ""
-    settings = msgspec.structs.replace(m.settings, cache="warm")
-    twins = (o for o in context.rows if (o.kernel, o.problem, o.settings) == (m.kernel, p, settings))
-    warm = next((s for o in twins if (s := stats.quick_seconds(o))), None)
+    warm = _warm_seconds(m, context.rows)
     if warm is None or cold > 1.02 * warm:
         return ""
     fits = f"{units.size(p.footprint_bytes)} fit the last cache"
     return f"cold it takes {units.seconds(cold)}, warm {units.seconds(warm)}, though {fits}"
 
 
-# Flag, what was seen (of those in _SEEN their function says it), why it matters and what to type next, where {command} is the
-# one that measures rows like the first that was seen.
+def _warm_seconds(cold: Measurement, rows: Sequence[Measurement]) -> float | None:
+    """The time of the same row with warm caches; None without one."""
+    settings = msgspec.structs.replace(cold.settings, cache="warm")
+    for row in rows:
+        if (row.kernel, row.problem, row.settings) == (cold.kernel, cold.problem, settings):
+            seconds = stats.quick_seconds(row)
+            if seconds:
+                return seconds
+    return None
+
+
+# Flag, symptom (of those in _SYMPTOMS their function says it), why it matters and what to type next, where {command} is the one
+# that measures rows like the first that has it.
 _PROBLEMS = """
 no-wait | | a GPU call returns before its work is done: without a wait only the launch is timed | \
     compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096
@@ -142,7 +159,7 @@ blas-variables | a variable that changes BLAS's blocks or kernels was set | \
 lesser-kernels | NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512 | \
     they make the CPU look up to twice as slow, and the GPU win too early | python -m workloads.doctor
 """
-_SEEN: dict[str, Callable[[Measurement, Context], str]] = {
+_SYMPTOMS: dict[str, Callable[[Measurement, Context], str]] = {
     "no-wait": lambda m, context: row_flags.no_wait(m),
     "first-call": lambda m, context: row_flags.first_call(m),
     "ran-on-cpu": lambda m, context: row_flags.ran_on_cpu(m),
@@ -154,25 +171,42 @@ _SEEN: dict[str, Callable[[Measurement, Context], str]] = {
         data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
     ),
 }
-CHECKS = tuple(
-    Check(flag, level, seen, why, fix)
-    for level, rows in (("problem", _PROBLEMS), ("warn", _WARNINGS))
-    for flag, seen, why, fix in table.parsed(rows)
-)
+
+
+def _checks(level: str, rows: str) -> list[Check]:
+    """The checks of a table."""
+    return [
+        Check(flag=flag, level=level, symptom=symptom, why=why, fix=fix)
+        for flag, symptom, why, fix in table.parsed(rows)
+    ]
+
+
+CHECKS = (*_checks("problem", _PROBLEMS), *_checks("warn", _WARNINGS))
 
 
 def findings(rows: Measurements, roofs: Roofs, machine: Machine | None) -> list[CheckResult]:
-    """One finding for each check that sees something in these rows: the number of rows, and the first of them in words."""
+    """One finding for each check that finds something in these rows: the number of rows, and the first of them in words."""
     context = Context(rows=rows, roofs=roofs, machine=machine)
-    found = []
+    results = []
     for check in CHECKS:
-        seen = [(m, words) for m in rows if (words := check.told(m, context))]
-        if seen:
-            (first, words), some = seen[0], f"{len(seen)} of {len(rows)} rows, such as "
-            where = f"{some if len(seen) > 1 else ''}{labels.row(first)}"
-            fix = check.fix.format(command=command(first))
-            found.append(CheckResult(check.flag, check.level, f"{where}: {words}", check.why, fix))
-    return found
+        symptoms = [(m, check.symptom_of(m, context)) for m in rows]
+        wrong = [(m, symptom) for m, symptom in symptoms if symptom]
+        if not wrong:
+            continue
+        first, symptom = wrong[0]
+        where = labels.row(first)
+        if len(wrong) > 1:
+            where = f"{len(wrong)} of {len(rows)} rows, such as {where}"
+        results.append(
+            CheckResult(
+                check=check.flag,
+                level=check.level,
+                state=f"{where}: {symptom}",
+                why=check.why,
+                fix=check.fix.format(command=command(first)),
+            )
+        )
+    return results
 
 
 def command(m: Measurement) -> str:

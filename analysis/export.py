@@ -11,6 +11,7 @@ from analysis import metrics
 from workloads import help_screen, options, terminal
 
 if TYPE_CHECKING:
+    from analysis.stats import Estimate
     from workloads.records import Loaded, Measurement, Run, Samples
 
 QUESTION = "How do other tools get the results?"
@@ -22,23 +23,25 @@ _NS = 1e9
 
 def parser() -> options.Parser:
     csv = "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv"
-    made = options.parser("analysis.export", LONG, EXAMPLE, csv, question=QUESTION, needs="to")
+    export_parser = options.parser("analysis.export", LONG, EXAMPLE, csv, question=QUESTION, needs="to")
     runs = "result files, run folders, machine folders or saved names"
-    made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
-    made.add_argument_group(
+    export_parser.add_argument("runs", nargs="+", metavar="RUN", help=runs)
+    export_parser.add_argument_group(
         "columns of csv, their units, and which is better",
         help_screen.VerbatimLines(metrics.columns_help(metrics.COLUMNS)),
     )
-    made.add_argument("--to", choices=TO, required=True, help="the format")
-    made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
-    return made
+    export_parser.add_argument("--to", choices=TO, required=True, help="the format")
+    file = "a file that does not exist yet, instead of stdout"
+    export_parser.add_argument("-o", "--output", metavar="FILE", help=file)
+    return export_parser
 
 
 def timed(loaded: "Loaded") -> "list[tuple[Measurement, Samples]]":
     """The rows that have a time, with the samples of the clock that they are judged by."""
     from analysis.stats import judged_by
 
-    return [(m, samples) for m in loaded.measurements if (samples := judged_by(m))]
+    rows = [(m, judged_by(m)) for m in loaded.measurements]
+    return [(m, samples) for m, samples in rows if samples]
 
 
 def name(m: "Measurement") -> str:
@@ -55,16 +58,16 @@ def google_benchmark(loaded: "Loaded") -> dict:
     counters. Source: google/benchmark, docs/user_guide.md and tools/gbench/report.py, which reads run_name, run_type, real_time,
     cpu_time and time_unit.
     """
-    made = []
+    benchmarks = []
     for m, samples in timed(loaded):
         times = [_NS * s for s in samples.medians.values()]
-        own = {"run_name": name(m), "repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
+        row = {"run_name": name(m), "repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
         counts = {"flops_per_s": m.problem.flops, "bytes_per_second": m.problem.bytes_moved}
         for i, t in enumerate(times):
             visit = {"name": name(m), "run_type": "iteration", "repetition_index": i, "iterations": samples.calls}
             rates = {unit: _NS * n / t for unit, n in counts.items() if n}
-            made.append({**own, **visit, "real_time": t, "cpu_time": t, **rates})
-    return {"context": _context(loaded.last), "benchmarks": made}
+            benchmarks.append({**row, **visit, "real_time": t, "cpu_time": t, **rates})
+    return {"context": _context(loaded.last), "benchmarks": benchmarks}
 
 
 def _context(run: "Run | None") -> dict:
@@ -80,41 +83,49 @@ def bencher(loaded: "Loaded") -> dict:
     where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
     from analysis.stats import median_of
 
-    made = {}
+    metrics_of_row = {}
     for m, samples in timed(loaded):
         time = median_of(samples)
-        found = {"latency": time * _NS}
-        if flops := m.problem.flops:
-            found["flops-per-second"] = flops / time
-        made[name(m)] = {
-            unit: {"value": e.value, "lower_value": e.low, "upper_value": e.high} for unit, e in found.items()
-        }
-    return made
+        metrics_of_row[name(m)] = {"latency": _bencher_metric(time * _NS)}
+        if m.problem.flops:
+            metrics_of_row[name(m)]["flops-per-second"] = _bencher_metric(m.problem.flops / time)
+    return metrics_of_row
+
+
+def _bencher_metric(e: "Estimate") -> dict[str, float]:
+    return {"value": e.value, "lower_value": e.low, "upper_value": e.high}
 
 
 def github(loaded: "Loaded") -> list[dict]:
     """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
     from analysis.stats import median_of
 
-    made = []
+    entries = []
     for m, samples in timed(loaded):
         time = median_of(samples)
-        off = max(time.high - time.value, time.value - time.low)
+        error = max(time.high - time.value, time.value - time.low)
         extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(samples.medians)} blocks", *m.flags]
-        entry = {"name": name(m), "unit": "ns", "value": _NS * time.value, "range": f"± {_NS * off:.6g}"}
-        made.append(entry | {"extra": "\n".join(extra)})
-    return made
+        entries.append(
+            {
+                "name": name(m),
+                "unit": "ns",
+                "value": _NS * time.value,
+                "range": f"± {_NS * error:.6g}",
+                "extra": "\n".join(extra),
+            }
+        )
+    return entries
 
 
 def table(loaded: "Loaded") -> str:
     """Every row and column of `workloads.results.load()` as csv."""
-    from analysis import table as cells
     from analysis.analysis import Analysis
     from analysis.roofline.frame import frame
+    from analysis.table import cell
 
     analysis = Analysis.from_loaded(loaded)
     rows = frame(analysis.rows, analysis.roofs)
-    return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
+    return rows.map(cell).to_csv(index=False, lineterminator="\n")
 
 
 AS_JSON = {"google-benchmark": google_benchmark, "bencher": bencher, "github": github}
@@ -122,9 +133,12 @@ TO = (*AS_JSON, "csv")
 
 
 def text(loaded: "Loaded", to: str) -> str:
+    """The rows in one of the formats TO."""
     import json
 
-    return table(loaded) if to == "csv" else json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"
+    if to == "csv":
+        return table(loaded)
+    return json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)  # msgspec may not be installed when this module is imported

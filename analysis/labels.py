@@ -10,7 +10,7 @@ from analysis.stats import Estimate
 from analysis.units import count, seconds, size
 from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
 from workloads import terminal
-from workloads.records import Measurement
+from workloads.records import Measurement, Settings
 
 _UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 # Fields whose values say by themselves what they are.
@@ -18,12 +18,12 @@ _SHOWN_BARE = ("device", "mode", "operation", "model", "dtype", "math", "cache")
 _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 
 
-def fields(of: msgspec.Struct) -> list[tuple[str, str]]:
-    """(name, value) of each field of a problem or of settings that has no default or differs from it."""
+def fields(record: Problem | Settings) -> list[tuple[str, str]]:
+    """(name, value) of each field that has no default or differs from it."""
     pairs = []
-    dtype = getattr(of, "dtype", None) if "dtype" in of.__struct_fields__ else None
-    for field in msgspec.structs.fields(of):
-        value = getattr(of, field.name)
+    dtype = getattr(record, "dtype", None) if "dtype" in record.__struct_fields__ else None
+    for field in msgspec.structs.fields(record):
+        value = getattr(record, field.name)
         usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         if isinstance(value, dict):
             pairs += [(name, str(one)) for name, one in sorted(value.items())]
@@ -62,17 +62,23 @@ def shape(problem: Problem) -> str:
     return convolution(problem) if isinstance(problem, Conv) else ""
 
 
-def product(of: "Matmul") -> str:
+def product(problem: Matmul) -> str:
     """`1024` for a square one, else `32x512x3136`; `256 of 64x64x64` in one call; with its layout where an operand is stored
     transposed, and its epilogue."""
-    shape = str(of.side or f"{of.m}x{of.n}x{of.k}")
-    shape = f"{of.count:,} of {shape}" if of.count > 1 else shape
-    return " ".join([shape, *([of.layout] if of.layout != "nn" else []), *([of.epilogue] if of.epilogue else [])])
+    shape = str(problem.side or f"{problem.m}x{problem.n}x{problem.k}")
+    if problem.count > 1:
+        shape = f"{problem.count:,} of {shape}"
+    words = [shape]
+    if problem.layout != "nn":
+        words.append(problem.layout)
+    if problem.epilogue:
+        words.append(problem.epilogue)
+    return " ".join(words)
 
 
-def convolution(of: "Conv") -> str:
+def convolution(problem: Conv) -> str:
     """`32x16x16x64:64x3x3 fprop (pad valid)`: images, filters, direction, and what is not the usual."""
-    return conv_words(msgspec.structs.asdict(of))
+    return conv_words(msgspec.structs.asdict(problem))
 
 
 def conv_words(sizes: Mapping[str, str | int]) -> str:
@@ -114,12 +120,14 @@ def problem(p: Problem) -> str:
 
 def _exactly(nbytes: int) -> str:
     """Bytes in the largest unit that divides them: `3 KiB`."""
-    power, unit = next(one for one in _UNITS if nbytes % (1 << one[0]) == 0)
-    return f"{nbytes >> power:,} {unit}"
+    for power, unit in _UNITS:
+        if nbytes % (1 << power) == 0:
+            return f"{nbytes >> power:,} {unit}"
+    raise ValueError(f"{nbytes} bytes are no whole number")
 
 
 def _products(p: Matmul | Conv) -> str:
-    return shape(p) + f" to {p.out}" * (p.out != p.dtype)
+    return f"{shape(p)} to {p.out}" if p.out != p.dtype else shape(p)
 
 
 def _inference(p: Training | Inference, *sizes: str) -> str:
@@ -130,8 +138,10 @@ def _inference(p: Training | Inference, *sizes: str) -> str:
 
 
 def _copy(p: Transfer) -> str:
-    beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
-    return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
+    words = [p.direction, p.host_memory, _exactly(p.nbytes)]
+    if p.compute:
+        words.append(f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}")
+    return " ".join(filter(None, words))
 
 
 def _at_once(p: AtOnce) -> str:
@@ -152,7 +162,7 @@ _PROBLEMS: dict[str, Callable] = {
     "inference": _inference,
     "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
     "transfer": _copy,
-    "launch": lambda p: p.call + f" x{p.count} together" * (p.count > 1),
+    "launch": lambda p: f"{p.call} x{p.count} together" if p.count > 1 else p.call,
     "peer": lambda p: f"gpu-{p.source} {'<->' if p.ways == 2 else '->'} gpu-{p.target} {size(p.nbytes)}",
     "collective": lambda p: f"{p.form} {p.dtype} {size(p.nbytes)} over {p.gpus}",
     "at-once": _at_once,

@@ -19,7 +19,10 @@ from workloads import REPORTS
 from workloads.records import Loaded, Machine, Measurement, Samples
 
 FILE = "noise.json"
-CPU, GPU, CALLS, MODELS = "CPU", "GPU device clock", "GPU calls", "whole models"
+CPU = "CPU"
+GPU = "GPU device clock"
+CALLS = "GPU calls"
+MODELS = "whole models"
 QUANTILE = 0.95
 # Where nothing is stored anywhere: as much as ten runs of an hour differed on two shared cores (15 to 21 % by the decade), and
 # device times from start to start of an H200 (at most 8 %); a training, which no short sweep holds, by 5 to 30 %.
@@ -27,15 +30,20 @@ DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20, MODELS: 0.20}
 _WAITS = 1 / 2  # of the span: closer pairs of sweeps show drift over minutes, not between runs
 _FEWEST = 10  # pairs that a quantile takes
 DISTURBED = {"other-load", "other-tenant", "quota"}
-OWN, GUESS = "measured on this machine", "a guess, as nothing is stored"
+THIS_MACHINE = "measured on this machine"
+GUESS = "a guess, as nothing is stored"
 
 
-class Share(msgspec.Struct, frozen=True):
-    """The QUANTILE of the relative differences of `pairs` of equal rows, for calls of about 10^decade seconds on one clock."""
+class NoiseShare(msgspec.Struct, frozen=True, kw_only=True):
+    """The noise between equal rows of two runs, for one clock and length of call."""
 
+    #: CPU, GPU, CALLS or MODELS.
     side: str
+    #: Calls of about 10^decade seconds.
     decade: int
+    #: The QUANTILE of the relative differences.
     share: float
+    #: Pairs of rows that it is taken from.
     pairs: int
     #: The same quantile of the differences of a visit of the one run and a visit of the other, relative.
     visit_share: float
@@ -43,18 +51,22 @@ class Share(msgspec.Struct, frozen=True):
     span_s: float
 
 
-class Noise(msgspec.Struct, frozen=True):
-    """A machine's stored noise: its shares, when each sweep that they come from began, and the seconds from the first to the last
-    of them."""
+class Noise(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine's stored noise."""
 
+    #: The machine that it was measured on.
     machine: Machine
+    #: When.
     taken_at: str
+    #: Seconds from the first to the last of the sweeps.
     span_s: float
+    #: When each sweep began.
     sweeps: tuple[str, ...]
-    shares: tuple[Share, ...]
+    #: By clock and length of call.
+    shares: tuple[NoiseShare, ...]
 
 
-class Between(msgspec.Struct, frozen=True):
+class Between(msgspec.Struct, frozen=True, kw_only=True):
     """The noise between runs of a machine, for one clock and length of call."""
 
     #: The relative difference that 95 of 100 pairs of equal runs stay within.
@@ -73,10 +85,12 @@ def side(m: Measurement, clock: str) -> str:
     """Name of the noise (CPU, GPU, CALLS or MODELS) that applies to a row's samples on a clock."""
     if m.problem.op in ("training", "inference"):
         return MODELS
-    return CPU if not m.on_gpu else GPU if clock == "device" else CALLS
+    if not m.on_gpu:
+        return CPU
+    return GPU if clock == "device" else CALLS
 
 
-def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[Share, ...]:
+def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[NoiseShare, ...]:
     """The shares of equal sweeps, each given with its start in Unix seconds. Rows disturbed by other load count only where
     fewer than _FEWEST undisturbed ones are left."""
     starts = [start for start, _ in sweeps]
@@ -96,19 +110,23 @@ def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[Share, ...]:
         counted = quiet if len(quiet) >= _FEWEST else every
         if len(counted) < _FEWEST:
             continue
-        of_runs = [pair.difference for pair in counted]
-        of_visits = np.concatenate([pair.visit_differences for pair in counted])
-        spans = [pair.span_s for pair in counted]
-        share = Share(
-            side=side_,
-            decade=decade,
-            share=_quantile(of_runs),
-            pairs=len(counted),
-            visit_share=_quantile(of_visits),
-            span_s=float(np.median(spans)),
-        )
-        stored_shares.append(share)
+        stored_shares.append(_noise_share(side_, decade, counted))
     return tuple(stored_shares)
+
+
+def _noise_share(side: str, decade: int, pairs: "list[_Pair]") -> NoiseShare:
+    """The share of the pairs of a clock and length of call."""
+    differences = [pair.difference for pair in pairs]
+    visit_differences = np.concatenate([pair.visit_differences for pair in pairs])
+    spans = [pair.span_s for pair in pairs]
+    return NoiseShare(
+        side=side,
+        decade=decade,
+        share=_quantile(differences),
+        pairs=len(pairs),
+        visit_share=_quantile(visit_differences),
+        span_s=float(np.median(spans)),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,33 +169,36 @@ def _quantile(differences: Sequence[float] | np.ndarray) -> float:
 @functools.cache
 def stored(root: pathlib.Path) -> dict[str, Noise]:
     """Machine key -> the noise stored for it under a folder of reports. Files under local/ replace the others."""
-    found = {}
+    noise_of_machine = {}
     for file in (*sorted(root.glob(f"*/{FILE}")), *sorted(root.glob(f"local/*/{FILE}"))):
         with contextlib.suppress(msgspec.DecodeError, OSError):  # another version's, or broken: as if there were none
             noise = msgspec.json.decode(file.read_bytes(), type=Noise)
-            found[noise.machine.key] = noise
-    return found
+            noise_of_machine[noise.machine.key] = noise
+    return noise_of_machine
 
 
 def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
     """The noise between runs for calls of so many seconds. A machine without stored noise takes that of the most similar stored
     machine; DEFAULT if nothing is stored or the machine is unknown."""
-    known = [n for n in stored(REPORTS).values() if any(s.side == side for s in n.shares)]
+    known = [noise for noise in stored(REPORTS).values() if _shares_of(noise, side)]
     if not known or machine is None:
-        return Between(DEFAULT[side], GUESS, visit_share=DEFAULT[side])
-    nearest = max(known, key=lambda n: _likeness(n.machine, machine, side))
+        return Between(share=DEFAULT[side], source=GUESS, visit_share=DEFAULT[side])
+    nearest = max(known, key=lambda noise: _likeness(noise.machine, machine, side))
     decade = math.floor(math.log10(seconds))
-    share = min((s for s in nearest.shares if s.side == side), key=lambda s: abs(s.decade - decade))
-    source = (
-        OWN if nearest.machine.key == machine.key else f"as on {nearest.machine.key}, the stored machine most like it"
-    )
+    share = min(_shares_of(nearest, side), key=lambda share: abs(share.decade - decade))
+    is_this_machine = nearest.machine.key == machine.key
+    source = THIS_MACHINE if is_this_machine else f"as on {nearest.machine.key}, the stored machine most like it"
     return Between(
-        share.share,
-        source,
+        share=share.share,
+        source=source,
         visit_share=share.visit_share,
         runs=len(nearest.sweeps),
         span_s=share.span_s,
     )
+
+
+def _shares_of(noise: Noise, side: str) -> list[NoiseShare]:
+    return [share for share in noise.shares if share.side == side]
 
 
 def _likeness(a: Machine, b: Machine, side: str) -> tuple:
@@ -185,7 +206,7 @@ def _likeness(a: Machine, b: Machine, side: str) -> tuple:
     return a.key == b.key, gpus, (a.vendor, a.simd) == (b.vendor, b.simd), -abs(math.log(a.cores / b.cores))
 
 
-def of_one_run(machine: Machine | None, m: Measurement, samples: Samples, seconds: Estimate) -> Estimate:
+def with_noise_between_runs(machine: Machine | None, m: Measurement, samples: Samples, seconds: Estimate) -> Estimate:
     """A row's seconds with the noise between runs in the interval; within its run alone where the machine is unknown."""
     if machine is None:
         return seconds
@@ -207,16 +228,16 @@ def half_width(between: Between, visits: Sequence[float], span_s: float) -> floa
     Source: Krige's additivity relation, A. Journel, C. Huijbregts, Mining Geostatistics (1978), chapter II; the variance of a
     mean over a span, M. Priestley, Spectral Analysis and Time Series (1981), section 5.3.
     """
-    of_all_visits = _variance(between.visit_share)
-    of_runs = max(0.0, of_all_visits - float(np.var(np.log(visits))))
-    if between.source == OWN:
+    all_visits = _variance(between.visit_share)
+    runs = max(0.0, all_visits - float(np.var(np.log(visits))))
+    if between.source == THIS_MACHINE:
         measured = _variance(between.share)
-        shorter = span_s < between.span_s
-        most = max(measured, of_all_visits) if shorter else measured
-        least = measured if shorter or not span_s else measured * between.span_s / span_s
-        of_runs = min(max(of_runs, least), most)
+        is_shorter = span_s < between.span_s
+        most = max(measured, all_visits) if is_shorter else measured
+        least = measured if is_shorter or not span_s else measured * between.span_s / span_s
+        runs = min(max(runs, least), most)
     t = t_quantile(between.runs - 1) if between.runs > 1 else Z
-    return t * math.sqrt(of_runs)
+    return t * math.sqrt(runs)
 
 
 def _variance(share: float) -> float:

@@ -13,8 +13,11 @@ def decimals(e: Estimate, most: int = 3) -> int:
         return 0
     first = math.floor(math.log10(abs(float(f"{e.value:.{most - 1}e}"))))
     half = (e.high - e.low) / 2
-    by_interval = -math.floor(math.log10(half)) if 0 < half < math.inf else most if half == 0 else -math.inf
-    return int(max(1 - first, min(most - 1 - first, by_interval)))
+    fewest = 1 - first
+    if not math.isfinite(half):
+        return fewest
+    by_interval = -math.floor(math.log10(half)) if half else most
+    return max(fewest, min(most - 1 - first, by_interval))
 
 
 def rounded(value: float, places: int) -> str:
@@ -39,25 +42,32 @@ def interval(e: Estimate, most: int = 3, space: str = " ") -> str:
 def _unit(seconds: float) -> tuple[float, str]:
     """(its seconds, its name) of the unit in which a time is written."""
     about = abs(float(f"{seconds:.2e}"))
-    return next(((s, u) for s, u in _SPANS if about >= (s if s <= 1 else 2 * s)), _SPANS[-1] if about else (1.0, "s"))
+    if not about:
+        return 1.0, "s"
+    for size, unit in _SPANS:
+        least = 2 * size if size > 1 else size  # `48 h`, not `2 days`
+        if about >= least:
+            return size, unit
+    return _SPANS[-1]
 
 
-def time(e: Estimate | float, ends: bool = False, space: str = " ") -> str:
-    """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`. space: within the time and its ends."""
+def time(e: Estimate | float, with_interval: bool = False, space: str = " ") -> str:
+    """`21 s`; `with_interval` `21 s [17, 35]`; a time that may be none: `at most 35 s`. `space`: between a number and its unit,
+    and within the interval."""
     most = exact(e).high
     size, unit = _unit(exact(e).value or most)
     e = exact(e) / size
     if float(f"{e.low:.{max(0, decimals(e))}f}") <= 0 < most:
         size, unit = _unit(most)
         return f"at most {number(most / size, most=2)} {unit}"
-    if ends and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e)):
+    if with_interval and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e)):
         return f"{number(e)}{space}{unit} {interval(e, space=space)}"
     return f"{number(e)} {unit}"
 
 
 def timed(e: Estimate, space: str = " ") -> str:
     """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
-    return time(e, ends=True, space=space)
+    return time(e, with_interval=True, space=space)
 
 
 def less_than(e: Estimate) -> float | None:

@@ -14,7 +14,7 @@ from workloads.records import Measurement, Samples
 RESAMPLES = 1000
 # Where the ends of the 95 % interval lie among the sorted draws.
 _TAILS = [math.floor(0.025 * (RESAMPLES - 1)), math.ceil(0.975 * (RESAMPLES - 1))]
-_KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
+_CACHED_ROWS = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
 LIKELY = 1.1  # speedup of predicted times, from which on one device is named though their intervals overlap
 MOST_UNSURE = 4  # high over low of a predicted time, beyond which overlapping intervals name no device
 MIN_EFFECT, MARGIN = 0.02, 0.05  # no smaller difference of two times is claimed; within the margin they are the same
@@ -49,15 +49,15 @@ class Estimate(msgspec.Struct, frozen=True):
     def __mul__(self, other: "Estimate | float") -> "Estimate":
         """The interval holds the products of all ends; a number scales."""
         b = exact(other)
-        ends = [x * y for x in (self.low, self.high) for y in (b.low, b.high)]
-        return Estimate(self.value * b.value, min(ends), max(ends))
+        products = (self.low * b.low, self.low * b.high, self.high * b.low, self.high * b.high)
+        return Estimate(self.value * b.value, min(products), max(products))
 
     def __truediv__(self, other: "Estimate | float") -> "Estimate":
         """A ratio of times, or a rate: an end below 0 counts as 0, and over a divisor that may be 0 the ratio may be infinite. A
         number scales."""
         if not isinstance(other, Estimate):
             return self * (1 / other)
-        return Estimate(*map(_over, (self.value, self.low, self.high), (other.value, other.high, other.low)))
+        return Estimate(_over(self.value, other.value), _over(self.low, other.high), _over(self.high, other.low))
 
     def __rtruediv__(self, other: float) -> "Estimate":
         """A rate from a time, or a time from a rate."""
@@ -105,14 +105,16 @@ def plus_minus(value: float, half: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def covering(value: float, *ends: float) -> Estimate:
-    """An estimate whose interval is widened to include `ends`."""
-    return Estimate(value, min(value, *ends), max(value, *ends))
+def covering(value: float, *others: float) -> Estimate:
+    """An estimate whose interval is widened to include the others."""
+    return Estimate(value, min(value, *others), max(value, *others))
 
 
 def from_draws(value: float, drawn: Sequence[float] | np.ndarray) -> Estimate:
     """A number with the 95 % interval of its redrawn values; without redrawn values the interval has no width."""
-    return covering(value, *np.quantile(drawn, [0.025, 0.975]).tolist()) if len(drawn) else exact(value)
+    if not len(drawn):
+        return exact(value)
+    return covering(value, *np.quantile(drawn, [0.025, 0.975]).tolist())
 
 
 def within_factor(value: float, factor: float) -> Estimate:
@@ -124,8 +126,9 @@ def independent_sum(parts: Iterable[Estimate]) -> Estimate:
     """The sum of times whose errors are independent: they add as squares. It is never below 0."""
     parts = list(parts)
     value = sum(e.value for e in parts)
-    low, high = (math.hypot(*off) for off in ((e.value - e.low for e in parts), (e.high - e.value for e in parts)))
-    return Estimate(value, max(0.0, value - low), value + high)
+    below = math.hypot(*(e.value - e.low for e in parts))
+    above = math.hypot(*(e.high - e.value for e in parts))
+    return Estimate(value, max(0.0, value - below), value + above)
 
 
 def _blocks(seconds, block) -> dict[int, list[float]]:
@@ -163,15 +166,21 @@ def _resampled_medians(groups: list[list[float]]) -> np.ndarray:
     """
     values = np.fromiter(itertools.chain.from_iterable(groups), float)
     order = np.argsort(values, kind="stable")
-    values, owner = values[order], np.repeat(np.arange(len(groups)), list(map(len, groups)))[order]
+    values = values[order]
+    block = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[order]
     distinct, which = _draws(len(groups))
     small = len(groups) * max(map(len, groups)) < 1 << 15  # so no rank passes 16 bits
-    rank = distinct[owner].astype(np.int16 if small else np.int64, copy=False)  # samples x draws
-    for before, own in itertools.pairwise(rank):
-        own += before
-    halves = (rank[-1] - 1) // 2, rank[-1] // 2
-    lower, upper = (values[np.add.reduce(rank <= half, axis=0, dtype=np.int32)] for half in halves)
+    rank = distinct[block].astype(np.int16 if small else np.int64, copy=False)  # samples x draws
+    for before, after in itertools.pairwise(rank):
+        after += before
+    lower = values[_below(rank, (rank[-1] - 1) // 2)]
+    upper = values[_below(rank, rank[-1] // 2)]
     return ((lower + upper) / 2)[which]
+
+
+def _below(rank: np.ndarray, half: np.ndarray) -> np.ndarray:
+    """How many samples of each draw have a rank up to the half."""
+    return np.add.reduce(rank <= half, axis=0, dtype=np.int32)
 
 
 def t_quantile(free: int) -> float:
@@ -190,8 +199,8 @@ def _few_blocks(blocks: int) -> float:
     return t_quantile(free) / Z * math.sqrt(blocks / free)
 
 
-def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
-    """The 95 % interval of a positive number from its resampled values, widened where the blocks are few."""
+def _resampled_interval(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
+    """(low, high) of the 95 % interval of a positive number from its resampled values, widened where the blocks are few."""
     low, high = np.partition(draws, _TAILS)[_TAILS].tolist()
     if not (value > 0 and low > 0):
         return min(low, value), max(high, value)
@@ -205,16 +214,15 @@ def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate
     these, and the run's level lies between them."""
     if len(groups) == 1:
         return exact(value)
-    if not visits:
-        return Estimate(value, *_ends(value, _resampled_medians(groups), len(groups)))
-    medians = [float(statistics.median(g)) for g in groups]
-    if len(groups) in RANGE:
+    medians = [float(statistics.median(group)) for group in groups]
+    if visits and len(groups) in RANGE:
         return covering(value, *medians)
-    low, high = _ends(value, _resampled_medians(groups), len(groups))
-    if len(groups) > max(RANGE):
+    low, high = _resampled_interval(value, _resampled_medians(groups), len(groups))
+    if visits and len(groups) > max(RANGE):
         mean = statistics.fmean(medians)
         half = t_quantile(len(groups) - 1) * statistics.stdev(medians) / math.sqrt(len(groups))
-        low, high = min(low, max(mean - half, min(medians))), max(high, min(mean + half, max(medians)))
+        low = min(low, max(mean - half, min(medians)))
+        high = max(high, min(mean + half, max(medians)))
     return Estimate(value, low, high)
 
 
@@ -241,13 +249,13 @@ def least_squares(columns: np.ndarray, seconds: np.ndarray, noise: np.ndarray | 
     return nnls(shares / scale, weights)[0] / scale
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHED_ROWS)
 def median_of(samples) -> Estimate:
     """The median seconds of a Samples record with its interval, worked out once for each record."""
     return median(samples.seconds, samples.block)
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_CACHED_ROWS)
 def middle(samples) -> float:
     """The median seconds of a Samples record without its interval: cheap, for picking the fastest of many rows."""
     return statistics.median(samples.seconds)
@@ -255,7 +263,9 @@ def middle(samples) -> float:
 
 def faster(cpu: Estimate, gpu: Estimate) -> str:
     """gpu, cpu, or neither where the intervals overlap."""
-    return "gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"
+    if gpu.high < cpu.low:
+        return "gpu"
+    return "cpu" if cpu.high < gpu.low else "neither"
 
 
 def likely(cpu: Estimate, gpu: Estimate, *, predicted: bool = False) -> str:
@@ -272,19 +282,19 @@ def likely(cpu: Estimate, gpu: Estimate, *, predicted: bool = False) -> str:
 
 def group_by(items: Iterable, key: Callable) -> dict:
     """key(item) -> the items that have it, in the order of both."""
-    found: dict = {}
+    groups: dict = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def best_by(items: Iterable, key: Callable, cost: Callable) -> dict:
     """key(item) -> the item of least cost among those with that key."""
-    return {name: min(own, key=cost) for name, own in group_by(items, key).items()}
+    return {value: min(group, key=cost) for value, group in group_by(items, key).items()}
 
 
 def is_gpu(device: str) -> bool:
-    return device.startswith("gpu")
+    return device != "cpu"
 
 
 def clock_of(measurement: Measurement) -> Samples | None:
@@ -301,17 +311,24 @@ def judged_by(measurement: Measurement) -> Samples | None:
 
 def seconds_of(measurement: Measurement) -> Estimate | None:
     """Seconds per call by these samples; None without any."""
-    return median_of(samples) if (samples := judged_by(measurement)) else None
+    samples = judged_by(measurement)
+    return median_of(samples) if samples else None
 
 
 def quick_seconds(measurement: Measurement) -> float | None:
     """The value of `seconds_of` without its interval."""
-    return middle(samples) if (samples := judged_by(measurement)) else None
+    samples = judged_by(measurement)
+    return middle(samples) if samples else None
 
 
 def timed(measurements: Iterable[Measurement], clock: str) -> list[tuple[Measurement, Samples]]:
     """The rows that have a time on that clock, each with its samples."""
-    return [(m, s) for m in measurements if m.ok and (s := m.on(clock)) and s.seconds]
+    rows = []
+    for m in measurements:
+        samples = m.on(clock)
+        if m.ok and samples and samples.seconds:
+            rows.append((m, samples))
+    return rows
 
 
 def quickest(measurements: Iterable[Measurement], clock: str) -> tuple[Measurement, Samples] | None:
@@ -325,10 +342,12 @@ def call_s(measurement: Measurement) -> float:
     return math.inf if seconds is None else seconds
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """`word` is faster, slower, same or can't tell; `ratio` is new over old, so 1.05 takes 5 % longer."""
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a time is another than before."""
 
+    #: faster, slower, same or can't tell.
     word: str
+    #: New over old: 1.05 takes 5 % longer.
     ratio: Estimate
 
 
@@ -340,22 +359,39 @@ def quotient(new: Estimate, old: Estimate, more: float = 0.0) -> Estimate:
     return Estimate(value, value * math.exp(-low), value * math.exp(high))
 
 
-def _of_pairs(old, new, a: dict[int, float], b: dict[int, float]) -> Estimate:
-    """The ratio of two independent times, their blocks' medians being a and b: its interval is that of the ratios of all pairs of
-    these; where the blocks are too few for that, the errors of both times add as squares.
+def _independent_ratio(old: Samples, new: Samples) -> Estimate:
+    """The ratio of two independent times. Its interval is that of the ratios of all pairs of their blocks' medians; where the
+    blocks are too few for that, the errors of both times add as squares.
 
     Source: Moses' interval, M. Hollander, D. Wolfe, E. Chicken, Nonparametric Statistical Methods (2014), section 4.3.
     """
-    found = quotient(median(new.seconds, new.block), median(old.seconds, old.block))
-    pairs = np.sort(np.divide.outer(list(b.values()), list(a.values())), axis=None)
-    left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(a) + len(b) + 1) / 12))
+    ratio = quotient(median(new.seconds, new.block), median(old.seconds, old.block))
+    old_medians = list(_block_medians(old).values())
+    new_medians = list(_block_medians(new).values())
+    pairs = np.sort(np.divide.outer(new_medians, old_medians), axis=None)
+    left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(old_medians) + len(new_medians) + 1) / 12))
     if left_out < 1:
-        return found
-    return covering(found.value, float(pairs[left_out - 1]), float(pairs[-left_out]))
+        return ratio
+    return covering(ratio.value, float(pairs[left_out - 1]), float(pairs[-left_out]))
+
+
+def _block_medians(samples: Samples) -> dict[int, float]:
+    """Block -> the median of its samples; the samples one by one where there is a single block."""
+    blocks = _blocks(samples.seconds, samples.block)
+    return {block: float(np.median(seconds)) for block, seconds in blocks.items()}
+
+
+def _paired_ratio(old: Samples, new: Samples, both: list[int]) -> Estimate:
+    """The ratio of times of visits that were taken side by side."""
+    old_medians = _block_medians(old)
+    new_medians = _block_medians(new)
+    ratios = [new_medians[i] / old_medians[i] for i in both]
+    are_visits = len(set(old.block)) > 1 and len(set(new.block)) > 1
+    return _interval(float(np.median(ratios)), [[ratio] for ratio in ratios], are_visits)
 
 
 def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:
-    """Is `new` faster or slower than `old`? Both have `seconds` and `block`.
+    """Is `new` faster or slower than `old`? Both are Samples.
 
     Args:
         paired: visit i of both was taken side by side, so drift cancels in each pair's ratio; visits without a partner are left
@@ -364,16 +400,17 @@ def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:
 
     A claim is made only when the ratio's whole interval lies beyond MIN_EFFECT; `same` only when it lies within MARGIN.
     """
-    a, b = ({i: float(np.median(own)) for i, own in _blocks(s.seconds, s.block).items()} for s in (old, new))
-    blocks = min(len(a), len(b))
-    if paired and (both := [i for i in a if i in b]):
-        ratios = [[b[i] / a[i]] for i in both]
-        visits = min(len(set(s.block)) for s in (old, new)) > 1
-        ratio, blocks = _interval(float(np.median(ratios)), ratios, visits), len(both)
+    old_blocks = _blocks(old.seconds, old.block)
+    new_blocks = _blocks(new.seconds, new.block)
+    both = [block for block in old_blocks if block in new_blocks]
+    if paired and both:
+        ratio = _paired_ratio(old, new, both)
+        blocks = len(both)
     else:
-        ratio = quotient(_of_pairs(old, new, a, b), exact(1.0), math.log1p(between))
+        ratio = quotient(_independent_ratio(old, new), exact(1.0), math.log1p(between))
+        blocks = min(len(old_blocks), len(new_blocks))
     if blocks < 2:
-        return Verdict("can't tell", exact(ratio.value))
+        return Verdict(word="can't tell", ratio=exact(ratio.value))
     if ratio.low > 1 + MIN_EFFECT:
         word = "slower"
     elif ratio.high < 1 - MIN_EFFECT:
@@ -382,4 +419,4 @@ def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:
         word = "same"
     else:
         word = "can't tell"
-    return Verdict(word, ratio)
+    return Verdict(word=word, ratio=ratio)

@@ -20,7 +20,7 @@ from workloads.machine import health, load
 from workloads.machine.health import CheckResult, Fault
 
 if TYPE_CHECKING:
-    from analysis.noise import Share
+    from analysis.noise import NoiseShare
     from workloads.records import Measurement, Measurements
     from workloads.records.files import ResultFile
 
@@ -397,7 +397,7 @@ def _store(folder: Path, here, format_: str) -> None:
         terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}")
 
 
-def _print_shares(shares: "Sequence[Share]") -> None:
+def _print_shares(shares: "Sequence[NoiseShare]") -> None:
     """Prints the table of what two runs differ by."""
     cells = []
     for share in shares:

@@ -12,7 +12,7 @@ from analysis.noise import Between
 from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, middle, verdict
 from workloads.records import Loaded, Machine, Measurement, Run, Samples
 
-_BY_INTERVALS = Between(0.0, "in the rows' own intervals")
+_BY_INTERVALS = Between(share=0.0, source="in the rows' own intervals")
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
 CHANGED = WORDS[:2]
@@ -131,7 +131,7 @@ def compared(old: Measurement, new: Measurement, machine: Machine | None, clock:
     if old_samples is None or new_samples is None or not old_samples.seconds or not new_samples.seconds:
         return None
     between = _BY_INTERVALS
-    judged = Verdict("same", exact(1.0))
+    judged = Verdict(word="same", ratio=exact(1.0))
     if old != new:
         # Device times differ between processes, and rigorous runs have ten of them. Host times differ from hour to hour too.
         both_by_process = old_samples.is_by_process and new_samples.is_by_process
@@ -141,7 +141,7 @@ def compared(old: Measurement, new: Measurement, machine: Machine | None, clock:
         judged = verdict(old_samples, new_samples, between=between.share)
     was_disturbed = disturbed(old, new_samples.clock) or disturbed(new, new_samples.clock)
     if judged.word != "same" and was_disturbed:
-        judged = Verdict("can't tell", judged.ratio)
+        judged = Verdict(word="can't tell", ratio=judged.ratio)
     return Compared(
         name=labels.row(new),
         old=old,

@@ -344,7 +344,7 @@ def fastest(rows: Iterable[Measurement], clock: str, machine: "Machine | None" =
         device=row.device,
         threads=row.threads,
         math=row.problem.math,
-        seconds=noise.of_one_run(machine, row, samples, median_of(samples)),
+        seconds=noise.with_noise_between_runs(machine, row, samples, median_of(samples)),
     )
 
 

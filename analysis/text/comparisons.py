@@ -5,7 +5,7 @@ import math
 
 from analysis import labels, numbers
 from analysis.compare.comparison import CHANGED, WORDS, Compared, RunComparison, disturbed
-from analysis.noise import MODELS, OWN, side
+from analysis.noise import MODELS, THIS_MACHINE, side
 from analysis.stats import MARGIN, group_by, middle
 from analysis.table import Faster, Slower, Table
 from analysis.units import change, count, digits, percent, seconds
@@ -118,6 +118,6 @@ def _noise_sentences(comparison: RunComparison) -> list[str]:
     most = max(noisy, key=lambda row: row.between.share)
     between = most.between
     sentences = [f"Two equal runs differ by up to {percent(between.share)} ({between.source})."]
-    if between.source != OWN and side(most.new, most.clock) != MODELS:
+    if between.source != THIS_MACHINE and side(most.new, most.clock) != MODELS:
         sentences.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
     return sentences

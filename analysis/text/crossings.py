@@ -130,7 +130,7 @@ def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[
         return [_WITHIN]
     clocks = {noise.CPU: points[0].cpu.seconds.value, noise.CALLS: points[0].gpu.seconds.value}
     sources = [noise.between_runs(machine, clock, seconds).source for clock, seconds in clocks.items()]
-    others = [source for source in dict.fromkeys(sources) if source != noise.OWN]
+    others = [source for source in dict.fromkeys(sources) if source != noise.THIS_MACHINE]
     if not others:
         return []
     return [_NOISE.format(source=join(others), command=options.typed("python -m workloads.doctor --noise"))]

@@ -57,10 +57,15 @@ def words(old, new, **how) -> list[str]:
 
 def keep(root, shares: dict[tuple[str, int], float], machine=CPU_MACHINE, local: bool = True) -> None:
     """Stores what runs of a machine differ by under a folder of reports."""
-    of = tuple(noise.Share(*key, share, 100, visit_share=2 * share, span_s=20.0) for key, share in shares.items())
+    of = tuple(
+        noise.NoiseShare(side=side, decade=decade, share=share, pairs=100, visit_share=2 * share, span_s=20.0)
+        for (side, decade), share in shares.items()
+    )
     place = root / "local" / machine.key if local else root / machine.key
     place.mkdir(parents=True)
-    (place / noise.FILE).write_bytes(msgspec.json.encode(noise.Noise(machine, "2026-01-01", 900.0, (), of)))
+    (place / noise.FILE).write_bytes(
+        msgspec.json.encode(noise.Noise(machine=machine, taken_at="2026-01-01", span_s=900.0, sweeps=(), shares=of))
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +87,7 @@ def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
 def test_what_two_runs_differ_by_is_in_the_interval():
     old, new = timed(steady(1.0, 0.0)), timed(steady(1.03, 0.0))
     (row,) = comparison.comparison(loaded(old), loaded(new)).rows
-    assert (row.between.share, row.between.source) == (0.01, noise.OWN)
+    assert (row.between.share, row.between.source) == (0.01, noise.THIS_MACHINE)
     assert row.verdict.ratio.low == pytest.approx(1.03 / 1.01) and row.verdict.ratio.high == pytest.approx(1.03 * 1.01)
     assert words(loaded(old), loaded(new)) == ["same"]
     # another hour differs as much
@@ -190,7 +195,7 @@ def test_trainings_take_no_kernels_number():
 def test_the_noise_between_runs_is_always_added_and_falls_as_a_rows_visits_show_it_themselves():
     """Visits of all runs differ by 2 %, runs by 1 % over 20 s: in the logarithm sd = ln 1.02 / (sqrt 2 x 1.96) = 0.00714 and
     0.00359. Two visits 0.4 % off their mean take 0.004^2 off the first."""
-    known = noise.Between(0.01, noise.OWN, visit_share=0.02, runs=10, span_s=20.0)
+    known = noise.Between(share=0.01, source=noise.THIS_MACHINE, visit_share=0.02, runs=10, span_s=20.0)
     of_visits, of_runs = (math.log(1 + share) / (math.sqrt(2) * Z) for share in (0.02, 0.01))
     t = t_quantile(9)
     agree, differ = [1.0, 1.0], [math.exp(-0.004), math.exp(0.004)]
@@ -204,17 +209,17 @@ def test_the_noise_between_runs_is_always_added_and_falls_as_a_rows_visits_show_
     assert (
         noise.half_width(other, agree, 80.0) == pytest.approx(t * of_visits) and noise.half_width(other, far, 1.0) == 0
     )
-    guess = noise.Between(0.2, noise.GUESS, visit_share=0.2)
+    guess = noise.Between(share=0.2, source=noise.GUESS, visit_share=0.2)
     assert noise.half_width(guess, agree, 0.0) == pytest.approx(math.log(1.2) / math.sqrt(2))
 
 
 def test_a_rows_seconds_have_it_in_their_interval():
     steady_row = timed(steady(1.0, 0.0))
     long = replace(steady_row, series={"visit_at_s": (0.0, 40.0)})
-    widened = noise.of_one_run(CPU_MACHINE, long, long.samples[0], exact(1.0))
+    widened = noise.with_noise_between_runs(CPU_MACHINE, long, long.samples[0], exact(1.0))
     between = noise.between_runs(CPU_MACHINE, noise.CPU, 1.0)
     assert widened.high == pytest.approx(math.exp(noise.half_width(between, [1.0], 40.0))) and widened.low < 1
-    assert noise.of_one_run(None, long, long.samples[0], exact(1.0)) == exact(1.0)
+    assert noise.with_noise_between_runs(None, long, long.samples[0], exact(1.0)) == exact(1.0)
 
 
 def test_the_smallest_slowdown_that_a_row_would_have_shown():
@@ -242,7 +247,12 @@ def test_the_smallest_slowdown_that_a_row_would_have_shown():
 def _row(m, verdict: Verdict) -> comparison.Compared:
     """A row compared with itself, with this verdict."""
     return comparison.Compared(
-        name="a row", old=m, new=m, clock="host-latency", verdict=verdict, between=noise.Between(0.0, "nothing")
+        name="a row",
+        old=m,
+        new=m,
+        clock="host-latency",
+        verdict=verdict,
+        between=noise.Between(share=0.0, source="nothing"),
     )
 
 
@@ -256,7 +266,7 @@ def _row(m, verdict: Verdict) -> comparison.Compared:
 )
 def test_the_smallest_slowdown_goes_by_the_lower_end_of_a_lopsided_interval(ratio, slowdown):
     m = timed(steady(1.0))
-    verdict = Verdict("slower", ratio)
+    verdict = Verdict(word="slower", ratio=ratio)
     row = _row(m, verdict)
     assert row.smallest_slowdown == pytest.approx(slowdown)
 
@@ -267,7 +277,7 @@ def test_nine_of_ten_rows_show_the_slowdown_that_is_named(rows, most):
     m = timed(steady(1.0))
     made = []
     for number in range(1, rows + 1):
-        verdict = Verdict("can't tell", Estimate(1.0, 1.02 / (1 + number / 10), 1.02))
+        verdict = Verdict(word="can't tell", ratio=Estimate(1.0, 1.02 / (1 + number / 10), 1.02))
         made.append(_row(m, verdict))
     compared = comparison.RunComparison(differences=(), rows=tuple(made), broken=(), only_old=(), only_new=())
     line = f"CPU: 5.0 % slower would not have been seen; {most} would, in nine of ten rows."
@@ -509,15 +519,17 @@ def test_what_no_slowdown_would_show_is_absent_from_records():
             old=one,
             new=one,
             clock="host-latency",
-            verdict=Verdict("can't tell", ratio),
-            between=noise.Between(0.0, noise.OWN),
+            verdict=Verdict(word="can't tell", ratio=ratio),
+            between=noise.Between(share=0.0, source=noise.THIS_MACHINE),
         )
         for one, ratio in zip(sides, ratios, strict=True)
     )
-    found = [replace(one, verdict=Verdict("can't tell", ratio)) for one, ratio in zip(rows, ratios, strict=True)]
+    found = [
+        replace(one, verdict=Verdict(word="can't tell", ratio=ratio)) for one, ratio in zip(rows, ratios, strict=True)
+    ]
     told = comparison.records(SimpleNamespace(with_verdict=lambda word: found if word == "can't tell" else []))
     assert [one["smallest_slowdown"] for one in told] == [None, pytest.approx(0.275)]
-    assert [(one["between_runs"], one["between_from"]) for one in told] == [(0.0, noise.OWN)] * 2
+    assert [(one["between_runs"], one["between_from"]) for one in told] == [(0.0, noise.THIS_MACHINE)] * 2
     assert [(one["low"], one["high"], one["ratio"]) for one in told] == [(1.0, 1.0, 1.0), (0.8, 1.25, 1.0)]
 
 

@@ -159,8 +159,11 @@ def test_where_the_noise_between_runs_is_from_is_said_unless_it_was_measured_her
     assert noise.GUESS in guess and guess.endswith("workloads.doctor --noise")
     (unknown,) = crossings.noise_sentences(answers, None)
     assert "within this run" in unknown
-    shares = tuple(noise.Share(clock, 0, 0.1, 10, visit_share=0.1, span_s=1.0) for clock in (noise.CPU, noise.CALLS))
-    known = noise.Noise(CPU_MACHINE, "", 900.0, ("01", "02"), shares)
+    shares = tuple(
+        noise.NoiseShare(side=clock, decade=0, share=0.1, pairs=10, visit_share=0.1, span_s=1.0)
+        for clock in (noise.CPU, noise.CALLS)
+    )
+    known = noise.Noise(machine=CPU_MACHINE, taken_at="", span_s=900.0, sweeps=("01", "02"), shares=shares)
     monkeypatch.setattr(noise, "stored", lambda root: {CPU_MACHINE.key: known})
     assert crossings.noise_sentences(answers, CPU_MACHINE) == crossings.noise_sentences([], None) == []
 

@@ -161,4 +161,6 @@ def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_ar
     )  # of its rounds two are in both
     assert stats.verdict(three, late, paired=True).ratio == stats.exact(1.0)
     last = msgspec.structs.replace(three, seconds=(8.0, 9.0, 9.0), block_sizes=(0, 0, 1, 1, 1))
-    assert stats.verdict(three, last, paired=True) == stats.Verdict("can't tell", stats.exact(2.0))  # one pair
+    assert stats.verdict(three, last, paired=True) == stats.Verdict(
+        word="can't tell", ratio=stats.exact(2.0)
+    )  # one pair

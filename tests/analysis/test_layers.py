@@ -241,7 +241,9 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
 
 
 def test_bands_marks_and_points_of_layers_lie_where_they_should(monkeypatch):
-    monkeypatch.setattr(noise, "between_runs", lambda *row: noise.Between(0.0, noise.OWN))  # runs do not differ
+    monkeypatch.setattr(
+        noise, "between_runs", lambda *row: noise.Between(share=0.0, source=noise.THIS_MACHINE)
+    )  # runs do not differ
     rows = [m for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
     _, chart = layer_charts.charts(layers_of_page.select(loaded, "conv", ()))

@@ -101,7 +101,13 @@ def two_runs(runs: list[Loaded], apart: float) -> tuple[list[Figure], list[str]]
         if abs(begun[j] - begun[i]) >= apart:
             others = [(begun[k], runs[k]) for k in range(len(runs)) if k not in (i, j)]
             here = runs[i].runs[0].machine
-            known = noise.Noise(here, "", 0.0, tuple(str(start) for start, _ in others), noise.shares(others))
+            known = noise.Noise(
+                machine=here,
+                taken_at="",
+                span_s=0.0,
+                sweeps=tuple(str(start) for start, _ in others),
+                shares=noise.shares(others),
+            )
             with mock.patch.object(noise, "stored", lambda root, known=known: {known.machine.key: known}):
                 found += comparison.comparison(runs[i], runs[j]).rows
     false = [row for row in found if row.word in ("slower", "faster")]

@@ -114,7 +114,9 @@ def other_share(name: str, number: int) -> Share:
 
 def between(share: Share, source: str) -> Between:
     """A stored number as `noise.between_runs` gives it, of this machine or of its class by the source."""
-    return Between(share.share, source, visit_share=share.visit_share, runs=OTHER_RUNS, span_s=share.span_s)
+    return Between(
+        share=share.share, source=source, visit_share=share.visit_share, runs=OTHER_RUNS, span_s=share.span_s
+    )
 
 
 def simulated_figures(pool: ProcessPoolExecutor, count: int) -> list[Figure]:
@@ -128,7 +130,7 @@ def simulated_figures(pool: ProcessPoolExecutor, count: int) -> list[Figure]:
         cell = f"{name}, {rows} rows"
         held = within_run(sweeps)
         figures.append(Figure(f"{cell}: within this run", f">= {LEAST}", held, held.value >= LEAST))
-        held, width = between_runs(sweeps, [between(share, noise.OWN) for share in shares[name]])
+        held, width = between_runs(sweeps, [between(share, noise.THIS_MACHINE) for share in shares[name]])
         figures.append(Figure(f"{cell}: between runs, by five others", f">= {LEAST}", held, held.value >= LEAST))
         figures.append(Figure(f"{cell}: its width over an oracle's", f"<= {WIDEST}", exactly(width), width <= WIDEST))
         others = {
@@ -159,7 +161,13 @@ def stored_figures() -> list[Figure]:
         holds: dict[str, list[bool]] = {}
         for i, run in enumerate(runs):
             others = [(starts[j], runs[j]) for j in range(len(runs)) if j != i]
-            number = Noise(known.machine, "", 0.0, tuple(known.sweeps[:-1]), noise.shares(others))
+            number = Noise(
+                machine=known.machine,
+                taken_at="",
+                span_s=0.0,
+                sweeps=tuple(known.sweeps[:-1]),
+                shares=noise.shares(others),
+            )
             rows = [{m.key: m for m in other.measurements if m.ok} for _, other in others]
             with mock.patch.object(noise, "stored", return_value={known.machine.key: number}):
                 for clock, hit in _stored_rows(run.measurements, rows, known.machine):
@@ -181,7 +189,7 @@ def _stored_rows(
             middles = [stats.middle(one) for one in same if one]
             if len(middles) < FEWEST_OTHERS:
                 continue
-            interval = noise.of_one_run(machine, m, samples, stats.median_of(samples))
+            interval = noise.with_noise_between_runs(machine, m, samples, stats.median_of(samples))
             yield noise.side(m, samples.clock), interval.low <= statistics.median(middles) <= interval.high
 
 
@@ -206,7 +214,7 @@ def crossing(name: str, sizes: int, machine: Machine, seed: int) -> tuple[bool, 
         rows.append(replace(m, samples=samples))
     share = other_share(name, seed % NUMBERS)
     shares = tuple(replace(share, side=side) for side in (noise.CPU, noise.CALLS))
-    number = Noise(machine, "", 0.0, ("",) * OTHER_RUNS, shares)
+    number = Noise(machine=machine, taken_at="", span_s=0.0, sweeps=("",) * OTHER_RUNS, shares=shares)
     with mock.patch.object(noise, "stored", return_value={machine.key: number}):
         (answer,) = crossover.crossovers(rows, [crossover.LATENCY], machine=machine)
     early = answer.kind == "gpu-at-smallest"

@@ -152,7 +152,7 @@ def slow_sweep(rows: list[Row], name: str, limits: Limits, seed: int) -> tuple[l
     return visited(rows, levels, limits, dice), levels
 
 
-def shares(name: str, limits: Limits, seed: int, runs: int) -> noise.Share:
+def shares(name: str, limits: Limits, seed: int, runs: int) -> noise.NoiseShare:
     """What doctor --noise stores of a machine with this noise of SLOW: from so many runs of ten rows, far apart."""
     sweeps = []
     for i in range(runs):

@@ -152,7 +152,7 @@ def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once()
     ],
 )
 def test_a_long_first_sample_and_a_fast_cold_row_may_have_another_reason(flag, m, beside, why):
-    assert not BY_FLAG[flag].told(m, Context(tuple(beside), (), CPU_MACHINE)), why
+    assert not BY_FLAG[flag].symptom_of(m, Context(rows=tuple(beside), machine=CPU_MACHINE)), why
 
 
 def prepared(run, stream=None, synchronize=lambda: None):

@@ -379,7 +379,7 @@ def test_ten_sweeps_are_stored_as_one_number_a_clock_and_decade(swept, capsys):
     kept = noise.stored(noise.REPORTS)[here.key]
     assert (kept.span_s, len(kept.sweeps)) == (540.0, 10) and len({*kept.sweeps}) == 10
     between = noise.between_runs(here, noise.CPU, 2e-3)
-    assert (between.share, between.source, between.runs) == (pytest.approx(0.01, rel=1e-3), noise.OWN, 10)
+    assert (between.share, between.source, between.runs) == (pytest.approx(0.01, rel=1e-3), noise.THIS_MACHINE, 10)
 
 
 def test_what_sweeps_differ_by_is_printed_as_json(swept, capsys):
