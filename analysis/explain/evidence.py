@@ -14,8 +14,8 @@ from analysis.explain.request import GPU, Request
 from analysis.explain.sources import Sources
 from analysis.finding import Finding
 from analysis.predict.budget import TRANSFERS
-from analysis.predict.combine import total_of
 from analysis.predict.profile import Profile
+from analysis.predict.step_parts import total_of
 from analysis.roofline import links, overheads
 from analysis.stats import Estimate, group_by, middle
 from analysis.training import break_even, contention, data_parallel, inference

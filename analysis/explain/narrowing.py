@@ -9,9 +9,9 @@ from analysis.explain.explanation import Explanation
 from analysis.explain.measure import Part
 from analysis.explain.request import GPU
 from analysis.explain.sides import Side
-from analysis.predict.combine import DEVICE, ISSUING, total_of
 from analysis.predict.curves import UNLIKE
 from analysis.predict.prediction import Prediction
+from analysis.predict.step_parts import DEVICE, ISSUING, total_of
 from analysis.stats import MOST_UNSURE, Estimate, independent_sum
 from workloads.records import settings
 

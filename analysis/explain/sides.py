@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from analysis import labels
 from analysis.explain.request import GPU, Request, settings_of
 from analysis.explain.sources import Sources
-from analysis.predict.combine import HOST, total_of
 from analysis.predict.prediction import Prediction
+from analysis.predict.step_parts import HOST, total_of
 from analysis.stats import Estimate
 from analysis.training import break_even, costs
 from analysis.training.break_even import Trained

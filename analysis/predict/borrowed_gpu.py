@@ -4,9 +4,10 @@ import statistics
 
 import msgspec
 
-from analysis.predict.combine import COPYING, DEVICE, HIDDEN, overlapped_on_gpu
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
+from analysis.predict.step_parts import COPYING, DEVICE, HIDDEN
+from analysis.predict.step_time import overlap_on_gpu
 from analysis.stats import Estimate, covering, exact, total
 from analysis.units import join
 
@@ -37,7 +38,7 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
     kept = {*DEVICE, *COPYING}
     parts = {name: e if name in kept else e * factor for name, e in made.parts.items() if name != HIDDEN}
     ahead = made.settings.keras.residence == "prefetch"
-    if hidden := overlapped_on_gpu(parts, host_feeds=not ahead):
+    if hidden := overlap_on_gpu(parts, host_waits=not ahead):
         parts[HIDDEN] = exact(hidden)
     step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)

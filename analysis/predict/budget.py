@@ -6,9 +6,10 @@ The parts are those of analysis.predict, from rows of other problems than traini
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, WORDS, Calibration, combined, setting_up
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import OP_BY_OP, Profile
+from analysis.predict.step_parts import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, WORDS
+from analysis.predict.step_time import Calibration, calibrated_parts
 from analysis.stats import Estimate, median_of, total
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
@@ -139,7 +140,7 @@ def _parts(training: Measurement, profile: Profile, setup_steps: int = 0) -> lis
     fitted = Calibration()
     if training.kernel == FIT:
         fitted = calibration(profile, training.settings, {problem.model})
-    seconds = combined(step_components, fitted)
+    seconds = calibrated_parts(step_components, fitted)
     parts = []
     for name in (*names, HIDDEN):
         if name in step_components.lacking:
@@ -147,7 +148,7 @@ def _parts(training: Measurement, profile: Profile, setup_steps: int = 0) -> lis
         elif name in seconds and (seconds[name].value or name in HOST):
             parts.append(BudgetPart(name=name, seconds=seconds[name], why=_why(name, step_components)))
     if setup_steps and training.kernel == FIT:
-        setup = setting_up(step_components) / setup_steps
+        setup = step_components.setup_s / setup_steps
         if setup.value:
             parts.append(BudgetPart(name=SETUP, seconds=setup, why=_SETUP_WHY))
     return parts

@@ -7,19 +7,10 @@ from collections.abc import Set
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import (
-    OVERHEAD,
-    UNFITTED,
-    WORK,
-    Calibration,
-    Lanes,
-    bound_of,
-    combined,
-    lanes,
-    step_seconds,
-)
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile, once
+from analysis.predict.step_parts import OVERHEAD, WORK, bound_of
+from analysis.predict.step_time import UNFITTED, Calibration, calibrated_parts, stacked, step_seconds, uncalibrated
 from analysis.stats import Estimate, group_by, median
 from analysis.training import costs
 from kernels import networks
@@ -155,7 +146,12 @@ def _with_factors(trainings: list[TimedTraining]) -> Calibration:
     the prior ties the fit to the microbenchmarks."""
     if not trainings:
         return Calibration()
-    dispatch, launches, work = _solved(trainings).tolist()
+    return _calibration(_solved(trainings))
+
+
+def _calibration(factors: np.ndarray) -> Calibration:
+    """A calibration with these FACTORS."""
+    dispatch, launches, work = factors.tolist()
     return Calibration(dispatch=dispatch, launches=launches, work=work)
 
 
@@ -163,7 +159,7 @@ def _solved(trainings: list[TimedTraining]) -> np.ndarray:
     """FACTORS by least squares of log(predicted / measured step), with the same weight for each model."""
     from scipy.optimize import least_squares
 
-    parts = Lanes(*np.array([lanes(training.components) for training in trainings], float).T)
+    steps = stacked(uncalibrated(training.components) for training in trainings)
     measured_s = np.array([training.step.value for training in trainings])
     trainings_of = collections.Counter(training.model for training in trainings)
     weights = np.array([trainings_of[training.model] ** -0.5 for training in trainings]) / _ERROR
@@ -171,7 +167,7 @@ def _solved(trainings: list[TimedTraining]) -> np.ndarray:
     deviations = np.array(_DEVIATIONS_ON_GPU if on_gpu else _DEVIATIONS_ON_CPU)
 
     def residuals(logarithms: np.ndarray) -> np.ndarray:
-        predicted_s = step_seconds(parts, *np.exp(logarithms))
+        predicted_s = step_seconds(steps, _calibration(np.exp(logarithms)))
         errors = np.log(predicted_s / measured_s)
         return np.concatenate([weights * errors, logarithms / deviations])
 
@@ -200,7 +196,7 @@ def _residuals(profile: Profile, device: str, execution: str, leaving_out: froze
     for model, same_model in group_by(trainings, lambda training: training.model).items():
         fitted = _with_factors([training for training in trainings if training.model != model])
         for training in same_model:
-            parts = combined(training.components, fitted)
+            parts = calibrated_parts(training.components, fitted)
             predicted_s = sum(part.value for part in parts.values())
             error = abs(math.log(training.step.value / predicted_s))
             residuals.append(Residual(model=model, bound=bound_of(parts), error=error))

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from analysis import table
 from analysis.numbers import timed
 from analysis.predict import described_model, prediction, profile
-from analysis.predict.combine import WORDS
 from analysis.predict.plan import CheckPlan, Plan, PredictPlan
 from analysis.predict.prediction import Prediction
+from analysis.predict.step_parts import WORDS
 from analysis.text import checked_predictions
 from analysis.units import count, seconds
 from kernels.networks import Network

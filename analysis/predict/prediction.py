@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import HIDDEN, UNFITTED, UNTRIED, Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, Components, components
-from analysis.predict.profile import Profile, all_of, launches
+from analysis.predict.profile import COMPILED, Profile, all_of, launches
+from analysis.predict.step_parts import HIDDEN
+from analysis.predict.step_time import UNFITTED, Calibration, calibrated_parts
 from analysis.predict.step_work import RoughWork
-from analysis.stats import NOTHING, Estimate, exact, independent_sum
+from analysis.stats import NOTHING, Estimate, exact, independent_sum, within_factor
 from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import count, join
 from kernels import networks
@@ -24,6 +25,8 @@ from workloads.records import Settings, regular_files, switches
 from workloads.records.rows import is_moment
 
 _WORTH_A_NAME = 0.01  # of a step: a smaller part is not named
+#: Relative error for kinds of layers that no network of the tables has, on which no rule was checked.
+UNTRIED = 1.0
 LONGEST_S = 1e9  # of a time in a result file too
 MOST_FIXED = (
     0.1  # share of a step's bytes that may not grow with the batch as a line, and is taken as it is at every batch
@@ -245,25 +248,44 @@ def predict(
         fitted = calibration(of, ran, leaving_out={training.model})
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
-    parts = combined(made, fitted)
-    step = within(independent_sum(parts.values()), max(fitted.spread(parts), _untried(network)))
-    start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
+    parts = calibrated_parts(made, fitted)
+    step = _widened(independent_sum(parts.values()), max(fitted.spread(parts), _untried(network)))
+    start = _widened(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
     return Prediction(
         training,
         settings,
         parts,
         step,
         made.epoch_s,
-        made.fit_s + setting_up(made),
-        compiling(made, fitted),
+        made.fit_s + made.setup_s,
+        compilation_s(made, fitted),
         start,
         made.execution,
         made.partial,
         of.key,
-        setting_up(made),
-        last_step_saves_s=_last_step_saves(training, step, lambda last: combined(parts_of(last), fitted)),
+        made.setup_s,
+        last_step_saves_s=_last_step_saves(training, step, lambda last: calibrated_parts(parts_of(last), fitted)),
         rough=made.rough,
     )
+
+
+def _widened(seconds: Estimate, spread: float) -> Estimate:
+    """Seconds whose interval is widened to at least a relative error; no end is below 0."""
+    low = min(seconds.low, seconds.value / (1 + spread))
+    high = max(seconds.high, seconds.value * (1 + spread))
+    return Estimate(seconds.value, max(0.0, low), high)
+
+
+def compilation_s(step: Components, fitted: Calibration) -> Estimate:
+    """Seconds of all compilations of a training. XLA compiles once for each distinct batch size; a graph that is not compiled is
+    traced and optimized once for all."""
+    training = step.training
+    has_smaller_last_batch = training.samples > training.batch and training.samples % training.batch > 0
+    compilations = 2 if step.execution == COMPILED and has_smaller_last_batch else 1
+    if fitted.compile_s:
+        return within_factor(compilations * fitted.compile_s * step.traced, 2)
+    small = step.compile_s * compilations
+    return Estimate(small.value, small.low, small.value * max(2.0, step.kernels))
 
 
 def _last_step_saves(

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from analysis.crossover.crossover import Answer, Crossing
 from analysis.numbers import factor, gain, interval, number, share, time, timed
-from analysis.predict.combine import WORDS
 from analysis.predict.prediction import Prediction
+from analysis.predict.step_parts import WORDS
 from analysis.stats import Estimate, exact, faster, likely
 from analysis.units import bytes_rate, flops_rate, join, size
 from kernels.networks import title

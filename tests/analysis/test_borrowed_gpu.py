@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis.predict import borrowed_gpu, combine
+from analysis.predict import borrowed_gpu, step_parts
 from analysis.stats import Estimate, exact
 from kernels.problems import Training
 
@@ -51,7 +51,7 @@ def test_a_hosts_seconds_grow_and_those_of_the_device_and_the_link_stay(whole):
         "transfer bytes": exact(2e-3),
         "matmul": exact(1e-3),
         "conv": exact(9e-3),
-        combine.HIDDEN: exact(-4e-3),
+        step_parts.HIDDEN: exact(-4e-3),
     }
     plain = msgspec.structs.replace(
         made,

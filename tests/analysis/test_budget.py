@@ -8,7 +8,7 @@ from made_profile import RATE
 
 from analysis.blocks import markdown
 from analysis.predict import budget, prediction, profile
-from analysis.predict.combine import Calibration
+from analysis.predict.step_time import Calibration
 from analysis.report.sections import step_budgets
 from analysis.stats import Estimate, exact
 from analysis.text import budget as budget_words

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from analysis.predict import calibration, combine
+from analysis.predict import calibration, step_parts
 from analysis.predict.calibration import Residual
-from analysis.predict.combine import OVERHEAD, UNFITTED, WORK, Calibration
+from analysis.predict.step_parts import OVERHEAD, WORK
+from analysis.predict.step_time import UNFITTED, Calibration
 from analysis.stats import exact
 
 
@@ -50,8 +51,8 @@ def test_fewer_than_nine_models_tell_no_interval_narrower_than_without_a_fit():
 
 
 def test_a_step_is_bound_by_what_is_more_than_half_of_it():
-    parts = {"dispatch": exact(1.0), "launches": exact(0.6), "conv": exact(2.0), combine.HIDDEN: exact(-0.5)}
-    assert combine.bound_of(parts) == OVERHEAD  # 1.6 of 3.1
-    assert combine.bound_of({**parts, "conv": exact(2.2)}) == WORK  # of 3.3
+    parts = {"dispatch": exact(1.0), "launches": exact(0.6), "conv": exact(2.0), step_parts.HIDDEN: exact(-0.5)}
+    assert step_parts.bound_of(parts) == OVERHEAD  # 1.6 of 3.1
+    assert step_parts.bound_of({**parts, "conv": exact(2.2)}) == WORK  # of 3.3
     fitted = Calibration(spreads={OVERHEAD: 0.2})
     assert (fitted.spread(parts), fitted.spread({"conv": exact(1.0)})) == (0.2, UNFITTED)

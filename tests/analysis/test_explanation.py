@@ -16,10 +16,10 @@ from analysis.explain.sources import Sources
 from analysis.finding import Finding, Warning
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import profile
-from analysis.predict.combine import HIDDEN
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
+from analysis.predict.step_parts import HIDDEN
 from analysis.predict.step_work import RoughWork
 from analysis.stats import Estimate, exact, group_by
 from analysis.text import sentences

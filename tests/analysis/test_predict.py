@@ -25,9 +25,10 @@ from analysis.predict import (
     profile,
 )
 from analysis.predict.__main__ import main
-from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, compiling, within
 from analysis.predict.step_kernels import fusion
 from analysis.predict.step_kernels.step_kernel import StepKernel
+from analysis.predict.step_parts import DEVICE, HIDDEN, HOST
+from analysis.predict.step_time import Calibration
 from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate
 from analysis.training import costs
@@ -497,8 +498,8 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
     assert made.gaps[-1].startswith("of the whole training start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
     # 2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5
-    assert within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
-    assert within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
+    assert prediction._widened(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
+    assert prediction._widened(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
 
 
 def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_saved(tmp_path, capsys):
@@ -591,11 +592,11 @@ def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, sh
 )
 def test_xla_compiles_once_more_for_a_smaller_last_batch(whole, batch, samples, compilations):
     made = components.components(replace(MLP, batch=batch, samples=samples), GPU, whole, networks.find(MLP.model))
-    fitted = compiling(made, Calibration(compile_s=0.01))
+    fitted = prediction.compilation_s(made, Calibration(compile_s=0.01))
     assert fitted.value == pytest.approx(compilations * 0.01 * made.traced)
-    assert compiling(replace(made, execution="op by op"), Calibration(compile_s=0.01)).value == pytest.approx(
-        0.01 * made.traced
-    )
+    assert prediction.compilation_s(
+        replace(made, execution="op by op"), Calibration(compile_s=0.01)
+    ).value == pytest.approx(0.01 * made.traced)
 
 
 def test_steps_of_one_call_share_what_the_call_takes(whole):

@@ -13,11 +13,11 @@ import numpy as np
 
 from analysis.predict import calibration, prediction
 from analysis.predict.calibration import TimedTraining
-from analysis.predict.combine import ISSUING, OVERHEAD, WORK, total_of
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile
 from analysis.predict.saved_predictions import CheckedPrediction, checked, relative_error, training_of
+from analysis.predict.step_parts import ISSUING, OVERHEAD, WORK, total_of
 from analysis.stats import Estimate, group_by, least_squares
 from kernels import networks
 from kernels.networks import Network

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from analysis import table
 from analysis.predict import calibration, prediction, profile
-from analysis.predict.combine import Calibration
 from analysis.predict.saved_predictions import CheckedPrediction
+from analysis.predict.step_time import Calibration
 from analysis.stats import Estimate
 from analysis.text import checked_predictions
 from kernels.problems import Matmul, Training

@@ -18,9 +18,9 @@ import msgspec
 from analysis.predict import profile
 from analysis.predict.budget import Budget, budget
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import DEVICE, HIDDEN
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking
+from analysis.predict.step_parts import DEVICE, HIDDEN
 from analysis.text.budget import subject, where
 from analysis.units import join, percent, seconds
 from workloads.records import Measurement

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from analysis import labels
 from analysis.crossover.crossover import Answer
 from analysis.predict.budget import REST, Budget, BudgetPart
-from analysis.predict.combine import HIDDEN, WORDS
 from analysis.predict.components import FIT
+from analysis.predict.step_parts import HIDDEN, WORDS
 from analysis.report.charts.chart import Axis, Chart, View, crossed, sides, stacked
 from analysis.stats import group_by
 from analysis.table import Table

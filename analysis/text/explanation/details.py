@@ -7,9 +7,9 @@ from analysis.explain.explanation import Explanation
 from analysis.explain.findings import findings
 from analysis.explain.framework import framework
 from analysis.finding import IN_DETAIL, Finding
-from analysis.predict.combine import WORDS
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
+from analysis.predict.step_parts import WORDS
 from analysis.stats import NOTHING, Estimate
 from analysis.table import Table
 from analysis.text.explanation import changes

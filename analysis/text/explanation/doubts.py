@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from analysis.explain.narrowing import WHOLE_STEP
 from analysis.finding import Finding, Warning
-from analysis.predict.combine import WORDS
+from analysis.predict.step_parts import WORDS
 from analysis.stats import best_by
 from analysis.text.sentences import NAMES, capital, say
 from analysis.units import join
