@@ -62,6 +62,8 @@ def test_shares_of_stolen_and_others_time():
     assert telemetry.shares(one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
     behind = telemetry.HostSeconds(wall=1.0, process=0.2, busy=0.1)
     assert telemetry.shares(behind, 1)["other_load_fraction"] == 0, "never below zero"
+    crowded = telemetry.HostSeconds(wall=1.0, process=0.0, busy=2.02)
+    assert telemetry.shares(crowded, 2)["other_load_fraction"] == 1, "never above one: such a row would not be read"
 
 
 def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):

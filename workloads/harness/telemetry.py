@@ -197,8 +197,11 @@ def shares(spent: HostSeconds, cpus: int) -> dict[str, float]:
     steal = 0.0
     if spent.stolen > _FEWEST_STOLEN_S * 0.999:
         steal = spent.stolen / (spent.busy + spent.stolen)
-    others = max(0.0, spent.busy - spent.process)
-    return {"steal_fraction": steal, "other_load_fraction": others / (spent.wall * cpus)}
+    others = max(0.0, spent.busy - spent.process) / (spent.wall * cpus)
+    return {
+        "steal_fraction": steal,
+        "other_load_fraction": min(1.0, others),
+    }  # ticks of 10 ms count more than a short wall
 
 
 def settle(limit_s: float = 0.5, this_process: bool = True) -> float:
