@@ -80,10 +80,16 @@ def read(run: str) -> "Loaded":
 
 
 def compare(
-    old: "Loaded", new: "Loaded", on_any_machine: str, *, any_machine: bool = False, clock: str = ""
+    old: "Loaded",
+    new: "Loaded",
+    on_any_machine: str,
+    *,
+    any_machine: bool = False,
+    clock: str = "",
+    is_typed: bool = True,
 ) -> "RunComparison":
     """comparison.comparison; two different machines only with `any_machine`. on_any_machine: the command with that flag, for the
-    error.
+    error. is_typed: whether it is the command that was typed, which has that flag.
 
     Raises: Usage.
     """
@@ -95,6 +101,8 @@ def compare(
         if not before or not after:
             why = "add --any-machine to compare them all the same"
         message = f"OLD {_measured_on(before)}, NEW {_measured_on(after)}: {why}"
+        if not is_typed:
+            raise options.Usage(message, instead=on_any_machine)
         raise options.Usage(message, on_any_machine, right="--any-machine")
     return comparison.comparison(old, new, clock)
 
@@ -175,8 +183,8 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
     from analysis.text import comparisons
     from workloads import records
 
-    on_any_machine = f"python -m analysis.compare {run} {files[0].parent} --any-machine"
-    compared = compare(read_timed(run), records.read(*files), on_any_machine)
+    on_any_machine = shlex.join(["python", "-m", "analysis.compare", run, str(files[0].parent), "--any-machine"])
+    compared = compare(read_timed(run), records.read(*files), on_any_machine, is_typed=False)
     if format_ in ("table", "md"):
         print(f"\nagainst {run}:")
         show(compared, format_, share=share)

@@ -1,5 +1,6 @@
 """What one `compare` command asks for: its flags, checked, as a record."""
 
+import shlex
 from argparse import Namespace
 
 import msgspec
@@ -49,4 +50,4 @@ class ComparePlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def on_any_machine(self) -> str:
         """The command that compares the runs of two machines."""
-        return f"python -m analysis.compare {self.old} {self.new} --any-machine"
+        return shlex.join(["python", "-m", "analysis.compare", self.old, self.new, "--any-machine"])

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -479,6 +480,14 @@ class TestBaselines:
         assert session.save_and_compare(measuring, files, options.FAILED) == options.FAILED
         assert session.save_and_compare(measuring, files, options.INTERRUPTED) == options.INTERRUPTED
         assert session.save_and_compare(self.measuring(), files, options.OK) == options.OK
+
+    def test_a_baseline_of_another_machine_is_compared_by_a_command_that_can(self, runs, tmp_path, monkeypatch, capsys):
+        other = write(tmp_path / "a gpu", timed(steady(1.0)), machine=GPU_MACHINE)
+        measuring = self.measuring("--against", other)
+        with pytest.raises(options.Usage) as refused:
+            session.save_and_compare(measuring, records.files_of(runs[1]), options.OK)
+        assert refused.value.instead == f"python -m analysis.compare '{other}' {runs[1]} --any-machine"
+        assert command.main(shlex.split(refused.value.instead)[3:]) == options.OK
 
     def test_a_function_does_not_compare(self):
         with pytest.raises(TypeError, match="flag of the command"):
