@@ -76,7 +76,9 @@ class DescribePlan:
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "DescribePlan":
-        """Raises: Usage for flags of --operations without it, and for arguments of a script without one."""
+        """Raises: Usage for flags of --operations without it, arguments of a script without one, and data of no function."""
+        from workloads.records import model_files
+
         if flags.script and flags.operations:
             raise options.Usage("--operations is for --model; leave it out", wrong="--operations")
         if flags.passed_on and not flags.script:
@@ -86,6 +88,8 @@ class DescribePlan:
         for name in ("batch", "data", "length"):
             if getattr(flags, name) and not flags.operations:
                 raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
+        if flags.data:
+            model_files.require(flags.data)
         return cls(
             model=flags.model,
             script=flags.script or "",

@@ -201,8 +201,10 @@ def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
 
 
 def _require_user_model(flags: Namespace) -> None:
-    """Raises Usage for data and a length of what is no model of the user's own."""
+    """Raises Usage for data and a length of what is no model of the user's own, and for data that no file has."""
     if flags.model and settings.is_user_model(flags.model):
+        if flags.data:
+            model_files.require(flags.data)
         return
     for flag, value in (("--data", flags.data), ("--length", flags.length)):
         if value:

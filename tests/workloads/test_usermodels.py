@@ -17,9 +17,10 @@ from kernels.networks.layers import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import grid, training_row, user_model
+from workloads.frameworks.user_fit import fit_places
 from workloads.harness import worker
 from workloads.harness.dispatch import Broken
-from workloads.records import Row, Settings, model_files, settings
+from workloads.records import Row, Settings, model_files, other_libraries, settings
 
 
 def own(train, name, **keywords):
@@ -371,6 +372,35 @@ def test_a_model_file_that_cannot_be_read_is_one_error_line_of_every_command(fol
         assert printed.out == ""
         assert error.startswith("error: --model: ") and file in error and re.search(kind, error)
         assert f"-m {module.removesuffix('.__main__')} " in tip
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("analysis.explain.__main__", ["--model", "mine.py:build", "--data", "net.py:data"]),
+        ("workloads.describe", ["--model", "mine.py:build", "--operations", "--data", "net.py:data"]),
+        ("workloads.training", ["--model", "mine.py:build", "--data", "net.py:data"]),
+        ("workloads.layer.__main__", ["--layer", "net.py:Layer", "--input", "8"]),
+    ],
+)
+def test_a_file_of_data_or_of_a_layer_that_cannot_be_read_is_one_error_line(folder, capsys, module, words, kind):
+    UNREADABLE[kind](folder / "net.py")
+    assert importlib.import_module(module).main(words) == options.USAGE
+    error, _ = capsys.readouterr().err.splitlines()
+    assert re.match("error: (--data: )?(cannot read )?net.py", error) and re.search(kind, error)
+
+
+@pytest.mark.parametrize(
+    "source", ["x = " + "-" * 200_000 + "1", "x = a" + ".b" * 200_000, "x = " + "(" * 300 + ")" * 300]
+)
+def test_a_source_that_is_nested_too_deeply_is_no_python_that_can_be_read(folder, source):
+    (folder / "deep.py").write_text(f"{source}\ndef build(): ...\n")
+    assert model_files.missing("deep.py:build").startswith("deep.py is no Python that can be read: ")
+    with pytest.raises(options.Usage, match=r"deep\.py is no Python"):
+        model_files.require_source("deep.py")
+    assert other_libraries.library_imported(folder / "deep.py") == ""
+    assert fit_places.places("deep.py") == ()
 
 
 @pytest.mark.parametrize(

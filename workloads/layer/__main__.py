@@ -241,6 +241,7 @@ def _requests(flags: Namespace, model: str, batches: list[int]) -> "list[LayerRe
     """
     from workloads.frameworks.layer_graphs import inputs
     from workloads.frameworks.layer_graphs.description import LayerRequest
+    from workloads.records import model_files
 
     names = ("input", *_ARGUMENTS, "set")
     if model:
@@ -254,6 +255,9 @@ def _requests(flags: Namespace, model: str, batches: list[int]) -> "list[LayerRe
         error = options.Usage(f"{flags.layer} alone takes the shape of its input", right="--input 32,32,3")
         error.is_example = True
         raise error
+    file = flags.layer.partition(":")[0]
+    if file.endswith(".py"):
+        model_files.require_source(file)
     shapes = " ".join(inputs.parsed(word).words for word in flags.input)
     arguments = _arguments(flags)
     text = json.dumps(arguments, sort_keys=True) if arguments else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from analysis import units
 from workloads import options
 from workloads.corrections.likeness import closest, similar_path
-from workloads.records import command_lines, regular_files
+from workloads.records import command_lines, regular_files, source_trees
 
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # What a module may make names or submodules with that its source does not spell.
@@ -216,11 +216,29 @@ def _unpacks_too_far(path: str, unpacked_bytes: int) -> str:
     return f"{path} is no Keras model: its {sizes}, and model.save() compresses nothing"
 
 
+def require_source(path: str) -> None:
+    """Raises Usage for a Python file that is there and cannot be read, or does not parse."""
+    if not regular_files.exists(path):
+        return
+    try:
+        regular_files.require_readable(path)
+        source_trees.parsed(Path(path).read_bytes())
+    except regular_files.Unreadable as error:
+        raise options.Usage(str(error), wrong=path, right=path, first=error.first or f"mend {path}") from error
+    except SyntaxError as error:
+        raise options.Usage(_no_python(path, error), wrong=path, right=path, first=f"mend {path}") from error
+
+
+def _no_python(path: str, error: SyntaxError) -> str:
+    """Why a file does not parse, with the line at fault."""
+    return f"{path} is no Python that can be read: {error.msg}{_line_at_fault(error)}"
+
+
 def _missing_in_file(path: str, function: str) -> str:
     try:
-        tree = ast.parse(Path(path).expanduser().read_bytes())
-    except (SyntaxError, ValueError) as error:
-        return f"{path} is no Python that can be read: {getattr(error, 'msg', error)}{_line_at_fault(error)}"
+        tree = source_trees.parsed(Path(path).expanduser().read_bytes())
+    except SyntaxError as error:
+        return _no_python(path, error)
     if not function:
         return f"{path} is a file: name its function that returns the model, as {path}:build"
     if not function.isidentifier():
@@ -231,9 +249,9 @@ def _missing_in_file(path: str, function: str) -> str:
     return "" if _may_bind(tree, function) else f"{path} has no function {function}"
 
 
-def _line_at_fault(error: Exception) -> str:
+def _line_at_fault(error: SyntaxError) -> str:
     """The number and the text of the line that a SyntaxError names, after a comma; "" where it names none."""
-    if not isinstance(error, SyntaxError) or not error.lineno:
+    if not error.lineno:
         return ""
     text = (error.text or "").strip()
     return f", line {error.lineno}: {text}" if text else f", line {error.lineno}"
@@ -376,8 +394,8 @@ def _parsed(path: str) -> ast.Module | None:
     try:
         regular_files.require_regular(path)
         with open(path, "rb") as file:
-            return ast.parse(file.read())
-    except (regular_files.Unreadable, OSError, SyntaxError, ValueError):
+            return source_trees.parsed(file.read())
+    except (regular_files.Unreadable, OSError, SyntaxError):
         return None
 
 

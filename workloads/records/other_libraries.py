@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from workloads.records import regular_files
+from workloads.records import regular_files, source_trees
 
 # The first part of a module's name -> the library, as people call it.
 LIBRARIES = {
@@ -35,8 +35,8 @@ def library_imported(path: Path) -> str:
     """The library that a Python file imports in place of Keras; "" where it imports Keras or none of these, or does not parse."""
     try:
         regular_files.require_regular(path)
-        tree = ast.parse(path.read_bytes())
-    except (regular_files.Unreadable, OSError, SyntaxError, ValueError):
+        tree = source_trees.parsed(path.read_bytes())
+    except (regular_files.Unreadable, OSError, SyntaxError):
         return ""
     modules: list[str] = []
     for node in ast.walk(tree):

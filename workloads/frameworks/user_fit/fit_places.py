@@ -5,6 +5,7 @@ import contextlib
 from pathlib import Path
 
 from workloads.frameworks.user_fit import notebook
+from workloads.records import source_trees
 
 #: Arguments that Keras's fit has, and that of other libraries has not.
 _ARGUMENTS = {"epochs", "batch_size", "validation_data", "validation_split", "steps_per_epoch", "callbacks", "verbose"}
@@ -38,7 +39,7 @@ def may_call_fit(script: str, place: str) -> bool:
 def _calls(source: str) -> list[ast.Call]:
     """The calls of something's `fit`."""
     calls = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(source_trees.parsed(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fit":
             calls.append(node)
     return calls
