@@ -51,7 +51,9 @@ from workloads.stops import (  # noqa: F401  # other modules take them from here
     Stop,
     Terminated,
     TooFewFiles,
+    TooLittleMemory,
     Usage,
+    require_address_space,
     require_open_files,
 )
 from workloads.terminal import near
@@ -430,6 +432,9 @@ def command(
         except BrokenPipeError:  # the reader of our output left, as `| head` does
             terminal.discard(sys.stdout)
             return OK
+        except MemoryError:
+            _say(TooLittleMemory(), command_hints)
+            return USAGE
         except OSError as error:
             if error.filename is None:
                 terminal.discard(sys.stdout)
@@ -450,13 +455,14 @@ def _flushing(out: terminal.Wrapping) -> Iterator[None]:
 def _flags(command_parser: Parser, argv: Sequence[str] | None, out: terminal.Wrapping) -> Namespace:
     """The flags of a command, whose status line begins and whose lines wrap where they are for people.
 
-    Raises: Usage, also where too few files may be opened; Missing for packages that are not installed.
+    Raises: Usage, also where too few files may be opened or too little memory taken; Missing for packages that are not installed.
     """
     flags = command_parser.parse_args(argv)
     if not getattr(flags, "quiet", False):
         terminal.show_waiting(command_parser.question)
     out.wraps = {getattr(flags, "format", None), getattr(flags, "to", None)} <= {"table", None}
     require_open_files()
+    require_address_space()
     require_packages()
     return flags
 

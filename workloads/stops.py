@@ -3,6 +3,8 @@
 import resource
 
 OPEN_FILES = 64  # that a process may open where a command runs; with a worker of NumPy's it opens 13
+# Below this NumPy and SciPy end the process, or wait for ever, while they are imported (2 cores, OpenBLAS 0.3.31). Bytes.
+LEAST_ADDRESS_SPACE = 384 << 20
 OK = 0
 FAILED = 1
 USAGE = 2
@@ -70,11 +72,32 @@ class TooFewFiles(Usage):
         )
 
 
+class TooLittleMemory(Usage):
+    """A command is refused memory, or would be."""
+
+    def __init__(self) -> None:
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            super().__init__("this machine has too little free memory for this command", first="end other programs")
+            return
+        super().__init__(
+            f"a process may have {limit >> 20} MiB of address space here (ulimit -v), which are too few for this command",
+            first="raise the limit with `ulimit -v unlimited`",
+        )
+
+
 def require_open_files() -> None:
     """Raises TooFewFiles where the system's limit is below OPEN_FILES."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and limit < OPEN_FILES:
         raise TooFewFiles
+
+
+def require_address_space() -> None:
+    """Raises TooLittleMemory where `ulimit -v` is below LEAST_ADDRESS_SPACE."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
+        raise TooLittleMemory
 
 
 class Terminated(KeyboardInterrupt):

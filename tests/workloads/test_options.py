@@ -12,7 +12,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, describe, doctor, hints, keywords, options, shared_flags, terminal
+from workloads import ROOT, describe, doctor, hints, keywords, options, shared_flags, stops, terminal
 from workloads.corrections import runs
 from workloads.harness import plan
 from workloads.records.files import NoRun
@@ -405,6 +405,28 @@ def test_a_long_error_is_cut(capsys):
     error = capsys.readouterr().err.splitlines()[0]
     assert len(error) == len("error: ") + 4000
     assert "…" in error
+
+
+@pytest.mark.parametrize(("limit_mib", "is_enough"), [(383, False), (384, True), (-1, True)])
+def test_a_command_needs_address_space(monkeypatch, capsys, limit_mib, is_enough):
+    """Below 384 MiB the libraries that it imports end its process, or wait for ever."""
+    limit = limit_mib << 20 if limit_mib > 0 else stops.resource.RLIM_INFINITY
+    monkeypatch.setattr(stops.resource, "getrlimit", lambda resource: (limit, limit))
+    code = describe.main(["--model", "mnist-cnn"])
+    assert code == (options.OK if is_enough else options.USAGE)
+    if not is_enough:
+        error, tip = capsys.readouterr().err.splitlines()
+        assert error.startswith("error: a process may have 383 MiB of address space here (ulimit -v)")
+        assert tip.startswith("  raise the limit with `ulimit -v unlimited`, then: ")
+
+
+def test_a_command_that_is_refused_memory_ends_with_an_error_line(capsys):
+    def use_all_memory(plan: None) -> int:
+        raise MemoryError
+
+    code = options.command(describe.parser(), ["--model", "mnist-cnn"], options.no_plan, use_all_memory)
+    assert code == options.USAGE
+    assert capsys.readouterr().err.startswith("error: this machine has too little free memory for this command\n")
 
 
 def test_control_characters_of_a_name_are_shown():
