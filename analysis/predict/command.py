@@ -96,7 +96,7 @@ def save(path: str, predictions: list[Prediction]) -> None:
         with open(path, "ab") as file:
             file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in predictions)
     except OSError as error:
-        raise options.Usage(f"cannot write {path}: {error.strerror}") from error
+        raise options.Usage(f"cannot write {path}: {error.strerror}", wrong="--save") from error
 
 
 def print_check(plan: CheckPlan) -> None:

@@ -4,7 +4,9 @@ import json
 import math
 import pathlib
 import re
+import resource
 import shlex
+import signal
 
 import made_profile
 import msgspec
@@ -555,6 +557,21 @@ def test_blank_lines_are_no_predictions_and_none_is_cut_off(tmp_path, capsys, en
     with pytest.raises(Usage, match="holds no predictions: it is empty"):
         prediction.load(str(path))
     assert capsys.readouterr().err == ""
+
+
+def test_predictions_that_cannot_be_saved_are_proposed_without_saving(tmp_path):
+    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    one = prediction.load(str(stored))[0]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
+    try:
+        with pytest.raises(Usage, match=r"cannot write .*: File too large") as refused:
+            command.save(str(tmp_path / "p.ndjson"), [one])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert (refused.value.wrong, refused.value.right) == ("--save", "")
 
 
 def test_zero_bytes_after_the_last_prediction_are_a_line_that_is_cut_off(tmp_path, capsys):

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from fake_measurements import gpu_run, write
@@ -130,6 +131,16 @@ def test_a_run_that_may_not_be_read_is_one_line(tmp_path, locked, command):
 def test_an_output_below_a_folder_that_may_not_be_entered_is_one_line(locked, command):
     line = refusal(without_rights(*command.split(), str(locked / "new")))
     assert "Permission denied" in line and str(locked) in line
+
+
+def test_a_file_system_that_is_read_only_is_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    (tmp_path / "old.csv").touch()
+    for flags, reason in ((0, "Permission denied"), (os.ST_RDONLY, "Read-only file system")):
+        monkeypatch.setattr(os, "statvfs", lambda path, flags=flags: SimpleNamespace(f_flag=flags))
+        assert regular_files.unwritable(tmp_path / "old.csv") == reason
+        assert regular_files.unwritable(tmp_path / "new.csv") == reason
+        assert regular_files.no_folder(tmp_path / "a" / "b") == reason
 
 
 def test_a_compressed_file_that_unpacks_to_far_more_is_not_read(tmp_path):

@@ -90,7 +90,7 @@ def unwritable(path: str | os.PathLike) -> str:
         if other_kind:
             return other_kind
         may_write = os.access(file, os.W_OK)
-    return "" if may_write else os.strerror(errno.EACCES)
+    return "" if may_write else _why_not_writable(file)
 
 
 def no_folder(path: str | os.PathLike) -> str:
@@ -100,7 +100,14 @@ def no_folder(path: str | os.PathLike) -> str:
         folder = folder.parent
     if not folder.is_dir():
         return f"{folder} is no folder"
-    return "" if os.access(folder, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+    return "" if os.access(folder, os.W_OK | os.X_OK) else _why_not_writable(folder)
+
+
+def _why_not_writable(path: Path) -> str:
+    """Why nothing can be written at a path, which may not be there yet: its file system, or its mode."""
+    place = path if path.exists() else path.parent
+    is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+    return os.strerror(errno.EROFS if is_read_only else errno.EACCES)
 
 
 def lines(path: str | os.PathLike) -> list[bytes]:
