@@ -168,7 +168,7 @@ class TrainingPlan(MeasuringPlan):
 
         Raises: Usage for none of these devices, and for a model that is not known.
         """
-        from analysis.predict import prediction
+        from analysis.predict import saved_predictions
         from workloads.frameworks import grid, studies
         from workloads.records import Row, distinct
 
@@ -176,7 +176,7 @@ class TrainingPlan(MeasuringPlan):
         others = Counter(p.settings.device for p in self.predictions if p.settings.device not in on)
         if others.total() == len(self.predictions):
             raise options.Usage(
-                f"{file} has predictions for {', '.join(others)}; asked for: {devices}", prediction.MAKES
+                f"{file} has predictions for {', '.join(others)}; asked for: {devices}", saved_predictions.MAKES
             )
         if not self.measuring.quiet:
             for device, count in others.items():
@@ -189,7 +189,7 @@ class TrainingPlan(MeasuringPlan):
             try:
                 grid.known_model(predicted.training.model)
             except options.Usage as error:
-                raise options.Usage(f"{file}: {error}", prediction.MAKES) from error
+                raise options.Usage(f"{file}: {error}", saved_predictions.MAKES) from error
             resident = predicted.settings.keras.residence == "resident"
             kernel = studies.RESIDENT if resident else studies.FIT
             rows.append(Row(kernel, predicted.training, predicted.settings))
@@ -319,11 +319,11 @@ def _predictions(flags: Namespace) -> "list[Prediction]":
 
     Raises: Usage for a file that holds none, and for flags of other trainings.
     """
-    from analysis.predict import prediction
+    from analysis.predict import saved_predictions
 
     if flags.predicted is None or flags.study:
         return []
-    saved = prediction.load(flags.predicted)
+    saved = saved_predictions.load(flags.predicted)
     _refuse_trainings(flags, "--predicted")
     return saved
 

@@ -85,7 +85,7 @@ def _side(request: Request, device: str, prediction: Prediction | None, measured
         ran = ran_all_samples(measured, training) and measured.row.problem.epochs == training.epochs
     elif prediction and not request.is_mostly_unknown:
         cost = prediction.cost
-        unknown = prediction.untold
+        unknown = prediction.unmeasured
     else:
         return None
     if request.validation:

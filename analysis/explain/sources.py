@@ -50,7 +50,7 @@ def predictor(request: Request, sources: Sources) -> Predict:
             return prediction
         if settings.on_gpu:
             return rescaled(prediction, factor, start)
-        if prediction.untold and kernel == what_if.FIT:
+        if prediction.unmeasured and kernel == what_if.FIT:
             with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays unknown
                 on_stored_cpu = sources.predict(training, settings, stored, request.network, kernel=kernel)
                 return completed(prediction, on_stored_cpu, factor, start)

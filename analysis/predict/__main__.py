@@ -16,7 +16,7 @@ then."""
 
 
 def parser() -> options.Parser:
-    made = options.parser(
+    command = options.parser(
         "analysis.predict",
         LONG,
         EXAMPLE,
@@ -25,13 +25,13 @@ def parser() -> options.Parser:
         needs="model batch profile save check",
     )
     options.add(
-        made,
+        command,
         """
 --profile RUN ...  result files, run folders or a machine's folder""",
     )
     about = "predictions of FILE beside the trainings of RUN"
-    made.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
-    what = made.add_argument_group("what is trained")
+    command.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
+    what = command.add_argument_group("what is trained")
     options.add(
         what,
         """
@@ -48,8 +48,8 @@ def parser() -> options.Parser:
     saved = help_screen.help_text(
         "append the predictions to FILE, a JSON line each", " (predicted.ndjson; .jsonl is for rows)"
     )
-    made.add_argument("--save", metavar="FILE", help=saved)
-    return made
+    command.add_argument("--save", metavar="FILE", help=saved)
+    return command
 
 
 def _plan(flags: argparse.Namespace) -> "Plan":

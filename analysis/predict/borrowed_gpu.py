@@ -60,5 +60,5 @@ def completed(
             taken[name] = Estimate(e.value, e.low / 2, e.high * 2)
     if not taken:
         return made
-    words = f"{join(made.untold)} on this CPU: taken as {stored.profile}'s CPU has it"
+    words = f"{join(made.unmeasured)} on this CPU: taken as {stored.profile}'s CPU has it"
     return msgspec.structs.replace(made, **taken, partial=(*made.partial, words))

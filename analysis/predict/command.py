@@ -1,25 +1,20 @@
 """Predicts a training's time from a profile; prints predictions, saves them, and compares saved ones with measurements."""
 
-import pathlib
-
-import msgspec
-from msgspec.structs import replace
-
 from analysis import table
 from analysis.numbers import timed
-from analysis.predict import described_model, prediction, profile
+from analysis.predict import described_model, profile, saved_predictions
 from analysis.predict.plan import CheckPlan, Plan, PredictPlan
-from analysis.predict.prediction import Prediction
+from analysis.predict.prediction import Prediction, predict
 from analysis.predict.step_parts import WORDS
 from analysis.text import checked_predictions
 from analysis.units import count, seconds
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options, terminal
-from workloads.machine.facts import now
 from workloads.records import settings
 
-_DESCRIBING_S = 60  # that building a user's own model may take
+# Seconds that building a user's own model may take.
+_DESCRIBING_S = 60
 
 
 def run(plan: Plan) -> int:
@@ -41,7 +36,7 @@ def print_predictions(plan: PredictPlan) -> None:
     try:
         for training, network in trainings(plan):
             for on_device in plan.settings:
-                predictions.append(prediction.predict(training, on_device, plan.profile, network))
+                predictions.append(predict(training, on_device, plan.profile, network))
     except profile.Lacking as error:
         raise options.Usage(str(error), tip=error.commands[0]) from error
     except ValueError as error:
@@ -49,7 +44,7 @@ def print_predictions(plan: PredictPlan) -> None:
     for one in predictions:
         print("\n".join(map(terminal.on_one_line, words(one))), end="\n\n")
     if plan.save:
-        save(plan.save, predictions)
+        saved_predictions.save(plan.save, predictions)
 
 
 def trainings(plan: PredictPlan) -> list[tuple[Training, Network | None]]:
@@ -63,7 +58,13 @@ def trainings(plan: PredictPlan) -> list[tuple[Training, Network | None]]:
         network = user_model or settings.network(name, or_user_model=True)
         for samples in plan.samples or (network.samples,):
             for batch in plan.batches:
-                training = Training(name, batch, samples, plan.epochs or network.epochs, plan.dtype)
+                training = Training(
+                    model=name,
+                    batch=batch,
+                    samples=samples,
+                    epochs=plan.epochs or network.epochs,
+                    dtype=plan.dtype,
+                )
                 pairs.append((training, user_model))
     return pairs
 
@@ -73,33 +74,25 @@ def _described(name: str, plan: PredictPlan) -> Network:
     return described_model.described(described_model.ModelRequest(model=name, batch=plan.batches[0]), _DESCRIBING_S)
 
 
-def words(p: Prediction) -> list[str]:
-    """A prediction in a few lines: the step by parts, the epoch, the job."""
-    t = p.training
-    return [
-        f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
-        *(f"  {WORDS.get(name, name):<19} {seconds(e.value):>10}" for name, e in p.parts.items() if e.value),
-        f"  an epoch of {count(t.samples, 'sample')} {timed(p.epoch_total_s)}; "
-        f"whole training, {count(t.epochs, 'epoch')}: {timed(p.job_s)}",
-        *(f"  not known: {text}" for text in p.gaps),
+def words(prediction: Prediction) -> list[str]:
+    """A prediction in a few lines: the step by parts, the epoch, the whole training."""
+    training = prediction.training
+    step = f"{timed(prediction.step_s)} a step"
+    lines = [
+        f"{training.model} at batch {training.batch} on {prediction.settings.device}, {prediction.execution}: {step}"
     ]
-
-
-def save(path: str, predictions: list[Prediction]) -> None:
-    """Appends predictions to a file.
-
-    Raises: options.Usage where it cannot be written.
-    """
-    try:
-        if pathlib.Path(path).exists():
-            prediction.end_last_line(path)
-        with open(path, "ab") as file:
-            file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in predictions)
-    except OSError as error:
-        raise options.Usage(f"cannot write {path}: {error.strerror}", wrong="--save") from error
+    for name, part in prediction.parts.items():
+        if part.value:
+            lines.append(f"  {WORDS.get(name, name):<19} {seconds(part.value):>10}")
+    epoch = f"an epoch of {count(training.samples, 'sample')} {timed(prediction.epoch_total_s)}"
+    whole = f"whole training, {count(training.epochs, 'epoch')}: {timed(prediction.job_s)}"
+    lines.append(f"  {epoch}; {whole}")
+    for gap in prediction.gaps:
+        lines.append(f"  not known: {gap}")
+    return lines
 
 
 def print_check(plan: CheckPlan) -> None:
     """Prints predictions beside the steps that were measured."""
-    lines = checked_predictions.lines(prediction.load(plan.file), profile.read(*plan.runs))
+    lines = checked_predictions.lines(saved_predictions.load(plan.file), profile.read(*plan.runs))
     print(*table.shown(lines), sep="\n")

@@ -7,7 +7,7 @@ from argparse import Namespace
 
 import msgspec
 
-from analysis.predict import described_model, prediction, profile
+from analysis.predict import described_model, profile, saved_predictions
 from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
 from workloads.corrections.likeness import closest
@@ -74,14 +74,14 @@ def _check(flags: Namespace) -> CheckPlan:
     _require_runs(runs)
     if not runs:
         raise options.Usage(f"--check {file} needs the RUN in which the trainings were measured")
-    prediction.load(file)
+    saved_predictions.load(file)
     return CheckPlan(file=file, runs=tuple(runs))
 
 
 def _has_predictions(path: str) -> bool:
     """Whether a path is a file of predictions."""
     try:
-        return bool(prediction.load(path))
+        return bool(saved_predictions.load(path))
     except options.Usage:
         return False
 
@@ -186,7 +186,7 @@ def _require_predictions(path: str) -> None:
     if not os.path.exists(file) or not os.path.getsize(file):
         return
     try:
-        prediction.load(path)
+        saved_predictions.load(path)
     except options.Usage as error:
         message = f"{error}; choose another name for --save"
         raise options.Usage(message, wrong=path, right="predictions.ndjson") from error

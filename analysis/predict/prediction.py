@@ -3,61 +3,59 @@
 Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
 
-import os
-from collections.abc import Callable, Iterable
-
 import msgspec
 
 from analysis.predict.calibration import calibration
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import COMPILED, Profile, all_of, launches
-from analysis.predict.step_parts import HIDDEN
 from analysis.predict.step_time import UNFITTED, Calibration, calibrated_parts
 from analysis.predict.step_work import RoughWork
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, within_factor
 from analysis.training.costs import TrainingCost, whole_training
-from analysis.units import count, join
+from analysis.units import join
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads import options, terminal
-from workloads.records import Settings, regular_files, switches
-from workloads.records.rows import is_moment
+from workloads.records import Settings
 
-_WORTH_A_NAME = 0.01  # of a step: a smaller part is not named
-#: Relative error for kinds of layers that no network of the tables has, on which no rule was checked.
-UNTRIED = 1.0
-LONGEST_S = 1e9  # of a time in a result file too
-MOST_FIXED = (
-    0.1  # share of a step's bytes that may not grow with the batch as a line, and is taken as it is at every batch
-)
-MAKES = "python -m analysis.predict --model cifar10-cnn --profile nvidia-h200 --save predicted.ndjson"
+# Share of a step: a smaller part is not named.
+_WORTH_A_NAME = 0.01
+# Relative error for kinds of layers that no network of the tables has, on which no rule was checked.
+_UNTRIED = 1.0
+# Share of a traced step's bytes that does not grow evenly with the batch; of more, the step is known at its batch alone.
+_MOST_FIXED = 0.1
 
 
-class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
-    """The predicted times of a training; Estimates are seconds with an interval.
-
-    parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
-    compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
-    partial: what is not known of a step, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows
-    with the samples. last_step_saves_s: by how much an epoch's incomplete last batch is quicker than a whole one. rough: the
-    work of a step that no row is of. saved_at: when it was saved, as rows' `at`.
-    """
+class Prediction(msgspec.Struct, frozen=True, kw_only=True, tag="prediction"):
+    """The predicted times of a training. Those that are Estimates are seconds."""
 
     training: Training
     settings: Settings
+    #: Part -> seconds of one step; they add up to step_s.
     parts: dict[str, Estimate]
+    #: A step.
     step_s: Estimate
+    #: An epoch beyond its steps.
     epoch_s: Estimate
+    #: A fit beyond its epochs.
     fit_s: Estimate
+    #: All compilations of the training.
     compile_s: Estimate
+    #: Importing the library, starting the device and building the model.
     start_s: Estimate
+    #: How the step runs: compiled or op by op.
     execution: str
+    #: What is not known of a step, in words; empty: it is known as a whole.
     partial: tuple[str, ...]
+    #: The key of the machine whose rows were read.
     profile: str
+    #: The share of fit_s that grows with the samples.
     setup_s: Estimate = NOTHING
+    #: By how much an epoch's incomplete last batch is quicker than a whole one.
     last_step_saves_s: Estimate = NOTHING
+    #: The work of a step that no row is of.
     rough: RoughWork | None = None
+    #: When it was saved, as the `at` of rows; "" where it was not.
     saved_at: str = ""
 
     @property
@@ -65,9 +63,9 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         """The predicted seconds as a TrainingCost; its start-up includes building the model."""
         steps = self.training.steps
         return TrainingCost(
-            self.fit_s,
-            self.epoch_s,
-            self.step_s,
+            dataset_setup=self.fit_s,
+            epoch=self.epoch_s,
+            step=self.step_s,
             start=self.start_s,
             compile=self.compile_s,
             setup_step=self.setup_s / steps,
@@ -79,7 +77,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     @property
     def parts_s(self) -> float:
         """Seconds of a step's parts, one after the other: without what overlaps."""
-        return sum(e.value for e in self.parts.values() if e.value > 0)
+        return sum(seconds.value for seconds in self.parts.values() if seconds.value > 0)
 
     @property
     def largest_shares(self) -> dict[str, float]:
@@ -89,18 +87,18 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         return {name: shares[name] for name in largest if shares[name] > _WORTH_A_NAME}
 
     @property
-    def untold(self) -> tuple[str, ...]:
+    def unmeasured(self) -> tuple[str, ...]:
         """Parts of the whole training without a measurement; they count as 0 seconds."""
         terms = {"start-up": self.start_s, "compilation": self.compile_s, "an epoch beyond its steps": self.epoch_s}
-        return tuple(name for name, e in terms.items() if e.high <= 0)
+        return tuple(name for name, seconds in terms.items() if seconds.high <= 0)
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """What is not known, in words: `partial`, and the parts of the whole training without a measurement, with the command
         that measures them."""
-        if not self.untold:
+        if not self.unmeasured:
             return self.partial
-        return (*self.partial, f"of the whole training {join(self.untold)}: {launches(self.settings.device)}")
+        return (*self.partial, f"of the whole training {join(self.unmeasured)}: {launches(self.settings.device)}")
 
     @property
     def epoch_total_s(self) -> Estimate:
@@ -113,110 +111,11 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         return whole_training(self.cost, self.training.epochs, self.training.steps)
 
 
-def impossible(prediction: Prediction) -> str:
-    """The first switch of a prediction that no training has, the first time that none takes, or when it cannot have been saved,
-    in words; "" without one."""
-    wrong_switch = switches.fault(prediction.settings.switches)
-    if wrong_switch:
-        return wrong_switch
-    if prediction.saved_at and not is_moment(prediction.saved_at):
-        return f"saved_at is {prediction.saved_at!r}, no time such as 2026-11-21T17:46:40Z"
-    named = [(name, getattr(prediction, name)) for name in prediction.__struct_fields__]
-    times = [(name, value) for name, value in named if isinstance(value, Estimate)]
-    for name, time in [*times, *prediction.parts.items()]:
-        if not -LONGEST_S < time.low <= time.high < LONGEST_S:
-            return f"{name} of {time.low:.3g} to {time.high:.3g} s"
-        if time.value < 0 and name != HIDDEN:
-            return f"{name} of {time.value:.3g} s"
-    return ""
-
-
-def _decoded(line: bytes) -> Prediction:
-    """Raises: msgspec.DecodeError, ValueError and RecursionError for a line of something else."""
-    return msgspec.json.decode(regular_files.without_mark(line), type=Prediction)
-
-
-def is_cut(line: bytes) -> bool:
-    """Whether the last line of a file is the beginning of a prediction."""
-    if line.endswith(b"\n") or not line.strip():
-        return False
-    try:
-        _decoded(line)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return True
-    return False
-
-
-def end_last_line(path: str) -> None:
-    """Ends the last line of a file of predictions, so that others can be appended: one that is cut off goes."""
-    lines = regular_files.lines(path)
-    if not lines or lines[-1].endswith(b"\n"):
-        return
-    if is_cut(lines[-1]):
-        os.truncate(path, sum(map(len, lines[:-1])))
-        return
-    with open(path, "ab") as file:
-        file.write(b"\n")
-
-
-def load(path: str) -> list[Prediction]:
-    """The predictions of a file that `python -m analysis.predict --save` wrote.
-
-    A last line that is cut off, as after a kill, is left out, which stderr says.
-
-    Raises: options.Usage for a file that is not there, is empty or holds something else, with a command that makes one.
-    """
-    try:
-        lines = regular_files.lines(path)
-    except options.Usage as error:
-        raise _no_predictions(path, str(error)) from error
-    is_last_cut = len(lines) > 1 and is_cut(lines[-1])
-    if is_last_cut:
-        lines = lines[:-1]
-    predictions = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            predictions.append(_on_line(line, path, number))
-    if not predictions:
-        raise _no_predictions(path, "it is empty")
-    if is_last_cut:
-        terminal.note(f"warning: the last line of {path} is cut off; {count(len(predictions), 'prediction')} read")
-    return predictions
-
-
-def _on_line(line: bytes, path: str, number: int) -> Prediction:
-    """The prediction on a line of a file. Raises: options.Usage for any other line, which names its number."""
-    try:
-        prediction = _decoded(line)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise _no_predictions(path, f"line {number}: {error}") from error
-    wrong = impossible(prediction)
-    if wrong:
-        raise _no_predictions(path, f"line {number}: {wrong}")
-    return prediction
-
-
-def _no_predictions(path: str, why: str) -> options.Usage:
-    """The error for a file that holds something else than predictions."""
-    return options.Usage(f"{path or repr(path)} holds no predictions: {why}", MAKES)
-
-
-def distinct(predictions: Iterable[Prediction]) -> list[Prediction]:
-    """The predictions, each once: of those that differ in nothing but when they were saved, the first that was."""
-    first_saved: dict[bytes, Prediction] = {}
-    for prediction in predictions:
-        key = msgspec.json.encode(msgspec.structs.replace(prediction, saved_at=""))
-        before = first_saved.get(key)
-        if before is None or prediction.saved_at < before.saved_at:
-            first_saved[key] = prediction
-    return list(first_saved.values())
-
-
 def predict(
     training: Training,
     settings: Settings,
-    of: Profile,
-    network: "Network | None" = None,
+    profile: Profile,
+    network: Network | None = None,
     *,
     fitted: Calibration | None = None,
     kernel: str = FIT,
@@ -224,49 +123,72 @@ def predict(
     """The seconds of a training on the device of its settings.
 
     Args:
-        network: of a user's own model; None: that of kernels.networks by the training's name.
+        network: of a user's own model; None: the one of kernels.networks with the training's name.
         fitted: the calibration; None: from the profile's trainings of other models.
-        kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), of whose step no calibration is; building
-            and compiling are those of fits.
+        kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), whose step no calibration is for.
 
     Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known,
     and for a batch that a model cannot have.
     """
     network = network or networks.find(training.model)
     _require_batch(network, training)
-    ran = settings
-    if settings.on_gpu and not _supports_xla(network):
-        ran = msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
-
-    def parts_of(trained: Training) -> Components:
-        return components(trained, ran, of, network, kernel)
-
-    made = parts_of(training)
-    if made.lacking:
-        raise all_of(made.lacking.values())
+    as_run = _as_run(settings, network)
+    step = components(training, as_run, profile, network, kernel=kernel)
+    if step.lacking:
+        raise all_of(step.lacking.values())
     if fitted is None:
-        fitted = calibration(of, ran, leaving_out={training.model})
-        if kernel != FIT:  # a loop builds and compiles the same model
-            fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
-    parts = calibrated_parts(made, fitted)
-    step = _widened(independent_sum(parts.values()), max(fitted.spread(parts), _untried(network)))
-    start = _widened(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
+        fitted = _fitted(training.model, as_run, profile, kernel)
+    parts = calibrated_parts(step, fitted)
+    step_s = _widened(independent_sum(parts.values()), max(fitted.spread(parts), _untried(network)))
+    start_s = step.start_s
+    if start_s.high > 0:
+        start_s = _widened(start_s + fitted.build_s, UNFITTED)
+    last_step_saves_s = NOTHING
+    last = _last_batch(training)
+    if last is not None:
+        last_parts = calibrated_parts(components(last, as_run, profile, network, kernel=kernel), fitted)
+        last_step_s = sum(part.value for part in last_parts.values())
+        last_step_saves_s = exact(max(0.0, step_s.value - last_step_s))
     return Prediction(
-        training,
-        settings,
-        parts,
-        step,
-        made.epoch_s,
-        made.fit_s + made.setup_s,
-        compilation_s(made, fitted),
-        start,
-        made.execution,
-        made.partial,
-        of.key,
-        made.setup_s,
-        last_step_saves_s=_last_step_saves(training, step, lambda last: calibrated_parts(parts_of(last), fitted)),
-        rough=made.rough,
+        training=training,
+        settings=settings,
+        parts=parts,
+        step_s=step_s,
+        epoch_s=step.epoch_s,
+        fit_s=step.fit_s + step.setup_s,
+        compile_s=compilation_s(step, fitted),
+        start_s=start_s,
+        execution=step.execution,
+        partial=step.partial,
+        profile=profile.key,
+        setup_s=step.setup_s,
+        last_step_saves_s=last_step_saves_s,
+        rough=step.rough,
     )
+
+
+def _as_run(settings: Settings, network: Network) -> Settings:
+    """The settings as Keras obeys them: on a GPU it compiles no step that XLA does not support."""
+    if not settings.on_gpu or _supports_xla(network):
+        return settings
+    return msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
+
+
+def _fitted(model: str, settings: Settings, profile: Profile, kernel: str) -> Calibration:
+    """The calibration from trainings of other models. A bare loop builds and compiles the same model as fit; it has no
+    other fitted number."""
+    fitted = calibration(profile, settings, leaving_out={model})
+    if kernel == FIT:
+        return fitted
+    return Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
+
+
+def _last_batch(training: Training) -> Training | None:
+    """A training of an epoch's incomplete last batch; None where all batches are whole, or the only one is not."""
+    left_over = training.samples % training.batch
+    if training.samples < training.batch or not left_over:
+        return None
+    return msgspec.structs.replace(training, batch=left_over, samples=left_over)
 
 
 def _widened(seconds: Estimate, spread: float) -> Estimate:
@@ -288,25 +210,10 @@ def compilation_s(step: Components, fitted: Calibration) -> Estimate:
     return Estimate(small.value, small.low, small.value * max(2.0, step.kernels))
 
 
-def _last_step_saves(
-    training: Training, step: Estimate, parts_of_step: Callable[[Training], dict[str, Estimate]]
-) -> Estimate:
-    """By how much an epoch's incomplete last batch is quicker than a whole one, at least nothing.
-
-    parts_of_step: the parts of a training's step.
-    """
-    left_over = training.samples % training.batch
-    if training.samples < training.batch or not left_over:
-        return NOTHING
-    last = msgspec.structs.replace(training, batch=left_over, samples=left_over)
-    last_s = sum(part.value for part in parts_of_step(last).values())
-    return exact(max(0.0, step.value - last_s))
-
-
 def _require_batch(network: Network, training: Training) -> None:
     """Raises ValueError for a batch at which nothing is known of a traced step whose sizes do not grow evenly with it."""
     step = network.traced
-    if step is not None and step.fixed_share > MOST_FIXED and training.batch != step.batch:
+    if step is not None and step.fixed_share > _MOST_FIXED and training.batch != step.batch:
         raise ValueError(f"the step of {training.model} is known at a batch of {step.batch} alone")
 
 
@@ -324,4 +231,4 @@ def _untried(network: Network) -> float:
     for known in networks.NETWORKS.values():
         tried.update(layer.kind for layer in known.layers)
     untried = [layer for layer in network.layers if layer.kind not in tried]
-    return UNTRIED if untried else 0.0
+    return _UNTRIED if untried else 0.0

@@ -17,7 +17,6 @@ from analysis.finding import Finding, Warning
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import profile
 from analysis.predict.memory import Memory
-from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
 from analysis.predict.step_parts import HIDDEN
 from analysis.predict.step_work import RoughWork
@@ -520,7 +519,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     parts = {"dispatch": 2 * MS, "matmul": 3 * MS, "input pipeline": 1 * MS, HIDDEN: -3 * MS}
     parts = {name: exact(seconds) for name, seconds in parts.items()}
     ahead = Settings("gpu:0", switches={"residence": "prefetch"})
-    made = Prediction(T, ahead, parts, exact(3 * MS), *[exact(0.0)] * 4, "compiled", (), "m")
+    made = msgspec.structs.replace(made, settings=ahead, parts=parts, step_s=exact(3 * MS))
     assert stored.rescaled(made, exact(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
     fed = msgspec.structs.replace(
         made, settings=Settings("gpu:0"), parts=parts | {HIDDEN: exact(-2 * MS)}, step_s=exact(4 * MS)
@@ -550,9 +549,9 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     made = predict(T, Settings("cpu"), borrowed().cpu)
     bare = msgspec.structs.replace(made, start_s=exact(0.0), epoch_s=exact(0.0))
     bare = msgspec.structs.replace(bare, partial=("else",))
-    assert bare.untold == ("start-up", "an epoch beyond its steps")
+    assert bare.unmeasured == ("start-up", "an epoch beyond its steps")
     assert len(bare.gaps) == 2 and "start-up and an epoch beyond its steps: python -m workloads.launch" in bare.gaps[1]
-    assert made.untold == ()
+    assert made.unmeasured == ()
     whole = stored.completed(bare, made, exact(2.0))
     assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
     assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)

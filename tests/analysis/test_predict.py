@@ -3,10 +3,7 @@
 import json
 import math
 import pathlib
-import re
-import resource
 import shlex
-import signal
 
 import made_profile
 import msgspec
@@ -18,7 +15,6 @@ from test_feeding import study
 
 from analysis.predict import (
     calibration,
-    command,
     components,
     host_parts,
     one_time_costs,
@@ -38,7 +34,6 @@ from kernels import networks
 from kernels.networks.layers import Layer
 from kernels.problems import Conv, Matmul, Stream, Training
 from tests.validation import prediction_errors
-from workloads.options import Usage
 from workloads.records import Settings
 
 MLP = Training("mlp-784-100x2-10", 32, 2048)
@@ -441,18 +436,6 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert "not measured" in line
 
 
-def test_saved_predictions_have_switches_that_are_known_and_may_begin_with_a_mark(runs, tmp_path):
-    kept = tmp_path / "kept.ndjson"
-    assert main(["--model", "lenet", "--batch", "32", "--profile", runs, "--device", "cpu", "--save", str(kept)]) == 0
-    (saved,) = prediction.load(str(kept))
-    kept.write_bytes(b"\xef\xbb\xbf" + kept.read_bytes())
-    assert prediction.load(str(kept)) == [saved]
-    settings = replace(saved.settings, switches={"jit_compile": "maybe"})
-    kept.write_bytes(msgspec.json.encode(replace(saved, settings=settings)))
-    with pytest.raises(Usage, match="line 1: jit_compile can be auto, on, off, not 'maybe'"):
-        prediction.load(str(kept))
-
-
 def test_products_of_other_types_count_nothing_in_a_compilation():
     """2 x 3 x 4 of float32 are log2(24); a product of whole numbers is priced by its bytes, as a Stream is."""
     product = StepKernel(name="dense", part="matmul", problem=Matmul(2, 3, 4))
@@ -477,130 +460,16 @@ def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(ru
     assert "workloads." in tip
 
 
-def test_predictions_are_appended_to_predictions_alone(runs, tmp_path, capsys):
-    foreign = tmp_path / "notes.txt"
-    foreign.write_text("my own notes\n")
-    flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
-    assert main([*flags, str(foreign)]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith(f"error: --save: {foreign} holds no predictions: ") and said.out == ""
-    assert foreign.read_text() == "my own notes\n"
-    kept = tmp_path / "kept.ndjson"
-    kept.touch()
-    assert main([*flags, str(kept)]) == main([*flags, str(kept)]) == 0
-    devices = len({p.settings.device for p in prediction.load(str(kept))})
-    assert len(prediction.load(str(kept))) == 2 * devices
-
-
 def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_seconds():
     rows = made_profile.everything()
     assert seconds(profile.Profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
     made = seconds(profile.Profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
-    assert made.untold == ("start-up",)
+    assert made.unmeasured == ("start-up",)
     assert made.gaps[-1].startswith("of the whole training start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
     # 2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5
     assert prediction._widened(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
     assert prediction._widened(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
-
-
-def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_saved(tmp_path, capsys):
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
-    lines = stored.read_bytes().splitlines(keepends=True)[:5]
-    path = tmp_path / "predictions.ndjson"
-    path.write_bytes(b"".join(lines[:4]) + lines[4][:100])
-    four = prediction.load(str(path))
-    assert len(four) == 4
-    assert capsys.readouterr().err == f"warning: the last line of {path} is cut off; 4 predictions read\n"
-    command.save(str(path), four[:1])
-    assert len(prediction.load(str(path))) == 5
-    assert path.read_bytes().startswith(b"".join(lines[:4]))
-    path.write_bytes(b"".join(lines[:2]).rstrip())  # whole, without its newline
-    command.save(str(path), four[:1])
-    assert len(prediction.load(str(path))) == 3
-    path.write_bytes(lines[0][:100])
-    with pytest.raises(Usage, match="holds no predictions"):
-        prediction.load(str(path))
-
-
-def saved_lines() -> list[bytes]:
-    """The first three lines of a stored file of predictions."""
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
-    return stored.read_bytes().splitlines(keepends=True)[:3]
-
-
-@pytest.mark.parametrize(
-    ("damaged", "number"),
-    [
-        (lambda first, second, third: first + second[:100] + third, 2),  # written on after a kill
-        (lambda first, second, third: first + bytes(4096) + b"\n" + third, 2),  # as after a loss of power
-        (lambda first, second, third: first + b"\n \r\n" + b'{"type":"run"}\n' + third, 4),  # blank lines count
-        (lambda first, second, third: first.decode().encode("utf-16"), 1),
-        (lambda first, second, third: bytes(100), 1),
-        (lambda first, second, third: first + b"[" * 100_000 + b"\n", 2),
-    ],
-)
-def test_a_damaged_line_of_predictions_is_named(tmp_path, capsys, damaged, number):
-    path = tmp_path / "predictions.ndjson"
-    path.write_bytes(damaged(*saved_lines()))
-    with pytest.raises(Usage, match=re.escape(f"{path} holds no predictions: line {number}: ")):
-        prediction.load(str(path))
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize("end", [b"\n \t", b"\r\n\r\n  "])
-def test_blank_lines_are_no_predictions_and_none_is_cut_off(tmp_path, capsys, end):
-    path = tmp_path / "predictions.ndjson"
-    path.write_bytes(b"\n\r\n" + b"\r\n".join(saved_lines()) + end)
-    assert len(prediction.load(str(path))) == 3
-    path.write_bytes(b"\n \r\n\t")
-    with pytest.raises(Usage, match="holds no predictions: it is empty"):
-        prediction.load(str(path))
-    assert capsys.readouterr().err == ""
-
-
-def test_predictions_that_cannot_be_saved_are_proposed_without_saving(tmp_path):
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
-    one = prediction.load(str(stored))[0]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
-    try:
-        with pytest.raises(Usage, match=r"cannot write .*: File too large") as refused:
-            command.save(str(tmp_path / "p.ndjson"), [one])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert (refused.value.wrong, refused.value.right) == ("--save", "")
-
-
-def test_zero_bytes_after_the_last_prediction_are_a_line_that_is_cut_off(tmp_path, capsys):
-    path = tmp_path / "predictions.ndjson"
-    path.write_bytes(b"\n" + b"".join(saved_lines()) + bytes(4096))
-    three = prediction.load(str(path))
-    assert capsys.readouterr().err == f"warning: the last line of {path} is cut off; 3 predictions read\n"
-    command.save(str(path), three[:1])
-    assert len(prediction.load(str(path))) == 4
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "shown"),
-    [
-        ("step_s", {"value": 1e308, "low": -1e308, "high": 1e308}, "step_s of -1e+308 to 1e+308 s"),
-        ("fit_s", {"value": 1.0, "low": 2.0, "high": 0.5}, "fit_s of 2 to 0.5 s"),
-        ("parts", {"matmul": {"value": 1e9, "low": 0.0, "high": 1e9}}, "matmul of 0 to 1e+09 s"),
-        ("step_s", {"value": -0.5, "low": -1.0, "high": 1.0}, "step_s of -0.5 s"),
-        ("saved_at", "garbage", "saved_at is 'garbage', no time such as 2026-11-21T17:46:40Z"),
-        ("saved_at", "2026-13-21T17:46:40Z", "saved_at is '2026-13-21T17:46:40Z', no time"),
-    ],
-)
-def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, shown):
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
-    first, second, *_ = stored.read_text().splitlines()
-    path = tmp_path / "predictions.ndjson"
-    path.write_text(f"{first}\n{json.dumps({**json.loads(second), place: value})}\n")
-    with pytest.raises(Usage, match=re.escape(f"{path} holds no predictions: line 2: {shown}")):
-        prediction.load(str(path))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 from must_reach import REPORTS, Figure, exactly, printed, table
 
 from analysis.explain import __main__, evidence, published
-from analysis.predict import budget, calibration, prediction, profile, what_if
+from analysis.predict import budget, calibration, prediction, profile, saved_predictions, what_if
 from analysis.stats import Estimate, group_by
 from analysis.training import costs
 from analysis.units import percent
@@ -89,7 +89,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     """The errors of predictions that were saved before they were measured."""
     found = []
     for file in sorted(folder.glob("predictions-*.ndjson")):
-        one = prediction_errors.saved_set(prediction.load(str(file)), of)
+        one = prediction_errors.saved_set(saved_predictions.load(str(file)), of)
         since = sum(map(len, one.since.values()))
         what = f"{file.name}: predictions measured since they were saved ({one.before} more had been before)"
         found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_PREDICTED))

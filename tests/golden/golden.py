@@ -31,7 +31,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE
 from analysis import noise
 from analysis.analysis import Analysis
 from analysis.crossover import crossover
-from analysis.predict import prediction, profile
+from analysis.predict import profile, saved_predictions
 from analysis.roofline import links, roofs
 from analysis.training import break_even, costs, data_parallel, inference
 from tests.validation import predicted_crossovers, prediction_errors
@@ -290,7 +290,7 @@ def fleet(run: str, slower: float = 1.0) -> Values:
 def saved(file: str) -> Values:
     """Predictions that were saved: what is read of their file."""
     made: Values = {}
-    for i, p in enumerate(prediction.load(file)):
+    for i, p in enumerate(saved_predictions.load(file)):
         t = p.training
         name = f"saved/{file}/{i:03} {t.model} {t.batch} {t.samples} {p.settings.device}"
         made[name] = " / ".join(interval(e) for e in (p.step_s, p.epoch_total_s, p.job_s))

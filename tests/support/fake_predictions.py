@@ -35,7 +35,20 @@ def predict(training, settings, of, network=None, *, kernel="training/keras/fit"
     compiled = given.get("jit_compile", "auto") == "on" or (given.get("jit_compile", "auto") == "auto" and not cpu)
     once = (0.05, 0.1, 3.0 if compiled else 1e-9, 5.0 if cpu else 6.0)
     how = "compiled" if compiled else "op by op"
-    return Prediction(training, settings, estimates, step, *map(exact, once), how, (), of.key)
+    epoch_s, fit_s, compile_s, start_s = map(exact, once)
+    return Prediction(
+        training=training,
+        settings=settings,
+        parts=estimates,
+        step_s=step,
+        epoch_s=epoch_s,
+        fit_s=fit_s,
+        compile_s=compile_s,
+        start_s=start_s,
+        execution=how,
+        partial=(),
+        profile=of.key,
+    )
 
 
 def peaks() -> list:

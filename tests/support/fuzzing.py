@@ -27,7 +27,7 @@ from analysis.analysis import Analysis
 from analysis.compare import command as compare
 from analysis.compare import comparison
 from analysis.fleet import command as fleet
-from analysis.predict import prediction
+from analysis.predict import saved_predictions
 from analysis.report import html, html_page, material, replacing
 from analysis.report import page as report_page
 from analysis.roofline.frame import frame
@@ -323,7 +323,7 @@ def special(case: tuple[dict[str, str | list[bytes]], str]) -> None:
             else:
                 (folder / file).write_bytes(b"\n".join(kind))
         path = folder / name
-        for read in (records.read, records.by_machine, compare.read, prediction.load, model_files.missing):
+        for read in (records.read, records.by_machine, compare.read, saved_predictions.load, model_files.missing):
             for run in (place, str(path)):
                 try:
                     read(run)

@@ -16,7 +16,7 @@ from analysis.predict.calibration import TimedTraining
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile
-from analysis.predict.saved_predictions import CheckedPrediction, checked, relative_error, training_of
+from analysis.predict.saved_predictions import CheckedPrediction, checked, load, relative_error, training_of
 from analysis.predict.step_parts import ISSUING, OVERHEAD, WORK, total_of
 from analysis.stats import Estimate, group_by, least_squares
 from kernels import networks
@@ -347,7 +347,7 @@ class SavedSummary(msgspec.Struct, frozen=True, kw_only=True):
 def saved_sets(folder: pathlib.Path) -> dict[str, list[Prediction]]:
     """Name -> the predictions of each `predictions-NAME.ndjson` in a folder, by name."""
     files = sorted(folder.glob("predictions-*.ndjson"), key=lambda file: file.stem)
-    return {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}
+    return {file.stem.removeprefix("predictions-"): load(str(file)) for file in files}
 
 
 def saved_set(predictions: list[Prediction], profile: Profile) -> SavedSet:

@@ -12,7 +12,6 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
-from analysis.predict import command as predict
 from analysis.predict.__main__ import parser
 from analysis.predict.profile import stored
 from analysis.text import training as training_words
@@ -267,13 +266,27 @@ def test_rows_of_starts_have_their_times(capsys):
 
 def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     """A file of predictions of a model at batch 64, on such devices with such switches."""
-    from analysis.predict import prediction
-    from analysis.stats import Estimate
+    from analysis.predict import saved_predictions
+    from analysis.predict.prediction import Prediction
+    from analysis.stats import NOTHING
 
-    none = Estimate(0.0, 0.0, 0.0)
-    settings = [Settings(device, switches={"data": "synthetic", **given}) for device, given in told]
-    how = ({}, *[none] * 5, "op by op", (), "somewhere")
-    predict.save(str(path), [prediction.Prediction(Training(model, 64, 640), s, *how) for s in settings])
+    predictions = []
+    for device, given in told:
+        one = Prediction(
+            training=Training(model, 64, 640),
+            settings=Settings(device, switches={"data": "synthetic", **given}),
+            parts={},
+            step_s=NOTHING,
+            epoch_s=NOTHING,
+            fit_s=NOTHING,
+            compile_s=NOTHING,
+            start_s=NOTHING,
+            execution="op by op",
+            partial=(),
+            profile="somewhere",
+        )
+        predictions.append(one)
+    saved_predictions.save(str(path), predictions)
     return str(path)
 
 
