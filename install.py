@@ -41,12 +41,12 @@ sys.exit(main())
 LOOK_S = 0.5  # seconds between two looks at how far pip is
 
 
-class Stop(Exception):
+class SetUpError(Exception):
     """One line for the user."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Size:
+class Packages:
     """What a set-up brings."""
 
     packages: int
@@ -112,7 +112,7 @@ def size(extras):
     if not extras <= known.keys():
         return None
     parts = [known[extra] for extra in extras]
-    return Size(packages=sum(packages for packages, _ in parts), download=sum(download for _, download in parts))
+    return Packages(packages=sum(packages for packages, _ in parts), download=sum(download for _, download in parts))
 
 
 def check(venv, expected):
@@ -122,15 +122,15 @@ def check(venv, expected):
         importlib.import_module("ensurepip").version()  # Debian ships its wheels in a package of their own
     except Exception:
         words = f"{sys.executable} has no usable venv module; on Debian and Ubuntu"
-        raise Stop(f"{words}: sudo apt install python{sys.version_info[0]}.{sys.version_info[1]}-venv") from None
+        raise SetUpError(f"{words}: sudo apt install python{sys.version_info[0]}.{sys.version_info[1]}-venv") from None
     if venv.exists() and not (venv / "pyvenv.cfg").exists() and not (venv.is_dir() and not any(venv.iterdir())):
-        raise Stop(f"{venv} is not a virtual environment and is left alone; name another: make run VENV=.venv")
+        raise SetUpError(f"{venv} is not a virtual environment and is left alone; name another: make run VENV=.venv")
     place = next(folder for folder in (venv.absolute(), *venv.absolute().parents) if folder.exists())
     free = shutil.disk_usage(place).free
     need = DISK_PER_DOWNLOAD * expected.download if expected else 0
     if free < need:
         needs = f"{need / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB free"
-        raise Stop(f"too little disk at {place}: {needs}; name a bigger one: make run VENV=/path/to/venv")
+        raise SetUpError(f"too little disk at {place}: {needs}; name a bigger one: make run VENV=/path/to/venv")
 
 
 class Progress:
@@ -170,14 +170,14 @@ class Progress:
                 say(f"downloaded {self.downloaded / 1e6:.0f} MB in {duration(time.monotonic() - self._begin)}")
         if installed:
             total = self.expected.packages if self.expected else 0
-            self._draw(installed, total, f"{self._of(installed, total)} packages installed")
+            self._draw(installed, total, f"{self._out_of(installed, total)} packages installed")
         elif wheels:
             newest = max(wheels, key=lambda file: wheels[file].st_mtime).name.partition("-")[0]
             total = self.expected.download if self.expected else 0
-            megabytes = self._of(round(self.downloaded / 1e6), round(total / 1e6))
+            megabytes = self._out_of(round(self.downloaded / 1e6), round(total / 1e6))
             self._draw(self.downloaded, total, f"{megabytes} MB  {newest}{self._left(total)}")
 
-    def _of(self, done, total):
+    def _out_of(self, done, total):
         return f"{done} of {total}" if done <= total else f"{done}"
 
     def _left(self, total):
@@ -256,53 +256,88 @@ def failed(what, log):
     """The error of a command that failed, after the end of its log."""
     for line in log.read_text(errors="replace").splitlines()[-LOG_TAIL:]:
         print(f"  {line[:200]}", file=sys.stderr)
-    return Stop(f"{what}; the whole log is {log}; to try again: make run")
+    return SetUpError(f"{what}; the whole log is {log}; to try again: make run")
 
 
-def set_up(venv, asked):
-    text = (ROOT / "pyproject.toml").read_text()
-    inputs = hashlib.sha256("".join([text, *(p.read_text() for p in sorted(ROOT.glob("constraints*.txt")))]).encode())
-    stamp, (library, version) = read_stamp(venv), cuda_driver()
-    there = set(stamp.get("extras", ()))
-    same = stamp.get("inputs") == inputs.hexdigest() and version in (0, stamp.get("driver"))
-    if same and asked <= there:
-        return
-    project = tomllib.loads(text)["project"]
+def inputs_hash():
+    """What a set-up follows from, besides the extras, Python and the driver."""
+    files = [ROOT / "pyproject.toml", *sorted(ROOT.glob("constraints*.txt"))]
+    text = "".join(file.read_text() for file in files)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def chosen_extras(requested, installed, project, venv):
+    """The extras that were named now or are installed already.
+
+    Raises: SetUpError for a name that is no extra, and for packages of two CUDA versions.
+    """
     known = project["optional-dependencies"].keys()
-    if unknown := asked - known:
-        raise Stop(f"no extra {', '.join(sorted(unknown))}; EXTRAS takes {', '.join(known)}: make run EXTRAS=bench")
-    wanted, (gpu, machine) = asked | there & known, gpu_extra(library, version)
-    if wanted >= FLAVORS:
-        raise Stop(f"{venv} cannot hold both CUDA flavors: make run VENV=.venv13 EXTRAS=cuda13")
-    # GPU packages that no one named may fail; they are not tried again before something changes.
-    auto = {gpu} if gpu and not same and not wanted & FLAVORS else set()
-    expected = size((wanted | auto) - there if stamp else {"base"} | wanted | auto)
+    unknown = requested - known
+    if unknown:
+        raise SetUpError(
+            f"no extra {', '.join(sorted(unknown))}; EXTRAS takes {', '.join(known)}: make run EXTRAS=bench"
+        )
+    extras = requested | (installed & known)
+    if extras >= FLAVORS:
+        raise SetUpError(f"{venv} cannot hold both CUDA flavors: make run VENV=.venv13 EXTRAS=cuda13")
+    return extras
+
+
+def new_environment(venv, log):
+    """Makes a virtual environment, without what was in its folder."""
+    # The venv's own Python may be the one that runs this: the one it was made from stays when the venv is cleared.
+    python = getattr(sys, "_base_executable", sys.executable)
+    if not run([python, "-m", "venv", "--clear", str(venv)], log):
+        raise failed(f"the virtual environment could not be made in {venv}", log)
+
+
+def install(venv, project, extras, *, gpu, log, progress):
+    """Installs the packages of the extras, and of `gpu`, the extra of a GPU that nobody named, unless that fails: then the set-up
+    goes on without. Returns the extras that are installed."""
+    if gpu:
+        if run(pip_install(venv, project, extras | {gpu}), log, progress):
+            return extras | {gpu}
+        say(f"the GPU packages could not be installed (see {log}): going on with the CPU")
+        say(f"to try the GPU packages again: make run EXTRAS={gpu}")
+    if not run(pip_install(venv, project, extras), log, progress):
+        raise failed("the installation failed", log)
+    return extras
+
+
+def set_up(venv, requested):
+    """Installs what the requested extras lack; nothing where nothing changed since the last set-up."""
+    inputs = inputs_hash()
+    stamp = read_stamp(venv)
+    library, driver = cuda_driver()
+    installed = set(stamp.get("extras", ()))
+    is_unchanged = stamp.get("inputs") == inputs and driver in (0, stamp.get("driver"))
+    if is_unchanged and requested <= installed:
+        return
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = chosen_extras(requested, installed, project, venv)
+    gpu, machine = gpu_extra(library, driver)
+    if is_unchanged or extras & FLAVORS:  # not tried again before something changes
+        gpu = None
+    wanted = extras | {gpu} if gpu else extras
+    expected = size(wanted - installed if stamp else wanted | {"base"})
     check(venv, expected)
-    say(f"Python {platform.python_version()}, {machine}: {expected or ', '.join(sorted(wanted | auto))}, once")
+    say(f"Python {platform.python_version()}, {machine}: {expected or ', '.join(sorted(wanted))}, once")
     begin = time.monotonic()
     log = venv.with_name(f"{venv.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     (venv / STAMP).unlink(missing_ok=True)
-    # The venv's own Python may be the one that runs this: the one it was made from stays when the venv is cleared.
-    python = getattr(sys, "_base_executable", sys.executable)
-    if not stamp and not run([python, "-m", "venv", "--clear", str(venv)], log):
-        raise failed(f"the virtual environment could not be made in {venv}", log)
+    if not stamp:
+        new_environment(venv, log)
     progress = Progress(venv, expected)
-    done = run(pip_install(venv, project, wanted | auto), log, progress)
-    if auto and not done:
-        say(f"the GPU packages could not be installed (see {log}): going on with the CPU")
-        say(f"to try the GPU packages again: make run EXTRAS={gpu}")
-        done, auto = run(pip_install(venv, project, wanted), log, progress), set()
-    if not done:
-        raise failed("the installation failed", log)
+    installed = install(venv, project, extras, gpu=gpu, log=log, progress=progress)
     # The first import of TensorFlow compiles its Python files, which no training that is timed should do.
     redraw("         importing TensorFlow for the first time")
-    if "keras" in wanted and not run([str(venv / "bin" / "python"), "-c", "import keras"], log):
+    if "keras" in installed and not run([str(venv / "bin" / "python"), "-c", "import keras"], log):
         raise failed("TensorFlow was installed and cannot be imported", log)
-    stamp = {"extras": sorted(wanted | auto), "inputs": inputs.hexdigest(), "python": platform.python_version()}
-    (venv / STAMP).write_text(json.dumps(stamp | {"driver": version}))
-    brought = Size(packages=progress.installed, download=progress.downloaded)
+    stamp = {"extras": sorted(installed), "inputs": inputs, "python": platform.python_version(), "driver": driver}
+    (venv / STAMP).write_text(json.dumps(stamp))
+    brought = Packages(packages=progress.installed, download=progress.downloaded)
     say(f"{brought} in {duration(time.monotonic() - begin)}; pip's log: {log}")
 
 
@@ -319,7 +354,7 @@ if __name__ == "__main__":
     try:
         set_up(pathlib.Path(sys.argv[1]), set(re.findall(r"[^ ,]+", sys.argv[2])))
         add_command(pathlib.Path(sys.argv[1]))
-    except Stop as stop:
+    except SetUpError as stop:
         sys.exit(f"error: {stop}")
     except KeyboardInterrupt:
         sys.exit("error: interrupted; the next set-up starts over: make run")

@@ -97,7 +97,7 @@ class Machine:
         before = len(self.commands)
         try:
             setup.set_up(self.venv, set(extras.split(",")))
-        except setup.Stop as stop:
+        except setup.SetUpError as stop:
             return str(stop), self.commands[before:]
         return "", self.commands[before:]
 
@@ -214,7 +214,7 @@ def test_what_a_set_up_brings_is_said_first(machine, capsys):
     assert last == f"set-up   0 packages, 0 MB in 0 s; pip's log: {machine.venv}.log"
     machine.set_up("fleet")  # its size is not known: it is named
     assert capsys.readouterr().err.splitlines()[0].endswith(": fleet, keras, once")
-    assert setup.size({"base", "keras", "cuda12"}) == setup.Size(packages=6, download=3_600_000_000)
+    assert setup.size({"base", "keras", "cuda12"}) == setup.Packages(packages=6, download=3_600_000_000)
 
 
 def test_pip_is_watched_in_its_folder_and_by_what_it_has_installed(tmp_path, monkeypatch, capsys):
@@ -223,7 +223,7 @@ def test_pip_is_watched_in_its_folder_and_by_what_it_has_installed(tmp_path, mon
     for name in ("pip-23.0.dist-info", "numpy-2.dist-info", "scipy-1.dist-info"):
         (packages / name).mkdir(parents=True)
     (packages / "pip-23.0.dist-info" / "INSTALLER").touch()
-    progress = setup.Progress(tmp_path, setup.Size(packages=2, download=84_000_000))
+    progress = setup.Progress(tmp_path, setup.Packages(packages=2, download=84_000_000))
     (progress.downloads / "pip-unpack-1").mkdir(parents=True)
     for name, megabytes in (("numpy-2-cp311.whl", 30), ("scipy-1-cp311.whl", 12)):
         with open(progress.downloads / "pip-unpack-1" / name, "wb") as wheel:
