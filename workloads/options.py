@@ -317,7 +317,7 @@ class Parser(argparse.ArgumentParser):
         changed = corrections.with_one_flag_changed(typed_words, flag, self._option_string_actions)
         return [[*one, *others] for one in changed]
 
-    def without(self, words: Sequence[str], *flags: str) -> list[str]:
+    def without(self, words: Sequence[str], flags: Sequence[str]) -> list[str]:
         """The words of a command without these flags and their values."""
         typed_words, others = corrections.split(words, self.passes_on)
         return [*corrections.without(typed_words, flags, self._option_string_actions), *others]

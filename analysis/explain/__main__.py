@@ -131,6 +131,10 @@ def parser() -> options.Parser:
     return command_parser
 
 
+#: What more to do with an answer.
+_MORE_TO_DO = ("--all", "--measure", "--budget", "--wait-quiet", "--verify", "--how")
+
+
 def main(argv: list[str] | None = None) -> int:
     return options.command(parser(), argv, lambda flags: _plan(flags, argv), _run)
 
@@ -150,7 +154,7 @@ def _run(plan: "ExplainPlan") -> int:
 def _typed_command(argv: list[str] | None) -> str:
     """The command as it was typed, without a script's own words and the flags that say what more to do with its answer."""
     typed_words, _ = corrections.split(sys.argv[1:] if argv is None else argv, passes_on=True)
-    words = parser().without(typed_words, "--all", "--measure", "--budget", "--wait-quiet", "--verify", "--how")
+    words = parser().without(typed_words, _MORE_TO_DO)
     return options.typed(options.command_line("analysis.explain", words))
 
 

@@ -28,7 +28,7 @@ _STEP_FLOPS = 10e9  # a second on two cores, where no prediction says better
 _PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class MeasurablePart(msgspec.Struct, frozen=True, kw_only=True):
     """Something to measure by a command of its own."""
 
     #: In words.
@@ -59,7 +59,7 @@ class KnownCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 def parts(
     known: KnownCosts, request: Request, sources: Sources, devices: list[str], *, everything: bool = False
-) -> list[Part]:
+) -> list[MeasurablePart]:
     """The parts to measure on this machine's devices, the most needed first: the model's real step, then the dispatch of a
     step. The model's operations follow where an answer rests on them: on a GPU its changes do; on the CPU only `everything`
     does, as the winner rests on the step."""
@@ -84,10 +84,10 @@ def command(change: what_if.Change) -> tuple[str, ...]:
     return *what_if.command(change, epochs=1, samples=min(training.samples, least)), "--fast"
 
 
-def step(request: Request, device: str, side: Side | None = None) -> Part:
+def step(request: Request, device: str, side: Side | None = None) -> MeasurablePart:
     """The model's real step on a device, of few samples. side: its cost there, if it is predicted."""
     change = what_if.Change("", request.training, settings_of(request, device))
-    return Part(
+    return MeasurablePart(
         name=f"its own step on the {labels.device(device)}",
         command=command(change),
         process=f"training on {device}" if device != "cpu" else device,
@@ -125,13 +125,13 @@ def starting(request: Request) -> float:
     return request.starting_s or _STARTING_S
 
 
-def dispatch(device: str) -> Part:
+def dispatch(device: str) -> MeasurablePart:
     """The dispatch of a step on a device."""
     calls = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
     return _part("launch", f"dispatch on the {labels.device(device)}", (*calls.split(), *_on(device)), device)
 
 
-def operations(request: Request, device: str, machine: Machine | None) -> dict[str, Part]:
+def operations(request: Request, device: str, machine: Machine | None) -> dict[str, MeasurablePart]:
     """conv, matmul, transfer, stream -> the part that measures these operations of its step; of a user's own model those of one
     that has a name. On a GPU of this machine in the arithmetic that it has."""
     training = request.training
@@ -166,18 +166,18 @@ def _on(device: str) -> tuple[str, ...]:
     return ("--device", "cpu" if device == "cpu" else "gpu", "--fast")
 
 
-def _part(workload: str, name: str, words: tuple[str, ...], device: str) -> Part:
-    return Part(name=name, command=words, process=device, seconds=_TIMING_S[workload])
+def _part(workload: str, name: str, words: tuple[str, ...], device: str) -> MeasurablePart:
+    return MeasurablePart(name=name, command=words, process=device, seconds=_TIMING_S[workload])
 
 
-def seconds(parts: list[Part], request: Request) -> float:
+def seconds(parts: list[MeasurablePart], request: Request) -> float:
     """Seconds that the parts are expected to take, the start of their processes included."""
     processes = {part.process for part in parts}
     return len(processes) * starting(request) + sum(part.seconds for part in parts)
 
 
 def run(
-    parts: list[Part],
+    parts: list[MeasurablePart],
     folder: pathlib.Path,
     budget: TimeBudget,
     say: Callable[[str, float], None],

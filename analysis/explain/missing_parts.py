@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from analysis.explain import explanation, measure, profiles
 from analysis.explain.explanation import Explanation
-from analysis.explain.measure import KnownCosts, Part
+from analysis.explain.measure import KnownCosts, MeasurablePart
 from analysis.explain.measuring import Failure, TimeBudget
 from analysis.explain.profiles import RowNames
 from analysis.explain.request import GPU, Request
@@ -63,7 +63,7 @@ class MissingParts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return ["cpu", GPU] if has_gpu else ["cpu"]
 
     @functools.cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[MeasurablePart]:
         """The parts to measure, the most needed first."""
         return measure.parts(self.known, self.request, self.sources, self.devices, everything=self.everything)
 
@@ -202,7 +202,7 @@ def _with_more_time(command: str, failures: list[Failure]) -> str:
     return f"{command} --measure --budget {budget_s}" if budget_s else ""
 
 
-def _unclear(parts: list[Part], missing: list[Part]) -> list[Failure]:
+def _unclear(parts: list[MeasurablePart], missing: list[MeasurablePart]) -> list[Failure]:
     """The parts that were measured and are missing still."""
     names = {part.name for part in parts} & {part.name for part in missing}
     reason = "too noisy to tell"

@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.explain import measure
 from analysis.explain.explanation import Explanation
-from analysis.explain.measure import Part
+from analysis.explain.measure import MeasurablePart
 from analysis.explain.request import GPU
 from analysis.explain.sides import Side
 from analysis.predict.curves import UNLIKE
@@ -38,7 +38,7 @@ class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
     #: The part with the widest interval: one of a step, one of the whole training, or WHOLE_STEP.
     widest: str
     #: What measures it.
-    measurement: Part
+    measurement: MeasurablePart
 
 
 def narrowest(explanation: Explanation) -> Narrowing | None:
@@ -98,7 +98,7 @@ def _rough_width(prediction: Prediction) -> float:
     return rough_s * (UNLIKE - 1 / UNLIKE)
 
 
-def _measurement(part: str, side: Side, explanation: Explanation) -> Part:
+def _measurement(part: str, side: Side, explanation: Explanation) -> MeasurablePart:
     """What measures a part. The training itself does where no row of single operations would: of a user's own model, of its
     start-up and compilation, and of WHOLE_STEP."""
     request = explanation.request

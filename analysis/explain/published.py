@@ -14,7 +14,9 @@ from workloads.records import Measurement, Measurements
 from workloads.records.published_cases import CASES, ArticleTraining, Claim, Reported
 
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
-STARTING, COPYING, WORKING = "dispatch", "copied bytes", "kernels"
+STARTING = "dispatch"
+COPYING = "copied bytes"
+WORKING = "kernels"
 _RESIDENT = ("residence", "resident")
 _SMALLEST_COPY = 4  # bytes
 
