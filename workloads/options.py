@@ -292,7 +292,8 @@ class Parser(argparse.ArgumentParser):
     def _with_words_passed_on(self, corrected_words: list[str], typed_words: Sequence[str]) -> list[str]:
         """Corrected words with what was typed for another program, after `--`, at their end."""
         _, others = corrections.split(typed_words, self.passes_on)
-        if not others or corrected_words[-len(others) :] == others:
+        replaces_script = "--model" in corrected_words  # which takes no words of its own
+        if replaces_script or not others or corrected_words[-len(others) :] == others:
             return corrected_words
         return [*corrected_words, *(others[1:] if "--" in corrected_words else others)]
 
