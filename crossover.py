@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from workloads import ROOT, help_screen, keywords, options
+from workloads import ROOT, help_screen, keywords, options, terminal
 
 if TYPE_CHECKING:
     from analysis.explain.training_answer import TrainingAnswer
@@ -43,11 +43,12 @@ def version() -> str:
 def overview() -> list[str]:
     """The lines that list the commands, each by the question that it answers."""
     questions = help_screen.commands()
-    lines = ["What do you want to know?"]
+    lines: list[str] = ["What do you want to know?"]
     for name, module in commands().items():
         only_quick = " (the quick suite)" if name == "run" else ""
-        lines.append(f"  {name:<10} {questions[module]}{only_quick}")
-    lines.append(f"To see what a command takes: {options.typed('python -m crossover')} COMMAND -h")
+        lines.append(terminal.Line(f"{questions[module]}{only_quick}", label=f"  {name:<10} "))
+    command = f"{options.typed('python -m crossover')} COMMAND -h"
+    lines.append(terminal.Line("To see what a command takes: ", command=command))
     return lines
 
 
@@ -202,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return options.OK
         if words and words[0] not in ("-h", "--help"):
             raise unknown(words)
-        print(*overview(), sep="\n")
+        terminal.show(overview())
         return options.OK
 
     return options.command(options.parser("crossover", LONG, "python -m crossover"), [], options.no_plan, run)

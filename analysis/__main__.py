@@ -2,7 +2,7 @@
 
 import sys
 
-from workloads import help_screen, options
+from workloads import help_screen, options, terminal
 
 EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
 LONG = "Lists every command by the question it answers, those that understand measurements first."
@@ -13,8 +13,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(plan: None) -> int:
-    print(*help_screen.overview("analysis"), sep="\n")
-    print(f"To see what a command takes: {options.python()} -m COMMAND -h")
+    command = f"{options.python()} -m COMMAND -h"
+    last_line = terminal.Line("To see what a command takes: ", command=command)
+    terminal.show([*help_screen.overview("analysis"), last_line])
     return options.OK
 
 

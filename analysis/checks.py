@@ -16,7 +16,7 @@ from analysis.roofline import bounds
 from analysis.roofline.roofs import Roofs, last_cache_bytes
 from analysis.training import data_parallel
 from analysis.units import count
-from workloads import options
+from workloads import options, terminal
 from workloads.machine.health import CheckResult
 from workloads.records import Machine, Measurement, Measurements, row_flags
 
@@ -219,15 +219,16 @@ def command(m: Measurement) -> str:
 def lines(doubts: list[CheckResult], run: str, verbose: bool = False) -> list[str]:
     """The lines that end a sweep: one for each problem, and one for all warnings with the command that tells more. With
     `verbose` each warning has a line too."""
-    lines = []
+    lines: list[str] = []
     warnings = []
     for doubt in doubts:
         if doubt.level != "problem" and not verbose:
             warnings.append(doubt.check)
             continue
         why = f"; {doubt.why}" if verbose else ""
-        lines.append(f"doubtful ({doubt.check}): {doubt.state}{why}; try: {options.typed(doubt.fix)}")
+        about = f"doubtful ({doubt.check}): {doubt.state}{why}; try: "
+        lines.append(terminal.Line(about, command=options.typed(doubt.fix)))
     if warnings:
         command = options.typed(f"python -m workloads.doctor {shlex.quote(run)}")
-        lines.append(f"{count(len(warnings), 'warning')} ({', '.join(warnings)}): {command}")
+        lines.append(terminal.Line(f"{count(len(warnings), 'warning')} ({', '.join(warnings)}): ", command=command))
     return lines

@@ -28,7 +28,7 @@ def parser() -> options.Parser:
     export_parser.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     export_parser.add_argument_group(
         "columns of csv, their units, and which is better",
-        help_screen.VerbatimLines(metrics.columns_help(metrics.COLUMNS)),
+        help_screen.verbatim(metrics.columns_help(metrics.COLUMNS)),
     )
     export_parser.add_argument("--to", choices=TO, required=True, help="the format")
     file = "a file that does not exist yet, instead of stdout"

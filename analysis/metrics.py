@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from workloads import terminal
+
 
 @dataclass(frozen=True, kw_only=True)  # msgspec may not be installed when a command's --help imports this module
 class Metric:
@@ -347,6 +349,9 @@ COLUMNS = {metric.key: metric for metric in _COLUMNS}
 COMPARED = {metric.key: metric for metric in _COMPARED}
 
 
-def columns_help(columns: dict[str, Metric]) -> str:
+def columns_help(columns: dict[str, Metric]) -> list[terminal.Line]:
     """A line a column: key, unit, which is better, and what it is."""
-    return "\n".join(f"{m.key:<19}  {m.unit:<6}  {m.better:<6}  {m.help}" for m in columns.values())
+    lines = []
+    for m in columns.values():
+        lines.append(terminal.Line(f"{m.better:<6}  {m.help}", label=f"{m.key:<19}  {m.unit:<6}  "))
+    return lines

@@ -95,7 +95,10 @@ class Table:
             lines = []
             for first, *rest in self.rows:
                 named = zip(self.heads[1:], rest, strict=True)
-                lines += [str(first), *(f"  {name}: {cell}" for name, cell in named if cell not in ("", "-"))]
+                lines.append(str(first))
+                lines += [
+                    terminal.Line(f"{cell}", label=f"  {name}: ") for name, cell in named if cell not in ("", "-")
+                ]
             return [part for line in lines for part in terminal.wrapped(line, most)]
         return [*self.head(widths, most), *(line for row in self.rows for line in self.lines(row, widths, most))]
 

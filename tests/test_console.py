@@ -106,7 +106,7 @@ def test_hints_have_the_form_in_which_the_process_was_started(monkeypatch, tmp_p
 
 
 def test_a_console_command_that_wraps_goes_on_after_a_backslash():
-    line = "More: crossover explain --model mine.py:build --all"
+    line = terminal.Line("More: ", command="crossover explain --model mine.py:build --all")
     assert terminal.wrapped(line, 40) == ["More: crossover explain --model \\", "        mine.py:build --all"]
     sentence = "Only the crossover along the batch was measured here."
     assert all("\\" not in part for part in terminal.wrapped(sentence, 40))

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from kernels import registry
-from workloads import help_screen, options
+from workloads import help_screen, options, terminal
 
 EXAMPLE = "python -m workloads"
 LONG = "Shows the commands, which backends are ready with what library and threads, and what to type next."
@@ -44,17 +44,20 @@ def here() -> Iterator[str]:
     yield from (f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in of.gpus)
     software = facts.software()
     for name in registry.BACKENDS:
-        yield f"  {name:10}  {'  '.join(_state(name, software))}"
+        state, about = _state(name, software)
+        yield terminal.Line(about, label=f"  {name:10}  {state}  ")
 
 
 def _run(plan: None) -> int:
     """Prints the commands and what is ready here."""
-    print(*help_screen.overview("workloads"), sep="\n")
     start = f"{options.python()} -m"
-    print(f"To see what a command takes: {start} COMMAND -h", f"To begin: {start} workloads.doctor", sep="\n")
-    print(flush=True)
+    next_commands = [
+        terminal.Line("To see what a command takes: ", command=f"{start} COMMAND -h"),
+        terminal.Line("To begin: ", command=f"{start} workloads.doctor"),
+    ]
+    terminal.show([*help_screen.overview("workloads"), *next_commands, ""])
     for line in here():
-        print(line, flush=True)
+        terminal.show([line])
     return options.OK
 
 

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from workloads import options, printing, shared_flags
+from workloads import options, printing, shared_flags, terminal
 from workloads.session import MeasuringPlan, print_ladder, refined
 from workloads.shared_flags import CommandLine
 
@@ -144,7 +144,7 @@ class ConvPlan(MeasuringPlan):
         if self.forms.ladder:
             print_ladder(analysis, "conv")
         if lines:
-            print("", *lines, sep="\n")
+            terminal.show(["", *lines])
 
 
 def _layers(flags: Namespace) -> "list[Work]":

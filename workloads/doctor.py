@@ -207,7 +207,7 @@ _STYLES = {"ok": "good", "warn": "warning", "problem": "bad"}
 def line(result: CheckResult) -> str:
     """A line of the table: level, name and state."""
     level = terminal.paint(f"{result.level:8}", _STYLES[result.level])
-    return f"{level} {result.check:13} {terminal.on_one_line(result.state)}"
+    return terminal.Line(terminal.on_one_line(result.state), label=f"{level} {result.check:13} ")
 
 
 def verdict(results: list[CheckResult], subject: str, fit: str) -> list[str]:
@@ -230,10 +230,11 @@ def verdict(results: list[CheckResult], subject: str, fit: str) -> list[str]:
         head = f"Not now: {now.state}."
     else:
         head = f"{subject} {fit}, but: {units.join(counts)}."
-    return [
-        terminal.paint(head, "bad" if broken else "warning"),
-        *(f"  {one.check:13}  {one.why}\n  {'':13}  mend it: {options.typed(one.fix)}" for one in bad),
-    ]
+    lines = [terminal.paint(head, "bad" if broken else "warning")]
+    for result in bad:
+        lines.append(terminal.Line(result.why, label=f"  {result.check:13}  "))
+        lines.append(terminal.Line(label=f"  {'':13}  mend it: ", command=options.typed(result.fix)))
+    return lines
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -391,10 +392,11 @@ def _store(folder: Path, here, format_: str) -> None:
         disturbed = sum(bool(noise.DISTURBED & {*m.flags}) for m in rows)
         if disturbed:
             terminal.note(f"other load disturbed {disturbed} of {len(rows)} rows: measure again on a quiet machine")
-        terminal.note(f"stored: {options.near(place)}")
+        terminal.note(terminal.Line(options.near(place), label="stored: "))
     if len(swept) < SWEEPS:
         again = options.typed("python -m workloads.doctor --noise --resume")
-        terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}")
+        terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:")
+        terminal.note(terminal.Line(label="  ", command=again))
 
 
 def _print_shares(shares: "Sequence[NoiseShare]") -> None:
@@ -415,13 +417,13 @@ def carry_out(plan: DoctorPlan) -> int:
     for finding in stored(plan.runs) if plan.runs else run():
         findings.append(finding)
         if plan.format == "table":
-            print(line(finding), flush=True)
+            terminal.show([line(finding)])
     if plan.format == "json":
         print(json.dumps([finding.as_json() for finding in findings], indent=1))
     elif plan.runs:
-        print("", *verdict(findings, "These rows are", "sound"), sep="\n")
+        terminal.show(["", *verdict(findings, "These rows are", "sound")])
     else:
-        print("", *verdict(findings, "This machine is", "fit to be measured"), sep="\n")
+        terminal.show(["", *verdict(findings, "This machine is", "fit to be measured")])
     return options.FAILED if any(finding.level == "problem" for finding in findings) else options.OK
 
 

@@ -25,12 +25,22 @@ def help_text(brief: str, more: str = "") -> HelpText:
 
 
 class VerbatimLines(str):
-    """Text whose lines stay as they are, unless they are longer than the terminal is wide."""
+    """Text whose lines stay lines."""
+
+    lines: tuple[str, ...] = ()
+
+
+def verbatim(lines: Iterable[str]) -> VerbatimLines:
+    """Lines as a text of argparse that stay lines."""
+    lines = tuple(lines)
+    text = VerbatimLines("\n".join(lines))
+    text.lines = lines
+    return text
 
 
 def examples(commands: Iterable[str]) -> VerbatimLines:
     """The end of a command's help: command lines to begin with."""
-    return VerbatimLines("\n".join(["examples:", *(f"  {command}" for command in commands)]))
+    return verbatim(["examples:", *(terminal.Line(label="  ", command=command) for command in commands)])
 
 
 class Formatter(argparse.HelpFormatter):
@@ -44,7 +54,7 @@ class Formatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if isinstance(text, VerbatimLines):
-            return terminal.filled([f"{indent}{line}" for line in text.splitlines()], width + len(indent))
+            return terminal.filled([terminal.Line(line, label=indent) for line in text.lines], width + len(indent))
         return super()._fill_text(text, width, indent)
 
 
@@ -63,8 +73,10 @@ def screen(parser: Any) -> str:
     actions = [*(a for a in parser._actions if not a.option_strings), *wanted]
     heads = ["  " + " ".join(filter(None, (*a.option_strings, _takes(a)))) for a in actions]
     wide = min(max(map(len, heads), default=0), most // 3)
-    lines = [f"{head:<{wide}}  {_brief(action)}" for head, action in zip(heads, actions, strict=True)]
-    lines = [parser.question, "", *lines, "", *parser.epilog.splitlines(), f"all {len(flags)} flags: --help"]
+    lines: list[str] = [parser.question, ""]
+    for head, action in zip(heads, actions, strict=True):
+        lines.append(terminal.Line(_brief(action), label=f"{head:<{wide}}  "))
+    lines += ["", *parser.epilog.lines, f"all {len(flags)} flags: --help"]
     return terminal.filled(lines, most)
 
 
@@ -140,4 +152,7 @@ def overview(first: str) -> list[str]:
     """A line a command, by the question it answers, those of the package `first` first."""
     known = sorted(commands().items(), key=lambda item: _package(item[0]) != first)
     wide = max(len(command) for command, _ in known)
-    return ["What do you want to know?", *(f"  {command:<{wide}}  {question}" for command, question in known)]
+    return [
+        "What do you want to know?",
+        *(terminal.Line(question, label=f"  {command:<{wide}}  ") for command, question in known),
+    ]

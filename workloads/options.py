@@ -507,20 +507,20 @@ def _say(stop: Stop, command_hints: Hints) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
     proposal = command_hints.best(stop)
     message = _shown(proposal.error or command_hints.message(stop))
-    print(terminal.paint("error:", "bad", sys.stderr), message, file=sys.stderr, flush=True)
+    terminal.note(terminal.Line(message, label=f"{terminal.paint('error:', 'bad', sys.stderr)} "))
     if stop.similar and not proposal.error:
-        terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
+        terminal.note(terminal.Line(f"a similar {stop.similar} exists: {stop.right!r}", label="  tip: "))
     show(proposal)
 
 
 def show(proposal: Proposal) -> None:
     """Prints what else was wrong with a command, and the command that works."""
     for note in proposal.notes:
-        terminal.note(f"  and: {_shown(note)}")
+        terminal.note(terminal.Line(_shown(note), label="  and: "))
     label = "try, for example" if proposal.is_example else "try"
     if proposal.first:
         label = f"{terminal.on_one_line(proposal.first)}, then"
-    terminal.note(f"  {label}: {typed(proposal.line)}")
+    terminal.note(terminal.Line(label=f"  {label}: ", command=typed(proposal.line)))
 
 
 def _shown(message: str) -> str:

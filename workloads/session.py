@@ -335,7 +335,7 @@ def print_ladder(analysis: "Analysis", op: str) -> None:
     """Prints how much faster each teaching rung of an operation is than the one below it."""
     from analysis.crossover import ladder
 
-    print("\n".join(ladder.lines(analysis.ladders[op])))
+    terminal.show(ladder.lines(analysis.ladders[op]))
 
 
 def check_files(measuring: Measuring) -> None:
@@ -425,13 +425,14 @@ def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = Fals
     file = options.near(outcome.path)
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
     for m in bad[:5]:
-        terminal.note(f"error: {name(m.row)} {m.status}: {m.reason}")
+        terminal.note(terminal.Line(f"{name(m.row)} {m.status}: {m.reason}", label="error: "))
     if len(bad) > 5:
         terminal.note(f"... and {len(bad) - 5} more failed or wrong rows in the file")
     skipped = _skipped(outcome.measurements)
     for rows in skipped if verbose else skipped[:2]:
         if outcome.exit_code == options.MISSING or not quiet:
-            terminal.note(f"skipped: {units.count(len(rows), 'row')}: {rows[0].reason}")
+            count = units.count(len(rows), "row")
+            terminal.note(terminal.Line(f"{count}: {rows[0].reason}", label="skipped: "))
     if not quiet:
         for line in checks.lines(analysis.doubts, file, verbose):
             terminal.note(terminal.paint(line, "warning", sys.stderr))
@@ -439,9 +440,10 @@ def sum_up(outcome: "sweep.Outcome", analysis: "Analysis", *, quiet: bool = Fals
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
         stopped_by = "Ctrl-C" if outcome.stopped == "SIGINT" else outcome.stopped
         left = units.count(outcome.left, "row")
-        terminal.note(f"stopped by {stopped_by} with {left} unfinished; finish with:\n  {how}")
+        terminal.note(f"stopped by {stopped_by} with {left} unfinished; finish with:")
+        terminal.note(terminal.Line(label="  ", command=how))
     if not quiet:
-        terminal.note(f"results: {file}")
+        terminal.note(terminal.Line(file, label="results: "))
     return outcome.exit_code
 
 

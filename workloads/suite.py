@@ -239,13 +239,13 @@ def _report(suite: SuitePlan, folder: Path) -> None:
             sentences += summary.answer(Analysis.from_rows(others, here))[:CROSSINGS]
         sentences += several_gpus.lines(rows)
     if sentences:
-        print("\n" + "\n".join(sentences), file=out)
+        terminal.show(["", *sentences], out)
     if trained:
         with terminal.doing("explaining the training"):
             explained = explain.answer_by_run("cifar10-cnn", str(folder))
-        print("\n" + "\n".join(explained), file=out)
-    print(f"\nNext  {options.typed(NEXT)}", file=out)
-    print(f"Page  {options.near(path)}", file=out)
+        terminal.show(["", *explained], out)
+    next_line = terminal.Line(label="Next  ", command=options.typed(NEXT))
+    terminal.show(["", next_line, f"Page  {options.near(path)}"], out)
 
 
 def _check(suite: SuitePlan) -> None:

@@ -33,11 +33,31 @@ _QUOTED = re.compile(r"""(\"'\"|'[^']*')""")  # of a command as shlex.join write
 _PLAIN_OR_PAINTED = re.compile(rf"{_PLAIN.pattern}|\x1b\[(?:0|{'|'.join(_SGR.values())})m")
 _ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
-# A command in a line: one of Python's modules, or the console command at the line's beginning or after a colon.
-_COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*|(?:^|(?<=: ))(?:\S*/)?crossover [a-z]+\b.*")
+# Of a command: what the shell takes as one.
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
-# The prefix of a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it, and a number.
-_LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?(?:\d+\. )?")
+
+
+class Line(str):
+    """A line for people that keeps its parts, so that `show` wraps it well; for everything else it is its text."""
+
+    #: What stands before the text; the lines that follow are indented as far.
+    label: str
+    #: What is cut between words.
+    text: str
+    #: The command that the line ends with, or ""; it goes on after a backslash, so that it can be copied.
+    command: str
+
+    def __new__(cls, text: str = "", *, label: str = "", command: str = "") -> "Line":
+        """A line of a label, a text and a command. A text that is a Line brings its own label and command."""
+        line = super().__new__(cls, f"{label}{text}{command}")
+        line.label = label
+        line.text = text
+        line.command = command
+        if isinstance(text, Line):
+            line.label = label + text.label
+            line.text = text.text
+            line.command = text.command + command
+        return line
 
 
 def near(path: str | os.PathLike) -> str:
@@ -64,9 +84,19 @@ def width(stream: TextIO | None = None) -> int:
     return shutil.get_terminal_size().columns
 
 
-def note(text: object) -> None:
+def show(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Prints lines to the stream (stdout), at once; a Line wraps by its parts, any other between words."""
+    stream = stream or sys.stdout
+    most = stream.columns if isinstance(stream, Wrapping) else 0
+    for line in lines:
+        parts = wrapped(line, most) if isinstance(line, Line) else [line]
+        print(*parts, sep="\n", file=stream)
+    stream.flush()
+
+
+def note(text: str) -> None:
     """A line, or several, for people: on stderr, at once."""
-    print(text, file=sys.stderr, flush=True)
+    show([text], sys.stderr)
 
 
 def output_file() -> str:
@@ -86,7 +116,15 @@ def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     """The text in a style (best, good, warning, bad) on a terminal that has colors, unless NO_COLOR is set."""
     stream = stream or sys.stdout
     wanted = redraws(stream) and not os.environ.get("NO_COLOR")
-    return f"\x1b[{_SGR[style]}m{text}\x1b[0m" if wanted and text.strip() else text
+    if not wanted or not text.strip():
+        return text
+    start = f"\x1b[{_SGR[style]}m"
+    end = "\x1b[0m"
+    if not isinstance(text, Line):
+        return f"{start}{text}{end}"
+    if not text.command:
+        return Line(f"{text.text}{end}", label=f"{start}{text.label}")
+    return Line(text.text, label=f"{start}{text.label}", command=f"{text.command}{end}")
 
 
 def printable(text: str, painted: bool = False) -> str:
@@ -133,18 +171,28 @@ def shorten(text: str, most: int) -> str:
 
 
 def wrapped(line: str, most: int) -> list[str]:
-    """A line as lines of at most so many columns, cut between words, what follows indented under its text; a command goes on
-    after a backslash, so that it can be copied."""
+    """A line as lines of at most so many columns, cut between words. Of a Line, what follows stands under its text, and its
+    command goes on after a backslash."""
     if not most or length(line) <= most or _MOVES.search(line):
         return [line]
-    label = _LABEL.match(line)
-    hang, longest = length(label[0]) if label else 0, max(map(len, line.split()), default=0)
-    indent = " " * (hang if hang <= most // 2 and hang + longest <= most else len(line) - len(line.lstrip()))
-    if (command := _COMMAND.search(line)) is None:
-        return textwrap.wrap(line, most, subsequent_indent=indent, break_on_hyphens=False)
-    head = line[: command.start()]
-    lines = wrapped(head.rstrip(), most) if length(head) > most // 3 else []
-    return lines + _continued(indent if lines else head, command[0], most)
+    hang = len(line) - len(line.lstrip())
+    if not isinstance(line, Line):
+        return _cut_between_words(line, most, hang)
+    label_columns = length(line.label)
+    longest_word = max(map(len, line.split()), default=0)
+    if label_columns <= most // 2 and label_columns + longest_word <= most:
+        hang = label_columns
+    if not line.command:
+        return _cut_between_words(line, most, hang)
+    head = f"{line.label}{line.text}"
+    if length(head) <= most // 3:
+        return _continued(head, line.command, most)
+    head_line = Line(line.text.rstrip(), label=line.label) if line.text else head.rstrip()
+    return [*wrapped(head_line, most), *_continued(" " * hang, line.command, most)]
+
+
+def _cut_between_words(line: str, most: int, hang: int) -> list[str]:
+    return textwrap.wrap(line, most, subsequent_indent=" " * hang, break_on_hyphens=False)
 
 
 def filled(lines: Iterable[str], most: int) -> str:
@@ -254,10 +302,15 @@ class Wrapping:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    @property
+    def columns(self) -> int:
+        """Columns that a line may have; 0: any number."""
+        return width(self._stream) if self.wraps else 0
+
     def write(self, text: str) -> int:
         shown = text if self.draws else printable(text, painted=redraws(self._stream))
         *lines, self._rest = (self._rest + shown).split("\n")
-        most = width(self._stream) if self.wraps else 0
+        most = self.columns
         parts = [part for line in lines for part in wrapped(line, most)]
         self._put("".join(f"{part}\n" for part in parts))
         return len(text)

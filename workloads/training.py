@@ -284,12 +284,13 @@ class TrainingPlan(MeasuringPlan):
         about_steps = [budget_words.sentence(one) for one in wanted]
         if len(wanted) < len(budgets):
             command = f"{options.typed(resume_command(outcome.run.command, outcome.path.parent))} -v"
-            about_steps.append(f"What a step is made of, from these rows, nothing measured again: {command}")
+            about = "What a step is made of, from these rows, nothing measured again: "
+            about_steps.append(terminal.Line(about, command=command))
         if lines and about_steps:
             lines.append("")
         lines += about_steps
         if lines:
-            print("", *lines, sep="\n")
+            terminal.show(["", *lines])
 
 
 def _compiled_here(done: "Iterable[Measurement]") -> list[str]:

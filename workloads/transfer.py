@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from analysis.table import shown
-from workloads import options, shared_flags
+from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
@@ -160,7 +160,7 @@ class TransferPlan(MeasuringPlan):
         from analysis.text import input_pipeline
 
         lines = {"small-dataset": transfer_study.lines, FEEDING: input_pipeline.lines}.get(self.study, links.lines)
-        print("", *shown(lines(analysis.rows)), sep="\n")
+        terminal.show(["", *shown(lines(analysis.rows))])
 
 
 def _copies(flags: Namespace) -> "list[Transfer]":

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
-from workloads import REPORTS, help_screen, options
+from workloads import REPORTS, help_screen, options, terminal
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def parser() -> options.Parser:
 -v --verbose     the rows that are the same too""",
     )
     columns = "columns of csv and json, their units, and which is better"
-    command_line.add_argument_group(columns, help_screen.VerbatimLines(metrics.columns_help(metrics.COMPARED)))
+    command_line.add_argument_group(columns, help_screen.verbatim(metrics.columns_help(metrics.COMPARED)))
     return command_line
 
 
@@ -123,14 +123,13 @@ def show(compared: "RunComparison", format_: str, *, verbose: bool = False, shar
 
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
     mark = "- " if format_ == "md" else ""
-    print(mark + comparisons.summary(compared), file=out)
+    terminal.show([terminal.Line(comparisons.summary(compared), label=mark)], out)
     if format_ in ("json", "csv"):
         table.records(comparison.records(compared), tuple(metrics.COMPARED), format_)
     else:
         _show_rows(compared, format_, verbose)
     sentences = comparisons.smallest_slowdowns(compared, share) + comparisons.notes(compared, verbose)
-    for sentence in sentences:
-        print(mark + sentence, file=out)
+    terminal.show([terminal.Line(sentence, label=mark) for sentence in sentences], out)
 
 
 def _show_rows(compared: "RunComparison", format_: str, verbose: bool) -> None:
@@ -165,13 +164,15 @@ def verdict(compared: "RunComparison", share: float | None, strict: bool = False
     names += [f"{m.kernel} (not among the lines of NEW that can be read)" for m in compared.lost]
     if names:
         rule = f"slower by more than {percent(share)}" if share else "slower"
-        print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)
+        regression = f"{count(len(names), 'row')} {rule} or broken, such as {names[0]}"
+        terminal.note(terminal.Line(regression, label="regression: "))
         return options.REGRESSION
     noisy = compared.too_noisy(share) if share else ()
     if not noisy:
         return options.OK
     unsure = f"{len(noisy)} of {count(len(compared.rows), 'row')}, such as {noisy[0].name}"
-    print(f"warning: {numbers.share(share)} slower would not have been seen in {unsure}", file=sys.stderr)
+    warning = f"{numbers.share(share)} slower would not have been seen in {unsure}"
+    terminal.note(terminal.Line(warning, label="warning: "))
     return options.UNSEEN if strict else options.OK
 
 

@@ -15,6 +15,7 @@ from analysis.table import Table
 from analysis.units import count, digits, flops_rate, join, percent
 from kernels import registry
 from kernels.problems import Problem
+from workloads import terminal
 from workloads.records import Measurement, Measurements
 
 _SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rung that adds threads -> rung of the same loops
@@ -360,5 +361,5 @@ def lines(ladders: list[Ladder]) -> list[str]:
             out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
             out += Table(HEADS, cells(ladder, problem), 1, SHARES).text()
         out.append("")
-        out += [f"- {line}" for line in sentences(ladder)]
+        out += [terminal.Line(sentence, label="- ") for sentence in sentences(ladder)]
     return out

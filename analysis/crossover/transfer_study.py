@@ -16,6 +16,7 @@ from analysis.stats import Estimate, group_by, median_of
 from analysis.table import Table, parsed
 from analysis.units import digits, percent, seconds, size
 from kernels.problems.arrays import ITEM_BYTES
+from workloads import terminal
 from workloads.records import Measurements
 
 BATCHES = (1, 8, 32, 64, 256, 2048)
@@ -285,7 +286,7 @@ def lines(measurements: Measurements) -> list[str | Table]:
     table = study_table(copy_costs)
     if not table.rows:
         return []
-    return [table, "", *(f"- {sentence}" for sentence in sentences(copy_costs))]
+    return [table, "", *(terminal.Line(sentence, label="- ") for sentence in sentences(copy_costs))]
 
 
 def _cells(copy_cost: CopyCost) -> list[str]:

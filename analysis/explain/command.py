@@ -23,7 +23,7 @@ from analysis.text.explanation.details import details
 from analysis.text.explanation.sentence import sentence
 from kernels import networks
 from kernels.problems import Training
-from workloads import options
+from workloads import options, terminal
 from workloads.machine import facts, load
 from workloads.records import published_cases
 
@@ -55,7 +55,7 @@ class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> list[str]:
         """The lines of the answer for the training, as a terminal has them."""
-        return self.verdict_lines()
+        return [f"{line}" for line in self.verdict_lines()]
 
     def verdict_lines(self, *, markdown: bool = False) -> list[str]:
         """The lines of the answer for the training."""
@@ -105,7 +105,7 @@ class TextOutput(msgspec.Struct, frozen=True, kw_only=True):
             lines = [f"{result.change_number}. {code.change}", "", *code.lines(self.markdown)]
         else:
             lines = self._answers(result)
-        print("\n".join(lines))
+        terminal.show(lines)
 
     def _answers(self, result: CommandAnswer) -> list[str]:
         lines = []
@@ -128,7 +128,7 @@ class TextOutput(msgspec.Struct, frozen=True, kw_only=True):
         lines += cases.overview(list(replies.values()), self.markdown)
         for reply in replies.values():
             lines += ["", *cases.lines(reply, markdown=self.markdown)]
-        print("\n".join(lines))
+        terminal.show(lines)
 
 
 class JsonOutput(msgspec.Struct, frozen=True, kw_only=True):

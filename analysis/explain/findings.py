@@ -272,5 +272,8 @@ def crossovers(explanation: Explanation) -> list[Finding]:
 def gaps(explanation: Explanation) -> list[Finding]:
     """What the predictions do not know, and what they lack."""
     unknown = [Finding(kind="not-known", subject=text, rank=IN_DETAIL) for text in explanation.partial]
-    missing = [Finding(kind="missing", subject=text, rank=IN_DETAIL) for text in explanation.lacks]
+    missing = []
+    for device, error in explanation.lacking.items():
+        numbers = {"what": error.what, "commands": error.commands}
+        missing.append(Finding(kind="missing", subject=device, numbers=numbers, rank=IN_DETAIL))
     return [*unknown, *missing]

@@ -189,7 +189,7 @@ def _report_gaps(command: str, failures: list[Failure], unclear: list[Failure]) 
     for gap in gaps:
         print(_reason(gap), file=sys.stderr)
     if again:
-        print(f"  try: {again}", file=sys.stderr)
+        terminal.note(terminal.Line(label="  try: ", command=again))
 
 
 def _reason(failure: Failure) -> str:

@@ -62,7 +62,7 @@ def _local() -> Profile:
     except FileNotFoundError:
         pass
     except OtherSchema as error:  # measured before the program was updated
-        terminal.note(f"warning: {error}; its rows are left out")
+        terminal.note(terminal.Line(f"{error}; its rows are left out", label="warning: "))
     return Profile((), facts.describe())
 
 

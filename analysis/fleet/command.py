@@ -6,7 +6,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from workloads import options
+from workloads import options, terminal
 
 if TYPE_CHECKING:
     from analysis.fleet.devices import Device
@@ -109,8 +109,7 @@ def _show(plan: "FleetPlan", judged: "FleetJudgment") -> None:
 
     mark = "- " if plan.format == "md" else ""
     out = sys.stdout if plan.for_people else sys.stderr
-    for line in machines.lines(judged, plan.verbose):
-        print(mark + line, file=out)
+    terminal.show([terminal.Line(line, label=mark) for line in machines.lines(judged, plan.verbose)], out)
     if not plan.for_people:
         table.records(judgment.records(judged), judgment.HEAD, plan.format)
 

@@ -282,4 +282,5 @@ def credible(loaded: Loaded) -> list[Measurement]:
 def _warn_of_impossible_rows(runs: str, left_out: int) -> None:
     """Says on stderr that rows of some runs are left out."""
     rows = count(left_out, "row is", "rows are")
-    terminal.note(f"warning: {rows} faster than the hardware's roof allows: not used ({runs})")
+    warning = f"{rows} faster than the hardware's roof allows: not used ({runs})"
+    terminal.note(terminal.Line(warning, label="warning: "))

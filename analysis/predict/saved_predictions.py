@@ -110,7 +110,8 @@ def load(path: str) -> list[Prediction]:
     if not predictions:
         raise _no_predictions(path, "it is empty")
     if is_last_cut:
-        terminal.note(f"warning: the last line of {path} is cut off; {count(len(predictions), 'prediction')} read")
+        read = count(len(predictions), "prediction")
+        terminal.note(terminal.Line(f"the last line of {path} is cut off; {read} read", label="warning: "))
     return predictions
 
 

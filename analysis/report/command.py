@@ -87,7 +87,7 @@ def _report(plan: "ReportPlan") -> int:
 
     shown = material.shown(plan.runs)
     for one in shown:
-        print(*([one.label] if one.label else []), *one.said, sep="\n", flush=True)
+        terminal.show([one.label, *one.said] if one.label else one.said)
     with terminal.doing("writing the page and its pictures"):
         path = page.write(shown, page.place(plan.runs, plan.out))
     opened = report.to_open(path) if html.has_libraries() else path

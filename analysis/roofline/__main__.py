@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from analysis.report import command
-from workloads import options
+from workloads import options, terminal
 
 if TYPE_CHECKING:
     from analysis.report.plan import RooflinePlan
@@ -61,7 +61,14 @@ def _print_tables(loaded: "Loaded", roofs: "Roofs") -> None:
     """The roofs, the products and layers under them, and what is wrong with rows above them."""
     from analysis.report.charts import roofline
     from analysis.report.sections.roofline import CEILINGS, ceilings
-    from analysis.roofline.bounds import NO_KERNEL, NO_KERNEL_WORDS, is_above_roof, mark_note, quick_judge
+    from analysis.roofline.bounds import (
+        CACHED_MARK,
+        CACHED_WORDS,
+        NO_KERNEL,
+        NO_KERNEL_WORDS,
+        is_above_roof,
+        quick_judge,
+    )
     from analysis.roofline.roofs import describe
     from analysis.table import Table
 
@@ -76,9 +83,8 @@ def _print_tables(loaded: "Loaded", roofs: "Roofs") -> None:
         if cells:
             print(*Table(heads, cells, left=2, least=LEAST_COLUMNS, last=True).text(), "", sep="\n")
     rows = [*products, *layers]
-    note = mark_note(row.judged for row in rows)
-    if note:
-        print(note)
+    if any(row.judged.is_marked for row in rows):
+        terminal.show([terminal.Line(f"{CACHED_WORDS}.", label=f"{CACHED_MARK} ")])
     if any(row.flag == NO_KERNEL for row in rows):
         print(f"{NO_KERNEL}: {' '.join(NO_KERNEL_WORDS.split())}")
     for m in loaded.measurements:

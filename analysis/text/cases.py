@@ -14,8 +14,7 @@ from analysis.explain.sources import Sources
 from analysis.table import Table, line, text
 from analysis.text import sentences
 from analysis.text.case_words import CASE_WORDS, TableRow, Words
-from analysis.text.sentences import say
-from workloads import options
+from workloads import options, terminal
 from workloads.records.published_cases import ArticleTraining, Complaint, Question
 
 _CELLS = ("what", "published", "measured")
@@ -26,8 +25,8 @@ The verdict is on the faster device or the cause, not on how much faster it is."
 _TEMPLATES = {
     "none": "Not known: these rows do not tell it.",
     "apart": "Not as reported: {apart}.",
-    "run": "To know it: {command}",
-    "all": "All of it: {command} --all",
+    "run": "To know it: ",
+    "all": "All of it: ",
 }
 COMMANDS = {
     "home": "python -m workloads.transfer --sizes 4KiB:256MiB:x4",
@@ -126,9 +125,9 @@ def lines(reply: Reply, again: str = "", markdown: bool = False) -> list[str]:
         shown += ["", *table.md()] if markdown else table.text()
     shown += [*reply.more, *source]
     if reply.command:
-        shown.append(say(_TEMPLATES["run"], command=options.typed(reply.command)))
+        shown.append(terminal.Line(_TEMPLATES["run"], command=options.typed(reply.command)))
     elif again:
-        shown.append(say(_TEMPLATES["all"], command=again))
+        shown.append(terminal.Line(_TEMPLATES["all"], command=f"{again} --all"))
     return shown
 
 

@@ -64,34 +64,37 @@ def smallest_slowdowns(comparison: RunComparison, share: float | None = None) ->
     """A sentence a clock: in how many of its rows a slowdown by `share` would have shown (None: MARGIN), and the slowdown that
     nine of ten rows would have shown. None for a clock whose rows all show `share`."""
     share = MARGIN if share is None else share
-    lines = []
+    lines: list[str] = []
     for clock, rows in group_by(comparison.rows, lambda r: side(r.new, r.clock)).items():
         slowdowns = sorted(r.smallest_slowdown for r in rows)
         shown = sum(slowdown <= share for slowdown in slowdowns)
         if shown == len(rows):
             continue
         most = slowdowns[math.ceil(_MOST_ROWS * len(rows)) - 1]
-        what = f"{clock}: {numbers.share(share)} slower would"
+        what = f"{numbers.share(share)} slower would"
         if not shown:
             line = f"{what} not have been seen"
         else:
             line = f"{what} have been seen in {shown} of {count(len(rows), 'row')}"
         if math.isfinite(most):
             line += f"; {numbers.share(most)} would, in nine of ten rows"
-        lines.append(f"{line}.")
+        lines.append(terminal.Line(f"{line}.", label=f"{clock}: "))
     return lines
 
 
 def notes(comparison: RunComparison, verbose: bool = False) -> list[str]:
     """Notes on the comparison: broken and disturbed rows, rows of one run alone, noise between runs, other differences."""
-    lines = [f"broken: {labels.row(m)}: {m.status} now ({terminal.on_one_line(m.reason)})" for m in comparison.broken]
+    lines: list[str] = []
+    for m in comparison.broken:
+        status = f"{labels.row(m)}: {m.status} now ({terminal.on_one_line(m.reason)})"
+        lines.append(terminal.Line(status, label="broken: "))
     lines += _disturbed_sentence(comparison)
     for run, alone in (("OLD", comparison.only_old), ("NEW", comparison.only_new)):
         if alone:
             lines.append(f"Only in {run}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
     lines += _noise_sentences(comparison)
     most = len(comparison.differences) if verbose else 2
-    lines += [f"differs: {text}" for text in comparison.differences[:most]]
+    lines += [terminal.Line(text, label="differs: ") for text in comparison.differences[:most]]
     hidden = len(comparison.differences) - most
     if hidden > 0:
         lines.append(f"... and {hidden} other differences (-v)")
@@ -119,5 +122,6 @@ def _noise_sentences(comparison: RunComparison) -> list[str]:
     between = most.between
     sentences = [f"Two equal runs differ by up to {percent(between.share)} ({between.source})."]
     if between.source != THIS_MACHINE and side(most.new, most.clock) != MODELS:
-        sentences.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
+        command = options.typed("python -m workloads.doctor --noise")
+        sentences.append(terminal.Line("Measure it here once (15 min): ", command=command))
     return sentences

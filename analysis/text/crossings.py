@@ -12,7 +12,7 @@ from analysis.text import sentences
 from analysis.text.rates import machine_words
 from analysis.text.sentences import say
 from analysis.units import count, join
-from workloads import options
+from workloads import options, terminal
 from workloads.records import Machine, Measurements
 
 _COPIES = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
@@ -23,8 +23,8 @@ _NO_CROSSOVER = {  # why there is none
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
 }
 _WITHIN = "The intervals are within this run: what runs differ by is not known, as no line names the machine."
-_NOISE = "What runs differ by, in these intervals: {source}. Measure it here: {command}"
-_WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
+_NOISE = "What runs differ by, in these intervals: {source}. Measure it here: "
+_WHY = "at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
 class NoCrossover(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +133,8 @@ def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[
     others = [source for source in dict.fromkeys(sources) if source != noise.THIS_MACHINE]
     if not others:
         return []
-    return [_NOISE.format(source=join(others), command=options.typed("python -m workloads.doctor --noise"))]
+    command = options.typed("python -m workloads.doctor --noise")
+    return [terminal.Line(_NOISE.format(source=join(others)), command=command)]
 
 
 def at_once(family: Family) -> str:
@@ -159,4 +160,4 @@ def why_sentence(w: Why, form: Form) -> str:
     words = {"call": "call" if form.mode == "resident" else "call with its copies", "part": part}
     words["share"] = "All" if len(parts) == 1 else numbers.share(min(1.0, parts[part] / total))
     n = sentences.counted(w.n, w.family.size_name)
-    return say(_WHY, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words)
+    return terminal.Line(say(_WHY, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words), label="Why: ")

@@ -266,7 +266,7 @@ def test_what_is_no_price_is_refused_in_words(text):
 
 
 PYTHON = "/some/where/.venv/bin/python"
-COMMAND = f"  try: {PYTHON} -m workloads.matmul --sizes 64:4096:x2 --fail-on 'slower > 5%' -o a/folder"
+COMMAND = f"{PYTHON} -m workloads.matmul --sizes 64:4096:x2 --fail-on 'slower > 5%' -o a/folder"
 
 
 @pytest.mark.parametrize("most", [20, 40, 60, 80])
@@ -274,19 +274,25 @@ def test_lines_wrap_between_words_and_commands_can_be_copied(most):
     said = "ok    CPU        AMD EPYC, 2 cores, AVX-512, virtual, with a clock of 3.8 GHz that moved by more than 3 %"
     told = terminal.wrapped(said, most)
     assert max(map(len, told)) <= most and " ".join(" ".join(told).split()) == " ".join(said.split())
-    copied = terminal.wrapped(COMMAND, most)
+    line = terminal.Line(label="  try: ", command=COMMAND)
+    copied = terminal.wrapped(line, most)
     assert max(map(len, copied)) <= most
     script = "\n".join(copied).replace("try:", "", 1).replace(PYTHON, "printf '%s,'", 1)
     if PYTHON in "\n".join(copied):
         shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
         assert shown == "-m,workloads.matmul,--sizes,64:4096:x2,--fail-on,slower > 5%,-o,a/folder,"
-    assert terminal.wrapped(f"1 warning: {PYTHON} -m a {'x' * (most - 2)}", most)[-1] == "x" * (most - 2)
-    assert terminal.wrapped(COMMAND, 0) == [COMMAND] and terminal.wrapped("short", 40) == ["short"]
+    warning = terminal.Line("1 warning: ", command=f"{PYTHON} -m a {'x' * (most - 2)}")
+    assert terminal.wrapped(warning, most)[-1] == "x" * (most - 2)
+    assert terminal.wrapped(line, 0) == [line] and terminal.wrapped("short", 40) == ["short"]
 
 
 def test_lines_that_follow_stand_under_their_text_and_tables_between_sentences_are_fitted():
-    assert terminal.wrapped("- one two three four five", 20) == ["- one two three four", "  five"]
-    assert terminal.wrapped("ok  CPU  one two three four", 20) == ["ok  CPU  one two", "         three four"]
+    item = terminal.Line("one two three four five", label="- ")
+    assert terminal.wrapped(item, 20) == ["- one two three four", "  five"]
+    assert terminal.wrapped(terminal.Line(item, label="  "), 20) == ["  - one two three", "    four five"]
+    result = terminal.Line("one two three four", label="ok  CPU  ")
+    assert terminal.wrapped(result, 20) == ["ok  CPU  one two", "         three four"]
+    assert terminal.wrapped("  one two three four five", 20) == ["  one two three four", "  five"]
     parts = ["Errors:", Table("a | b", [("x|y <1>", "10"), ("z", "2")]), "end"]
     assert shown(parts) == ["Errors:", "a         b", "x|y <1>  10", "z         2", "end"]
     assert shown(parts, True)[3:] == ["| x\\|y &lt;1&gt; | 10 |", "| z | 2 |", "end"]
@@ -348,6 +354,19 @@ def test_color_only_on_a_terminal_that_wants_it(monkeypatch):
             assert terminal.paint("CPU", "best", Terminal()) == "CPU"
     monkeypatch.setattr(terminal.sys, "stdout", Terminal())
     assert Table("a | b", [(Best("x"), "1")]).text(0)[1] == "\x1b[1;32mx\x1b[0m  1"
+
+
+def test_a_printed_line_wraps_by_its_parts_and_a_sentence_that_looks_like_one_by_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    stream = io.StringIO()
+    out = terminal.Wrapping(stream, terminal.Waiting(stream))
+    line = terminal.Line("measure here: ", label="Do   ", command="python -m workloads.peak")
+    print("Do", line, file=out)
+    terminal.show([line, "end"], out)
+    wraps = ["Do   measure here:", "     python -m \\", "      workloads.peak"]
+    at_words = ["Do Do   measure here:", "python -m workloads.peak"]
+    assert stream.getvalue().splitlines() == [*at_words, *wraps, "end"]
+    assert line == "Do   measure here: python -m workloads.peak"
 
 
 def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypatch):

@@ -161,7 +161,7 @@ def connect(address: str, note: Callable[[str], None]):
             raise options.Usage(message, wrong=address, right=f"{address}:{_PORT}")
         raise options.Usage(message, AUTO)
     where = current() if address == "auto" else address
-    nobody = options.Missing(f"no Ray cluster answers at {where}", f"ray start --head  # then: {AUTO}")
+    nobody = options.Missing(f"no Ray cluster answers at {where}", instead=AUTO, first="ray start --head")
     if where and not answers(where):
         raise nobody
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}

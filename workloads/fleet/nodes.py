@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from analysis import table
-from workloads import options, records, session
+from workloads import options, records, session, terminal
 from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, MESSAGES, PLAN, Node
 from workloads.harness import resuming, sweep
@@ -276,7 +276,8 @@ def _run(ray, measuring: Measuring, folder: Path, limit_s: float) -> int:
             if not measuring.verbose and time.monotonic() - said < _SAID_EVERY_S:
                 return
             said = time.monotonic()
-        note(f"{part.node.name}: {line.words if isinstance(line, Doing) else line}")
+        words = line.words if isinstance(line, Doing) else line
+        note(terminal.Line(words, label=f"{part.node.name}: "))
 
     stopped: list[str] = []  # what is raised inside Ray's own calls gets lost there
     with sweep.signals(stopped.append):
@@ -294,13 +295,14 @@ def _ended(measuring: Measuring, folder: Path, parts: list[Part], stopped: str) 
     rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
     print(*table.Table(("node", *head), rows).text(), sep="\n")
     for p in (p for p in parts if p.lost):
-        note(f"lost: {p.lost}")
+        note(terminal.Line(p.lost, label="lost: "))
     here = {p.node.name for p in parts}
     for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
         note(f"{name} was measured before and is not among the nodes now")
     if stopped or (measuring.stop_after_s and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
         again = options.typed(session.resume_command(measuring.command, folder))
-        note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {again}")
+        note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:")
+        note(terminal.Line(label="  ", command=again))
     code = exit_code(tallies, any(p.lost for p in parts), stopped)
     if code == options.MISSING:
         raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")
@@ -311,8 +313,9 @@ def _ended(measuring: Measuring, folder: Path, parts: list[Part], stopped: str) 
         for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
             print(said)
         session.save(measuring.save, records.files_of(folder), quiet=measuring.quiet, by_folder=True)
-        print(f"results: {options.near(folder)}")
-        print(f"next:    {options.typed(f'python -m analysis.fleet {options.near(folder)}')}")
+        next_command = options.typed(f"python -m analysis.fleet {options.near(folder)}")
+        results_line = terminal.Line(options.near(folder), label="results: ")
+        terminal.show([results_line, terminal.Line(label="next:    ", command=next_command)])
     return code
 
 

@@ -496,7 +496,7 @@ def _with_rows(run: str | os.PathLike) -> list[ResultFile]:
 @functools.cache  # once a file, which a command may read more often
 def _warn_of_schema(why: str) -> None:
     """Says on stderr that a file of a folder is left out. why: its path and schema."""
-    terminal.note(f"warning: {why}; its rows are left out")
+    terminal.note(terminal.Line(f"{why}; its rows are left out", label="warning: "))
 
 
 @functools.cache  # once a file, which a command may read more often
@@ -507,7 +507,7 @@ def _warn_of_bad_lines(path: Path, bad_lines: int, cut: bool, rows: int) -> None
     else:
         fault = f"{bad_lines} {'line' if bad_lines == 1 else 'lines'} of {path} cannot be read"
     read_rows = f"{rows} {'row' if rows == 1 else 'rows'} read"
-    terminal.note(f"warning: {fault}; {read_rows}")
+    terminal.note(terminal.Line(f"{fault}; {read_rows}", label="warning: "))
 
 
 def read(*runs: str | os.PathLike) -> Loaded:

@@ -45,7 +45,7 @@ class FollowUp(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        return f"{self.purpose}: {self.command}"
+        return terminal.Line(f"{self.purpose}: ", command=self.command)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):

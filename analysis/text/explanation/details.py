@@ -34,7 +34,7 @@ def details(explanation: Explanation, markdown: bool = False) -> list[str]:
         lines += ["", title]
         for part in parts:
             shown = part.text(max(0, terminal.width() - len(_INDENT))) if isinstance(part, Table) else [part]
-            lines += [f"{_INDENT}{line}" for line in shown]
+            lines += [terminal.Line(line, label=_INDENT) for line in shown]
     return lines
 
 

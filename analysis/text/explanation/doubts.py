@@ -8,17 +8,17 @@ from analysis.predict.step_parts import WORDS
 from analysis.stats import best_by
 from analysis.text.sentences import NAMES, capital, say
 from analysis.units import join
-from workloads import options
+from workloads import options, terminal
 
 _TEMPLATES = {
     "disturbed": "{what}: measure again (--wait-quiet).",
     "estimated-layers": "Partial: of {names}, {share:share} of the arithmetic, there is only an estimate.",
     "rough-work": "Rough, within a factor of 4: {share:share} of a step's work on the {name} ({what}).",
-    "widest-part": "Most uncertain on the {name}: {part}; this measures it: {command}",
+    "widest-part": "Most uncertain on the {name}: {part}; this measures it: ",
     "no-row": "Left out of the {name}'s time, as no row tells it: {parts}.",
     "not-compiled": "The model is not compiled: {chosen} are assumed.",
     "not-known": "Not known: {text}.",
-    "missing": "Missing of {text}.",
+    "missing": "Missing of {device}: the profile has {what}; measure with: ",
 }
 # Parts of a training and of its step that have no words in WORDS.
 _PARTS = {"build and compile": "compilation", WHOLE_STEP: "work that no row is of"}
@@ -63,8 +63,8 @@ def rough_work(finding: Finding) -> str:
 def widest_part(finding: Finding) -> str:
     part = finding.numbers["part"]
     words = _PARTS.get(part) or WORDS.get(part, part)
-    command = options.typed(finding.numbers["command"])
-    return say(_TEMPLATES["widest-part"], name=NAMES[finding.subject], part=words, command=command)
+    text = say(_TEMPLATES["widest-part"], name=NAMES[finding.subject], part=words)
+    return terminal.Line(text, command=options.typed(finding.numbers["command"]))
 
 
 def no_row(finding: Finding) -> str:
@@ -82,7 +82,8 @@ def not_known(finding: Finding) -> str:
 
 
 def missing(finding: Finding) -> str:
-    return say(_TEMPLATES["missing"], text=finding.subject)
+    text = say(_TEMPLATES["missing"], device=finding.subject, what=finding.numbers["what"])
+    return terminal.Line(text, command=f"{'; '.join(finding.numbers['commands'])}.")
 
 
 SENTENCES = {

@@ -23,5 +23,5 @@ def labeled(name: str, sentences: Iterable[str]) -> list[str]:
     lines: list[str] = []
     for sentence in sentences:
         label = "" if lines else name
-        lines.append(f"{label:<{INDENT}}{sentence}")
+        lines.append(terminal.Line(sentence, label=f"{label:<{INDENT}}"))
     return lines
