@@ -4,11 +4,8 @@ It stands above all packages, and nothing imports it.
 """
 
 import importlib
-import importlib.metadata
 import shlex
 import sys
-import tempfile
-import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +31,9 @@ def commands() -> dict[str, str]:
 
 def version() -> str:
     """The version of the package; of a checkout that is not installed, of its pyproject.toml."""
+    import importlib.metadata
+    import tomllib
+
     project = ROOT / "pyproject.toml"
     if project.exists():
         return tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"]
@@ -167,6 +167,8 @@ def described(model: Any, batch: int, time_limit_s: float) -> "Network":
 
     Raises: TypeError for what is neither; options.Missing for a model that cannot be described.
     """
+    import tempfile
+
     import msgspec
 
     from analysis.predict import described_model

@@ -1,11 +1,10 @@
 """Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV."""
 
 import argparse
-import dataclasses
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from analysis import metrics
 from workloads import help_screen, options, terminal
@@ -141,8 +140,7 @@ def text(loaded: "Loaded", to: str) -> str:
     return json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)  # msgspec may not be installed when this module is imported
-class ExportPlan:
+class ExportPlan(NamedTuple):  # msgspec may not be installed when this module is imported
     """Runs of one machine to write in another tool's format."""
 
     #: Result files, run folders, machine folders or saved names.

@@ -1,13 +1,11 @@
 """METRICS: every number that a row can have, with its unit and meaning. Standard library only, so that --help can show it."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from workloads import terminal
 
 
-@dataclass(frozen=True, kw_only=True)  # msgspec may not be installed when a command's --help imports this module
-class Metric:
+class Metric(NamedTuple):  # msgspec may not be installed when a command's --help imports this module
     """A number stored in a row, or a column of the table that is derived from rows."""
 
     #: Its name in a row, or that of the column in csv and json.

@@ -1,16 +1,17 @@
 """Says what a Keras model is made of, layer by layer: shapes, weights, FLOPs, and which layers nothing here can price."""
 
-import dataclasses
 import sys
 from argparse import Namespace
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis import units
 from analysis.table import Table
 from workloads import options, terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kernels.networks import Network
     from kernels.networks.operations import Operation, TracedStep
     from workloads.records.script_fit import DescribedScript
@@ -49,8 +50,7 @@ def parser() -> options.Parser:
     return described
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DescribePlan:
+class DescribePlan(NamedTuple):  # msgspec may not be installed when this module is imported
     """What to describe of which model."""
 
     #: A name, file.py:function or file.keras.
@@ -129,38 +129,27 @@ def lines(of) -> list[str]:
     return found
 
 
-@dataclasses.dataclass
-class OperationSums:
-    """Operations of one kind, of a layer and phase or of the whole step."""
-
-    operations: int = 0
-    runs: int = 0
-    flops: int = 0
-    nbytes: int = 0
-
-    def add(self, operation: "Operation", batch: int) -> None:
-        self.operations += 1
-        self.runs += operation.runs.at(batch)
-        self.flops += operation.step_flops(batch)
-        self.nbytes += operation.step_bytes(batch)
-
-    def cells(self) -> list[str]:
-        return [f"{number:,}" for number in (self.operations, self.runs, self.flops, self.nbytes)]
+def operation_sums(operations: "Sequence[Operation]", batch: int) -> list[str]:
+    """The cells of some operations: how many, how often they run, their FLOPs and their bytes in a step of this batch."""
+    runs = sum(operation.runs.at(batch) for operation in operations)
+    flops = sum(operation.step_flops(batch) for operation in operations)
+    nbytes = sum(operation.step_bytes(batch) for operation in operations)
+    return [f"{number:,}" for number in (len(operations), runs, flops, nbytes)]
 
 
 def operation_lines(step: "TracedStep") -> list[str]:
     """A TracedStep as text: a line for each layer, phase and kind, the sums of each kind, and what is not sure."""
-    by_layer: dict[tuple[str, str, str], OperationSums] = {}
-    by_kind: dict[str, OperationSums] = {}
+    by_layer: dict[tuple[str, str, str], list[Operation]] = {}
+    by_kind: dict[str, list[Operation]] = {}
     for operation in step.operations:
-        by_kind.setdefault(operation.kind, OperationSums()).add(operation, step.batch)
+        by_kind.setdefault(operation.kind, []).append(operation)
         if operation.kind != "view":
             place = (operation.layer or "(no layer)", operation.phase, operation.kind)
-            by_layer.setdefault(place, OperationSums()).add(operation, step.batch)
+            by_layer.setdefault(place, []).append(operation)
     heads = "operations | runs | FLOPs | bytes"
-    rows = [(*place, *group.cells()) for place, group in by_layer.items()]
+    rows = [(*place, *operation_sums(group, step.batch)) for place, group in by_layer.items()]
     text = Table(f"layer | phase | kind | {heads}", rows, 3).text()
-    sums = [(kind, *by_kind[kind].cells()) for kind in sorted(by_kind)]
+    sums = [(kind, *operation_sums(by_kind[kind], step.batch)) for kind in sorted(by_kind)]
     text += ["", *Table(f"kind | {heads}", sums).text(), ""]
     text.append(f"{step.model}, a step of {units.count(step.batch, 'sample')}: {step.step_flops(step.batch):,} FLOPs")
     fixed = sum(not operation.scales for operation in step.operations)

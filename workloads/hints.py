@@ -2,7 +2,6 @@
 `python -m workloads.matmul`. Standard library only."""
 
 import contextlib
-import dataclasses
 import importlib
 import io
 import os
@@ -13,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import PurePath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from workloads import corrections, help_screen
 from workloads.stops import MISSING, USAGE, Stop, Usage
@@ -52,8 +51,9 @@ class TypedCommand(Protocol):
         """The words with another value for one flag, then without one; "" for any flag."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Proposal:
+class Proposal(
+    NamedTuple
+):  # every --help imports this module, and dataclasses take as long to import as it takes in all
     """What to type in place of a command that ended with an error."""
 
     #: A command as `python -m` takes it.
@@ -89,7 +89,7 @@ class Hints:
             if line:
                 other = corrected_line(line)
                 is_example = is_example or other.is_example
-                return dataclasses.replace(other, notes=(*notes, *other.notes), is_example=is_example)
+                return other._replace(notes=(*notes, *other.notes), is_example=is_example)
             fixed = self.parser.corrected(words, current)
             if current.first:
                 return Proposal(line=self.line(fixed), first=current.first, notes=tuple(notes))
@@ -200,7 +200,7 @@ def corrected_line(line: str) -> Proposal:
     if hints is None or mistake is None:
         return Proposal(line=line)
     best = hints.best(mistake)
-    return dataclasses.replace(best, notes=(hints.message(mistake), *best.notes))
+    return best._replace(notes=(hints.message(mistake), *best.notes))
 
 
 def hints_for(line: str) -> Hints | None:

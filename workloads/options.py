@@ -11,10 +11,11 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from workloads import ROOT, corrections, help_screen, hints, terminal
-from workloads.corrections import PLACE, argparse_errors, runs, separators  # noqa: F401  # other modules take them from here
+from workloads.corrections import PLACE, argparse_errors, runs, separators  # other modules take them from here
 from workloads.corrections.likeness import closest
 from workloads.corrections.quantities import (  # noqa: F401  # other modules take them from here
     BYTES,
@@ -64,6 +65,11 @@ FORMATS = ("table", "md", "csv", "json")
 PlanType = TypeVar("PlanType")
 _LONGEST_MESSAGE = 4000  # characters of an error line
 _FEW = 8  # up to so many known words are listed even if one is similar
+# What the names of files end in that people type where a folder is written.
+_FILE_ENDINGS = (
+    *(".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".xml", ".xlsx", ".parquet"),
+    *(".md", ".txt", ".log", ".html", ".htm", ".pdf", ".svg", ".png", ".jpg"),
+)
 # What every command needs, pyproject.toml's dependencies: package -> the name by which it is imported.
 PACKAGES = {
     "ml_dtypes": "ml_dtypes",
@@ -119,6 +125,20 @@ def words(values: Sequence[str] | None) -> list[str]:
     if values and not found:
         raise Usage(f"{' '.join(values)!r} names nothing; leave the flag out or name something")
     return found
+
+
+def folder(text: str) -> str:
+    """The folder that a flag names, which may not be there yet.
+
+    Raises: Usage for a file, and for a name that ends like a file's.
+    """
+    path = Path(text)
+    if os.path.isfile(text):  # False below a folder that may not be entered, where pathlib raises
+        raise Usage(f"{text!r} is a file; it names a folder", wrong=text, right=PLACE)
+    if path.suffix.lower() in _FILE_ENDINGS and not os.path.isdir(text):
+        message = f"{text!r} looks like a file; it names a folder"
+        raise Usage(message, wrong=text, right=str(path.with_suffix("")))
+    return text
 
 
 class _Several(argparse.Action):

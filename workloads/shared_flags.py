@@ -7,7 +7,6 @@ import os
 import re
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 from workloads import options
 from workloads.corrections import runs
@@ -83,11 +82,6 @@ class Measuring:
         return module.rpartition(".")[2]
 
 
-# What the names of files end in that people type where a folder is written.
-_FILE_ENDINGS = (
-    *(".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".xml", ".xlsx", ".parquet"),
-    *(".md", ".txt", ".log", ".html", ".htm", ".pdf", ".svg", ".png", ".jpg"),
-)
 _MOST_THREADS = ("max", "maximum", "all", "full")  # words for as many threads as there are CPUs
 FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10
@@ -124,7 +118,7 @@ _MEASURING = f"""
 def add_measuring(made: options.Parser) -> None:
     """Adds the flags that every workload shares; -h shows those that people need."""
     made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
-    options.add(made, _MEASURING, N=_seed, F=_noise, DIR=folder)
+    options.add(made, _MEASURING, N=_seed, F=_noise, DIR=options.folder)
 
 
 def measuring(flags: Namespace) -> Measuring:
@@ -168,20 +162,6 @@ def _threads(typed: Sequence[str] | None) -> tuple[int, ...]:
             message = f"{word!r} is no number of threads; there are {cpus} CPUs here"
             raise options.Usage(message, wrong=word, right=str(cpus))
     return tuple(options.sizes(typed)) if typed else ()
-
-
-def folder(text: str) -> str:
-    """The folder that a flag names, which may not be there yet.
-
-    Raises: Usage for a file, and for a name that ends like a file's.
-    """
-    path = Path(text)
-    if os.path.isfile(text):  # False below a folder that may not be entered, where pathlib raises
-        raise options.Usage(f"{text!r} is a file; it names a folder", wrong=text, right=options.PLACE)
-    if path.suffix.lower() in _FILE_ENDINGS and not os.path.isdir(text):
-        message = f"{text!r} looks like a file; it names a folder"
-        raise options.Usage(message, wrong=text, right=str(path.with_suffix("")))
-    return text
 
 
 def _limits(flags: Namespace) -> Limits:

@@ -28,7 +28,7 @@ _CONTROL_CODES = (
     *range(0x2028, 0x202F),
     *range(0x2066, 0x206A),
 )
-_SHOWN_CONTROLS = {code: chr(code).encode("unicode_escape").decode() for code in _CONTROL_CODES}
+_SHOWN_CONTROLS = {code: repr(chr(code)).strip("'") for code in _CONTROL_CODES}
 _QUOTED = re.compile(r"""(\"'\"|'[^']*')""")  # of a command as shlex.join writes it
 _PLAIN_OR_PAINTED = re.compile(rf"{_PLAIN.pattern}|\x1b\[(?:0|{'|'.join(_SGR.values())})m")
 _ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these

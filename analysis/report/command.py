@@ -3,11 +3,10 @@
 import argparse
 import contextlib
 import pathlib
-import webbrowser
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from workloads import help_screen, options, shared_flags, terminal
+from workloads import help_screen, options, terminal
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
@@ -29,7 +28,7 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         "--output",
         dest="out",
         metavar="DIR",
-        type=shared_flags.folder,
+        type=options.folder,
         help=help_screen.help_text(f"folder of {makes}", where),
     )
     return made
@@ -95,6 +94,8 @@ def _report(plan: "ReportPlan") -> int:
     if plan.readme:
         _write_blocks(plan, plan.readme, shown)
     if plan.opens:
+        import webbrowser
+
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")
     if not html.has_libraries():

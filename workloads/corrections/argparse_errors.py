@@ -2,13 +2,13 @@
 ground of `workloads`."""
 
 import argparse
-import dataclasses
 import itertools
 import os
 import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from workloads import REPORTS, corrections, help_screen, hints
 from workloads.corrections import other_flags, runs, shape_parts
@@ -33,8 +33,7 @@ def unknown_choice(message: str) -> tuple[str, str]:
     return (flag[1], choice[1]) if flag and choice else ("", "")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TypedWords:
+class TypedWords(NamedTuple):  # as hints.Proposal
     """The words of a command that argparse refused, and what the command takes."""
 
     #: The words after the command.
@@ -138,6 +137,8 @@ class TypedWords:
         if self.module in help_screen.OVERVIEWS or len(switches) == len(self.words):
             return None
         name, *others = self.words[len(switches) :]
+        if not name.isidentifier():  # no command's name; to list the commands all their files are read
+            return None
         modules = {module.rpartition(".")[2]: module for module in help_screen.commands()}
         command = modules.get(name, "")
         is_run = corrections.is_run(name) or (self.takes_runs and bool(runs.called(name)))

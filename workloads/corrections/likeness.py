@@ -1,6 +1,5 @@
 """The known word, or the path, that was meant by one that is not known. Standard library only."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterable
@@ -173,15 +172,22 @@ def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
         usual_parts = sorted(map(usual_name, _parts(small)))
         reordered = [name for name in by_small if _parts(name) in (_parts(small), usual_parts)]
         candidates = [name for name in by_small if _may_be_number(small, name)]
-        near = reordered or difflib.get_close_matches(small, candidates, 1, likeness) or _contained(small, by_small)
+        near = reordered or _most_similar(small, candidates, likeness) or _contained(small, by_small)
     return by_small[near[0]] if near else ""
 
 
 def misspelled(word: str, known: Iterable[str]) -> str:
     """The known word that differs from this one in a few letters; "" without one."""
     by_small = {name.lower().lstrip("-"): name for name in known}
-    near = difflib.get_close_matches(word.lower().lstrip(DASHES), by_small, 1, _NEARLY_THE_SAME)
+    near = _most_similar(word.lower().lstrip(DASHES), by_small, _NEARLY_THE_SAME)
     return by_small[near[0]] if near else ""
+
+
+def _most_similar(word: str, known: Iterable[str], likeness: float) -> list[str]:
+    """The known name that is most similar to this word, where any is at least so similar (1: the same)."""
+    import difflib
+
+    return difflib.get_close_matches(word, known, 1, likeness)
 
 
 def _beginning_with(word: str, known: Iterable[str]) -> list[str]:
@@ -207,7 +213,7 @@ def sharing_a_word(name: str, known: Iterable[str]) -> str:
     """The known name that is most like this one among those with a word in common: mnist-cnn of mnist_mlp; "" without one."""
     words = set(_parts(name.lower()))
     sharing = [other for other in known if words & set(_parts(other))]
-    similar = difflib.get_close_matches(name.lower(), sharing, 1, 0.0)
+    similar = _most_similar(name.lower(), sharing, 0.0)
     return similar[0] if similar else ""
 
 
