@@ -41,11 +41,11 @@ $(find_python); \
 if [ -n '$(VENV)' ]; then "$$python" -B install.py '$(VENV)' '$(NEEDS),$(EXTRAS)' || exit; python='$(VENV)/bin/python'; fi
 endef
 
-# What was typed and is not known here: goals (folders and files too), variables nearly named like ours, and a NAME that bench or
-# stress lacks. Each goal then ends with the error for it, and nothing else is done.
-NEARLY = ARG arg args Args Name name NAMES Venv venv Python python PY EXTRA extra extras Run run
+# What was typed and is not known here: goals (folders and files too), variables, and a NAME that bench or stress lacks. Each goal
+# then ends with the error for it, and nothing else is done.
+TYPED = $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
 UNKNOWN = $(filter-out $(TARGETS),$(MAKECMDGOALS)) \
-	$(foreach name,$(NEARLY),$(if $(filter command,$(origin $(name))),$(name))) \
+	$(filter-out VENV ARGS NAME EXTRAS PYTHON RUN CANDIDATES SHELL MAKEFLAGS MFLAGS PAGES,$(TYPED)) \
 	$(if $(filter bench,$(MAKECMDGOALS)),$(if $(filter $(BENCHES),$(NAME)),,bench)) \
 	$(if $(filter stress,$(MAKECMDGOALS)),$(if $(filter $(STRESSES),$(NAME)),,stress))
 

@@ -90,6 +90,10 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
                 raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
         if flags.data:
             model_files.require(flags.data)
+        if not flags.script:
+            from workloads.frameworks import grid
+
+            grid.known_model(flags.model)
         return cls(
             model=flags.model,
             script=flags.script or "",

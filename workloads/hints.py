@@ -88,7 +88,7 @@ class Hints:
             line = self._by_another_command(words, current)
             if line:
                 other = corrected_line(line)
-                is_example = is_example or other.is_example
+                is_example = is_example or current.is_example or other.is_example
                 return other._replace(notes=(*notes, *other.notes), is_example=is_example)
             fixed = self.parser.corrected(words, current)
             if current.first:

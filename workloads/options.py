@@ -185,6 +185,7 @@ class Parser(argparse.ArgumentParser):
         self._refuse_help_in_words()
         self._refuse_second_command()
         self._refuse_separators()
+        self._refuse_function_without_colon()
         self._refuse_range_in_words()
         self._refuse_placeholders()
         self._refuse_second_values()
@@ -217,9 +218,17 @@ class Parser(argparse.ArgumentParser):
         separate = separators.separated(self.words, self._option_string_actions)
         if separate == list(self.words):
             return
-        wrong = next(word for word in self.words if word not in separate)
+        wrong = next((word for word in self.words if word not in separate), "=")
         message = f"{wrong!r}: a flag and its value are typed --flag VALUE or --flag=VALUE, with blanks between flags"
         raise Usage(message, instead=self._line(separate))
+
+    def _refuse_function_without_colon(self) -> None:
+        """Raises Usage for a function of a file as a word of its own: --model mine.py build."""
+        for position, word in enumerate(self.words[2:], 2):
+            flag, file = self.words[position - 2 : position]
+            if flag == "--model" and file.endswith(".py") and word.isidentifier() and not os.path.exists(word):
+                instead = self._line([*self.words[: position - 1], f"{file}:{word}", *self.words[position + 1 :]])
+                raise Usage(f"a function of a file is typed {file}:{word}", instead=instead)
 
     def _refuse_range_in_words(self) -> None:
         """Raises Usage for a range in several words, such as `64 to 4096`."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from analysis.table import shown
-from workloads import options, shared_flags, terminal
+from workloads import corrections, hints, options, shared_flags, terminal
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
@@ -99,7 +100,7 @@ class TransferPlan(MeasuringPlan):
         why = "every row of transfer copies to or from a GPU"
         if not machine.gpus:
             here = f"no GPU here ({facts.gpu_problem()}), and {why}; stream times the memory of the CPU"
-            error = options.Missing(here, "python -m workloads.stream")
+            error = options.Missing(here, _line_of_stream(measuring.command))
             error.is_example = True
             raise error
         if not on:
@@ -301,6 +302,18 @@ class FeedingTable(Lines):
         if seconds is None:
             return [*start, m.status, "", m.reason]
         return [*start, *timed(seconds, 1e3), " ".join(m.flags)]
+
+
+def _line_of_stream(command: str) -> str:
+    """The line of workloads.stream with those flags of a command of transfer that it takes too."""
+    line = ["python", "-m", "workloads.stream"]
+    stream = hints.hints_for(shlex.join(line))
+    taken = stream.parser.flag_names() if stream else []
+    flags = COMMAND.parser()._option_string_actions
+    for name, _, values in corrections.by_flag(shlex.split(command)[3:], flags):
+        if name in taken:
+            line += [name, *values]
+    return hints.corrected_line(shlex.join(line)).line
 
 
 parser = COMMAND.parser

@@ -303,7 +303,7 @@ def test_a_device_that_lacks_comes_before_what_else_is_wrong(folder, monkeypatch
         pytest.skip("this machine has a GPU")
     assert hints.corrected_line("python -m workloads.transfer --directions htod").notes[-1].endswith("exists: 'h2d'")
     assert proposal.notes == ("--sizes: '4k-256M' is no size; a range is written 4k:256M:x4",)
-    assert (relative(proposal.line), proposal.is_example) == ("workloads.stream", True)
+    assert (relative(proposal.line), proposal.is_example) == ("workloads.stream --sizes 4k:256M:x4", True)
 
 
 def test_numbers_behind_a_flag_that_takes_one():

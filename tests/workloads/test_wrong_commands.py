@@ -113,6 +113,10 @@ WRONG = {
         --shapes 8x8x8x3:4x3x3x5 --stride 2 --fast => --shapes 32x32x32x3:64x3x3 --stride 2 --fast
         --shapes 8x32x32x3:16x3x3 --padding same --strides 2 => --shapes 8x32x32x3:16x3x3 --pad same --stride 2
         --in-channels 3 --out-channels 8 --kernel_size 5 --input-size 16 --stride 2 => --stride 2 --shapes 32x16x16x3:8x5x5
+        --shapes 8x32x32x3 --kernel 5x5 --fast => --fast --shapes 8x32x32x3:64x5x5
+        --shapes '(8,32,32,3)' --filters 16 --kernel_size '(3,3)' => --shapes 8x32x32x3:16x3x3
+        --shapes N=8,H=32,W=16,C=3,K=16,R=5 --fast => --shapes 8x32x16x3:16x5x3 --fast
+        --model cifar10-cnn --layer conv2 --fast => python -m workloads.layer --model cifar10-cnn --layer conv2 --fast
         --modes residnt => --modes resident""",
     "workloads.training": """
         --model cifar-cnn => --model cifar10-cnn
@@ -133,9 +137,13 @@ WRONG = {
         --script fits.py --fit 41 --epochs 2 => --script fits.py --fit 4 --epochs 2
         --model lenet --amp => --model lenet --precision mixed_float16
         --model lenet --precision bf16-mixed => --model lenet --precision mixed_bfloat16
+        --model mine.py:build --input-shape 32,32,3 => --model mine.py:build
+        --model mine.py build --epochs 3 => --model mine.py:build --epochs 3
         --model mine.py:build --samples -5 => --samples 5""",
     "workloads.inference": "--precision bf16 => --precision mixed_bfloat16",
-    "workloads.launch": "--calls stepp => --calls step",
+    "workloads.launch": """
+        --calls stepp => --calls step
+        --kernels 100 --fast => --fast""",
     "workloads.peak": "--dtypes float8 => --dtypes float8_e4m3",
     "workloads.stream": """
         --sizes 4TB --operations traid --fast => --operations triad --fast
@@ -150,6 +158,7 @@ WRONG = {
         --only training,matmull => --only training,matmul
         matmul --fast => --only matmul --fast
         --minutes 5 => --stop-after 5min
+        --sizes 256 --dry-run => python -m workloads.matmul --sizes 256 --dry-run
         --only matmul launch --skip launch --fast => --only matmul --fast
         doctor => python -m workloads.doctor
         --only transfer,matmul --device cpu --fast => --only matmul --device cpu --fast
@@ -189,6 +198,13 @@ WRONG = {
         --model old.onnx => then: --model old.keras
         --model notebook.ipynb => then: --model notebook.py:build
         --model photos => then: --model photos.keras
+        --model net.json --batch 64 => then: --model net.keras --batch 64
+        --model rows.csv => then: --model model.py:build
+        --model https://models.org/net => then: --model model.py:build
+        --model org/net-7b => then: --model net-7b.py:build
+        --model torchvision.models:mobilenet => then: --model model.py:mobilenet
+        --model resnet50.pt --batch 64 => --model resnet-50 --batch 64
+        --model torchnet.py --batch 64 => then: --model torchnet.py:build --batch 64
         --model photos/ => then: --model photos.keras
         --model garbage.keras => then: --model garbage.keras
         garbage.keras => then: --model garbage.keras
@@ -253,6 +269,7 @@ WRONG = {
         SUITE -o notes.txt/new => SUITE -o crossover-results
         SUITE -o photos/notes => SUITE -o crossover-results
         SUITE --readme notes.txt => suite
+        SUITE --format pdf => SUITE
         --input SUITE => SUITE
         SUITE -o new nvidia-h200 => SUITE nvidia-h200 -o new""",
     "analysis.roofline": """
@@ -302,6 +319,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(MODELS)
     (tmp_path / "broken.py").write_text("def build(:")
     (tmp_path / "empty.py").write_text("x = 3")
+    (tmp_path / "torchnet.py").write_text("import torch\n\ndef build():\n    return torch.nn.Linear(3, 3)\n")
     (tmp_path / "variable.py").write_text("import keras\nmodel = keras.Sequential([keras.layers.Dense(3)])\n")
     for name in ("old.h5", "old.onnx", "notebook.ipynb", "garbage.keras", "garbages.keras"):
         (tmp_path / name).write_text("hello")
@@ -461,6 +479,12 @@ MAKE = """
     runn VENV= ARGS=--dry-run => make run VENV= ARGS=--dry-run
     run quick VENV= => make run VENV=
     run VENV => make run VENV=
+    run FAST=1 ARGS=--dry-run => make run ARGS='--dry-run --fast'
+    run only=matmul VENV= => make run ARGS='--only matmul' VENV=
+    run ITERATIONS=3 VENV= => make run VENV=
+    explain MODEL=lenet => python -m crossover explain --model lenet
+    matmul SIZES=512 => python -m crossover matmul --sizes 512
+    doctor reports/nvidia-h200/suite => python -m crossover doctor reports/nvidia-h200/suite
     install => make run
     check PYTHON=python3 => make test PYTHON=python3
     matmul => python -m crossover matmul -h

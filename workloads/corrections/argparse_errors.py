@@ -215,7 +215,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
             meant_flag and not value.isdecimal() and (f"{name}s" not in flags or not value)
         ):  # as --size, which is --sizes too
             return Usage(message, wrong=word, right=meant_flag)
-        similar = corrections.flag_of_letter(bare, value, flags, self.needs)
+        similar = "" if "=" in value else corrections.flag_of_letter(bare, value, flags, self.needs)
         if not similar and not self._why_needless(bare):
             similar = self._similar_flag(name, value)
         if similar:
@@ -226,7 +226,8 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         if self.passes_on and corrections.script_before(self.words[:position]):
             before, after = corrections.passed_on(self.words, flags)
             return Usage(f"{message}; what the script takes comes after --", instead=self.line([*before, "--", *after]))
-        if name in ("-o", "--output", "--out", "--outfile"):
+        is_text_file = Path(value).suffix in _FILES and "--format" in flags
+        if is_text_file or name in ("-o", "--output", "--out", "--outfile"):
             message = f"{message}: what this prints goes into a file by > {value or 'FILE'}"
             return Usage(message, instead=self.line(self._with_format_of(name, value)))
         return self._flag_of_no_use(name, bare, message)
@@ -251,10 +252,14 @@ class TypedWords(NamedTuple):  # as hints.Proposal
     def _flag_of_no_use(self, name: str, bare: str, message: str) -> Usage:
         """The error for an unknown flag that is like none here: of another command that takes all the words, or left out."""
         others = help_screen.commands_with(name, self.module)
+        words = ["--fast" if word == "--quick" else word for word in self.words]  # as crossover run begins
+        has_model = "--model" in words and not self.takes_runs
         for other in others[:2]:
-            line = shlex.join(["python", "-m", other, *self.words])
-            if self._is_taken_by_another(line):
-                return Usage(f"{message}, a flag of {hints.name_typed(other)}", instead=line)
+            line = shlex.join(["python", "-m", other, *words])
+            if self._is_taken_by_another(line, only_one=len(others) == 1 and has_model):
+                error = Usage(f"{message}, a flag of {hints.name_typed(other)}", instead=line)
+                error.is_example = words != list(self.words)
+                return error
         parts = [reason for reason in map(self._why_needless, [bare, *re.split("[-_]", bare)]) if reason]
         if parts:
             message += f"; {parts[0]}"
@@ -266,13 +271,15 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         error.leaves_out = True
         return error
 
-    def _is_taken_by_another(self, line: str) -> bool:
-        """Whether a line of another command works as it is."""
+    def _is_taken_by_another(self, line: str, only_one: bool = False) -> bool:
+        """Whether a line of another command works as it is; `only_one`: whether that command has all its flags, where no other
+        has the unknown one, so that a wrong value in it is corrected."""
         other = hints.hints_for(line)
         if other is None:
             return False
-        names = {word.partition("=")[0] for word in self.words if word[:1] == "-"}
-        return names <= set(other.parser.flag_names()) and other.mistake(other.words) is None
+        names = {word.partition("=")[0] for word in other.words if word[:1] == "-"}
+        has_flags = names <= set(other.parser.flag_names())
+        return has_flags and (only_one or other.mistake(other.words) is None)
 
     def _part_of_shape(self) -> Usage | None:
         """The error for flags that are parts of a shape or a range here; None where none are."""
@@ -280,7 +287,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         if not with_shape:
             return None
         flag_and_shape = " ".join(with_shape[-2:])
-        part = next(word for word in self.words if word not in with_shape)
+        part = next(word for word in self.words if word[:1] in DASHES and word not in with_shape)
         error = Usage(
             f"unexpected argument {part!r}; its number is part of {flag_and_shape}", instead=self.line(with_shape)
         )

@@ -1,6 +1,7 @@
 """The error for goals and variables of `make` that the Makefile does not have, with the command that was meant. The Makefile
 starts it, with its names in the environment."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -12,6 +13,9 @@ from workloads import ROOT, help_screen, hints
 from workloads.corrections.likeness import closest
 
 VARIABLES = ("ARGS", "NAME", "VENV", "PYTHON", "EXTRAS", "RUN", "CANDIDATES")
+_MAKE_VARIABLES = ("SHELL", "MAKEFLAGS", "MFLAGS", "PAGES")
+_SUITE = "workloads.suite"  # which make run starts
+_SWITCHED_ON = ("", "1", "yes", "true", "on")
 _LIKENESS = 0.6
 # What other Makefiles call a target -> the one here that does it, or does it first.
 _USUAL_NAMES = {"check": "test", "install": "run", "setup": "run", "all": "run", "format": "lint", "distclean": "clean"}
@@ -51,14 +55,16 @@ class MakeLine:
 
     def wrong_line(self) -> WrongLine:
         """What is wrong with the first goal or variable that is not known."""
+        targets = [goal for goal in self.goals if goal in self.targets]
         for name in self.variables:
             known = _variable(name)
             if known != name:
-                variables = {known or name: self.variables[name], **self._variables_without(name)}
+                variables = {known: self.variables[name], **self._variables_without(name)}
                 return WrongLine(
                     message=f"no variable {name!r}: it is {known}", command=self._make(self.goals, variables)
                 )
-        targets = [goal for goal in self.goals if goal in self.targets]
+            if targets and name not in (*VARIABLES, *_MAKE_VARIABLES):
+                return self._unknown_variable(name, targets)
         others = [goal for goal in self.goals if goal not in (*self.targets, *VARIABLES)]
         named = [target for target in targets if target in self.names]
         if named:
@@ -76,6 +82,19 @@ class MakeLine:
 
     def _variables_without(self, *names: str) -> dict[str, str]:
         return {name: value for name, value in self.variables.items() if name not in names}
+
+    def _unknown_variable(self, name: str, targets: Sequence[str]) -> WrongLine:
+        """The error for a variable that is none here: of make run a flag of the suite, FAST=1, if there is one; else left out."""
+        message = f"no variable {name!r}; known: {' '.join(VARIABLES)}"
+        words = shlex.split(self.variables.get("ARGS", ""))
+        others = self._variables_without(name, "ARGS")
+        suite = hints.hints_for(shlex.join(["python", "-m", _SUITE]))
+        if "run" in targets and suite is not None and _flag(name) in suite.parser.flag_names():
+            words += _as_flag(name, self.variables[name])
+            message = f"no variable {name!r}; what make run takes is typed ARGS=..."
+        is_example = not words
+        variables = {"ARGS": " ".join(words), **others} if words else others
+        return WrongLine(message=message, command=self._make(self.goals, variables), is_example=is_example)
 
     def _variable_without_value(self, targets: Sequence[str]) -> WrongLine:
         """The error for `make run VENV`, a variable without `=`; only VENV means something without a value."""
@@ -149,9 +168,21 @@ class MakeLine:
 
     def _command(self, word: str, name: str = "") -> WrongLine:
         """The error for a command of ours as a goal, and for a word that is most like its name."""
-        words = shlex.split(self.variables.get("ARGS", "")) or ["-h"]
-        line = f"{self.python} -m crossover {shlex.join([name or word, *words])}"
-        return WrongLine(message=f"no target {word!r}; {name or word} is a command without make", command=line)
+        words = shlex.split(self.variables.get("ARGS", ""))
+        words += [goal for goal in self.goals if goal != word]
+        for variable in self._variables_without(*VARIABLES, *_MAKE_VARIABLES):
+            words += _as_flag(variable, self.variables[variable])
+        module = help_screen.similar_command(name or word, "analysis")
+        proposal = hints.Proposal(line=shlex.join(["python", "-m", module, *words]))
+        with contextlib.suppress(ImportError):  # of a package that is not installed
+            proposal = hints.corrected_line(proposal.line) if words else proposal
+        short = f"{self.python} -m crossover {module.rpartition('.')[2]}"
+        corrected_words = shlex.split(proposal.line)[3:] or ["-h"]
+        return WrongLine(
+            message=f"no target {word!r}; {name or word} is a command without make",
+            command=f"{short} {shlex.join(corrected_words)}",
+            is_example=proposal.is_example,
+        )
 
     def _similar(self, word: str) -> str:
         """The target that is most like a word, or has another name in other Makefiles; "" for none."""
@@ -168,6 +199,16 @@ def _source(target: str, name: str) -> str:
 def _variable(name: str) -> str:
     """The variable of the Makefile that a name is, or is most like; the name itself where it is like none."""
     return closest(name, VARIABLES, 0.7) or name
+
+
+def _flag(variable: str) -> str:
+    """The flag that has the name of a variable: --batch-size of BATCH_SIZE."""
+    return f"--{'-'.join(variable.lower().split('_'))}"
+
+
+def _as_flag(variable: str, value: str) -> list[str]:
+    """A variable as the flag of its name with its value; 1 and the like only switch it on."""
+    return [_flag(variable)] if value.lower() in _SWITCHED_ON else [_flag(variable), *shlex.split(value)]
 
 
 def typed_variables(flags: str) -> dict[str, str]:

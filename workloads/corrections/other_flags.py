@@ -72,7 +72,21 @@ NEEDLESS = (
         "every row warms up by itself",
     ),
     (("overwrite", "force", "no-cache"), "--max-noise", "every run has a folder of its own"),
-    (("layer", "layers"), "--shapes", "a layer is measured by its shape, --shapes"),
+    (
+        ("layer", "layers"),
+        "--shapes",
+        "a layer is measured by its shape, --shapes; the layers of a model are timed by layer",
+    ),
+    (
+        *(("input-shape", "input-size", "input-dim", "image-size", "img-size", "resolution"), "--epochs"),
+        "a model has its own input shape",
+    ),
+    (
+        ("validation-data", "val-data", "val-set"),
+        "--epochs",
+        "a validation is told by its samples: --validation N of explain",
+    ),
+    (("format", "title", "theme", "template"), "--readme", "a report is always a page, report.html"),
     (
         ("transpose", "trans", "transa", "transb", "trans-a", "trans-b"),
         "--layouts",

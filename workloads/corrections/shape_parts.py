@@ -24,9 +24,13 @@ _CONVOLUTION = {
     "input-channels": "C",
     "channels": "C",
     "c": "C",
+    "in": "C",
+    "cin": "C",
     "out-channels": "K",
     "output-channels": "K",
     "filters": "K",
+    "out": "K",
+    "cout": "K",
     "k": "K",
     "kernel-size": "RS",
     "kernel": "RS",
@@ -69,12 +73,14 @@ def joined(words: Sequence[str], flags: Mapping[str, object]) -> tuple[list[str]
     numbers, left = _parts(words, flags, _RANGE)
     if {"first", "last"} <= numbers.keys():
         return [*left, "--sizes", _range(numbers)], False
+    images, words = _images_without_filters(words)
     if "--shapes" not in flags or "--shapes" in words:
         return [], False
     if "--stride" in flags:
         numbers, left = _parts(words, flags, _CONVOLUTION)
         if not numbers.keys() & set("HWCKRS"):
             return [], False
+        numbers = {**images, **numbers}
         every = {**_USUAL, **numbers}
         shape = "{N}x{H}x{W}x{C}:{K}x{R}x{S}".format(**every)
         return [*left, "--shapes", shape], not numbers.keys() >= set("HWCKRS")
@@ -83,6 +89,15 @@ def joined(words: Sequence[str], flags: Mapping[str, object]) -> tuple[list[str]
         return [], False
     every = {**dict.fromkeys("MNK", numbers.get("N", numbers.get("M", ""))), **numbers}
     return [*left, "--shapes", "{M}x{N}x{K}".format(**every)], len(numbers) < 3
+
+
+def _images_without_filters(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """(part -> its number, of a --shapes with images alone, 8x32x32x3; the other words); ({}, the words) without one."""
+    for position, word in enumerate(words[:-1]):
+        numbers = re.fullmatch(r"[(\[]?(\d+)[x,](\d+)[x,](\d+)[x,](\d+)[)\]]?", words[position + 1], re.IGNORECASE)
+        if word == "--shapes" and numbers:
+            return dict(zip("NHWC", numbers.groups(), strict=True)), [*words[:position], *words[position + 2 :]]
+    return {}, list(words)
 
 
 def _range(numbers: Mapping[str, str]) -> str:
@@ -108,11 +123,12 @@ def _parts(
             continue
         values = [value] if equals else []
         position += 1
-        while not equals and position < len(words) and words[position][:1].isdigit():
+        while not equals and position < len(words) and re.match(r"[(\[]?\d", words[position]):
             values.append(words[position])
             position += 1
         typed_numbers = re.findall(r"\d+[kmg]?i?b?", ",".join(values), re.IGNORECASE)
-        letters = part if len(part) <= 2 else [part]
+        is_kernel = part == "K" and "K" in numbers  # --out 64 -k 3
+        letters = "RS" if is_kernel else part if len(part) <= 2 else [part]
         for place, letter in enumerate(letters):
             if typed_numbers:
                 numbers[letter] = typed_numbers[min(place, len(typed_numbers) - 1)]

@@ -99,7 +99,7 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
         said = f"{name} cannot be described: building it has {m.reason}"
         raise options.Missing(said, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
     said = f"building {name}: {m.reason}" if m.cause == "process-ended" else m.reason
-    raise model_files.unusable(said, name)
+    raise model_files.failing(said, name)
 
 
 def layers(

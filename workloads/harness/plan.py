@@ -88,7 +88,9 @@ def no_gpu(
 ) -> options.Missing:
     """The error for a GPU that these flags ask for and that does not exist. right: what stays of the flags."""
     message = f"{fault}: {reason or facts.gpu_problem()}"
-    return options.Missing(message, "python -m workloads.doctor", wrong=flags, right=right)
+    error = options.Missing(message, "python -m workloads.doctor", wrong=flags, right=right)
+    error.leaves_out = not right
+    return error
 
 
 def kernels(
@@ -186,12 +188,19 @@ def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
 
     Raises: Usage with the shape that the numbers may mean, the last one again where some lack.
     """
+    typed = text
     text = text.lower()
     if re.sub(r"\d+[km]?", "N", text.replace(",", "x")) != re.sub("[A-Z]", "N", like):
         numbers = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
         meant = iter(numbers + numbers[-1:] * 9)
-        right = re.sub("[A-Z]", lambda _: next(meant), like)
-        raise options.Usage(f"{text!r} is not a shape {like}", wrong=text, right=right)
+        by_letter = dict(re.findall(r"([a-z]) ?[=:] ?([1-9]\d*)", text))  # N=8,H=32,W=32
+        if by_letter:  # the filters of 3 x 3 are often left out
+            right = re.sub("[A-Z]", lambda letter: by_letter.get(letter[0].lower(), "3"), like)
+        else:
+            right = re.sub("[A-Z]", lambda _: next(meant), like)
+        error = options.Usage(f"{typed!r} is not a shape {like}", wrong=typed, right=right)
+        error.is_example = len(numbers) < len(re.findall("[A-Z]", like))
+        raise error
     return tuple(map(options.number, re.split("[x:,]", text)))
 
 

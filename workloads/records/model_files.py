@@ -9,9 +9,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from analysis import units
+from kernels import networks
 from workloads import options
-from workloads.corrections.likeness import closest, similar_path
-from workloads.records import command_lines, regular_files, source_trees
+from workloads.corrections.likeness import closest, misspelled, similar_path
+from workloads.records import command_lines, other_libraries, regular_files, source_trees
 
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # What a module may make names or submodules with that its source does not spell.
@@ -30,8 +31,19 @@ _OTHER_FORMATS = {
     ".pt": "a PyTorch model",
     ".pth": "a PyTorch model",
     ".safetensors": "a file of weights only, without layers",
+    ".ckpt": "a file of weights only, without layers",
+    ".bin": "a file of weights only, without layers",
+    ".json": "a JSON file, without weights or what compile() got",
+    ".yaml": "a YAML file",
+    ".yml": "a YAML file",
+    ".csv": "a table of data",
+    ".parquet": "a table of data",
+    ".npz": "a file of arrays",
+    ".npy": "a file of arrays",
     ".ipynb": "a notebook",
 }
+_DATA = (".csv", ".parquet", ".npz", ".npy")  # the endings of files that are no model's
+_ADDRESS = re.compile(r"\w+://|www\.|hf:")
 # A .keras file may be larger by this factor when it is unpacked, or have so many bytes then.
 _MOST_COMPRESSION = 20
 _UNPACKED_BYTES = 1 << 26
@@ -54,6 +66,8 @@ def unusable(why: str, name: str) -> options.Usage:
             regular_files.require_readable(file)
         except regular_files.Unreadable as error:
             return options.Usage(why, wrong=name, right=name, first=error.first)
+    if _is_elsewhere(name):
+        return _written_elsewhere(why, name)
     right = similar(name)
     if right:
         return options.Usage(why, wrong=name, right=right, similar="model")
@@ -61,9 +75,50 @@ def unusable(why: str, name: str) -> options.Usage:
     return options.Usage(why, wrong=name, right=named_then, first=first)
 
 
+def failing(why: str, name: str) -> options.Usage:
+    """The error for a model that is there and fails: its own error, and what mends it."""
+    first, named_then = _mending(name)
+    return options.Usage(why, wrong=name, right=named_then, first=first)
+
+
+def _is_elsewhere(name: str) -> bool:
+    """Whether a model is one of another library or of a web page, which cannot be explained as it is."""
+    return bool(_ADDRESS.match(name)) or _other_ending(name).lower() in _PYTORCH or bool(_other_library(name))
+
+
+def _other_library(name: str) -> str:
+    """The library other than Keras that a module or a file is of; "" of any other."""
+    module, _, _ = name.partition(":")
+    if module.endswith(".py"):
+        return other_libraries.library_imported(Path(module).expanduser())
+    return other_libraries.library_name(module)
+
+
+def _written_elsewhere(why: str, name: str) -> options.Usage:
+    """The error for a model of another library or of a web page: a known model with a similar name, as an example, else what
+    makes it one of Keras."""
+    words = re.split(r"[:/.]", name)
+    known = [misspelled(word, networks.names()) for word in reversed(words)]
+    similar_ones = [model for model in known if model]
+    if similar_ones and not name.partition(":")[0].endswith(".py"):
+        message = f"{why}; {similar_ones[0]} is a known model in Keras"
+        error = options.Usage(message, wrong=name, right=similar_ones[0])
+        error.is_example = True
+        return error
+    first, named_then = _mending(name)
+    return options.Usage(why, wrong=name, right=named_then, first=first)
+
+
 def _mending(name: str) -> tuple[str, str]:
     """(what to do with a model that cannot be used; its name then)."""
     path = Path(name)
+    if _ADDRESS.match(name) or _other_ending(name).lower() in _DATA:
+        file = command_lines.unused("model.py")
+        return f"write {file} with a function build that returns the model", f"{file}:build"
+    if _other_library(name):
+        module, _, function = name.partition(":")
+        file = module if module.endswith(".py") else command_lines.unused("model.py")
+        return f"write the model with Keras in {file}", f"{file}:{function or 'build'}"
     if path.suffix == ".keras":
         saved = _keras_file_to_save(name)
         return f"save the model with model.save({saved!r})", saved
@@ -143,10 +198,15 @@ def _missing(name: str) -> str:
     """Why a user's own model cannot be one, as `missing` says it. Raises: Unreadable for its file."""
     if name.endswith(".keras"):
         return _missing_in_keras_file(name)
+    if _ADDRESS.match(name):
+        return f"{name} is an address, and no model is downloaded"
     unreadable = other_format(name)
     if unreadable:
         return unreadable
+    library = _other_library(name)
     module, _, function = name.partition(":")
+    if library:
+        return other_libraries.refusal(module, library)[0]
     file = Path(module).expanduser()
     if regular_files.exists(file) and (module.endswith(".py") or not os.path.isdir(file)):
         regular_files.require_readable(file)
@@ -156,6 +216,8 @@ def _missing(name: str) -> str:
         form = f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
         if Path(module).suffix and not os.path.exists(module):
             return f"there is no file {module}; {form}"
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not os.path.exists(name):  # as models on the web are named
+            return f"there is no file {name}, and no model is downloaded"
         return form
     if module.endswith(".py"):
         return f"there is no file {module}"
