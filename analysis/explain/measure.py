@@ -86,7 +86,7 @@ def command(change: what_if.Change) -> tuple[str, ...]:
 
 def step(request: Request, device: str, side: Side | None = None) -> MeasurablePart:
     """The model's real step on a device, of few samples. side: its cost there, if it is predicted."""
-    change = what_if.Change("", request.training, settings_of(request, device))
+    change = what_if.Change(words="", training=request.training, settings=settings_of(request, device))
     return MeasurablePart(
         name=f"its own step on the {labels.device(device)}",
         command=command(change),

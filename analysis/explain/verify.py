@@ -49,7 +49,9 @@ def lines(
     yield from ("", "Measured now, each by a command of its own")
     with tempfile.TemporaryDirectory() as folder, Child() as child:
         measured = measured or functools.partial(step, child)
-        first = measured(Change("as it is", base.training, base.settings), pathlib.Path(folder, "0"))
+        first = measured(
+            Change(words="as it is", training=base.training, settings=base.settings), pathlib.Path(folder, "0")
+        )
         predicted = "" if explanation.withheld else f"predicted {timed(base.step_s)}, "
         if isinstance(first, str):
             yield f"  a step as it is: not measured: {first}"

@@ -12,53 +12,91 @@ from analysis.stats import Estimate, covering, exact, total
 from analysis.units import join
 
 _HOST_CONSTANTS = ("keras-step", "tf-function-call", "tf-op-in-function", "keras-epoch", "tf-op-eager")
+# Parts of a step that do not depend on the host.
+_NOT_THE_HOSTS = {*DEVICE, *COPYING}
 
 
-def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
+def host_factor(here: Profile, stored: Profile) -> Estimate | None:
     """The ratio of framework overhead, this machine's host over the stored one's: the geometric mean over the constants that
     both have, its interval from the smallest ratio to the largest; None without a common constant."""
-    pairs = [(here.constant(name, "cpu"), there.constant(name, "cpu")) for name in _HOST_CONSTANTS]
-    ratios = [a.value / b.value for a, b in pairs if a and b and a.value > 0 and b.value > 0]
+    ratios = []
+    for name in _HOST_CONSTANTS:
+        here_s = here.constant(name, "cpu")
+        stored_s = stored.constant(name, "cpu")
+        if here_s and stored_s and here_s.value > 0 and stored_s.value > 0:
+            ratios.append(here_s.value / stored_s.value)
     if not ratios:
         return None
     return covering(statistics.geometric_mean(ratios), *ratios)
 
 
-def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
+def start_factor(here: Profile, stored: Profile) -> Estimate | None:
     """The ratio of the median import times in CPU trainings, most of a start-up; None if it was not measured on both."""
-    own = [[m for m in p.trainings if not m.on_gpu and "import" in m.phases_s] for p in (here, there)]
-    rows = [[m.phases_s["import"] for m in trainings] for trainings in own]
-    a, b = (covering(statistics.median(s), *s) if s else None for s in rows)
-    return a / b if a and b else None
+    here_s = _import_s(here)
+    stored_s = _import_s(stored)
+    if here_s is None or stored_s is None:
+        return None
+    return here_s / stored_s
 
 
-def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
+def _import_s(profile: Profile) -> Estimate | None:
+    """Seconds of the import in CPU trainings, from the shortest to the longest; None where none measured it."""
+    seconds = []
+    for training in profile.trainings:
+        if not training.on_gpu and "import" in training.phases_s:
+            seconds.append(training.phases_s["import"])
+    if not seconds:
+        return None
+    return covering(statistics.median(seconds), *seconds)
+
+
+def rescaled(prediction: Prediction, factor: Estimate, start: Estimate | None = None) -> Prediction:
     """A prediction of a stored GPU, rescaled to this machine's host. The host's seconds are multiplied by `factor`, start-up by
     `start` if it is known. Seconds of the device and the link stay. The overlap is computed again."""
-    kept = {*DEVICE, *COPYING}
-    parts = {name: e if name in kept else e * factor for name, e in made.parts.items() if name != HIDDEN}
-    ahead = made.settings.keras.residence == "prefetch"
-    if hidden := overlap_on_gpu(parts, host_waits=not ahead):
-        parts[HIDDEN] = exact(hidden)
-    step, before = total(parts.values()), made.step_s
-    low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
-    step = covering(step.value, step.low, step.high, step.value * low, step.value * high)
-    grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "setup_s", "compile_s")}
-    begun = made.start_s * (start or factor)
-    return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)
+    parts = {}
+    for name, seconds in prediction.parts.items():
+        if name != HIDDEN:
+            parts[name] = seconds if name in _NOT_THE_HOSTS else seconds * factor
+    host_waits = prediction.settings.keras.residence != "prefetch"
+    overlap = overlap_on_gpu(parts, host_waits=host_waits)
+    if overlap:
+        parts[HIDDEN] = exact(overlap)
+    return msgspec.structs.replace(
+        prediction,
+        parts=parts,
+        step_s=_as_wide(total(parts.values()), prediction.step_s),
+        start_s=prediction.start_s * (start or factor),
+        epoch_s=prediction.epoch_s * factor,
+        fit_s=prediction.fit_s * factor,
+        setup_s=prediction.setup_s * factor,
+        compile_s=prediction.compile_s * factor,
+    )
+
+
+def _as_wide(seconds: Estimate, other: Estimate) -> Estimate:
+    """Seconds whose interval is widened to at least another's, in proportion."""
+    if other.value <= 0:
+        return seconds
+    low = seconds.value * (other.low / other.value)
+    high = seconds.value * (other.high / other.value)
+    ends = (seconds.low, seconds.high, low, high)
+    return covering(seconds.value, *ends)
 
 
 def completed(
-    made: "Prediction", stored: "Prediction", factor: Estimate, start: Estimate | None = None
-) -> "Prediction":
+    prediction: Prediction, stored: Prediction, factor: Estimate, start: Estimate | None = None
+) -> Prediction:
     """A prediction of this machine's CPU whose unknown parts are taken from the stored machine's CPU and scaled to this host.
     The interval of these parts is widened by a factor of 2 either way."""
+    factors = {"start_s": start or factor, "compile_s": factor, "epoch_s": factor}
     taken = {}
-    for name in ("start_s", "compile_s", "epoch_s"):
-        if getattr(made, name).high <= 0 < getattr(stored, name).high:
-            e = getattr(stored, name) * ((start or factor) if name == "start_s" else factor)
-            taken[name] = Estimate(e.value, e.low / 2, e.high * 2)
+    for name, scale in factors.items():
+        is_unknown = getattr(prediction, name).high <= 0
+        stored_s = getattr(stored, name)
+        if is_unknown and stored_s.high > 0:
+            seconds = stored_s * scale
+            taken[name] = Estimate(seconds.value, seconds.low / 2, seconds.high * 2)
     if not taken:
-        return made
-    words = f"{join(made.unmeasured)} on this CPU: taken as {stored.profile}'s CPU has it"
-    return msgspec.structs.replace(made, **taken, partial=(*made.partial, words))
+        return prediction
+    words = f"{join(prediction.unmeasured)} on this CPU: taken as {stored.profile}'s CPU has it"
+    return msgspec.structs.replace(prediction, **taken, partial=(*prediction.partial, words))

@@ -1,5 +1,6 @@
 """Time saved by other ways of training: every change that may help, predicted, ranked by the time that it saves."""
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -8,17 +9,21 @@ from analysis.predict.host_parts import TENSORFLOW_LOOP
 from analysis.predict.prediction import Prediction
 from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import costs
-from analysis.training.costs import FIT, parts
-from analysis.units import count as counted
+from analysis.training.costs import FIT
+from analysis.units import count
 from kernels.problems import Training
 from workloads.records import Settings, script_files
-from workloads.records import settings as switches
+from workloads.records.settings import changed
 
-Predict = Callable[[Training, Settings, str], "Prediction"]
-_GROWN = (4, 16)  # times the batch
-_A_CALL = 16  # steps that Keras runs in one call, with steps_per_execution
-_LEARNS = "changes learning"  # fewer, larger steps an epoch: the accuracy must be looked at again
-# Switch -> the flag of python -m workloads.training.
+#: The prediction of a training with settings, by the kernel that trains.
+Predict = Callable[[Training, Settings, str], Prediction]
+# Times the batch.
+_LARGER = (4, 16)
+# Steps that Keras runs in one call, with steps_per_execution.
+_STEPS_A_CALL = 16
+# Fewer, larger steps an epoch: the accuracy must be looked at again.
+_LEARNS = "changes learning"
+# Option -> the flag of python -m workloads.training.
 _FLAGS = {
     "jit_compile": "--jit",
     "residence": "--residence",
@@ -30,15 +35,19 @@ _FLAGS = {
 }
 
 
-class Change(msgspec.Struct, frozen=True):
-    """One change: its words, the training and settings after it, and a note on its side effect. `kernel`: the way of training
-    that it is priced as. `kind`: which code analysis.text.advice has for it."""
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a training."""
 
     words: str
+    #: The training after it.
     training: Training
+    #: The settings after it.
     settings: Settings
+    #: A side effect, in words; "" for none.
     note: str = ""
+    #: What trains after it, as it is priced.
     kernel: str = FIT
+    #: Which code analysis.text.advice has for it.
     kind: str = ""
 
     @property
@@ -47,13 +56,15 @@ class Change(msgspec.Struct, frozen=True):
         return self.note == _LEARNS
 
 
-class WhatIf(msgspec.Struct, frozen=True):
-    """Savings of a change: seconds of the whole training and of a step of as many samples (negative: it costs). why: the
-    reason if it could not be predicted; both are None then."""
+class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
+    """The predicted savings of a change; negative where it costs."""
 
     change: Change
+    #: Seconds of the whole training; None where it could not be predicted.
     job_saved: Estimate | None
+    #: Seconds of a step, for as many samples; None where it could not be predicted.
     step_saved: Estimate | None = None
+    #: Why it could not be predicted.
     why: str = ""
 
     @property
@@ -63,98 +74,184 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def changes(training: Training, settings: Settings) -> list[Change]:
-    """Every change that makes sense for a training on its device; the batch never grows past the samples. A model from a file
-    keeps the precision that it was saved with."""
-    replace, keras, on_gpu = msgspec.structs.replace, settings.keras, settings.on_gpu
-    sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
-    found = []
-    for batch in sizes:
-        larger = replace(training, batch=batch)
-        found.append(Change(f"batch {batch:,}", larger, settings, note=_LEARNS, kind="batch"))
-
-    def switched(words: str, note: str, kind: str, *, kernel: str = FIT, **more: str) -> None:
-        changed = replace(settings, switches=switches.changed({**settings.switches, **more}))
-        found.append(Change(words, training, changed, note=note, kernel=kernel, kind=kind))
-
-    if keras.steps_per_execution == 1 and training.steps > 1:
-        count = str(min(_A_CALL, training.steps))
-        switched(f"steps_per_execution={count}", "fewer callbacks", "steps_per_execution", steps_per_execution=count)
-    jit = keras.jit_compile
-    if jit == "on" or (jit == "auto" and on_gpu):
-        switched("without XLA", "more calls a step", "without XLA", jit_compile="off")
-    else:
-        switched("with XLA", "compiles each size", "with XLA", jit_compile="on")
-    if rest := costs.left_over(training, settings):
-        whole = replace(training, samples=training.samples - rest)
-        words = f"whole batches: {counted(whole.samples, 'sample')}"
-        found.append(Change(words, whole, settings, note="drop_remainder", kind="whole batches"))
-    home = keras.residence
-    if (
-        on_gpu and home != "resident"
-    ):  # one tf.function an epoch is priced as a bare loop's calls, its data there already
-        switched("data on the GPU, own loop", "no callbacks", "own loop", kernel=TENSORFLOW_LOOP, residence="resident")
-    if on_gpu and home in ("numpy", "tf.data", "generator"):
-        switched("prefetch to the GPU", "by tf.data", "prefetch", residence="prefetch")
-    if on_gpu and keras.tf32 == "off":
-        switched("TF32 allowed", "fewer bits", "tf32", tf32="on")
-    if on_gpu and keras.precision == "float32" and not training.model.endswith(".keras"):
-        switched("mixed_bfloat16", "fewer bits", "mixed_bfloat16", precision="mixed_bfloat16")
-    return found
+    """Every change that makes sense for a training on its device; the batch never grows past the samples."""
+    every = _larger_batches(training, settings)
+    every += _call_changes(training, settings)
+    whole = _whole_batches(training, settings)
+    if whole is not None:
+        every.append(whole)
+    if settings.on_gpu:
+        every += _residence_changes(training, settings)
+        every += _precision_changes(training, settings)
+    return every
 
 
-def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:
+def _larger_batches(training: Training, settings: Settings) -> list[Change]:
+    every = []
+    for times in _LARGER:
+        batch = times * training.batch
+        if batch <= training.samples:
+            larger = msgspec.structs.replace(training, batch=batch)
+            change = Change(words=f"batch {batch:,}", training=larger, settings=settings, note=_LEARNS, kind="batch")
+            every.append(change)
+    return every
+
+
+def _call_changes(training: Training, settings: Settings) -> list[Change]:
+    """More steps a call, and XLA or none."""
+    every = []
+    if settings.keras.steps_per_execution == 1 and training.steps > 1:
+        steps = str(min(_STEPS_A_CALL, training.steps))
+        fewer_calls = Change(
+            words=f"steps_per_execution={steps}",
+            training=training,
+            settings=_with_options(settings, steps_per_execution=steps),
+            note="fewer callbacks",
+            kind="steps_per_execution",
+        )
+        every.append(fewer_calls)
+    jit = settings.keras.jit_compile
+    is_compiled = jit == "on" or (jit == "auto" and settings.on_gpu)
+    words = "without XLA" if is_compiled else "with XLA"
+    other_execution = Change(
+        words=words,
+        training=training,
+        settings=_with_options(settings, jit_compile="off" if is_compiled else "on"),
+        note="more calls a step" if is_compiled else "compiles each size",
+        kind=words,
+    )
+    return [*every, other_execution]
+
+
+def _whole_batches(training: Training, settings: Settings) -> Change | None:
+    """Without the smaller last batch; None where XLA compiles for none."""
+    left_over = costs.left_over(training, settings)
+    if not left_over:
+        return None
+    whole = msgspec.structs.replace(training, samples=training.samples - left_over)
+    words = f"whole batches: {count(whole.samples, 'sample')}"
+    return Change(words=words, training=whole, settings=settings, note="drop_remainder", kind="whole batches")
+
+
+def _residence_changes(training: Training, settings: Settings) -> list[Change]:
+    """Other places for the samples of a training on a GPU. One tf.function an epoch is priced as a bare loop's calls, whose
+    samples are on the GPU."""
+    every = []
+    residence = settings.keras.residence
+    if residence != "resident":
+        bare_loop = Change(
+            words="data on the GPU, own loop",
+            training=training,
+            settings=_with_options(settings, residence="resident"),
+            note="no callbacks",
+            kernel=TENSORFLOW_LOOP,
+            kind="own loop",
+        )
+        every.append(bare_loop)
+    if residence in ("numpy", "tf.data", "generator"):
+        prefetch = Change(
+            words="prefetch to the GPU",
+            training=training,
+            settings=_with_options(settings, residence="prefetch"),
+            note="by tf.data",
+            kind="prefetch",
+        )
+        every.append(prefetch)
+    return every
+
+
+def _precision_changes(training: Training, settings: Settings) -> list[Change]:
+    """Less precise arithmetic on a GPU. A model from a file keeps the precision that it was saved with."""
+    every = []
+    if settings.keras.tf32 == "off":
+        tf32 = Change(
+            words="TF32 allowed",
+            training=training,
+            settings=_with_options(settings, tf32="on"),
+            note="fewer bits",
+            kind="tf32",
+        )
+        every.append(tf32)
+    if settings.keras.precision == "float32" and not training.model.endswith(".keras"):
+        bfloat16 = Change(
+            words="mixed_bfloat16",
+            training=training,
+            settings=_with_options(settings, precision="mixed_bfloat16"),
+            note="fewer bits",
+            kind="mixed_bfloat16",
+        )
+        every.append(bfloat16)
+    return every
+
+
+def _with_options(settings: Settings, **options: str) -> Settings:
+    """The settings with other Keras options."""
+    return msgspec.structs.replace(settings, switches=changed({**settings.switches, **options}))
+
+
+def what_ifs(base: Prediction, predict: Predict) -> list[WhatIf]:
     """Every change of a training, the one that saves most of the whole training first; those that cannot be predicted last."""
-    found = []
+    every = []
     for change in changes(base.training, base.settings):
         try:
-            made = of(change.training, change.settings, change.kernel)
+            after = predict(change.training, change.settings, change.kernel)
         except ValueError as error:
-            found.append(WhatIf(change, None, why=str(error)))
+            every.append(WhatIf(change=change, job_saved=None, why=str(error)))
             continue
-        found.append(WhatIf(change, saved(base, made), step_saved(base, made)))
-    return sorted(found, key=lambda w: -w.job_saved.value if w.job_saved else float("inf"))
+        every.append(WhatIf(change=change, job_saved=job_saved(base, after), step_saved=step_saved(base, after)))
+    return sorted(every, key=_most_saved_first)
 
 
-def saved(base: "Prediction", made: "Prediction") -> Estimate:
+def _most_saved_first(what_if: WhatIf) -> float:
+    return -what_if.job_saved.value if what_if.job_saved else math.inf
+
+
+def job_saved(base: Prediction, after: Prediction) -> Estimate:
     """Seconds of the whole training that a change saves. Errors that both predictions share cancel: a part that stays saves
     exactly nothing, and a changed part is wrong by no more than its own share."""
-    each = (parts(p.cost, p.training.epochs, p.training.steps).values() for p in (base, made))
-    return total(_less(a, b, base.execution == made.execution) for a, b in zip(*each, strict=True))
+    correlated = base.execution == after.execution
+    base_parts = costs.parts(base.cost, base.training.epochs, base.training.steps)
+    parts_after = costs.parts(after.cost, after.training.epochs, after.training.steps)
+    return total(_difference(base_parts[name], parts_after[name], correlated=correlated) for name in base_parts)
 
 
-def step_saved(base: "Prediction", made: "Prediction") -> Estimate:
+def step_saved(base: Prediction, after: Prediction) -> Estimate:
     """Seconds that a change saves of a step, for as many samples as a step had before."""
-    share = base.training.batch / made.training.batch
-    return _less(base.step_s, made.step_s * share, base.execution == made.execution)
+    share = base.training.batch / after.training.batch
+    return _difference(base.step_s, after.step_s * share, correlated=base.execution == after.execution)
 
 
-def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
-    """a - b with correlated errors: the difference has the relative error of `a`, and the error of `b` beyond that."""
+def _difference(a: Estimate, b: Estimate, *, correlated: bool) -> Estimate:
+    """a - b. With correlated errors it has the relative error of `a`, and the error of `b` beyond that."""
     if a == b:
         return NOTHING
-    if not alike:
+    if not correlated:
         return a - b
-    value, shares = a.value - b.value, [e.noise if e.value > 0 else 0.0 for e in (a, b)]
-    off = abs(value) * shares[0] + b.value * max(0.0, shares[1] - shares[0])
-    return plus_minus(value, off)
+    error = a.noise if a.value > 0 else 0.0
+    error_of_b = b.noise if b.value > 0 else 0.0
+    value = a.value - b.value
+    return plus_minus(value, abs(value) * error + b.value * max(0.0, error_of_b - error))
 
 
 def command(change: Change, epochs: int | None = None, samples: int | None = None) -> list[str]:
     """The words that measure a change: `workloads.training --model ...`, to be run by python -m."""
-    t, given = change.training, change.settings.switches
-    variant = "resident" if change.settings.keras.residence == "resident" else "fit"
-    of_script = script_files.script_training(t.model)
-    flags: dict[str, object] = {"--model": t.model}
-    if of_script is not None:
-        flags = {"--script": of_script.command, "--fit": of_script.fit}
-        given = {name: text for name, text in given.items() if name != "data"}
-    flags |= {
-        "--batch": t.batch,
-        "--samples": samples or t.samples,
-        "--epochs": epochs or t.epochs,
-        "--dtypes": t.dtype,
-        "--device": change.settings.device,
-        "--variants": variant,
-    }
-    flags |= {flag: given[name] for name, flag in _FLAGS.items() if name in given}
-    return ["workloads.training", *(str(word) for pair in flags.items() for word in pair)]
+    training = change.training
+    options = dict(change.settings.switches)
+    flags: dict[str, object] = {"--model": training.model}
+    script = script_files.script_training(training.model)
+    if script is not None:
+        flags = {"--script": script.command, "--fit": script.fit}
+        options.pop("data", None)
+    flags["--batch"] = training.batch
+    flags["--samples"] = samples or training.samples
+    flags["--epochs"] = epochs or training.epochs
+    flags["--dtypes"] = training.dtype
+    flags["--device"] = change.settings.device
+    flags["--variants"] = "resident" if change.settings.keras.residence == "resident" else "fit"
+    for name, flag in _FLAGS.items():
+        if name in options:
+            flags[flag] = options[name]
+    words = ["workloads.training"]
+    for flag, value in flags.items():
+        words += [flag, str(value)]
+    return words

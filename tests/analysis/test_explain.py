@@ -527,7 +527,7 @@ def test_what_a_change_saved_is_set_beside_what_was_predicted_of_the_likeliest_s
     base = SimpleNamespace(
         training=Training("lenet", 32, 320), settings=Settings("cpu"), step_s=Estimate(10e-3, 5e-3, 40e-3)
     )
-    change = what_if.Change("batch 128", Training("lenet", 128, 320), Settings("cpu"))
+    change = what_if.Change(words="batch 128", training=Training("lenet", 128, 320), settings=Settings("cpu"))
     monkeypatch.setattr(verify, "plan", lambda explanation, most: [(change, Estimate(4e-3, 1e-3, 7e-3))])
     seconds = {"as it is": Estimate(8e-3, 7e-3, 20e-3), "batch 128": Estimate(20e-3, 10e-3, 90e-3)}
     lines = list(

@@ -27,7 +27,7 @@ from analysis.predict.step_kernels import fusion
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_parts import DEVICE, HIDDEN, HOST
 from analysis.predict.step_time import Calibration
-from analysis.predict.what_if import saved as time_saved
+from analysis.predict.what_if import job_saved
 from analysis.stats import Estimate
 from analysis.training import costs
 from kernels import networks
@@ -342,7 +342,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     seen = training(MLP.model, 32, loop.step_s.value, "gpu:0", 0.0, 0.0, 2050, 3, phases_s=once | made)
     assert costs.whole_training(costs.measured(seen), 3, 65).value == pytest.approx(loop.job_s.value, rel=1e-5)
     saved = fit.fit_s.value + 3 * (fit.epoch_total_s.value - 65 * loop.step_s.value)
-    assert time_saved(fit, loop).value == pytest.approx(saved)
+    assert job_saved(fit, loop).value == pytest.approx(saved)
 
 
 def test_the_model_that_is_predicted_is_never_fitted_on():

@@ -93,11 +93,15 @@ def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
 
 def test_what_both_are_wrong_by_alike_cancels():
     a, b = Estimate(2.0, 1.0, 3.0), Estimate(1.5, 0.75, 2.25)
-    assert what_if._less(a, b, alike=True) == Estimate(0.5, 0.25, 0.75)  # both off by half: so is what lies between
+    assert what_if._difference(a, b, correlated=True) == Estimate(
+        0.5, 0.25, 0.75
+    )  # both off by half: so is what lies between
     vague = Estimate(0.5, 0.0, 1.0)  # off by all of it: half as the other is, and 0.25 more
-    assert what_if._less(a, vague, alike=True) == Estimate(1.5, 0.5, 2.5)
-    assert what_if._less(a, b, alike=False) == Estimate(0.5, -1.25, 2.25)
-    assert what_if._less(a, a, alike=True) == what_if._less(a, a, alike=False) == Estimate(0, 0, 0)
+    assert what_if._difference(a, vague, correlated=True) == Estimate(1.5, 0.5, 2.5)
+    assert what_if._difference(a, b, correlated=False) == Estimate(0.5, -1.25, 2.25)
+    assert (
+        what_if._difference(a, a, correlated=True) == what_if._difference(a, a, correlated=False) == Estimate(0, 0, 0)
+    )
 
 
 def test_commands_measure_what_a_change_says_and_the_training_command_takes_them():

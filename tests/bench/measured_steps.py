@@ -141,7 +141,7 @@ class Explain:
         place = self._folder / str(self._count)
         options = {"data": f"{model.file}:{model.data}"} if model.data else {}
         request = Request(Training(model.model, model.batch, SAMPLES), switches=options)
-        change = what_if.Change("", request.training, settings_of(request, self._device))
+        change = what_if.Change(words="", training=request.training, settings=settings_of(request, self._device))
         words = (*measure.command(change), "-q", "-o", str(place))
         failure = self._child.measure(model.name, words, TimeBudget(seconds=BUDGET_S), lambda doing, taken_s: None)
         if failure:
