@@ -8,7 +8,7 @@ from analysis import stats
 from analysis.numbers import share
 from analysis.stats import Estimate
 from analysis.units import count, seconds, size
-from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
+from kernels.problems import AtOnce, Conv, Inference, LayerCall, Matmul, Problem, Training, Transfer
 from workloads import terminal
 from workloads.records import Measurement, Settings
 
@@ -130,11 +130,18 @@ def _products(p: Matmul | Conv) -> str:
     return f"{shape(p)} to {p.out}" if p.out != p.dtype else shape(p)
 
 
-def _inference(p: Training | Inference, *sizes: str) -> str:
+def _inference(p: Training | Inference, LayerCall, *sizes: str) -> str:
     words = [terminal.on_one_line(p.model), f"batch {p.batch}", *sizes]
     if p.dtype != "float32":
         words.append(f"{p.dtype} inputs")
     return ", ".join(words)
+
+
+def _layer(p: LayerCall) -> str:
+    words = [part for part in (p.model, p.layer, p.direction) if part]
+    if not p.model:
+        words += [part for part in (p.input, p.arguments) if part]
+    return terminal.on_one_line(f"{' '.join(words)}, batch {p.batch}")
 
 
 def _copy(p: Transfer) -> str:
@@ -160,6 +167,7 @@ _PROBLEMS: dict[str, Callable] = {
     "peak": lambda p: f"{p.flops:,} FLOP",
     "training": lambda p: _inference(p, count(p.samples, "sample"), count(p.epochs, "epoch")),
     "inference": _inference,
+    "layer": _layer,
     "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
     "transfer": _copy,
     "launch": lambda p: f"{p.call} x{p.count} together" if p.count > 1 else p.call,

@@ -12,6 +12,7 @@ from analysis.report.material import Material
 from analysis.report.sections import (
     crossings,
     inference,
+    layer_calls,
     layers,
     method,
     movement,
@@ -78,6 +79,7 @@ SECTIONS = (
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "break-even")),
     Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
+    Section("layer-calls", "Layers by themselves", layer_calls.section),
     Section("inference", "Inference: a model's answers, batch by batch", _inference),
 )
 

@@ -13,7 +13,10 @@ SENTENCES = {
     "step": "{training}, on {where}: a step takes {step:time}, {how}.",
     "explained": "Its layers and what is around them come to {explained:time}, {share} of that.",
     "less": "The rest, {rest:time}, is in no part.",
+    "unexplained": "They do not explain the step: {rest:time} of it is in no part.",
+    "untimed": "Not timed here: {names}.",
     "more": "The parts come to {over:time} more: in the step some run at the same time, or are fused.",
+    "far more": "They do not explain the step: they come to {over:time} more. Some run at the same time in it, or are fused.",
     "missing": "Without a time: {names}.",
     "otherwise": "XLA has no row of {names}: theirs are op by op.",
 }
@@ -35,14 +38,18 @@ def lines(measurements: Measurements, machine: Machine | None = None) -> list[st
 
 def sum_lines(one: LayerSum) -> list[str]:
     """The step, the table of its parts, and what they come to."""
-    head = say(
+    return [head(one), *table(one).text(), *sentences(one)]
+
+
+def head(one: LayerSum) -> str:
+    """The step in a sentence."""
+    return say(
         SENTENCES["step"],
         training=subject(one.training),
         where=where(one.training),
         step=one.step,
         how=_HOW[one.is_compiled],
     )
-    return [head, *table(one).text(), *sentences(one)]
 
 
 def table(one: LayerSum) -> Table:
@@ -63,7 +70,8 @@ def table(one: LayerSum) -> Table:
     for name, part in one.parts.items():
         rows.append((name, "", "", "", *(_both(part, one) if part else ("-", "-"))))
     rows.append(("layers and parts", "", "", "", *_both(one.explained, one)))
-    rows.append(("overlap and fusion", "", "", "", *_both(one.remainder, one)))
+    remainder = "in no part" if one.remainder.value >= 0 else "overlap and fusion"
+    rows.append((remainder, "", "", "", *_both(one.remainder, one)))
     return Table("part | kind | forward ms | backward ms | ms | of the step", rows, 2, least="kind")
 
 
@@ -79,10 +87,14 @@ def sentences(one: LayerSum) -> list[str]:
     """What layers and parts come to, and what is not in them."""
     explained = one.explained
     text = [say(SENTENCES["explained"], explained=explained, share=share(explained.value / one.step.value))]
-    if one.remainder.value >= 0:
-        text.append(say(SENTENCES["less"], rest=one.remainder.value))
+    rest = one.remainder.value
+    if rest >= 0:
+        text.append(say(SENTENCES["less" if one.explains_step else "unexplained"], rest=rest))
     else:
-        text.append(say(SENTENCES["more"], over=-one.remainder.value))
+        text.append(say(SENTENCES["more" if one.explains_step else "far more"], over=-rest))
+    untimed = [name for name, part in one.parts.items() if part is None]
+    if untimed and not one.explains_step:
+        text.append(say(SENTENCES["untimed"], names=join(untimed)))
     if one.missing:
         text.append(say(SENTENCES["missing"], names=join(one.missing)))
     if one.otherwise and one.is_compiled:

@@ -12,6 +12,9 @@ from analysis.training import costs
 from kernels.problems import LayerCall
 from workloads.records import Machine, Measurement, Measurements
 
+#: The largest share of a step that its parts may miss, or come to beyond it, and explain it still.
+EXPLAINED_WITHIN = 0.1
+
 
 class LayerSeconds(msgspec.Struct, frozen=True, kw_only=True):
     """A layer in a training step."""
@@ -64,6 +67,11 @@ class LayerSum(msgspec.Struct, frozen=True, kw_only=True):
     def remainder(self) -> Estimate:
         """Seconds of the step that no part explains. Below 0 where layers run at the same time or are fused."""
         return self.step - self.explained
+
+    @property
+    def explains_step(self) -> bool:
+        """Whether the parts come to the step, but for EXPLAINED_WITHIN of it."""
+        return abs(self.remainder.value) <= EXPLAINED_WITHIN * self.step.value
 
 
 def sums(measurements: Measurements) -> list[LayerSum]:

@@ -223,7 +223,7 @@ def main(argv: list[str]) -> int:
     failures = [f"- {one.name}: {one.failure}" for one in pairs if one.failure]
     load = f"Load average of the last minutes at the end: {os.getloadavg()[1]:.1f}."
     title = f"The step that explain --measure measures beside plain Keras's, {flags.device.upper()}"
-    return table("measured_steps", title, figures(pairs), [load, *failures], args=flags.device)
+    return table("measured_steps", title, figures(pairs), [load, *failures], args=f"--device {flags.device}")
 
 
 if __name__ == "__main__":

@@ -228,7 +228,18 @@ def test_layers_and_what_is_around_them_come_to_the_step():
     assert found.remainder.value == pytest.approx(1e-3)
     assert (found.missing, found.otherwise) == ((), ())
     shown = {cells[0]: cells[-1] for cells in layer_sums.table(found).rows}
-    assert (shown["all layers"], shown["overlap and fusion"]) == ("85 %", "7.7 %")
+    assert (shown["all layers"], shown["in no part"]) == ("85 %", "7.7 %")
+    assert found.explains_step
+
+
+def test_a_sum_that_does_not_explain_the_step():
+    """9.2 ms of 10 explain it, 8.8 and 11.2 do not."""
+    for seconds, explains in ((9.2e-3, True), (8.8e-3, False), (11.2e-3, False)):
+        training = row("training/keras/fit", Training("lenet", 4, 40), 10e-3, values={"jit_compile": 0.0})
+        rows = [by_later_epochs(training, (0.0, 0.0, 10e-3)), call("first", "fprop", seconds)]
+        (one,) = layer_sum.sums(rows)
+        assert one.explains_step is explains
+        assert ("do not explain" in layer_sums.sentences(one)[0]) is not explains
 
 
 def test_a_layer_without_a_time_is_named():

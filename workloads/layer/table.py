@@ -15,10 +15,10 @@ class LayerTable(Lines):
     """A line a direction of a layer. Times are microseconds of a call in a chain."""
 
     HEAD = (
-        "layer 20< | x 2 | direction 9< | batch 5 | where 6< | how 8< | µs 8 | ±% 4 | GFLOP/s 8 | of roof 7 | "
-        "bound by 12< | notes 5<"
+        "layer 16< | x 2 | direction 9< | batch 5 | where 5< | how 8< | µs 7 | ±% 4 | GFLOP/s 7 | of roof 7 | "
+        "bound by 8< | notes 5<"
     )
-    LEAST = "±% | bound by | x | notes"
+    LEAST = "±% | notes | x | GFLOP/s"
     ABOUT: ClassVar = {
         "x": "equal layers of the model",
         "direction": "fprop forward, wgrad gradient of the weights, dgrad of the input, backward both at once",
@@ -51,5 +51,5 @@ class LayerTable(Lines):
         seconds = median_of(m.samples[0])
         judged = judge(m, self._roofs, seconds)
         rate = number(p.flops / seconds.value * 1e-9) if p.flops else "-"
-        bound_by = f"{judged.roof.kind} {judged.roof.name}" if judged.roof else "-"
+        bound_by = judged.roof.kind if judged.roof else "-"
         return [*start, *timed(seconds, 1e6), rate, judged.share, bound_by, " ".join(m.flags)]
