@@ -102,7 +102,7 @@ DROPOUT = DescribedLayer(
 def known_layers(monkeypatch):
     """Layers that need no process to be described."""
     layers = DescribedLayers(layers=(DENSE, DROPOUT), sample_values=784)
-    monkeypatch.setattr(description, "described", lambda request: layers)
+    monkeypatch.setattr(description, "described", lambda requests: [layers] * len(requests))
     monkeypatch.setattr(facts, "memory_available", lambda device="cpu": 1 << 33)
 
 

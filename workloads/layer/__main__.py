@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from analysis.analysis import Analysis
-    from workloads.frameworks.layer_graphs.description import DescribedLayer, DirectionWork, LayerRequest
+    from workloads.frameworks.layer_graphs.description import (
+        DescribedLayer,
+        DescribedLayers,
+        DirectionWork,
+        LayerRequest,
+    )
     from workloads.harness.sweep import Outcome, Workers
     from workloads.layer.table import LayerTable
     from workloads.records import Machine, Measurement, Row, Run
@@ -107,24 +112,26 @@ class LayerPlan(MeasuringPlan):
         from workloads.layer import step_rows
 
         on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        described = description.described(self.requests)
         layers: list[Row] = []
-        for request in self.requests:
-            layers += self._layer_rows(request, on, machine)
+        for request, of_batch in zip(self.requests, described, strict=True):
+            layers += self._layer_rows(request, of_batch, on=on, machine=machine)
         maths = dict.fromkeys(row.problem.math for row in layers)
         roofs = plan.roof_rows(maths, on, machine, threads=self.measuring.threads, fast=self.measuring.fast)
         if not self.model or self.only:
             return [*roofs, *layers]
-        values = description.described(self.requests[0]).sample_values
+        values = described[0].sample_values
         return [*roofs, *layers, *step_rows.rows(self.model, values, layers, on=on, measuring=self.measuring)]
 
-    def _layer_rows(self, request: "LayerRequest", on: list[str], machine: "Machine") -> "list[Row]":
+    def _layer_rows(
+        self, request: "LayerRequest", described: "DescribedLayers", *, on: list[str], machine: "Machine"
+    ) -> "list[Row]":
         """The rows of a batch; devices take turns, so that a run that ends early has both sides of its rows."""
-        from workloads.frameworks.layer_graphs import description
         from workloads.records import Row, Settings
 
-        step_bytes = description.described(request).step_bytes if request.model else 0
+        step_bytes = described.step_bytes if request.model else 0
         rows: list[Row] = []
-        for layer, work in self._chosen(request):
+        for layer, work in self._chosen(request, described.layers):
             for device, jit in itertools.product(on, self.jit):
                 counts = self.measuring.threads if device == "cpu" else ()
                 for threads in counts or (None,):
@@ -135,14 +142,13 @@ class LayerPlan(MeasuringPlan):
             raise self._no_direction(request)
         return rows
 
-    def _chosen(self, request: "LayerRequest") -> "list[tuple[DescribedLayer, DirectionWork]]":
+    def _chosen(
+        self, request: "LayerRequest", layers: "tuple[DescribedLayer, ...]"
+    ) -> "list[tuple[DescribedLayer, DirectionWork]]":
         """The layers of a request with the directions to time. Both gradients at once are timed where a layer has both.
 
         Raises: Usage for a layer that the model does not have.
         """
-        from workloads.frameworks.layer_graphs import description
-
-        layers = description.described(request).layers
         paths = [layer.path for layer in layers]
         if self.only and self.only not in paths:
             raise options.unknown("layer", self.only, paths)

@@ -81,12 +81,24 @@ class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @functools.cache
-def described(request: LayerRequest, time_limit_s: float = 120) -> DescribedLayers:
-    """The layers of a request, from a process that traces them.
+def described(requests: tuple[LayerRequest, ...], time_limit_s: float = 120) -> list[DescribedLayers]:
+    """The layers of each request, from one process that traces them.
 
     Raises: Usage for a layer or model that cannot be had; Missing without TensorFlow, and when time is up.
     """
     grid.require_keras()
+    rows = [_row(request) for request in requests]
+    answers = []
+    with contextlib.closing(worker.Worker(worker.environment(rows[0], {}))) as tracer:
+        for request, row in zip(requests, rows, strict=True):
+            measurement = tracer.ask(worker.Order("layers", row, Limits()), time_limit_s)
+            if not measurement.ok:
+                raise _refusal(measurement, request)
+            answers.append(msgspec.json.decode(measurement.notes[LAYERS], type=DescribedLayers))
+    return answers
+
+
+def _row(request: LayerRequest) -> Row:
     problem = LayerCall(
         layer=request.layer,
         kind="",
@@ -96,12 +108,7 @@ def described(request: LayerRequest, time_limit_s: float = 120) -> DescribedLaye
         arguments=request.arguments,
         model=request.model,
     )
-    row = Row(KERNEL, problem, Settings())
-    with contextlib.closing(worker.Worker(worker.environment(row, {}))) as tracer:
-        measurement = tracer.ask(worker.Order("layers", row, Limits()), time_limit_s)
-    if not measurement.ok:
-        raise _refusal(measurement, request)
-    return msgspec.json.decode(measurement.notes[LAYERS], type=DescribedLayers)
+    return Row(KERNEL, problem, Settings())
 
 
 def _refusal(measurement: Measurement, request: LayerRequest) -> options.Stop:
