@@ -12,7 +12,7 @@ from analysis.table import Printed
 from kernels.problems import LayerCall, Training
 from workloads.layer.table import LayerTable
 
-ROOFS = [Roof("cpu", "compute", "float32", exact(1e9), "a row")]  # FLOP/s
+ROOFS = [Roof(device="cpu", kind="compute", name="float32", rate=exact(1e9), source="a row")]  # FLOP/s
 
 
 def call(direction: str, seconds: float, *, jit: str = "off", batch: int = 4, device: str = "cpu", flops: int = 10**6):
