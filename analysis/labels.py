@@ -130,7 +130,7 @@ def _products(p: Matmul | Conv) -> str:
     return f"{shape(p)} to {p.out}" if p.out != p.dtype else shape(p)
 
 
-def _inference(p: Training | Inference, LayerCall, *sizes: str) -> str:
+def _inference(p: Training | Inference, *sizes: str) -> str:
     words = [terminal.on_one_line(p.model), f"batch {p.batch}", *sizes]
     if p.dtype != "float32":
         words.append(f"{p.dtype} inputs")
