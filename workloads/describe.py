@@ -143,6 +143,8 @@ def operation_sums(operations: "Sequence[Operation]", batch: int) -> list[str]:
 
 def operation_lines(step: "TracedStep") -> list[str]:
     """A TracedStep as text: a line for each layer, phase and kind, the sums of each kind, and what is not sure."""
+    if step.untraced:
+        return [f"{step.model}: {step.untraced}, so that its operations are not known"]
     by_layer: dict[tuple[str, str, str], list[Operation]] = {}
     by_kind: dict[str, list[Operation]] = {}
     for operation in step.operations:

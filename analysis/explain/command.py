@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.explain import explanation, missing_parts, verify
+from analysis.explain.explanation import NotMeasured
 from analysis.explain.framework import framework
 from analysis.explain.missing_parts import Explained
 from analysis.explain.plan import ExplainPlan
@@ -170,6 +171,8 @@ def run(plan: ExplainPlan) -> int:
             output.show_cases(_replies(sources, plan.options), plan.rows)
             return options.OK
         result = _result(plan, subject, sources)
+    except NotMeasured as error:
+        raise _not_measured(plan, error) from error
     except Lacking as lacking:
         message = f"no rows of this machine tell it: {lacking.what}"
         tip = SUITE if isinstance(subject, TrainingScript) else f"{plan.command} --measure"
@@ -181,6 +184,13 @@ def run(plan: ExplainPlan) -> int:
         for line in verify.lines(result.explained.explanation, plan.verified_changes):
             print(line, flush=True)
     return options.OK
+
+
+def _not_measured(plan: ExplainPlan, error: NotMeasured) -> options.Missing:
+    """The error for a step that only a measurement tells: the command that measures it."""
+    words = [plan.command, "--measure", plan.passed_on]
+    message = f"{error.what}: its step cannot be predicted, only measured"
+    return options.Missing(message, " ".join(word for word in words if word))
 
 
 def _replies(sources: Sources, chosen: TrainingOptions) -> dict[str, Reply]:

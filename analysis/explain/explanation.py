@@ -29,6 +29,10 @@ from workloads.records import Measurement
 _SURE_SHARE = 0.01  # of the whole training, that a change is sure to save if it is advised
 
 
+class NotMeasured(Lacking):
+    """A step that is not traced was not measured either; `what` says why it is not traced."""
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """Everything that is known of a training. Each result is computed when it is first read, and only then."""
 
@@ -46,6 +50,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
     @functools.cached_property
     def _predicted(self) -> tuple[dict[str, Prediction], dict[str, Lacking]]:
         """(device -> its prediction, device in words -> what its profile lacks)."""
+        if self.request.untraced:
+            return {}, {}
         devices = {"cpu": "the CPU"} if self.sources.gpu is None else {"cpu": "the CPU", GPU: "the GPU"}
         predictions: dict[str, Prediction] = {}
         lacking: dict[str, Lacking] = {}
@@ -340,9 +346,11 @@ def explain(request: Request, sources: Sources) -> Explanation:
     """The explanation of a training. What a profile lacks is said, with the commands that measure it; only when neither device
     can be predicted is that an error.
 
-    Raises: profile.Lacking; ValueError for a model that is not known.
+    Raises: profile.Lacking, NotMeasured; ValueError for a model that is not known.
     """
     explanation = Explanation(request=request, sources=sources)
+    if request.untraced and not explanation.sides:
+        raise NotMeasured(request.untraced, ())
     if not explanation.predictions and not explanation.sides:
         raise all_of(explanation.lacking.values())
     return explanation

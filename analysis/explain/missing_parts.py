@@ -112,6 +112,8 @@ def _with_measurements(request: Request, sources: Sources, measuring: MeasureOpt
     if before and not missing.parts:
         print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
         return before
+    if request.untraced:
+        print(f"{request.untraced}: its step is measured, not predicted.", file=sys.stderr)
     if measuring.wait_quiet:
         load.wait_until_quiet()
     folders, failures = _measure(missing, measuring.budget_s)

@@ -50,13 +50,21 @@ class Request(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, network=msgspec.structs.replace(network, traced=step))
 
     @property
+    def untraced(self) -> str:
+        """Why the step is not traced, so that only a measurement tells its time; "" of a traced one."""
+        step = self.model.traced
+        return step.untraced if step is not None else ""
+
+    @property
     def unknown_share(self) -> UnknownShare | None:
         """The share of a step in layers of unknown kinds; None if all are known."""
         return unknown_share(self.model, min(self.training.batch, self.training.samples))
 
     @property
     def is_mostly_unknown(self) -> bool:
-        """Whether a predicted time would be a guess: most of the arithmetic is in layers of unknown kinds."""
+        """Whether a predicted time would be a guess: most of the arithmetic is in layers of unknown kinds, or none is known."""
+        if self.untraced:
+            return True
         return self.unknown_share is not None and self.unknown_share.most
 
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,16 +10,20 @@ from msgspec.structs import replace
 
 from analysis.explain.request import Request
 from analysis.predict import described_model
+from analysis.units import count, join, seconds
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.records import script_files, settings
 from workloads.records.published_cases import ArticleTraining, Complaint, Question
-from workloads.records.script_fit import ScriptFit
+from workloads.records.script_fit import ScriptFit, SideEffects
 
 #: Samples of a step where neither a flag nor the data tell them: Keras's own.
 USUAL_BATCH = 32
+#: Of what a script did before its fit: files that are named, and the shortest sleep that is said.
+_MOST_FILES = 3
+_LEAST_SLEEP_S = 0.1
 #: The types of inputs that rows are measured with; a step with others is taken as one with float32.
 TRAINING_TYPES = ("float32", "float64", "uint8")
 
@@ -218,11 +223,29 @@ def _about_fit(fit: ScriptFit, *, is_named: bool) -> list[str]:
     lines = [f"{fit.head}: the script ran as always up to here; nothing after it runs."]
     if is_named:
         lines = [f"{fit.head}: the script ran up to here, each fit before for one step; nothing after it runs."]
+    effects = _effects(fit.effects)
+    if effects:
+        lines.append(f"Before that fit it {effects}.")
     if fit.other_fits:
         lines.append(f"It calls fit at {', '.join(fit.other_fits)} too: --fit {fit.other_fits[0]} explains that one.")
     if fit.strategy:
         lines.append(f"{fit.strategy} is taken as one device: the answer is for one replica with the whole batch.")
     return lines
+
+
+def _effects(effects: SideEffects) -> str:
+    """What a script did before its fit, in words: `printed 3 lines, slept 2 s and wrote data.csv`; "" for nothing."""
+    parts = []
+    if effects.printed:
+        parts.append(f"printed {count(effects.printed, 'line')}")
+    if effects.slept_s >= _LEAST_SLEEP_S:
+        parts.append(f"slept {seconds(effects.slept_s)}")
+    if effects.written:
+        names = [options.near(Path(file)) for file in effects.written[:_MOST_FILES]]
+        if len(effects.written) > _MOST_FILES:
+            names.append(f"{len(effects.written) - _MOST_FILES} more")
+        parts.append(f"wrote {join(names)}")
+    return join(parts)
 
 
 Subject = PublishedCase | NamedModel | UserModel | DescribedModel | TrainingScript

@@ -253,6 +253,8 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
     keras: str = ""
     #: Hash of the user's files that it was traced from; "" of a model that has a name.
     source: str = ""
+    #: Why TensorFlow does not trace it: it has no operations, and only a measurement tells its time. "" of a traced step.
+    untraced: str = ""
 
     @property
     def fixed_share(self) -> float:

@@ -9,6 +9,17 @@ from workloads.records.rows import Row
 from workloads.shared_flags import Limits
 
 
+class SideEffects(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script did before its `fit` besides computing."""
+
+    #: Files that it wrote.
+    written: tuple[str, ...] = ()
+    #: Seconds that it slept.
+    slept_s: float = 0.0
+    #: Lines that it printed.
+    printed: int = 0
+
+
 class ScriptFit(msgspec.Struct, frozen=True, kw_only=True):
     """A call of `fit` in a script: the first one, or the one that was named."""
 
@@ -35,6 +46,8 @@ class ScriptFit(msgspec.Struct, frozen=True, kw_only=True):
     other_fits: tuple[str, ...] = ()
     #: The strategy over several devices that the script asks for, and that is taken as one device; "" for none.
     strategy: str = ""
+    #: What it did before that call.
+    effects: SideEffects = SideEffects()
 
     @property
     def head(self) -> str:
@@ -52,6 +65,10 @@ class DescribedScript(msgspec.Struct, frozen=True, kw_only=True):
         assert self.network.traced is not None
         traced = replace(self.network.traced, source=source)
         return replace(self, network=replace(self.network, traced=traced))
+
+    def with_effects(self, effects: SideEffects) -> "DescribedScript":
+        """The same with what the script did before its fit."""
+        return replace(self, fit=replace(self.fit, effects=effects))
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

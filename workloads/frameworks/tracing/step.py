@@ -18,7 +18,17 @@ from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import TAKE_DATA, StepInputs
 from workloads.harness.dispatch import Broken, described
 
+RUNS_EAGERLY = "it is compiled with run_eagerly=True"
 FIXED_BATCH = "the step does not trace at another batch: its numbers are those of this one"
+
+
+class NotTraced(Broken):
+    """A model's own `train_step` does not trace."""
+
+    def __init__(self, reason: str, inputs: StepInputs):
+        super().__init__(reason)
+        #: What the step takes.
+        self.inputs = inputs
 
 
 def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
@@ -31,7 +41,6 @@ def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
     network = networks.known(name)
     model = models.build(network) if network else user_model.opened(name)
     require_tensorflow()
-    require_plain_execution(model)
     candidates: Iterable[StepInputs]
     numbers: FitData | None = None
     if data:
@@ -114,15 +123,24 @@ def compile_where_it_is_not(model, name: str) -> bool:
 
 
 def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedStep:
-    """The operations of a compiled model's training step, which takes the first of the candidates that it traces with.
+    """The operations of a compiled model's training step, which takes the first of the candidates that it traces with. A step
+    that runs as Python, or is the user's and does not trace, has none.
 
     Raises: Broken with the error of the likeliest candidate where it traces with none.
     """
     import keras
     import tensorflow
 
+    if getattr(model, "run_eagerly", False):
+        inputs = next(iter(candidates))
+        inputs.require_sizes(name)
+        build(model, inputs)
+        return _untraced(model, name, inputs, RUNS_EAGERLY)
     scopes = LayerScopes({optimizer.name for optimizer in _optimizers(model)})
-    graph, inputs = _first_graph(model, name, candidates, scopes)
+    try:
+        graph, inputs = _first_graph(model, name, candidates, scopes)
+    except NotTraced as error:
+        return _untraced(model, name, error.inputs, str(error))
     nodes = walk.operations(graph)
     larger_batch = 2 * inputs.batch
     doubts = [inputs.assumed] if inputs.assumed else []
@@ -145,6 +163,20 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
         doubts=tuple(doubts),
         tensorflow=tensorflow.__version__,
         keras=keras.__version__,
+    )
+
+
+def _untraced(model, name: str, inputs: StepInputs, reason: str) -> TracedStep:
+    """A step without operations, and why it has none."""
+    return TracedStep(
+        model=name,
+        batch=inputs.batch,
+        operations=(),
+        inputs=_input_arrays(inputs),
+        targets=_target_arrays(inputs),
+        weights=sum(_elements(variable) for variable in model.weights),
+        trainable_weights=sum(_elements(variable) for variable in model.trainable_weights),
+        untraced=reason,
     )
 
 
@@ -197,9 +229,17 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
         raise first_error
     if not advice:
         step_inputs.require_matching(model, inputs, name)
+    if _has_own_step(model):
+        raise NotTraced(f"its train_step does not trace: {described(first_error).rstrip('.')}", inputs)
     raise Broken(
         f"{name}: its train_step does not trace: {described(first_error).rstrip('.')}{advice}"
     ) from first_error
+
+
+def _has_own_step(model) -> bool:
+    import keras
+
+    return type(model).train_step is not keras.Model.train_step
 
 
 def build(model, inputs: StepInputs) -> None:

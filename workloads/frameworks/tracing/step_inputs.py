@@ -117,7 +117,8 @@ def require_matching(model, inputs: StepInputs, name: str) -> None:
     """Raises Refusal for data whose shapes are not those of the inputs that a model declares."""
     import keras
 
-    declared = keras.tree.flatten(getattr(model, "_inputs_struct", None) or getattr(model, "inputs", None) or [])
+    structure = getattr(model, "_inputs_struct", None)
+    declared = keras.tree.flatten(getattr(model, "inputs", None) or [] if structure is None else structure)
     parts = inputs.specs if isinstance(inputs.specs, tuple) else (inputs.specs,)
     specs = [spec for spec in keras.tree.flatten(parts[0]) if spec is not None]
     wanted = ", ".join(str(tuple(tensor.shape)) for tensor in declared)

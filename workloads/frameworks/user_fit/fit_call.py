@@ -79,7 +79,7 @@ def described(
 
 
 def require_keras_step(model: Any) -> None:
-    """Raises Broken for a model whose step TensorFlow does not trace."""
+    """Raises Broken for a model that is none of Keras 3 on TensorFlow, or not compiled."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -87,7 +87,6 @@ def require_keras_step(model: Any) -> None:
     step.require_tensorflow()
     if not model.compiled:
         raise Refusal("the model is not compiled", "write model.compile('adam', 'mse'), with its own loss, before fit")
-    step.require_plain_execution(model)
 
 
 def _samples(data: FitData, arguments: dict[str, Any]) -> int | None:

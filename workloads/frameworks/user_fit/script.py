@@ -79,13 +79,13 @@ def _answer(
     folder = Path(order.path).parent if order.path else Path(os.environ.get(FOLDER) or os.getcwd())
     with tempfile.TemporaryDirectory() as temporary:
         answer = Path(temporary, "answer.json")
-        log = Path(temporary, "printed.txt")
         words = [str(answer), msgspec.json.encode(order).decode(), *arguments]
-        process = _ScriptProcess(words, folder, log)
+        process = _ScriptProcess(words, folder, Path(temporary))
         ended = process.wait(time_limit_s, announce)
         if answer.exists():
-            return _read(answer.read_bytes(), kind)
-        printed = log.read_text(encoding="utf-8", errors="replace")
+            return _read(answer.read_bytes(), kind, printed=process.stdout)
+        printed = process.stdout.read_text(encoding="utf-8", errors="replace")
+        printed += process.stderr.read_text(encoding="utf-8", errors="replace")
     if ended is None:
         message = f"{script} has called no fit within {time_limit_s:g} s"
         raise options.Missing(message, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
@@ -99,16 +99,19 @@ def _answer(
 
 
 class _ScriptProcess:
-    """script_run with these words, in a folder. All that it starts is ended with it."""
+    """script_run with these words, in a folder. All that it starts is ended with it. logs: the folder of what it prints."""
 
-    def __init__(self, words: list[str], folder: Path, log: Path):
+    def __init__(self, words: list[str], folder: Path, logs: Path):
+        #: Files with what it prints.
+        self.stdout = logs / "stdout.txt"
+        self.stderr = logs / "stderr.txt"
         self._mark = processes.new_mark()
         environment = {**processes.environment(), processes.MARK: self._mark}
         environment.setdefault("MPLBACKEND", "Agg")  # a window would wait for somebody to close it
         reading, self._alive = os.pipe()  # the child ends when this process no longer has `_alive`
         self._messages, messages = os.pipe()
         module = "workloads.frameworks.user_fit.script_run"
-        with log.open("wb") as printed:
+        with self.stdout.open("wb") as printed, self.stderr.open("wb") as errors:
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(reading), str(messages), *words],
                 cwd=folder,
@@ -116,7 +119,7 @@ class _ScriptProcess:
                 pass_fds=(reading, messages),
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 start_new_session=True,
             )
         os.close(reading)
@@ -148,10 +151,17 @@ class _ScriptProcess:
             announce(msgspec.json.decode(line, type=Doing))
 
 
-def _read(answer: bytes, kind: type[Answer]) -> Answer:
-    """Raises: the error that the answer tells of."""
+def _read(answer: bytes, kind: type[Answer], printed: Path) -> Answer:
+    """The answer; of a described fit with the number of lines that the script `printed`.
+
+    Raises: the error that the answer tells of.
+    """
     try:
-        return msgspec.json.decode(answer, type=kind)
+        record = msgspec.json.decode(answer, type=kind)
     except msgspec.ValidationError:
         failed = msgspec.json.decode(answer, type=Failed)
-    raise failed.error.stop(None)
+        raise failed.error.stop(None) from None
+    if isinstance(record, DescribedScript):
+        lines = len(printed.read_bytes().splitlines())
+        return record.with_effects(replace(record.fit.effects, printed=lines))  # type: ignore[return-value]
+    return record

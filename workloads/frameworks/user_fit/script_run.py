@@ -27,6 +27,7 @@ from workloads.frameworks.tracing.refusal import change_of
 from workloads.frameworks.tracing.step_inputs import BATCH_S
 from workloads.frameworks.user_fit import fit_call, fit_hook, notebook, weight_limit
 from workloads.frameworks.user_fit.cut_data import CutData
+from workloads.frameworks.user_fit.side_effects import SideEffectsHook
 from workloads.harness import announce
 from workloads.harness.dispatch import Broken, described
 from workloads.machine import processes
@@ -62,6 +63,7 @@ class ScriptRun:
             return fit
 
         self.hook = fit_hook.install(replacement, weight_limit.install)
+        self.side_effects = SideEffectsHook()
         try:
             self.run_file()
         except notebook.NoNotebook as error:
@@ -95,6 +97,7 @@ class ScriptRun:
 
     def call(self, original: Callable, place: str, positional: tuple, named: dict[str, Any]) -> msgspec.Struct:
         """A DescribedScript, a Measurement or a Failed."""
+        effects = self.side_effects.effects()
         where = f"{self.name}, fit at {place}"
         try:
             bound = inspect.signature(original).bind(*positional, **named)
@@ -113,7 +116,7 @@ class ScriptRun:
             gc.disable()  # a trace makes objects by the million and lets few go
             strategy = self.hook.strategies[-1] if self.hook.strategies else ""
             answer = fit_call.described(model, arguments, data, where=(self.name, place), strategy=strategy)
-            return answer.from_files(source)
+            return answer.from_files(source).with_effects(effects)
         except Broken as error:
             change = change_of(error) or f"mend {self.name}"
             return Failed(error=failure(options.Usage(f"{where}: {error}", first=change)))
@@ -147,7 +150,10 @@ class ScriptRun:
             timer.cancel()
 
     def end(self, record: msgspec.Struct) -> NoReturn:
-        """Writes the answer and ends the process at once: nothing of the script runs any more."""
+        """Writes the answer and ends the process at once: nothing of the script runs any more. What it printed is counted by
+        whoever started the process."""
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
         self.answer.write_bytes(msgspec.json.encode(record))
         os._exit(options.OK)
 

@@ -36,7 +36,7 @@ def is_general(row: Row, model: Any) -> bool:
         or getattr(source, "sparse", False)
     ):
         return True
-    if type(model).train_step is not keras.Model.train_step:
+    if type(model).train_step is not keras.Model.train_step or getattr(model, "run_eagerly", False):
         return True
     loss = getattr(model, "loss", None)
     return not (loss is None or isinstance(loss, str | keras.losses.Loss))
@@ -45,11 +45,10 @@ def is_general(row: Row, model: Any) -> bool:
 def require_compiled(row: Row, model: Any) -> dict[str, str]:
     """Compiles a model that came without, and sets the options of the row; what was decided for it, as notes.
 
-    Raises: Refusal for a model whose losses nobody can guess, and for one whose step runs as Python.
+    Raises: Refusal for a model whose losses nobody can guess.
     """
     chosen = row.keras
     step.require_tensorflow()
-    step.require_plain_execution(model)
     notes = {}
     if step.compile_where_it_is_not(model, row.problem.model):
         notes["compiled"] = f"compiled with adam and {user_model.loss_name(model)}, as it came without"
