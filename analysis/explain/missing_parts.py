@@ -124,7 +124,11 @@ def _with_measurements(request: Request, sources: Sources, measuring: MeasureOpt
         if not failures:
             raise
         again = _with_more_time(measuring.command, failures) or measuring.command
-        raise options.Missing(_reason(failures[0]), again) from lacking
+        first = ""
+        if request.untraced:  # it fails in Keras's own fit too
+            first = f"mend {request.training.model.partition(':')[0]}"
+            again = f"{measuring.command} --measure"
+        raise options.Missing(_reason(failures[0]), again, first=first) from lacking
     still_missing = replace(missing, sources=sources, known=KnownCosts.from_explanation(after))
     _report_gaps(measuring.command, failures, _unclear(missing.parts, still_missing.parts))
     return after

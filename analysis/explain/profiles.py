@@ -13,7 +13,7 @@ from analysis.stats import is_gpu
 from workloads import REPORTS, options, records, terminal
 from workloads.corrections.likeness import closest
 from workloads.machine import facts
-from workloads.records.files import OtherSchema
+from workloads.records.files import NoRows, OtherSchema
 
 
 class RowNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ def _local() -> Profile:
     """The rows that were measured on this machine; an empty profile where there are none, which lacks everything."""
     try:
         return profile.read(str(local_folder()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NoRows):  # a measurement that was ended before its first row leaves a file without one
         pass
     except OtherSchema as error:  # measured before the program was updated
         terminal.note(terminal.Line(f"{error}; its rows are left out", label="warning: "))

@@ -28,6 +28,7 @@ from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB
 from kernels import networks
 from kernels.networks.layers import Layer, Network
+from kernels.networks.operations import TracedStep
 from kernels.problems import Launch, Stream, Training
 from workloads.records import Settings
 from workloads.records.published_cases import Reported
@@ -602,3 +603,34 @@ def test_what_two_sides_lack_is_named_at_once():
     assert str(missing.value) == f"the profile has no rows of cpu, no rows of gpu:0; measure with: {commands}"
     e = explained(of=sources(with_gpu=False))
     assert e.gpu is None and not e.crossovers and e.lacks == ()
+
+
+UNTRACED = Network(
+    name="own.py:build",
+    seed="",
+    input=(8,),
+    classes=1,
+    layers=(),
+    traced=TracedStep(model="own.py:build", batch=32, operations=(), untraced="it is compiled with run_eagerly=True"),
+)
+
+
+def test_a_step_that_is_not_traced_is_measured_or_nothing():
+    """Nothing predicts it: without a row there is only what to measure, with a row that device's side alone."""
+    request = Request(Training("own.py:build", 32, 3200, 10), network=UNTRACED)
+    with pytest.raises(explanation.NotMeasured) as error:
+        explanation.explain(request, sources())
+    assert error.value.what == "it is compiled with run_eagerly=True"
+    parts = measure.parts(measure.KnownCosts(), request, sources(), ["cpu", GPU], everything=True)
+    assert [part.name for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
+
+
+def test_a_measured_step_that_is_not_traced_has_no_prediction_beside_it():
+    request = Request(T, network=msgspec.structs.replace(UNTRACED, name="cifar10-cnn"))
+    row_of_cpu = trained("cifar10-cnn", 32, 3200, (0.1, 0.0, 4 * MS), epochs=10, once=(5.0, 0.1, 0.1))
+    e = explanation.explain(request, sources(row_of_cpu))
+    assert [(side.device, side.cost.source) for side in e.sides] == [("cpu", "measured")]
+    assert (e.predictions, e.what_ifs, e.crossovers) == ((), (), ())
+    reason, time = findings.without_winner(e)
+    assert (reason.kind, reason.subject, time.subject) == ("untraced", GPU, "cpu")
+    assert [finding.kind for finding in findings.findings(e)].count("estimated-layers") == 0

@@ -31,6 +31,12 @@ def words(module, kind: str, subject: str = "", doubts=(), **numbers) -> str:
         ),
         ("not-measured", "cpu", {}, "No verdict yet: the CPU was not measured"),
         ("not-measured", "gpu", {}, "No verdict yet: no GPU was measured"),
+        (
+            "untraced",
+            "gpu",
+            {"reason": "it is compiled with run_eagerly=True"},
+            "No verdict: no GPU was measured, and it is compiled with run_eagerly=True",
+        ),
         ("time", "cpu", {"whole": exact(12.0), "source": PREDICTED}, "On the CPU it takes 12.0 s (predicted)."),
         (
             "winner",

@@ -1,5 +1,6 @@
 """What is asserted of workloads.frameworks.tracing inside the suite's one TensorFlow process; see tests/support/inside.py."""
 
+import types
 from collections import Counter
 
 import keras
@@ -240,6 +241,45 @@ def a_step_of_its_own():
     }
     assert {o.phase for o in operations} == {"forward", "gradient", "update"}
     assert all(o.scales for o in operations)
+
+
+class ReadsItsLoss(keras.Model):
+    """Its step takes a tensor as a number, as only Python's execution has."""
+
+    def train_step(self, data):
+        x, y = data
+        loss = tf.reduce_mean(tf.square(self(x, training=True) - y))
+        return {"loss": float(loss)}
+
+
+def untraced(model, *sides: int) -> str:
+    """Why a step on arrays of so many numbers a sample is not traced."""
+    specs = tuple(tf.TensorSpec((BATCH, side), "float32") for side in sides)
+    described = step.traced_model(model, "untraced", [step_inputs.StepInputs(specs=specs, batch=BATCH)])
+    assert (described.operations, described.batch, described.weights) == ((), BATCH, 4 * 2 + 2)
+    return described.untraced
+
+
+@made
+def steps_that_do_not_trace():
+    """They have no operations, but a reason; data of another shape are the user's error."""
+    start = keras.Input((4,))
+    eager = keras.Model(start, layers.Dense(2)(start))
+    eager.compile("sgd", "mse", run_eagerly=True)
+    assert untraced(eager, 4, 2) == step.RUNS_EAGERLY
+    reading = ReadsItsLoss(start, layers.Dense(2)(start))
+    reading.compile("sgd", "mse")
+    assert untraced(reading, 4, 2).startswith("its train_step does not trace: TypeError")
+    with pytest.raises(Refusal, match=r"its data give \(8, 5\), and it takes \(None, 4\)"):
+        untraced(reading, 5, 2)
+
+
+@made
+def ragged_inputs_are_refused():
+    """Before their open sizes are: a length would not help."""
+    tensor = types.SimpleNamespace(name="words", shape=(None, None), dtype="int32", ragged=True)
+    with pytest.raises(Broken, match="takes ragged tensors in input 'words', which cannot be made up: name a function"):
+        step_inputs._spec(tensor, BATCH, 0, "m")
 
 
 @made

@@ -10,6 +10,7 @@ import pytest
 
 from kernels.problems import Training
 from workloads import options
+from workloads.frameworks.tracing.step import RUNS_EAGERLY
 from workloads.frameworks.user_fit import fit_places, notebook, script
 from workloads.harness.dispatch import Broken
 from workloads.records import Row, Settings, script_files, settings
@@ -233,6 +234,30 @@ def test_a_model_of_keras_2_trains_nothing(train, tmp_path):
     assert not (tmp_path / "trained.txt").exists()
 
 
+def test_what_a_script_does_before_its_fit(monkeypatch, tmp_path):
+    """Two lines, a sleep of 0.2 s, a file that stays and one that does not; the step runs as Python, so that it has no
+    operations."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(
+        """import os, time, keras, numpy as np
+print("one\\ntwo")
+time.sleep(0.2)
+open("data.csv", "w").write("1")
+open("gone.csv", "w").write("1")
+os.remove("gone.csv")
+open("data.csv").read()
+m = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+m.compile("adam", "mse", run_eagerly=True)
+m.fit(np.zeros((64, 4)), np.zeros((64, 2)))
+print("after")
+"""
+    )
+    described = script.described("train.py", (), LIMIT_S)
+    effects = described.fit.effects
+    assert (effects.written, effects.slept_s, effects.printed) == ((str(tmp_path / "data.csv"),), 0.2, 2)
+    assert (described.network.traced.untraced, described.network.traced.operations) == (RUNS_EAGERLY, ())
+
+
 @pytest.mark.parametrize(("epochs", "trained"), [("0", "0"), ("2.5", "2.5"), ("3, initial_epoch=3", "0")])
 def test_a_fit_without_whole_epochs_is_refused(train, epochs, trained):
     code = """import numpy as np, keras
@@ -253,14 +278,14 @@ m.fit(np.zeros((64, 4)), np.zeros((64, 2)), batch_size=1.5)
     assert train(code) == "train.py, fit at line 4: its fit takes batches of 1.5 samples"
 
 
+OTHER_SIZE = "train.py, fit at line 4: train.py: its data give (32, 4), and it takes (None, 5)"
 REFUSED = {
     # 10^6 x 10^7 weights of 4 bytes, three times
     "keras.Sequential([keras.Input((10**7,)), keras.layers.Dense(10**6)])": (
         "train.py, line 2, before any fit: its weights, their gradients and the optimizer's state take 112000 GiB and more, "
     ),
-    "keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])": (
-        "train.py, fit at line 4: train.py: its data give (32, 4), and it takes (None, 5)"
-    ),
+    "keras.Sequential([keras.Input((5,)), keras.layers.Dense(2)])": OTHER_SIZE,
+    "keras.Model(x := keras.Input((5,)), keras.layers.Dense(2)(x))": OTHER_SIZE,
 }
 
 

@@ -118,7 +118,7 @@ def test_a_step_is_printed_by_layer_and_kind(process, capsys):
 @pytest.mark.parametrize(
     ("change", "words", "first"),
     [
-        ("leave run_eagerly=True out of compile", (), "leave run_eagerly=True out of compile"),
+        ("leave the mask out of compile", (), "leave the mask out of compile"),
         ("", (), "mend model.py"),
         ("", ("--data", "data.py:batches"), "mend data.py"),
     ],

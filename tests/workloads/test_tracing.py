@@ -18,6 +18,8 @@ LIGHT = [
     "what_does_not_grow_evenly",
     "a_batch_that_cannot_change",
     "data_of_a_user",
+    "steps_that_do_not_trace",
+    "ragged_inputs_are_refused",
     "arrays_without_a_size",
     "samples_of_a_pipeline",
     "layers_of_cudnn",

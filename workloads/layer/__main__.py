@@ -114,8 +114,8 @@ class LayerPlan(MeasuringPlan):
         on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
         described = description.described(self.requests)
         layers: list[Row] = []
-        for request, of_batch in zip(self.requests, described, strict=True):
-            layers += self._layer_rows(request, of_batch, on=on, machine=machine)
+        for request, batch_layers in zip(self.requests, described, strict=True):
+            layers += self._layer_rows(request, batch_layers, on=on, machine=machine)
         maths = dict.fromkeys(row.problem.math for row in layers)
         roofs = plan.roof_rows(maths, on, machine, threads=self.measuring.threads, fast=self.measuring.fast)
         if not self.model or self.only:

@@ -48,8 +48,8 @@ def section(run: Material) -> list[Block]:
     if not rows:
         return []
     blocks: list[Block] = []
-    for model, of_model in group_by(rows, lambda m: m.problem.model).items():
-        lines = fastest_lines(of_model, run.analysis.roofs)
+    for model, model_rows in group_by(rows, lambda m: m.problem.model).items():
+        lines = fastest_lines(model_rows, run.analysis.roofs)
         if lines:
             blocks += [Heading(text=model or "Layers alone"), *tabled(_table(lines))]
     if blocks:
@@ -61,9 +61,9 @@ def fastest_lines(rows: list[Measurement], roofs: Roofs) -> list[LayerLine]:
     """A line for each layer, batch and device that was timed: the way of compiling it that is faster in all directions."""
     places = group_by([m for m in rows if m.ok], lambda m: (m.problem.layer, m.problem.batch, m.device, m.threads))
     lines = []
-    for of_place in places.values():
+    for place_rows in places.values():
         candidates = []
-        for directions in group_by(of_place, lambda m: m.keras.jit_compile).values():
+        for directions in group_by(place_rows, lambda m: m.keras.jit_compile).values():
             candidates.append(_line(directions, roofs))
         most = max(len(line.seconds) for line in candidates)
         complete = [line for line in candidates if len(line.seconds) == most]
@@ -96,16 +96,20 @@ def _table(lines: list[LayerLine]) -> Table:
     rows = []
     for line in lines:
         problem = line.row.problem
-        calls = [line.seconds.get(direction) for direction in _DIRECTIONS]
+        calls = []
+        for direction in _DIRECTIONS:
+            call = line.seconds.get(direction)
+            calls.append(seconds(call.value) if call else "-")
+        how = "XLA" if line.row.keras.jit_compile == "on" else "op by op"
         rows.append(
             (
                 problem.layer,
                 problem.kind,
                 labels.device(line.row.device),
-                "XLA" if line.row.keras.jit_compile == "on" else "op by op",
+                how,
                 problem.count,
                 problem.batch,
-                *(seconds(call.value) if call else "-" for call in calls),
+                *calls,
                 percent(line.share) if line.share is not None else "-",
                 line.bound_by or "-",
             )

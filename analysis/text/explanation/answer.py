@@ -145,7 +145,7 @@ def _shown(every: Sequence[Finding], room: int, *, complete: bool) -> Shown:
 def _follow_up_kind(every: Sequence[Finding], measuring_s: float, can_check: bool) -> str:
     """A key of FOLLOW_UPS."""
     kinds = [finding.kind for finding in every]
-    if "too-big" in kinds:
+    if "too-big" in kinds or "untraced" in kinds:
         return "all"
     if measuring_s:
         return "measure"

@@ -17,10 +17,11 @@ _TEMPLATES = {
     "copied": "Keras's fit copies all samples there, {copied:size}; --input tf.data leaves them on the host.",
     "withheld": "No verdict: {names} not known, {share:share} of the arithmetic; --measure times it.",
     "not-measured": "No verdict yet: {who} for this model.",
+    "untraced": "No verdict: {who}, and {reason}, so that it cannot be predicted.",
     "time": "On the {name} it takes {whole:timed} ({source}).",
 }
 #: The kinds of finding that an answer can begin with.
-VERDICTS = ("winner", "too-big", "withheld", "not-measured")
+VERDICTS = ("winner", "too-big", "withheld", "not-measured", "untraced")
 
 
 def winner(finding: Finding, subject: str = "") -> str:
@@ -43,7 +44,7 @@ def withheld(finding: Finding) -> str:
 
 def not_measured(finding: Finding) -> str:
     who = "the CPU was not measured" if finding.subject == "cpu" else "no GPU was measured"
-    return say(_TEMPLATES["not-measured"], who=who)
+    return say(_TEMPLATES[finding.kind], who=who, **finding.numbers)
 
 
 def time(finding: Finding) -> str:
@@ -55,6 +56,7 @@ SENTENCES: dict[str, Callable[[Finding], str]] = {
     "too-big": too_big,
     "withheld": withheld,
     "not-measured": not_measured,
+    "untraced": not_measured,
     "time": time,
 }
 

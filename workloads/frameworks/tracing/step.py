@@ -229,14 +229,14 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
         raise first_error
     if not advice:
         step_inputs.require_matching(model, inputs, name)
-    if _has_own_step(model):
+    if _trains_by_user_step(model):
         raise NotTraced(f"its train_step does not trace: {described(first_error).rstrip('.')}", inputs)
     raise Broken(
         f"{name}: its train_step does not trace: {described(first_error).rstrip('.')}{advice}"
     ) from first_error
 
 
-def _has_own_step(model) -> bool:
+def _trains_by_user_step(model) -> bool:
     import keras
 
     return type(model).train_step is not keras.Model.train_step

@@ -166,15 +166,15 @@ def _spec(tensor, batch: int, length: int, name: str):
     sides = list(tensor.shape)
     if sides and sides[0] is None:
         sides[0] = batch
+    if getattr(tensor, "ragged", False):
+        reason = f"{name} takes ragged tensors in input {tensor.name!r}, which cannot be made up: {TAKE_DATA}"
+        raise Broken(reason, "open-input")
     if None in sides and not length:
         raise Broken(
             f"{name} has an open size: {tuple(tensor.shape)} in input {tensor.name!r}; say which: --length 200",
             "open-size",
         )
     shape = tuple(length if side is None else side for side in sides)
-    if getattr(tensor, "ragged", False):
-        reason = f"{name} takes ragged tensors in input {tensor.name!r}, which cannot be made up: {TAKE_DATA}"
-        raise Broken(reason, "open-input")
     if getattr(tensor, "sparse", False):
         return tensorflow.SparseTensorSpec(shape, tensor.dtype)
     return tensorflow.TensorSpec(shape, tensor.dtype)

@@ -48,4 +48,4 @@ class SideEffectsHook:
 def _is_written(file: Path) -> bool:
     if not user_files.is_users(file):
         return False
-    return not any(part.startswith(".") or part == "__pycache__" for part in file.parts)
+    return not any(part[:1] == "." or part == "__pycache__" for part in file.parts)
