@@ -85,8 +85,12 @@ def without_winner(explanation: Explanation) -> list[Finding]:
     unknown = explanation.request.unknown_share
     if explanation.request.untraced:
         has_only_cpu = [side.device for side in explanation.sides] == ["cpu"]
-        numbers = {"reason": explanation.request.untraced}
-        reasons = [Finding(kind="untraced", subject=GPU if has_only_cpu else "cpu", numbers=numbers)]
+        untraced = Finding(
+            kind="untraced",
+            subject=GPU if has_only_cpu else "cpu",
+            numbers={"reason": explanation.request.untraced},
+        )
+        reasons = [untraced]
     if not reasons and explanation.withheld and unknown:
         numbers = {"names": unknown.names, "share": unknown.arithmetic}
         reasons = [Finding(kind="withheld", numbers=numbers)]

@@ -275,6 +275,27 @@ def steps_that_do_not_trace():
 
 
 @made
+def layers_without_a_vocabulary_are_refused():
+    start = keras.Input((1,), dtype="string")
+    lookup = layers.StringLookup(output_mode="one_hot", name="lookup")
+    for layer, refused in ((lookup, True), (layers.StringLookup(vocabulary=["a"], output_mode="one_hot"), False)):
+        model = keras.Model(start, layer(start))
+        if refused:
+            with pytest.raises(Refusal, match="its StringLookup 'lookup' has no vocabulary"):
+                step.require_vocabularies(model)
+        else:
+            step.require_vocabularies(model)
+
+
+@made
+def sparse_arrays_are_refused():
+    sparse = tf.sparse.from_dense(np.eye(8, dtype="float32"))
+    with pytest.raises(Refusal, match="its data are sparse tensors") as refused:
+        fit_data((sparse, np.zeros((8, 1), "float32")), 4)
+    assert refused.value.change.startswith("give batches")
+
+
+@made
 def ragged_inputs_are_refused():
     """Before their open sizes are: a length would not help."""
     tensor = types.SimpleNamespace(name="words", shape=(None, None), dtype="int32", ragged=True)

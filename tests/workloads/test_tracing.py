@@ -20,6 +20,8 @@ LIGHT = [
     "data_of_a_user",
     "steps_that_do_not_trace",
     "ragged_inputs_are_refused",
+    "layers_without_a_vocabulary_are_refused",
+    "sparse_arrays_are_refused",
     "arrays_without_a_size",
     "samples_of_a_pipeline",
     "layers_of_cudnn",

@@ -77,12 +77,19 @@ def _rows(parts: tuple) -> int:
 
 
 def _first_rows(parts: tuple, count: int) -> tuple:
-    """The first samples of arrays: a copy of all of them may take minutes."""
+    """The first samples of arrays: a copy of all of them may take minutes.
+
+    Raises: Refusal for sparse tensors.
+    """
     import keras
+    import tensorflow
 
     def rows(array):
         if array is None:
             return None
+        if isinstance(array, tensorflow.SparseTensor):
+            change = "give batches: tf.data.Dataset.from_tensor_slices((x, y)).batch(32)"
+            raise Refusal("its data are sparse tensors, whose rows cannot be cut", change)
         return array.iloc[:count] if hasattr(array, "iloc") else array[:count]
 
     return tuple(keras.tree.map_structure(rows, parts))

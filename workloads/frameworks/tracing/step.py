@@ -74,6 +74,15 @@ def require_plain_execution(model) -> None:
         raise Refusal("the model is compiled with run_eagerly=True", "leave run_eagerly=True out of compile")
 
 
+def require_vocabularies(model) -> None:
+    """Raises Refusal for a layer that looks words up and knows none: its table is empty when fit begins."""
+    for layer in model._flatten_layers():
+        if not hasattr(layer, "get_vocabulary") or layer.get_vocabulary(include_special_tokens=False):
+            continue
+        name = type(layer).__name__
+        raise Refusal(f"its {name} {layer.name!r} has no vocabulary", "call its adapt(texts), or give it a vocabulary")
+
+
 def network_of(model, name: str, step: TracedStep) -> Network:
     """A compiled model with its traced step as a Network."""
     optimizer = next(_optimizers(model), None)
@@ -131,6 +140,7 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
     import keras
     import tensorflow
 
+    require_vocabularies(model)
     if getattr(model, "run_eagerly", False):
         inputs = next(iter(candidates))
         inputs.require_sizes(name)
