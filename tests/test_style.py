@@ -93,7 +93,6 @@ RECORDS_OF_FUNCTIONS = {
     ("workloads/frameworks/layer_graphs/direction_graph.py", "DirectionGraph"),
     ("workloads/frameworks/layer_graphs/layer_row.py", "_Timed"),
     ("workloads/frameworks/layer_graphs/layer_use.py", "LayerUse"),
-    ("workloads/frameworks/tf_loop.py", "Steps"),
     ("workloads/harness/copy_modes.py", "Prepared"),
 }
 

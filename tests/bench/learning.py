@@ -83,7 +83,7 @@ def in_a_child(device: str) -> dict:
 def order(row: Row, x, y):
     from workloads.frameworks import trainers
 
-    return trainers.Task(row, networks.find(row.problem.model), x, y, SEED, {})
+    return trainers.Task(row=row, network=networks.find(row.problem.model), x=x, y=y, seed=SEED, phases={})
 
 
 def stepwise(device: str) -> dict:

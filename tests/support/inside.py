@@ -1,7 +1,6 @@
 """What is asserted inside the suite's one TensorFlow process, and inside one of Keras on JAX: each function here is asked
 for as a user's own model would be, and a failed assertion comes back as the reason of its row."""
 
-import contextlib
 import dataclasses
 import functools
 import gc
@@ -13,7 +12,7 @@ import numpy as np
 
 from kernels import networks
 from kernels.problems import InputPipeline, Training
-from workloads.frameworks import data, data_parallel, feeding, input_pipeline, jax_loop, tf_loop, trainers
+from workloads.frameworks import data, data_parallel, input_pipeline, input_pipeline_row, trainers
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings, settings
 
@@ -50,14 +49,11 @@ def same_weights(order):
     first = [
         rng.uniform(-1, 1, w.shape) * np.sqrt(6 / sum(w.shape)) if w.ndim == 2 else w for w in of.model.get_weights()
     ]
-
-    def restore():
-        of.restore()
-        of.model.set_weights(first)
-
-    restore()
+    of.model.set_weights(first)
     BUILT.append(of.model)
-    return dataclasses.replace(of, restore=restore)
+    of = dataclasses.replace(of, first_values=trainers.values_of_variables(of.model))
+    of.restore()
+    return of
 
 
 def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
@@ -67,10 +63,8 @@ def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
     row = Row(kernel, Training(network.name, BATCH, SAMPLES), Settings(switches={"shuffle": shuffle, **chosen}))
     every = settings.checked_keras(row)
     x, y = data.load("synthetic", network, SAMPLES, 1, targets=every.targets)
-    with contextlib.ExitStack() as patched:
-        for module in (trainers, tf_loop, jax_loop):
-            patched.enter_context(mock.patch.object(module, "built", same_weights))
-        return trainers.way(kernel)(trainers.Task(row, network, x, y, 1, {}))
+    with mock.patch.object(trainers, "built", same_weights):
+        return trainers.make_trainer(trainers.Task(row=row, network=network, x=x, y=y, seed=1, phases={}))
 
 
 def close(found, wanted, within=AGREE):
@@ -82,7 +76,8 @@ def batches(residence, shuffle):
     x = np.arange(SAMPLES + 2, dtype=np.float32)[:, None]
     given = Settings(switches={"residence": residence, "shuffle": shuffle})
     chosen = settings.checked_keras(Row("training/keras/fit", Training("peaks", BATCH, SAMPLES), given))
-    found, how = input_pipeline.feeder(chosen, x, x[:, 0], BATCH, 1)(SAMPLES)
+    how = input_pipeline.pipeline(chosen, x, x[:, 0], BATCH, seed=1).fit_arguments(SAMPLES)
+    found = how.pop("x")
     if residence == "generator":
         assert len(found) == STEPS and how == {"shuffle": False}
         epochs = []
@@ -126,17 +121,17 @@ def fits_of_every_residence():
 @made
 def batches_of_the_feeding_study_arrive_whole():
     """Every way's, in whatever type; one with another value in it is wrong."""
-    asked, real = Limits(max_time=0.01), input_pipeline.feeder
+    asked, real = Limits(max_time=0.01), input_pipeline.pipeline
 
-    def one_more(chosen, x, *rest):
-        return real(chosen, x + np.ones((), x.dtype), *rest)
+    def one_more(chosen, x, *rest, **keywords):
+        return real(chosen, x + np.ones((), x.dtype), *rest, **keywords)
 
     for way, dtype in zip(InputPipeline.WAYS, ("float64", "uint8", "float32", "uint8", "float64"), strict=True):
         row = Row(f"feeding/keras/{way}", InputPipeline(2, 16, 4, dtype), Settings())
-        m = feeding.measure(row, asked, 1)
+        m = input_pipeline_row.measure(row, asked, 1)
         assert (m.status, m.samples[0].calls) == ("ok", 4), (way, m.reason)
-    with mock.patch.object(input_pipeline, "feeder", one_more):
-        broken = feeding.measure(row, asked, 1)
+    with mock.patch.object(input_pipeline, "pipeline", one_more):
+        broken = input_pipeline_row.measure(row, asked, 1)
     assert broken.status == "wrong" and "arrived wrong: the loss is" in broken.reason, broken
 
 
@@ -265,7 +260,7 @@ def jax_loop_trains_whatever_keras_does():
     for kernel, given in (("training/keras/fit", {"keras_backend": "jax"}), (JAX_LOOP, {})):
         problem = Training("tests.support.inside:regularized", BATCH, SAMPLES)
         row = Row(kernel, problem, Settings(switches={"shuffle": "off"} | given))
-        loop = trainers.way(kernel)(trainers.Task(row, None, x, y, 1, {}))
+        loop = trainers.make_trainer(trainers.Task(row=row, network=None, x=x, y=y, seed=1, phases={}))
         found.append(loop.fit(SAMPLES, 3).losses)
     close(*found)
 
@@ -378,7 +373,7 @@ def mirrored(count, jit="off", of=MLP):
     given = Settings(switches={"dropout": "off", "shuffle": "off", "jit_compile": jit, **over})
     row = Row("training/keras/fit", Training(of.name, BATCH, STEPS * BATCH), given)
     x, y = data.load("synthetic", of, STEPS * BATCH, 1)
-    return row, trainers.keras_fit(trainers.Task(row, of, x, y, 1, {}))
+    return row, trainers.KerasFit(trainers.Task(row=row, network=of, x=x, y=y, seed=1, phases={}))
 
 
 @made
@@ -391,10 +386,10 @@ def mirrored_replicas_learn_what_one_learns():
     close(several.step_losses(STEPS), first)  # from the first weights again
     assert (several.values["replicas"], several.values["jit_compile"]) == (2.0, 0.0)
     assert several.notes["strategy"] == "tf.distribute.MirroredStrategy"
-    found = several.also()
-    assert found["notes"] == {} and found["values"]["all_reduce_bytes"] == 4 * (6 * 8 + 8 + 8 * 3 + 3)
-    assert found["values"]["all_reduce_s"] >= 0
-    assert one.also() == {"values": {}, "series": {}, "notes": {}}
+    found = several.further_results()
+    assert found.notes == {} and found.values["all_reduce_bytes"] == 4 * (6 * 8 + 8 + 8 * 3 + 3)
+    assert found.values["all_reduce_s"] >= 0
+    assert one.further_results() == data_parallel.FurtherResults()
 
 
 @made

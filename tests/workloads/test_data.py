@@ -114,11 +114,15 @@ def test_samples_reach_model_fit(inside, name):
 
 def test_numpy_is_kerass_own_way():
     x = np.arange(12)
-    first, how = input_pipeline.feeder(chosen(), x, -x, 4, 1)(10)
-    assert first.tolist() == list(range(10)) and how["y"].tolist() == [-i for i in range(10)]
-    assert (how["batch_size"], how["shuffle"]) == (4, True)
-    assert input_pipeline.feeder(chosen(shuffle="off"), x, x, 4, 1)(10)[1]["shuffle"] is False
-    assert input_pipeline.feeder(chosen(keras_backend="jax"), x, x, 4, 1)(3)[0].tolist() == [0, 1, 2]
+
+    def arguments(samples, **options):
+        return input_pipeline.pipeline(chosen(**options), x, -x, 4, seed=1).fit_arguments(samples)
+
+    shuffled = arguments(10)
+    assert shuffled["x"].tolist() == list(range(10)) and shuffled["y"].tolist() == [-i for i in range(10)]
+    assert (shuffled["batch_size"], shuffled["shuffle"]) == (4, True)
+    assert arguments(10, shuffle="off")["shuffle"] is False
+    assert arguments(3, keras_backend="jax")["x"].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -131,4 +135,4 @@ def test_numpy_is_kerass_own_way():
 )
 def test_what_model_fit_cannot_take_is_said(given, words):
     with pytest.raises(ValueError, match=words):
-        input_pipeline.feeder(chosen(**given), np.zeros(4), np.zeros(4), 2, 1)
+        input_pipeline.pipeline(chosen(**given), np.zeros(4), np.zeros(4), 2, seed=1)

@@ -313,7 +313,7 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
 def test_an_all_reduce_is_a_16th_of_a_call_less_one_that_scales_alone(monkeypatch):
     """Calls of 1.7 s and 0.1 s are 0.1 s for each of the 16 sums between; a call that is no longer is 0 s."""
     calls = {True: lambda: "sums", False: lambda: "scales"}
-    monkeypatch.setattr(replicas, "_jax_sums", lambda spread, numbers, summing: calls[summing])
+    monkeypatch.setattr(replicas, "JaxSums", lambda spread, numbers, summing: calls[summing])
     pairs = iter([(1.7, 0.1), (3.3, 0.1), (0.1, 0.2)])
     taken: list[float] = []
 
@@ -325,9 +325,9 @@ def test_an_all_reduce_is_a_16th_of_a_call_less_one_that_scales_alone(monkeypatc
     monkeypatch.setattr(replicas.timing, "seconds", seconds)
     monkeypatch.setattr(replicas.timing, "rounds", lambda limits: range(3))
     found = replicas.all_reduce("jax", replicas.Strategy(devices=("gpu:0", "gpu:1")), parameters=250)
-    assert found["series"]["all_reduce_s"] == pytest.approx((0.1, 0.2, 0.0))
-    assert found["values"] == {"all_reduce_bytes": 1000.0, "all_reduce_s": pytest.approx(0.1)}
-    assert replicas.all_reduce("jax", replicas.ALONE, parameters=250) == {}
+    assert found.series["all_reduce_s"] == pytest.approx((0.1, 0.2, 0.0))
+    assert found.values == {"all_reduce_bytes": 1000.0, "all_reduce_s": pytest.approx(0.1)}
+    assert replicas.all_reduce("jax", replicas.ALONE, parameters=250) == replicas.FurtherResults()
 
 
 MIRRORED = part(2, strategy="MirroredStrategy")

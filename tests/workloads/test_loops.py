@@ -55,7 +55,8 @@ def test_a_row_of_a_loop_has_its_whole_record(train, jax_worker, kernel, jit):
 
 def order(kernel, network=LINE, **chosen):
     of = row(kernel, **chosen)
-    return trainers.Task(of, network, np.zeros((10, 2), np.float32), np.zeros((10, 1)), 1, {})
+    x, y = np.zeros((10, 2), np.float32), np.zeros((10, 1))
+    return trainers.Task(row=of, network=network, x=x, y=y, seed=1, phases={})
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,34 @@ def order(kernel, network=LINE, **chosen):
 )
 def test_what_a_loop_cannot_do_is_said(kernel, fields, words):
     with pytest.raises(ValueError, match=words):
-        trainers.way(kernel)(order(kernel, **fields))
+        trainers.make_trainer(order(kernel, **fields))
+
+
+class RecordedLoop(tf_loop.BareLoop):
+    """A bare loop in batches of 4 whose epochs have losses of 1, 2 and 3, and which records what it does."""
+
+    def __init__(self):
+        self.task = order("training/tensorflow/loop")
+        self._batch = 4
+        self.done = []
+
+    def batches(self, counts):
+        assert counts == [4, 4, 2]
+        return [(1.0,), (2.0,), (3.0,)]
+
+    def step(self, loss):
+        self.done.append(loss)
+        return loss
+
+    def wait(self):
+        self.done.append("wait")
+
+    def read(self, losses):
+        self.done.append("read")
+        return np.array(losses)
+
+    def shuffled_batches(self, counts):
+        raise AssertionError("not called")
 
 
 def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_losses():
@@ -86,20 +114,10 @@ def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_los
     assert all((a == -b).all() for a, b in mixed)
     assert sorted(np.concatenate([a for a, _ in mixed])) == list(range(10))
     assert np.concatenate([a for a, _ in mixed]).tolist() != list(range(10))
-    done = []
-
-    def read(losses):
-        done.append("read")
-        return np.array(losses)
-
-    def step(loss):
-        done.append(loss)
-        return loss
-
-    steps = tf_loop.Steps(step, lambda: done.append("wait"), read)
-    fitted = steps.fit(lambda: [(1.0,), (2.0,), (3.0,)], tf_loop.sizes(10, 4), 2, False)
-    assert done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
-    assert fitted == trainers.Fitted((1.8, 1.8))  # (4 x 1 + 4 x 2 + 2 x 3) / 10
+    loop = RecordedLoop()
+    fitted = loop.fit(10, 2)
+    assert loop.done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
+    assert fitted == trainers.Fitted(losses=(1.8, 1.8))  # (4 x 1 + 4 x 2 + 2 x 3) / 10
     losses = [jax.numpy.float32(i) for i in range(70)]
     assert jax_loop.read(losses).tolist() == list(range(70))
 
@@ -107,7 +125,7 @@ def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_los
 def test_epochs_between_two_waits_share_their_time(monkeypatch):
     now, waits = 100.0, []
     monkeypatch.setattr(tf_loop.time, "perf_counter", lambda: now)
-    stamps = tf_loop.Stamps(lambda: waits.append(now))
+    stamps = tf_loop.LoopStamps(lambda: waits.append(now))
     # the fourth ends 90 ms after the first, the last is the last
     for now in (100.5, 100.51, 100.52, 100.59, 100.6, 100.61):
         stamps.epoch_ended(now == 100.61)

@@ -3,12 +3,12 @@
 By keras.distribution.DataParallel on JAX or tf.distribute.MirroredStrategy on TensorFlow, in a worker.
 """
 
+import abc
 import contextlib
 import dataclasses
 import functools
 import math
 import statistics
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,51 @@ from workloads.harness.dispatch import Broken, described
 from workloads.records import Row
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy
+_LIBRARY_NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}
 ITEM_BYTES = 4  # of a gradient: float32, whatever the policy computes in
 SUMS = 16  # all-reduces in one call: so that what a call costs the host is little of it
-ROUNDS, LONGEST_S = 9, 0.5
+#: Rounds in which the all-reduce is timed, and seconds from which no further one begins.
+ROUNDS = 9
+LONGEST_S = 0.5
 _ELSEWHERE = "Trying to access resource"  # in TensorFlow's words for a weight on another device than its program
 _STEP = "train_step"  # in the name of the program that XLA makes of a step
 
 
-@dataclasses.dataclass(frozen=True)
-class Strategy:
-    """The distribution of a row's training over devices. scope(): the context in which variables are created and set. devices:
-    their names in the library. own: the library's strategy; None on one device."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FurtherResults:
+    """Results of a training that are taken when its fits have been timed."""
 
-    scope: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
-    devices: tuple = ()
-    own: Any = None
+    #: Values of the row's measurement.
     values: dict[str, float] = dataclasses.field(default_factory=dict)
+    #: Series of the row's measurement.
+    series: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)
+    #: Notes of the row's measurement.
     notes: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def add(self, other: "FurtherResults") -> None:
+        self.values.update(other.values)
+        self.series.update(other.series)
+        self.notes.update(other.notes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """The distribution of a row's training over devices."""
+
+    #: Names of the devices in the library; () for one device.
+    devices: tuple = ()
+    #: Keras's DataParallel on JAX; else None.
+    distribution: Any = None
+    #: TensorFlow's MirroredStrategy; else None.
+    mirrors: Any = None
+    #: Values of the row's measurement.
+    values: dict[str, float] = dataclasses.field(default_factory=dict)
+    #: Notes of the row's measurement.
+    notes: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def scope(self) -> contextlib.AbstractContextManager:
+        """The context in which variables are created and set."""
+        return contextlib.nullcontext() if self.mirrors is None else self.mirrors.scope()
 
 
 ALONE = Strategy()
@@ -45,8 +73,10 @@ def strategy(row: Row) -> Strategy:
 
     Raises: ValueError for a row that cannot be spread so; Broken where its devices are not all there.
     """
-    name, count, library, problem = row.experiment.strategy, row.experiment.replicas, row.library, row.problem
-    if library == "jax":
+    name = row.experiment.strategy
+    count = row.experiment.replicas
+    problem = row.problem
+    if row.library == "jax":
         import keras
 
         keras.distribution.set_distribution(None)
@@ -54,8 +84,8 @@ def strategy(row: Row) -> Strategy:
         if count > 1:
             raise ValueError(f"{count} replicas need a strategy: {', '.join(STRATEGIES.values())}")
         return ALONE
-    if STRATEGIES.get(library) != name:
-        raise ValueError(f"{name} is not of Keras on {library}; it has {STRATEGIES.get(library, 'none')}")
+    if STRATEGIES.get(row.library) != name:
+        raise ValueError(f"{name} is not of Keras on {row.library}; it has {STRATEGIES.get(row.library, 'none')}")
     if row.keras.gpu == "visible":
         raise ValueError("a training that is put on the CPU by hand is spread over nothing")
     if problem.batch % count or problem.samples % problem.batch:
@@ -63,30 +93,50 @@ def strategy(row: Row) -> Strategy:
             f"{problem.samples} samples in batches of {problem.batch} do not divide among {count} devices: Keras's "
             f"strategies need whole batches, multiples of {count}"
         )
-    return _spread(row, name)
+    devices = _devices(row)
+    values = {"replicas": float(count), "replica_batch": problem.batch / count}
+    if row.library == "jax":
+        return _jax_strategy(devices, values)
+    return _tensorflow_strategy(devices, values)
 
 
-def _spread(row: Row, name: str) -> Strategy:
-    count, batch, side = row.experiment.replicas, row.problem.batch, row.side
+def _devices(row: Row) -> tuple[str, ...]:
+    """The names of the row's first devices in its library.
+
+    Raises: Broken where there are fewer than its replicas.
+    """
+    count = row.experiment.replicas
     if row.library == "jax":
         import keras
 
-        there = keras.distribution.list_devices(side.lower())
+        devices = keras.distribution.list_devices(row.side.lower())
     else:
         import tensorflow
 
-        there = [f"/{side}:{i}" for i in range(len(tensorflow.config.list_logical_devices(side)))]
-    devices, values = tuple(there[:count]), {"replicas": float(count), "replica_batch": batch / count}
-    if len(there) < count:
-        finder = {"jax": "JAX", "tensorflow": "TensorFlow"}[row.library]
-        raise Broken(f"{finder} finds {len(there)} of {count} devices: {', '.join(map(str, there)) or 'none'}")
-    if row.library == "jax":
-        own = keras.distribution.DataParallel(devices=list(devices))
-        keras.distribution.set_distribution(own)
-        return Strategy(contextlib.nullcontext, devices, own, values, {"strategy": f"keras.distribution.{name}"})
-    own = _mirrors(devices)
-    sums = type(own.extended._get_cross_device_ops(tensorflow.constant(0.0))).__name__  # no public way to it
-    return Strategy(own.scope, devices, own, values, {"strategy": f"tf.distribute.{name}", "all-reduce": sums})
+        number = len(tensorflow.config.list_logical_devices(row.side))
+        devices = [f"/{row.side}:{i}" for i in range(number)]
+    if len(devices) < count:
+        names = ", ".join(map(str, devices)) or "none"
+        raise Broken(f"{_LIBRARY_NAMES[row.library]} finds {len(devices)} of {count} devices: {names}")
+    return tuple(devices[:count])
+
+
+def _jax_strategy(devices: tuple[str, ...], values: dict[str, float]) -> Strategy:
+    import keras
+
+    distribution = keras.distribution.DataParallel(devices=list(devices))
+    keras.distribution.set_distribution(distribution)
+    notes = {"strategy": f"keras.distribution.{STRATEGIES['jax']}"}
+    return Strategy(devices=devices, distribution=distribution, values=values, notes=notes)
+
+
+def _tensorflow_strategy(devices: tuple[str, ...], values: dict[str, float]) -> Strategy:
+    import tensorflow
+
+    mirrors = _mirrors(devices)
+    sums = mirrors.extended._get_cross_device_ops(tensorflow.constant(0.0))  # no public way to it
+    notes = {"strategy": f"tf.distribute.{STRATEGIES['tensorflow']}", "all-reduce": type(sums).__name__}
+    return Strategy(devices=devices, mirrors=mirrors, values=values, notes=notes)
 
 
 @functools.cache
@@ -107,103 +157,129 @@ def refused(row: Row, error: Exception) -> str:
 
 def require(model, spread: Strategy) -> None:
     """Raises Broken unless every device of a strategy holds the model's weights."""
-    if spread.own is None:
+    if not spread.devices:
         return
     value = model.trainable_variables[0].value
-    held = len(value.devices()) if callable(getattr(value, "devices", None)) else len(value.values)
-    if held != len(spread.devices):
-        raise Broken(f"the model's weights are on {held} devices, not on {len(spread.devices)}")
+    is_jax_array = callable(getattr(value, "devices", None))
+    number = len(value.devices()) if is_jax_array else len(value.values)
+    if number != len(spread.devices):
+        raise Broken(f"the model's weights are on {number} devices, not on {len(spread.devices)}")
 
 
-def all_reduce(library: str, spread: Strategy, parameters: int) -> dict:
+# ---------------------------------------------------------------- the all-reduce
+
+
+class SumsOverDevices(abc.ABC):
+    """A call that sums float32 numbers over the devices SUMS times, one sum after another, each of the last one's result, scaled
+    so that it stays small. Without `summing` it scales alone."""
+
+    def __init__(self, spread: Strategy, numbers: int, summing: bool):
+        self.spread = spread
+        self.numbers = numbers
+        self.summing = summing
+
+    @abc.abstractmethod
+    def __call__(self) -> None:
+        """Does all sums and waits for them."""
+
+
+class JaxSums(SumsOverDevices):
+    """The scale differs between devices, as XLA removes a sum of values that it knows to be equal."""
+
+    def __init__(self, spread: Strategy, numbers: int, summing: bool):
+        super().__init__(spread, numbers, summing)
+        import jax
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        mesh = spread.distribution.device_mesh.backend_mesh
+        axis = spread.distribution.batch_dim_name
+        count = len(spread.devices)
+
+        def scaled_sum(_, values):
+            scaled = values * (1.0 + 0.1 * jax.lax.axis_index(axis)) / count
+            return jax.lax.psum(scaled, axis) if summing else scaled
+
+        self._program = jax.jit(
+            jax.shard_map(
+                lambda values: jax.lax.fori_loop(0, SUMS, scaled_sum, values),
+                mesh=mesh,
+                in_specs=PartitionSpec(axis),
+                out_specs=PartitionSpec(axis),
+                check_vma=False,
+            )
+        )
+        host = np.random.default_rng(1).standard_normal((count, numbers), np.float32)
+        self._values = jax.device_put(host, NamedSharding(mesh, PartitionSpec(axis)))
+
+    def __call__(self) -> None:
+        self._program(self._values).block_until_ready()
+
+
+class TensorFlowSums(SumsOverDevices):
+    """By the strategy's own all-reduce."""
+
+    def __init__(self, spread: Strategy, numbers: int, summing: bool):
+        super().__init__(spread, numbers, summing)
+        import tensorflow as tf
+
+        count = len(spread.devices)
+        mirrors = spread.mirrors
+        host = np.random.default_rng(1).standard_normal(numbers, np.float32)
+        values = mirrors.experimental_distribute_values_from_function(lambda _: tf.constant(host))
+
+        def replica(numbers):
+            context = tf.distribute.get_replica_context()
+            for _ in range(SUMS):
+                numbers = numbers * (1.0 / count)
+                if summing:
+                    numbers = context.all_reduce(tf.distribute.ReduceOp.SUM, numbers)
+            return tf.reduce_sum(numbers)
+
+        self._program = tf.function(lambda: mirrors.run(replica, (values,)))
+
+    def __call__(self) -> None:
+        for part in self.spread.mirrors.experimental_local_results(self._program()):
+            part.numpy()
+
+
+def all_reduce(library: str, spread: Strategy, parameters: int) -> FurtherResults:
     """Seconds of the sum of a step's gradients over the replicas: values all_reduce_bytes (of one replica's gradients) and
     all_reduce_s, series all_reduce_s with every round. Nothing for one replica.
 
-    A call does SUMS of them one after another, each of the last one's result, scaled so that it stays small; a call that scales
-    alone is taken off, and what remains is shared among them.
+    A call that scales alone is taken off one that sums, and what remains is shared among the sums.
     """
-    count = len(spread.devices)
-    if count < 2:
-        return {}
-    make = _jax_sums if library == "jax" else _tensorflow_sums
-    calls = [make(spread, parameters, summing) for summing in (True, False)]
-    for call in calls:
-        call()
-    taken: list[float] = []
+    if len(spread.devices) < 2:
+        return FurtherResults()
+    sums_of_library = JaxSums if library == "jax" else TensorFlowSums
+    summing = sums_of_library(spread, parameters, True)
+    scaling = sums_of_library(spread, parameters, False)
+    summing()
+    scaling()
+    sum_s: list[float] = []
     for _ in timing.rounds(timing.Limits(rounds=ROUNDS, max_time=LONGEST_S)):
-        whole, scaling = map(timing.seconds, calls)
-        taken.append(timing.rounded(max(0.0, whole - scaling) / SUMS))
-    return {
-        "values": {"all_reduce_bytes": float(ITEM_BYTES * parameters), "all_reduce_s": statistics.median(taken)},
-        "series": {"all_reduce_s": tuple(taken)},
-    }
+        summing_s = timing.seconds(summing)
+        scaling_s = timing.seconds(scaling)
+        sum_s.append(timing.rounded(max(0.0, summing_s - scaling_s) / SUMS))
+    values = {"all_reduce_bytes": float(ITEM_BYTES * parameters), "all_reduce_s": statistics.median(sum_s)}
+    return FurtherResults(values=values, series={"all_reduce_s": tuple(sum_s)})
 
 
-def _jax_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], None]:
-    """A call that sums float32 numbers over the devices SUMS times. The scale differs between devices, as XLA removes a sum of
-    values that it knows to be equal."""
-    import jax
-    from jax.sharding import PartitionSpec
-
-    mesh, axis = spread.own.device_mesh.backend_mesh, spread.own.batch_dim_name
-    count = len(spread.devices)
-
-    def body(_, values):
-        own = values * (1.0 + 0.1 * jax.lax.axis_index(axis)) / count
-        return jax.lax.psum(own, axis) if summing else own
-
-    whole = jax.shard_map(
-        lambda v: jax.lax.fori_loop(0, SUMS, body, v),
-        mesh=mesh,
-        in_specs=PartitionSpec(axis),
-        out_specs=PartitionSpec(axis),
-        check_vma=False,
-    )
-    program = jax.jit(whole)
-    host = np.random.default_rng(1).standard_normal((count, numbers), np.float32)
-    values = jax.device_put(host, jax.sharding.NamedSharding(mesh, PartitionSpec(axis)))
-    return lambda: program(values).block_until_ready()
-
-
-def _tensorflow_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], None]:
-    """A call that sums float32 numbers over the devices SUMS times by the strategy's own all-reduce."""
-    import tensorflow as tf
-
-    count = len(spread.devices)
-    host = np.random.default_rng(1).standard_normal(numbers, np.float32)
-    values = spread.own.experimental_distribute_values_from_function(lambda _: tf.constant(host))
-
-    def replica(own):
-        here = tf.distribute.get_replica_context()
-        for _ in range(SUMS):
-            own = own * (1.0 / count)
-            own = here.all_reduce(tf.distribute.ReduceOp.SUM, own) if summing else own
-        return tf.reduce_sum(own)
-
-    program = tf.function(lambda: spread.own.run(replica, (values,)))
-
-    def call() -> None:
-        for part in spread.own.experimental_local_results(program()):
-            part.numpy()
-
-    return call
-
-
-def also(row: Row, spread: Strategy, model) -> dict[str, dict]:
-    """Further results of a fit, taken when all else has been timed: values and series of `all_reduce`, and the memory of JAX's
-    program. If one cannot be had, a note says why, and the training stands without it."""
-    jit = row.library == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0
-    parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
-    asked: dict[str, Callable[[], dict]] = {"no all-reduce": lambda: all_reduce(row.library, spread, parameters)}
-    asked |= {"no memory": lambda: {"values": program_memory(row.device)}} if jit else {}
-    found: dict[str, dict] = {"values": {}, "series": {}, "notes": {}}
-    for lacking, ask in asked.items():
+def further_results(row: Row, spread: Strategy, model) -> FurtherResults:
+    """The results of `all_reduce` and the memory of JAX's program. If one cannot be had, a note says why, and the training
+    stands without it."""
+    results = FurtherResults()
+    parameters = sum(math.prod(variable.shape) for variable in model.trainable_variables)
+    try:
+        results.add(all_reduce(row.library, spread, parameters))
+    except Exception as error:  # a library may raise anything here
+        results.notes["no all-reduce"] = described(error)
+    is_whole_batches = row.problem.samples % row.problem.batch == 0
+    if row.library == "jax" and model.jit_compile and is_whole_batches:
         try:
-            for group, told in ask().items():
-                found[group] |= told
-        except Exception as error:  # a library may raise anything here, and JAX promises no interface to its programs
-            found["notes"][lacking] = described(error)
-    return found
+            results.values.update(program_memory(row.device))
+        except Exception as error:  # JAX promises no interface to its programs
+            results.notes["no memory"] = described(error)
+    return results
 
 
 def program_memory(device: str) -> dict[str, float]:
@@ -212,12 +288,13 @@ def program_memory(device: str) -> dict[str, float]:
     alive."""
     import jax
 
-    client = jax.local_devices(backend="cpu" if device == "cpu" else "gpu")[0].client
+    platform = "cpu" if device == "cpu" else "gpu"
+    client = jax.local_devices(backend=platform)[0].client
     for program in client.live_executables():  # the newest first
         if any(_STEP in module.name for module in program.hlo_modules()):
-            told = program.get_compiled_memory_stats()
+            memory = program.get_compiled_memory_stats()
             return {
-                "step_state_bytes": float(told.argument_size_in_bytes),
-                "step_temporary_bytes": float(told.temp_size_in_bytes),
+                "step_state_bytes": float(memory.argument_size_in_bytes),
+                "step_temporary_bytes": float(memory.temp_size_in_bytes),
             }
     return {}

@@ -1,7 +1,8 @@
 """How samples reach model.fit: as NumPy arrays, as a tf.data pipeline, prefetched to the device, or in batches from Python."""
 
+import abc
 import functools
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,68 +11,139 @@ from workloads.records.switches import Keras
 RESIDENCES = ("numpy", "tf.data", "prefetch", "generator")
 
 
-def feeder(switches: Keras, x: np.ndarray, y: np.ndarray, batch: int, seed: int) -> Callable[[int], tuple]:
-    """feed(samples) gives (data, keywords): what `model.fit(data, **keywords)` takes for the first `samples` samples.
+class Pipeline(abc.ABC):
+    """Batches for model.fit.
 
-    All residences give the same batches, a smaller one last, in the same order where `shuffle` is off; shuffled, each mixes
-    the whole set anew every epoch, as Keras does with arrays. What is made once stays: a pipeline holds its own copy of the
-    samples, and every fit's batches have the same type, so that nothing is traced again for a fit of another length.
+    All pipelines give the same batches, a smaller one last, in the same order where `shuffle` is off; shuffled, each mixes the
+    whole set anew every epoch, as Keras does with arrays.
+    """
+
+    def __init__(self, options: Keras, x: np.ndarray, y: np.ndarray, batch: int, *, seed: int):
+        self.options = options
+        self.x = x
+        self.y = y
+        self.batch = batch
+        self.seed = seed
+        self.is_shuffled = options.shuffle == "on"
+
+    @abc.abstractmethod
+    def fit_arguments(self, samples: int) -> dict[str, Any]:
+        """The arguments of model.fit for the first `samples` samples."""
+
+
+def pipeline(options: Keras, x: np.ndarray, y: np.ndarray, batch: int, *, seed: int) -> Pipeline:
+    """The pipeline of the residence that the options name.
+
     Raises: ValueError for a residence that is not model.fit's, or that Keras's backend cannot have.
     """
-    residence, shuffle = switches.residence, switches.shuffle == "on"
+    residence = options.residence
     if residence not in RESIDENCES:
         raise ValueError(f"model.fit takes its samples from {', '.join(RESIDENCES)}, not {residence}")
-    if residence in ("tf.data", "prefetch") and switches.keras_backend != "tensorflow":
-        raise ValueError(f"{residence} is TensorFlow's way, and Keras runs on {switches.keras_backend}")
+    if residence in ("tf.data", "prefetch") and options.keras_backend != "tensorflow":
+        raise ValueError(f"{residence} is TensorFlow's way, and Keras runs on {options.keras_backend}")
     if residence == "numpy":
-        return lambda samples: (x[:samples], {"y": y[:samples], "batch_size": batch, "shuffle": shuffle})
+        return ArrayPipeline(options, x, y, batch, seed=seed)
     if residence == "generator":
-        return functools.cache(lambda samples: (_sequence(samples, x, y, batch, shuffle, seed), {"shuffle": False}))
-    import tensorflow
-
-    with tensorflow.device("/CPU:0"):
-        whole = tensorflow.data.Dataset.from_tensor_slices((x, y))  # in the host's memory, one by one
-    # a row whose process sees a GPU that it leaves alone is a CPU's
-    on_gpu = tensorflow.config.list_logical_devices("GPU") and switches.gpu != "visible"
-
-    @functools.cache
-    def feed(samples: int) -> tuple:
-        taken, steps, a_call = whole.take(samples), -(-samples // batch), switches.steps_per_execution
-        if shuffle:
-            taken = taken.shuffle(samples, seed=seed, reshuffle_each_iteration=True)
-        if residence == "tf.data":
-            return taken.batch(batch).prefetch(tensorflow.data.AUTOTUNE), {"shuffle": False}
-        if steps % a_call:
-            raise ValueError(
-                f"prefetch has epochs of {steps} steps that Keras cannot end inside a call of {a_call} steps"
-            )
-        # A set whose last step is the device has no length that Keras can ask for: it would try for one more batch at the end of
-        # the first epoch, and Adam would count that step. So it goes on for ever and the fit counts its steps.
-        ahead = tensorflow.data.experimental.prefetch_to_device("/GPU:0" if on_gpu else "/CPU:0")
-        return taken.batch(batch).repeat().apply(ahead), {"shuffle": False, "steps_per_epoch": steps}
-
-    return feed
+        return GeneratorPipeline(options, x, y, batch, seed=seed)
+    return DatasetPipeline(options, x, y, batch, seed=seed)
 
 
-def _sequence(samples: int, x: np.ndarray, y: np.ndarray, batch: int, shuffle: bool, seed: int):
-    """A keras PyDataset, the generator that Keras can count: Python cuts each batch out of the arrays."""
+class ArrayPipeline(Pipeline):
+    """NumPy arrays, which Keras cuts into batches."""
+
+    def fit_arguments(self, samples: int) -> dict[str, Any]:
+        return {
+            "x": self.x[:samples],
+            "y": self.y[:samples],
+            "batch_size": self.batch,
+            "shuffle": self.is_shuffled,
+        }
+
+
+class GeneratorPipeline(Pipeline):
+    """Python cuts each batch out of the arrays. A generator is made once for each number of samples."""
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        super().__init__(*arguments, **keywords)
+        self._generators: dict[int, Any] = {}
+
+    def fit_arguments(self, samples: int) -> dict[str, Any]:
+        if samples not in self._generators:
+            self._generators[samples] = _batches_class()(self, samples)
+        return {"x": self._generators[samples], "shuffle": False}
+
+
+@functools.cache
+def _batches_class() -> type:
+    """A keras PyDataset, the generator whose length Keras knows."""
     import keras
 
     class Batches(keras.utils.PyDataset):
-        def __init__(self):
+        def __init__(self, pipeline: Pipeline, samples: int):
             super().__init__()
-            self._rng = np.random.default_rng(seed)
+            self._pipeline = pipeline
+            self._samples = samples
+            self._random = np.random.default_rng(pipeline.seed)
             self._order = np.arange(samples)
 
         def __len__(self) -> int:
-            return -(-samples // batch)
+            return -(-self._samples // self._pipeline.batch)
 
-        def __getitem__(self, index: int):
-            cut = slice(index * batch, min((index + 1) * batch, samples))
-            return (x[self._order[cut]], y[self._order[cut]]) if shuffle else (x[cut], y[cut])
+        def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+            pipeline = self._pipeline
+            begin = index * pipeline.batch
+            part: Any = slice(begin, min(begin + pipeline.batch, self._samples))
+            if pipeline.is_shuffled:
+                part = self._order[part]
+            return pipeline.x[part], pipeline.y[part]
 
-        def on_epoch_begin(self):
-            if shuffle:
-                self._order = self._rng.permutation(samples)
+        def on_epoch_begin(self) -> None:
+            if self._pipeline.is_shuffled:
+                self._order = self._random.permutation(self._samples)
 
-    return Batches()
+    return Batches
+
+
+class DatasetPipeline(Pipeline):
+    """A tf.data pipeline, or one that is prefetched to the device.
+
+    It holds its own copy of the samples. A pipeline is made once for each number of samples, and every fit's batches have the
+    same type, so that nothing is traced again for a fit of another length.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        super().__init__(*arguments, **keywords)
+        import tensorflow
+
+        with tensorflow.device("/CPU:0"):  # in the host's memory, one by one
+            self._every_sample = tensorflow.data.Dataset.from_tensor_slices((self.x, self.y))
+        # a row whose process sees a GPU that it leaves alone is a CPU's
+        sees_gpu = bool(tensorflow.config.list_logical_devices("GPU"))
+        self._device = "/GPU:0" if sees_gpu and self.options.gpu != "visible" else "/CPU:0"
+        self._arguments: dict[int, dict[str, Any]] = {}
+
+    def fit_arguments(self, samples: int) -> dict[str, Any]:
+        if samples not in self._arguments:
+            self._arguments[samples] = self._new_arguments(samples)
+        return self._arguments[samples]
+
+    def _new_arguments(self, samples: int) -> dict[str, Any]:
+        """Raises ValueError where prefetched epochs would end inside a call of several steps."""
+        import tensorflow
+
+        dataset = self._every_sample.take(samples)
+        if self.is_shuffled:
+            dataset = dataset.shuffle(samples, seed=self.seed, reshuffle_each_iteration=True)
+        dataset = dataset.batch(self.batch)
+        if self.options.residence == "tf.data":
+            return {"x": dataset.prefetch(tensorflow.data.AUTOTUNE), "shuffle": False}
+        steps = -(-samples // self.batch)
+        steps_a_call = self.options.steps_per_execution
+        if steps % steps_a_call:
+            raise ValueError(
+                f"prefetch has epochs of {steps} steps that Keras cannot end inside a call of {steps_a_call} steps"
+            )
+        # A set whose last step is the device has no length that Keras can ask for: it would try for one more batch at the end of
+        # the first epoch, and Adam would count that step. So it goes on for ever and the fit counts its steps.
+        to_device = tensorflow.data.experimental.prefetch_to_device(self._device)
+        return {"x": dataset.repeat().apply(to_device), "shuffle": False, "steps_per_epoch": steps}

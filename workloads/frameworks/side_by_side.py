@@ -447,7 +447,7 @@ class FitSteps(RepeatedWork):
         phases |= tensors.begin(row.device, row.threads)
         x, y = data.load(options.data, network, problem.samples, seed, dtype=problem.dtype)
         task = trainers.Task(row=row, network=network, x=x, y=y, seed=seed, phases=phases)
-        self._trainer = trainers.way(row.kernel)(task)
+        self._trainer = trainers.make_trainer(task)
         if self._trainer.wrong:
             raise Broken(self._trainer.wrong)
         self.values = dict(self._trainer.values)

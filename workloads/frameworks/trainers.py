@@ -1,5 +1,6 @@
-"""Ways to train a model behind one interface, a Trainer, which training rows time. Runs in a worker."""
+"""Trainers: models with their samples, which training rows time. Here are their interface and Keras's fit. Runs in a worker."""
 
+import abc
 import contextlib
 import dataclasses
 import itertools
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from kernels.networks import Network
 from workloads.frameworks import data_parallel, description, input_pipeline, models, tensors, user_model
+from workloads.frameworks.data_parallel import FurtherResults
 from workloads.frameworks.tracing import user_files
 from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.machine import gpu
@@ -21,37 +23,47 @@ from workloads.records import Row, settings
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """The result of a fit: each epoch's mean loss, accuracy (none for a regression), and seconds if they were stamped."""
+    """The result of a fit."""
 
+    #: Mean loss of each epoch; () where a user's own fit is timed.
     losses: tuple[float, ...]
+    #: Accuracy of each epoch; () for a regression.
     accuracies: tuple[float, ...] = ()
+    #: Seconds of each epoch; () where nobody asked for them.
     epochs_s: tuple[float, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Trainer:
-    """A model with its samples, ready to train.
+class Trainer(abc.ABC):
+    """A model with its samples, ready to train."""
 
-    fit(samples, epochs, stamped=False): trains from the weights as they are over the first `samples` samples in the
-    problem's batches, and returns when the device is done; `stamped` asks for the seconds of each epoch, a later one's from the
-    end of the one before.
-    restore(): weights, optimizer and seeds as they were first. step_losses(n): the losses of the first n steps from there
-    (None where nothing can say them one by one). wrong: why the model is not the one that was asked for; then nothing is timed.
-    also(): further values, series and notes, taken when all else has been timed.
-    """
-
-    fit: Callable[..., Fitted]
-    restore: Callable[[], None]
+    #: Values of the row's measurement.
     values: dict[str, float]
+    #: Notes of the row's measurement.
     notes: dict[str, str]
-    step_losses: Callable[[int], list[float]] | None = None
+    #: Why the model is not the one that the row names, so that nothing is timed; "" where it is.
     wrong: str = ""
-    also: Callable[[], dict[str, dict]] | None = None
+
+    @abc.abstractmethod
+    def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        """Trains from the weights as they are over the first `samples` samples in the problem's batches, and returns when the
+        device is done. `stamped` asks for the seconds of each epoch, a later one's from the end of the one before."""
+
+    @abc.abstractmethod
+    def restore(self) -> None:
+        """Sets weights, optimizer and seeds to what they were first."""
+
+    def step_losses(self, count: int) -> list[float]:
+        """The losses of the next `count` steps; [] where nothing can say them one by one."""
+        return []
+
+    def further_results(self) -> FurtherResults:
+        """What is taken when all else has been timed."""
+        return FurtherResults()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
     """What a trainer is to train."""
 
@@ -69,21 +81,32 @@ class Task:
     phases: dict[str, float]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Built:
-    """A compiled Keras model on its device, its first state kept. `wrong`: how it differs from its table."""
+    """A compiled Keras model on its device."""
 
+    #: The model.
     model: Any
-    restore: Callable[[], None]
+    #: Its variables and the optimizer's, each with its first value.
+    first_values: list[tuple[Any, np.ndarray]]
+    #: Seed of the weights and of shuffling.
+    seed: int
+    #: Values of the row's measurement.
     values: dict[str, float]
+    #: Notes of the row's measurement.
     notes: dict[str, str]
+    #: How it differs from its table; "" where it does not.
     wrong: str = ""
-    spread: data_parallel.Strategy = data_parallel.ALONE
+    #: How it is spread over devices.
+    strategy: data_parallel.Strategy = data_parallel.ALONE
 
-    def trainer(
-        self, fit: Callable[..., Fitted], step_losses: Callable | None, also: Callable | None = None
-    ) -> Trainer:
-        return Trainer(fit, self.restore, self.values, self.notes, step_losses, self.wrong, also)
+    def restore(self) -> None:
+        """Sets weights, optimizer and seeds to what they were first."""
+        import keras
+
+        for variable, value in self.first_values:
+            variable.assign(value)
+        keras.utils.set_random_seed(self.seed)
 
 
 def placed(row: Row):
@@ -102,52 +125,75 @@ def built(task: Task) -> Built:
     """
     import keras
 
-    row, network, chosen = task.row, task.network, task.row.keras
+    row = task.row
+    chosen = row.keras
     keras.utils.set_random_seed(task.seed)
     keras.config.set_dtype_policy(chosen.precision)
     use_tf32(row)
-    spread = data_parallel.strategy(row)
+    strategy = data_parallel.strategy(row)
     try:
-        with tensors.timed(task.phases, "build"), placed(row), spread.scope():
-            if network is None:
-                model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
-                layers = description.network(model, row.problem.model)
-                layers = msgspec.structs.replace(layers, compiled_for_user="compiled" in about)
-                about[user_files.SOURCE] = user_files.hash_of_modules(row.problem.model, "")
-                about["layers"] = msgspec.json.encode(layers).decode()
-            else:
-                own = network if chosen.dropout == "on" else without_dropout(network)
-                model, about = models.build(own, settings.JIT[chosen.jit_compile]), {}
+        with tensors.timed(task.phases, "build"), placed(row), strategy.scope():
+            model, notes = _user_model(row) if task.network is None else (_table_model(row, task.network), {})
             model.steps_per_execution = chosen.steps_per_execution
             if model.optimizer:
                 model.optimizer.build(model.trainable_variables)
     finally:
         keras.config.set_dtype_policy("float32")
-    wrong = models.differences(model, network) if network else ""
+    wrong = models.differences(model, task.network) if task.network else ""
     tensors.require_device(model, row.device, row.library)
-    data_parallel.require(model, spread)
-    # each once, with the optimizer's; seeds of dropout are among them
-    every = {id(v): v for v in (*model.variables, *(model.optimizer.variables if model.optimizer else ()))}.values()
-    snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in every]
-
-    def restore() -> None:
-        for variable, value in snapshot:
-            variable.assign(value)
-        keras.utils.set_random_seed(task.seed)
-
+    data_parallel.require(model, strategy)
     values = {
         "parameters": float(model.count_params()),
         "jit_compile": float(model.jit_compile is True),
         "tf32": float(row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")),
     }
-    notes = {**about, **tensors.about(row), **spread.notes}
-    return Built(model, restore, values | spread.values, notes, wrong, spread)
+    return Built(
+        model=model,
+        first_values=values_of_variables(model),
+        seed=task.seed,
+        values={**values, **strategy.values},
+        notes={**notes, **tensors.about(row), **strategy.notes},
+        wrong=wrong,
+        strategy=strategy,
+    )
+
+
+def _table_model(row: Row, network: Network) -> Any:
+    """The Keras model of a network, without its dropout where the row says so."""
+    used = network if row.keras.dropout == "on" else without_dropout(network)
+    return models.build(used, settings.JIT[row.keras.jit_compile])
+
+
+def _user_model(row: Row) -> tuple[Any, dict[str, str]]:
+    """(the user's model, notes: its layers, the hash of its source, what was decided for it)."""
+    name = row.problem.model
+    model, notes = user_model.load(name, settings.JIT[row.keras.jit_compile])
+    layers = description.network(model, name)
+    layers = replace(layers, compiled_for_user="compiled" in notes)
+    notes[user_files.SOURCE] = user_files.hash_of_modules(name, "")
+    notes["layers"] = msgspec.json.encode(layers).decode()
+    return model, notes
+
+
+def values_of_variables(model: Any) -> list[tuple[Any, np.ndarray]]:
+    """Each variable of a model and its optimizer once, with a copy of its value. Seeds of dropout are among them."""
+    variables = list(model.variables)
+    if model.optimizer:
+        variables += model.optimizer.variables
+    distinct = {id(variable): variable for variable in variables}
+    pairs = []
+    for variable in distinct.values():
+        value = variable.numpy().copy() if hasattr(variable, "numpy") else np.array(variable)
+        pairs.append((variable, value))
+    return pairs
 
 
 def without_dropout(network: Network) -> Network:
     """The network with every dropout layer letting everything through."""
-    layers = tuple(replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers)
-    return replace(network, layers=layers)
+    layers = []
+    for layer in network.layers:
+        layers.append(replace(layer, rate=0.0) if layer.kind == "dropout" else layer)
+    return replace(network, layers=tuple(layers))
 
 
 def use_tf32(row: Row) -> None:
@@ -178,71 +224,121 @@ def finite(losses) -> tuple[float, ...]:
     return tuple(float(loss) for loss in losses)
 
 
-def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
-    """The Fitted of a model.fit, its epochs stamped if that is asked for."""
-    # the begin of the first epoch and the end of each, never batches: those would wait for each step
-    stamps: list[float] = []
-
-    def stamp(epoch, logs=None):
-        stamps.append(time.perf_counter())
-
-    own = {"on_epoch_begin": lambda epoch, logs: epoch or stamp(epoch), "on_epoch_end": stamp}
-    callbacks = [keras_callback(**own)] if stamped else None
-    history = model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks, **how).history
-    seconds = tuple(end - begin for begin, end in itertools.pairwise(stamps))
-    accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
-    return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), seconds)
-
-
-def keras_fit(task: Task) -> Trainer:
-    """model.fit as people call it, with samples brought as the residence says."""
-    made, problem = built(task), task.row.problem
-    model, feed = made.model, input_pipeline.feeder(task.row.keras, task.x, task.y, problem.batch, task.seed)
-
-    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
-        data, how = feed(samples)
-        with placed(task.row):
-            return fitted(model, epochs, stamped, data, **how)
-
-    def step_losses(count: int) -> list[float]:
-        found = []
-        for i in range(min(count, len(task.x) // problem.batch)):
-            part = slice(i * problem.batch, (i + 1) * problem.batch)
-            model.reset_metrics()
-            with placed(task.row):
-                found.append(float(model.train_on_batch(task.x[part], task.y[part], return_dict=True)["loss"]))
-        return found
-
-    def fit_losses(count: int) -> list[float]:
-        """The same where train_on_batch would give each replica the whole batch: out of a fit's running means."""
-        means: list[float] = []
-        stamp = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
-        held = min(count, len(task.x) // problem.batch) * problem.batch
-        model.fit(task.x[:held], task.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
-        sums = [count * mean for count, mean in enumerate(means, 1)]
-        return [float(sum_ - before) for before, sum_ in itertools.pairwise([0.0, *sums])]
-
-    def also() -> dict[str, dict]:
-        return data_parallel.also(task.row, made.spread, model)
-
-    if task.row.experiment.strategy != "MirroredStrategy":
-        return made.trainer(fit, step_losses, also)
-    step_by_step = task.row.keras.steps_per_execution == 1  # else Keras gives one loss for several steps
-    return made.trainer(fit, fit_losses if step_by_step else None, also)
-
-
 def keras_callback(**events: Callable):
     import keras
 
     return keras.callbacks.LambdaCallback(**events)
 
 
-def way(kernel: str) -> Callable[[Task], Trainer]:
-    """The function that makes the Trainer of a kernel.
+class EpochStamps:
+    """When the epochs of a model.fit begin and end. Batches are not stamped: that would wait for each step."""
 
-    Raises: ValueError for a kernel that trains nothing.
+    def __init__(self) -> None:
+        self._stamps: list[float] = []
+
+    def callback(self) -> Any:
+        """The Keras callback that stamps."""
+        return keras_callback(on_epoch_begin=self._epoch_begins, on_epoch_end=self._epoch_ended)
+
+    def _epoch_begins(self, epoch: int, logs: Any = None) -> None:
+        if not self._stamps:
+            self._stamps.append(time.perf_counter())
+
+    def _epoch_ended(self, epoch: int, logs: Any = None) -> None:
+        self._stamps.append(time.perf_counter())
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Seconds of each epoch."""
+        return tuple(end - begin for begin, end in itertools.pairwise(self._stamps))
+
+
+def fitted(model: Any, arguments: dict[str, Any], epochs: int, stamped: bool) -> Fitted:
+    """The Fitted of a model.fit with these arguments."""
+    stamps = EpochStamps()
+    callbacks = [stamps.callback()] if stamped else None
+    history = model.fit(**arguments, epochs=epochs, verbose=0, callbacks=callbacks).history
+    return Fitted(losses=finite(history["loss"]), accuracies=accuracies(history), epochs_s=stamps.seconds)
+
+
+def accuracies(by_name: dict[str, Any]) -> tuple[float, ...]:
+    """The accuracy of each epoch among the numbers of a fit; () where it has none."""
+    for name, numbers in by_name.items():
+        if name.endswith("accuracy"):
+            return tuple(float(number) for number in numbers)
+    return ()
+
+
+class KerasTrainer(Trainer):
+    """A trainer of a Keras model that is built for it."""
+
+    def __init__(self, task: Task):
+        self.task = task
+        self.built = built(task)
+        self.model = self.built.model
+        self.values = self.built.values
+        self.notes = self.built.notes
+        self.wrong = self.built.wrong
+
+    def restore(self) -> None:
+        self.built.restore()
+
+
+class KerasFit(KerasTrainer):
+    """model.fit as people call it, with samples brought as the residence says."""
+
+    def __init__(self, task: Task):
+        super().__init__(task)
+        self._batch = task.row.problem.batch
+        self._pipeline = input_pipeline.pipeline(task.row.keras, task.x, task.y, self._batch, seed=task.seed)
+
+    def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        arguments = self._pipeline.fit_arguments(samples)
+        with placed(self.task.row):
+            return fitted(self.model, arguments, epochs, stamped)
+
+    def step_losses(self, count: int) -> list[float]:
+        steps = min(count, len(self.task.x) // self._batch)
+        if self.task.row.experiment.strategy == "MirroredStrategy":
+            return self._losses_from_means(steps)
+        losses = []
+        for step in range(steps):
+            batch = slice(step * self._batch, (step + 1) * self._batch)
+            self.model.reset_metrics()
+            with placed(self.task.row):
+                metrics = self.model.train_on_batch(self.task.x[batch], self.task.y[batch], return_dict=True)
+            losses.append(float(metrics["loss"]))
+        return losses
+
+    def _losses_from_means(self, steps: int) -> list[float]:
+        """The same where train_on_batch would give each replica the whole batch: from the running means of a fit. [] where Keras
+        gives one loss for several steps."""
+        if self.task.row.keras.steps_per_execution > 1:
+            return []
+        means: list[float] = []
+        callback = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
+        samples = steps * self._batch
+        x = self.task.x[:samples]
+        y = self.task.y[:samples]
+        self.model.fit(x, y, self._batch, shuffle=False, verbose=0, callbacks=[callback])
+        losses = []
+        sum_before = 0.0
+        for count, mean in enumerate(means, 1):
+            losses.append(float(count * mean - sum_before))
+            sum_before = count * mean
+        return losses
+
+    def further_results(self) -> FurtherResults:
+        return data_parallel.further_results(self.task.row, self.built.strategy, self.model)
+
+
+def make_trainer(task: Task) -> Trainer:
+    """The trainer of a task, of the class that its row's kernel names.
+
+    Raises: ValueError for a kernel that trains nothing, and for switches that its trainer does not obey.
     """
-    known = [name for name in HANDLERS if name.startswith("training/")]
+    kernel = task.row.kernel
+    known = [name for name in HANDLERS if "/" in name]
     if kernel not in known:
         raise ValueError(f"{kernel} trains nothing; known: {', '.join(known)}")
-    return handler(kernel)
+    return handler(kernel)(task)

@@ -7,20 +7,14 @@ import statistics
 import traceback
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from analysis import units
 from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
-from workloads.frameworks import (
-    data,
-    data_parallel,
-    keras_fit,
-    tensors,
-    trainers,
-    user_model,
-)
+from workloads.frameworks import data, data_parallel, fit_timing, tensors, trainers, user_model
 from workloads.frameworks.tracing import step, user_files
 from workloads.frameworks.user_fit import cut_data, script_training, user_training, weight_limit
 from workloads.frameworks.user_fit.cut_data import CutData
@@ -65,8 +59,9 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     except Broken as error:
         fields = {"status": "failed", "reason": str(error), "cause": error.cause}
     except Exception as error:
-        if said := data_parallel.refused(row, error):
-            raise ValueError(said) from error
+        refusal = data_parallel.refused(row, error)
+        if refusal:
+            raise ValueError(refusal) from error
         if isinstance(error, MemoryError) or not _OUT_OF_MEMORY.search(str(error)):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
@@ -82,14 +77,11 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
     Raises: Broken; data.Unavailable.
     """
-    problem = row.problem
     settings.checked_keras(row)  # refuses what nothing here obeys
-    if not isinstance(problem, Training):
-        raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
-    network = None if settings.is_user_model(problem.model) else networks.find(problem.model)
-    if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
-        problem = replace(problem, batch=problem.samples)
-        row = replace(row, problem=problem)
+    if not isinstance(row.problem, Training):
+        raise ValueError(f"{row.kernel} trains, it does no {row.problem.op}")
+    network = None if settings.is_user_model(row.problem.model) else networks.find(row.problem.model)
+    row = _with_possible_batch(row)
     require_room(row, facts.describe())
     phases |= tensors.begin(row.device, row.threads, row.library)
     _require_sight(row)
@@ -104,28 +96,43 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
             return _general_fields(row, model, limits, seed, phases=phases, values=values)
     with tensors.timed(phases, "samples"):
         x, y = _samples(row, network, seed)
-    order = trainers.Task(row, network, x, y, seed, phases)
+    task = trainers.Task(row=row, network=network, x=x, y=y, seed=seed, phases=phases)
     if row.kernel == BUILD:
-        made = trainers.built(order)
-        values |= made.values
-        return {"check": CHECK, "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
-    trainer = trainers.way(row.kernel)(order)
+        return _build_fields(task, values)
+    trainer = trainers.make_trainer(task)
     values |= trainer.values
-    if not row.on_gpu:  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
+    if not row.on_gpu:  # unless told, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
         values["threads"] = float(row.threads or len(cpu.affinity()))
     if trainer.wrong:
         return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
     if row.process == "fresh":
         with tensors.timed(phases, "first_call"):
-            trainer.fit(min(problem.batch, problem.samples), 1)
+            trainer.fit(min(row.problem.batch, row.problem.samples), 1)
         return {"check": CHECK, "notes": trainer.notes}
     unit = row.keras.steps_per_execution
     try:
-        return _timed(row, trainer, len(x), limits, unit=unit, phases=phases, values=values)
+        return _timed(row, trainer, limits, available=len(x), unit=unit, phases=phases, values=values)
     except (TypeError, ValueError) as error:
         if network is not None:
             raise
-        raise Broken(f"{problem.model} does not train on made-up samples: {one_line(error)}") from error
+        raise Broken(f"{row.problem.model} does not train on made-up samples: {one_line(error)}") from error
+
+
+def _with_possible_batch(row: Row) -> Row:
+    """The row; with one batch of all samples where they are fewer than a batch, so that every timed fit has such batches."""
+    if row.problem.samples >= row.problem.batch:
+        return row
+    return replace(row, problem=replace(row.problem, batch=row.problem.samples))
+
+
+def _build_fields(task: trainers.Task, values: dict) -> dict:
+    """The fields of a row that only builds the model."""
+    built = trainers.built(task)
+    values |= built.values
+    fields = {"check": CHECK, "notes": built.notes}
+    if built.wrong:
+        fields |= {"status": "wrong", "reason": built.wrong}
+    return fields
 
 
 def _require_obeyed(row: Row) -> None:
@@ -198,12 +205,12 @@ def fields_of_fit(
     Raises: Broken with the user's own line that fails.
     """
     trainers.use_tf32(row)
-    trainer = user_training.trainer(row, model, cut, notes)
+    trainer = user_training.UserFit(row, model, cut, notes)
     unit = model.steps_per_execution
-    available = keras_fit.samples_held(row.problem, cut.sample_bytes, unit)
+    available = fit_timing.samples_needed(row.problem, cut.sample_bytes, unit)
     watched = values | trainer.values
     try:
-        fields = _timed(row, trainer, available, limits, unit=unit, phases=phases, values=watched)
+        fields = _timed(row, trainer, limits, available=available, unit=unit, phases=phases, values=watched)
         tensors.require_device(model, row.device, row.library)
         if row.keras.data != "synthetic":
             announce.timing("timing the data alone", cut_data.RATE_S)
@@ -224,74 +231,86 @@ def fields_of_fit(
 
 
 def _timed(
-    row: Row, trainer: trainers.Trainer, held: int, limits: Limits, *, unit: int, phases: dict, values: dict
+    row: Row, trainer: trainers.Trainer, limits: Limits, *, available: int, unit: int, phases: dict, values: dict
 ) -> dict:
-    """The clocks of a Trainer, in order: compilation, losses, fits of its own samples in turns with those of other steps. unit:
-    steps that Keras runs in one call."""
-    problem, chosen = row.problem, row.keras
+    """The timed fields of a Trainer, in order: compilation, losses, fits of the row's samples in turns with those of other
+    steps. available: samples that are ready. unit: steps that Keras runs in one call."""
+    problem = row.problem
     announce.starting("compiling")
-    look = keras_fit.compiled(trainer, problem, phases, unit)
+    look = fit_timing.compiled(trainer, problem, phases, unit)
     with tensors.timed(phases, "look"):
-        planned, learned = keras_fit.plan(trainer, problem, held, limits, look, unit)
+        planned, learned = fit_timing.plan(trainer, problem, available, limits, look=look, unit=unit)
     watch = telemetry.watch(row.device, framework=True)
     with tensors.timed(phases, "fits"):
-        first, samples, fits = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
-    seen, flags = watch.readings()
-    epoch = statistics.median(samples.seconds) * samples.calls
-    phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + fits[0].setup_s[0] + epoch
-    values |= seen | _peak_memory(row)
+        timed = fit_timing.long_fits(trainer, problem, planned, limits, before_pair=watch.before_block)
+    readings, flags = watch.readings()
+    epoch_s = statistics.median(timed.samples.seconds) * timed.samples.calls
+    compile_s = phases["compile"] + phases.get("compile_last", 0.0)
+    phases["first_call"] = compile_s + timed.fits[0].setup_s[0] + epoch_s
+    values |= readings | _peak_memory(row)
     series: dict[str, tuple[float, ...]] = {}
     if problem.epochs > 1:
-        series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
+        series["job_loss"] = timed.first.losses[: problem.epochs]
+        series["job_accuracy"] = timed.first.accuracies[: problem.epochs]
     if learned is not None and learned.losses:
-        series |= {"loss": learned.losses, "accuracy": learned.accuracies}
+        series["loss"] = learned.losses
+        series["accuracy"] = learned.accuracies
         values["final_loss"] = learned.losses[-1]
-    if trainer.step_losses and chosen.dropout == chosen.shuffle == "off":
+    if row.keras.dropout == row.keras.shuffle == "off":
         trainer.restore()
         series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))
-    more = trainer.also() if trainer.also else {}
-    values |= more.get("values", {})
-    series |= more.get("series", {})
+    more = trainer.further_results()
+    values |= more.values
+    series |= more.series
     # a regression has no accuracy
-    series = {name: keras_fit.kept(several) for name, several in series.items() if several}
-    notes = trainer.notes | more.get("notes", {}) | {SAMPLES: data.VERSION}
-    return {"samples": (samples,), "fits": fits, "series": series, "check": CHECK, "flags": flags, "notes": notes}
+    stored = {name: fit_timing.thinned(numbers) for name, numbers in series.items() if numbers}
+    return {
+        "samples": (timed.samples,),
+        "fits": timed.fits,
+        "series": stored,
+        "check": CHECK,
+        "flags": flags,
+        "notes": {**trainer.notes, **more.notes, SAMPLES: data.VERSION},
+    }
 
 
-def _samples(row: Row, network, seed: int):
+def _samples(row: Row, network: networks.Network | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(x, y) for the problem; more samples if its epochs are too short to time a step by."""
-    problem, chosen = row.problem, row.keras
+    problem = row.problem
+    chosen = row.keras
     if network is None:
-        return _own_samples(row, seed)
-    x, y = data.load(chosen.data, network, problem.samples, seed, problem.dtype, chosen.targets)
+        return _user_samples(row, seed)
+    x, y = data.load(chosen.data, network, problem.samples, seed, dtype=problem.dtype, targets=chosen.targets)
     if row.process == "fresh":
         return x, y
-    each = networks.sample_bytes(network, problem.dtype)
-    return keras_fit.resized(x, y, keras_fit.samples_held(problem, each, chosen.steps_per_execution))
+    sample_bytes = networks.sample_bytes(network, problem.dtype)
+    count = fit_timing.samples_needed(problem, sample_bytes, chosen.steps_per_execution)
+    return fit_timing.resized(x, y, count)
 
 
-def _own_samples(row: Row, seed: int):
-    """(x, y) for a user's own model, which is built once to see what it takes.
+def _user_samples(row: Row, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(x, y) for a user's model, which is built once to see what it takes.
 
     Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
     """
-    problem, chosen = row.problem, row.keras
+    problem = row.problem
+    chosen = row.keras
     if problem.model.endswith(".keras") and chosen.precision != "float32":
         raise ValueError(f"{problem.model} has the precision that it was saved with")
     model, _ = user_model.load(problem.model, "auto")
     values = math.prod(side or 1 for side in model.input_shape[1:])
-    each = ITEM_BYTES.get(problem.dtype, 1) * values
-    held = keras_fit.samples_held(problem, each, chosen.steps_per_execution)
-    whole = replace(problem, samples=held)
+    sample_bytes = ITEM_BYTES.get(problem.dtype, 1) * values
+    count = fit_timing.samples_needed(problem, sample_bytes, chosen.steps_per_execution)
+    whole = replace(problem, samples=count)
     require_room(replace(row, problem=whole), facts.describe(), values)
-    x, y = user_model.samples(model, held, seed, problem.dtype)
+    x, y = user_model.samples(model, count, seed, problem.dtype)
     del model
     tensors.forget()
     return x, y
 
 
 def footprint_bytes(problem: Training, values: int = 0) -> int:
-    """Bytes that a training holds at least; of a user's own model, of `values` a sample, its samples alone."""
+    """Bytes that a training holds at least; of a user's model, of `values` a sample, its samples alone."""
     return problem.samples * values * ITEM_BYTES.get(problem.dtype, 1) or problem.footprint_bytes
 
 
@@ -299,17 +318,22 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
     """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where all of them come to lie there.
     What else a GPU cannot hold, the framework says itself: its memory is the framework's. `values`: as above."""
     require_bytes(3 * footprint_bytes(row.problem, values), "host", facts.memory_available("cpu"))
-    dtype, home = row.problem.dtype, row.settings.switches.get("residence", "numpy")
-    if row.variant == "fit" and home == "numpy" and row.library == "tensorflow":  # it copies arrays whole (keras#16997)
-        dtype = settings.fitted(dtype)
-    elif row.variant not in ("resident", "loop") or home == "fed":
+    gpu = here.gpu(row.device) if row.on_gpu else None
+    residence = row.settings.switches.get("residence", "numpy")
+    is_copied_whole = row.variant == "fit" and residence == "numpy" and row.library == "tensorflow"  # keras#16997
+    is_resident = row.variant in ("resident", "loop") and residence != "fed"
+    if gpu is None or not (is_copied_whole or is_resident):
         return
-    gpu, whole = here.gpu(row.device) if row.on_gpu else None, replace(row.problem, dtype=dtype)
-    need = footprint_bytes(whole, values)
-    if gpu and need > gpu.memory_bytes:
-        much, have = map(units.size, (need, gpu.memory_bytes))
-        way = "fed" if row.variant == "loop" else "tf.data"
-        raise DoesNotFit(f"needs {much} of GPU memory, there are {have}: --residence {way} leaves them on the host")
+    problem = row.problem
+    if is_copied_whole:
+        problem = replace(problem, dtype=settings.fitted(problem.dtype))
+    needed = footprint_bytes(problem, values)
+    if needed > gpu.memory_bytes:
+        residence = "fed" if row.variant == "loop" else "tf.data"
+        raise DoesNotFit(
+            f"needs {units.size(needed)} of GPU memory, there are {units.size(gpu.memory_bytes)}: "
+            f"--residence {residence} leaves them on the host"
+        )
 
 
 def _require_sight(row: Row) -> None:

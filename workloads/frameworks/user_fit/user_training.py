@@ -1,7 +1,5 @@
 """Inside a worker, or the process of a script: the fit of any compiled Keras model, with the user's data or made-up ones."""
 
-import itertools
-import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -76,31 +74,29 @@ def candidates(row: Row, model: Any, samples: int, seed: int) -> Iterator[tuple[
         yield CutData(call_of(parts, batch), fit_data(parts, batch), batch), inputs
 
 
-def trainer(row: Row, model: Any, cut: CutData, notes: dict[str, str]) -> trainers.Trainer:
-    """The fit of a model as a Trainer. It is never restored: nothing compares its losses."""
+class UserFit(trainers.Trainer):
+    """The fit of a user's model. It is never restored: nothing compares its losses."""
 
-    def fit(samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
-        stamps: list[float] = []
+    def __init__(self, row: Row, model: Any, cut: CutData, notes: dict[str, str]):
+        self.values = {
+            "parameters": float(model.count_params()) if model.built else 0.0,
+            "jit_compile": float(model.jit_compile is True),
+        }
+        self.notes = {**notes, **tensors.about(row)}
+        self._row = row
+        self._model = model
+        self._cut = cut
 
-        def stamp(epoch: int, logs: Any = None) -> None:
-            stamps.append(time.perf_counter())
+    def restore(self) -> None:
+        """Nothing."""
 
-        def first(epoch: int, logs: Any = None) -> None:
-            if not stamps:
-                stamps.append(time.perf_counter())
-
-        callbacks = [trainers.keras_callback(on_epoch_begin=first, on_epoch_end=stamp)] if stamped else None
-        with trainers.placed(row):
-            model.fit(**cut.arguments(samples), epochs=epochs, verbose=0, callbacks=callbacks)
-        cut.require_going()
-        seconds = tuple(end - begin for begin, end in itertools.pairwise(stamps))
-        return trainers.Fitted(losses=(), epochs_s=seconds)
-
-    values = {
-        "parameters": float(model.count_params()) if model.built else 0.0,
-        "jit_compile": float(model.jit_compile is True),
-    }
-    return trainers.Trainer(fit=fit, restore=lambda: None, values=values, notes={**notes, **tensors.about(row)})
+    def fit(self, samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
+        stamps = trainers.EpochStamps()
+        callbacks = [stamps.callback()] if stamped else None
+        with trainers.placed(self._row):
+            self._model.fit(**self._cut.arguments(samples), epochs=epochs, verbose=0, callbacks=callbacks)
+        self._cut.require_going()
+        return trainers.Fitted(losses=(), epochs_s=stamps.seconds)
 
 
 def failure(error: Exception, name: str) -> Broken:

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.training import costs
 from kernels.problems import Training
-from workloads.frameworks import keras_fit
+from workloads.frameworks import fit_timing
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits
 from workloads.records import Fits, Row, Settings
@@ -14,15 +14,18 @@ from workloads.shared_flags import FAST
 LIMITS = Limits()
 
 
-class Clock:
+class Clock(Trainer):
     """A trainer on a clock of its own: 1 s a fit and 2 ms for each of its samples, half of it in the first epoch; 0.5 s an epoch
     and 10 ms a step; 3 s more at a new batch size, in the first epoch."""
 
     def __init__(self, monkeypatch, batch, seen=(), epoch_s=0.5, step_s=0.01):
         self.now, self.batch, self.calls, self.seen = 0.0, batch, [], set(seen)
         self.epoch_s, self.step_s = epoch_s, step_s
-        monkeypatch.setattr(keras_fit.time, "perf_counter", lambda: self.now)
-        self.trainer = Trainer(self.fit, lambda: self.calls.append("restore"), {}, {})
+        monkeypatch.setattr(fit_timing.time, "perf_counter", lambda: self.now)
+        self.values, self.notes = {}, {}
+
+    def restore(self):
+        self.calls.append("restore")
 
     def fit(self, samples, epochs, stamped=False):
         sizes = {min(self.batch, samples), samples % self.batch or min(self.batch, samples)}
@@ -31,41 +34,42 @@ class Clock:
         self.now += setup / 2 + first + (epochs - 1) * epoch
         self.seen |= sizes
         self.calls.append((samples, epochs))
-        return Fitted((1.0,) * epochs, (0.5,) * epochs, (first, *(epoch,) * (epochs - 1)))
+        seconds = (first, *(epoch,) * (epochs - 1))
+        return Fitted(losses=(1.0,) * epochs, accuracies=(0.5,) * epochs, epochs_s=seconds)
 
 
 def plan(clock, problem, held, limits=LIMITS, unit=1):
-    look = keras_fit.compiled(clock.trainer, problem, {}, unit)
-    return keras_fit.plan(clock.trainer, problem, held, limits, look, unit)[0]
+    look = fit_timing.compiled(clock, problem, {}, unit)
+    return fit_timing.plan(clock, problem, held, limits, look=look, unit=unit)[0]
 
 
 def timed(clock, problem, held, limits=LIMITS):
     """(samples, fits, their plan) of a row."""
     planned = plan(clock, problem, held, limits)
     clock.calls.clear()
-    first, samples, fits = keras_fit.long_fits(clock.trainer, problem, planned, limits, lambda: None)
-    assert len(first.losses) == planned.epochs
-    return samples, fits, planned
+    timed_row = fit_timing.long_fits(clock, problem, planned, limits, before_pair=lambda: None)
+    assert len(timed_row.first.losses) == planned.epochs
+    return timed_row.samples, timed_row.fits, planned
 
 
 def test_a_compilation_for_each_batch_shape_and_none_of_it_nor_of_setup_in_the_epochs(monkeypatch):
     """100 steps: an epoch of 0.5 + 1 s. Of 8 steps 0.58 s. A fit of 3,200 samples is set up in 1 + 6.4 s, of 256 in 1.512 s."""
     phases = {}
-    keras_fit.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 100), phases)
+    fit_timing.compiled(Clock(monkeypatch, 32), Training("m", 32, 100), phases)
     assert phases == pytest.approx({"compile": 3.002, "compile_last": 2.998})  # the other last batch has a sample less
     phases = {}
     # whole batches are compiled already: the first fit compiles one shape in 3 s, and another last batch takes as long
-    keras_fit.compiled(Clock(monkeypatch, 32, seen=(32,)).trainer, Training("m", 32, 100), phases)
+    fit_timing.compiled(Clock(monkeypatch, 32, seen=(32,)), Training("m", 32, 100), phases)
     assert phases == pytest.approx({"compile": 1.5, "compile_last": 1.5})
     phases = {}
-    keras_fit.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 96), phases)
+    fit_timing.compiled(Clock(monkeypatch, 32), Training("m", 32, 96), phases)
     assert phases == pytest.approx({"compile": 3.0})
     phases = {}
-    keras_fit.compiled(Clock(monkeypatch, 2).trainer, Training("m", 2, 5), phases)
+    fit_timing.compiled(Clock(monkeypatch, 2), Training("m", 2, 5), phases)
     assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
     clock = Clock(monkeypatch, 32)
     samples, fits, planned = timed(clock, Training("m", 32, 3200), 3200)
-    assert planned[:3] == (6, 8, 3)
+    assert planned == fit_timing.FitPlan(epochs=6, steps=8, brief=3)
     assert (samples.seconds, samples.calls, samples.block) == ((0.015,) * 5, 100, (0,) * 5)
     assert samples.stop_reason == "epochs of 1 fit"  # five of 21.4 s are more than 12 s
     own, other = fits
@@ -84,14 +88,16 @@ def test_fits_are_repeated_in_turns(monkeypatch):
     for max_time, count in ((3.77, 5), (3.75, 1)):
         clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
         samples, fits, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))
-        assert planned[:3] == (6, 8, 3) and clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
+        assert planned == fit_timing.FitPlan(epochs=6, steps=8, brief=3)
+        assert clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
         blocks = (0,) * 5 + tuple(i for i in range(1, count) for _ in range(2))
         assert samples.block == blocks and samples.seconds == (0.104 / 64,) * len(blocks)
         assert samples.stop_reason == ("epochs of 5 fits" if count == 5 else "epochs of 1 fit")
         assert len(fits[0].setup_s) == count and len(fits[1].later_epoch_s) == len(blocks)
-    clock, wanted, problem = Clock(monkeypatch, 32, {32}, 0.04, 0.001), keras_fit.Plan(5, 8, 5), Training("m", 32, 2048)
-    feeding = keras_fit.long_fits(clock.trainer, problem, wanted, Limits(max_time=60), lambda: None, 5)
-    assert (len(feeding[1].seconds), len(feeding[2][1].later_epoch_s)) == (20, 21)  # a feeding row's five epochs
+    clock, problem = Clock(monkeypatch, 32, {32}, 0.04, 0.001), Training("m", 32, 2048)
+    planned = fit_timing.FitPlan(epochs=5, steps=8, brief=5)
+    row = fit_timing.long_fits(clock, problem, planned, Limits(max_time=60), before_pair=lambda: None, brief=5)
+    assert (len(row.samples.seconds), len(row.fits[1].later_epoch_s)) == (20, 21)  # five epochs of a row of a pipeline
 
 
 @pytest.mark.parametrize(
@@ -108,7 +114,8 @@ def test_fits_are_repeated_in_turns(monkeypatch):
 )
 def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, steps):
     problem = Training("m", batch, samples, 10 if samples == 50_000 else 1)
-    assert plan(Clock(monkeypatch, batch, epoch_s=0.04), problem, held)[:2] == (epochs, steps)
+    planned = plan(Clock(monkeypatch, batch, epoch_s=0.04), problem, held)
+    assert (planned.epochs, planned.steps) == (epochs, steps)
     long = plan(Clock(monkeypatch, batch, step_s=1.0), problem, held)
     assert long.epochs == (10 if samples == 50_000 else 4 if problem.steps > 2 else 6)  # an epoch of 3 s is long
     assert long.steps != problem.steps and (long.steps < problem.steps or long.steps * batch <= held)
@@ -118,7 +125,7 @@ def test_two_short_fits_tell_the_plan_and_the_second_the_losses(monkeypatch):
     """Steps of 2.4 s. The second fit is of all 8, once; of a single one it is of two, as one fit tells no step from an epoch."""
     for samples, steps, epochs in ((256, 8, 4), (32, 2, 6)):
         clock, problem = Clock(monkeypatch, 32, (), 0.04, 2.4), Training("m", 32, samples)
-        assert plan(clock, problem, 256)[:3] == (epochs, 2, 3)
+        assert plan(clock, problem, 256) == fit_timing.FitPlan(epochs=epochs, steps=2, brief=3)
         assert clock.calls == [(32, 1), (32, 3), "restore", (32 * steps, 3)]
     # --fast: five epochs of 57 steps take 0.6 s; twice its 8 of 30 ms would take 2.4 s
     for step_s, steps in ((0.0021, 57), (0.03, 2)):
@@ -140,50 +147,54 @@ def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
     assert (cost.step.value, cost.epoch.value, cost.setup_step.value) == pytest.approx((2.0, 0.04, 0.0), abs=1e-4)
     # the look's epoch makes them 0.52 s
     faster = plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST)
-    assert (faster.epochs, faster.others, faster.slow_steps) == (6, 6, 4)
+    assert (faster.epochs, faster.other_epochs, faster.slow_steps) == (6, 6, 4)
     usual = ((problem, LIMITS), (Training("m", 32, 64), FAST), (Training("m", 32, 2064, 2), FAST))
     assert [plan(Clock(monkeypatch, 32, (), 0.04, 2.0), p, 2064, limits).slow_steps for p, limits in usual] == [0, 0, 0]
-    assert keras_fit.slow(Training("m", 32, 2048), 2.0, FAST, unit=16).slow_steps == 48
-    assert keras_fit.slow(problem, 0.1, FAST) is None
+    assert fit_timing.slow_plan(Training("m", 32, 2048), 2.0, FAST, unit=16).slow_steps == 48
+    assert fit_timing.slow_plan(problem, 0.1, FAST) is None
 
 
 def test_a_long_first_fit_is_looked_at_by_one_warm_epoch(monkeypatch):
     """Of whole batches and one of 16 samples; 3 s for each of the two shapes and steps of 5 s: 17 s."""
     problem, look = Training("m", 32, 2064), [(48, 1), (48, 2)]
     clock = Clock(monkeypatch, 32, (), 0.04, 5.0)
-    assert keras_fit.compiled(clock.trainer, problem, phases := {}) == (2, pytest.approx(10.04))
+    look_epoch = fit_timing.compiled(clock, problem, phases := {})
+    assert (look_epoch.steps, look_epoch.seconds) == (2, pytest.approx(10.04))
     assert clock.calls == look and phases == pytest.approx({"compile": 6.0})
     clock = Clock(monkeypatch, 32, (), 0.04, 5.0)
-    clock.trainer.values["jit_compile"] = 1.0
-    keras_fit.compiled(clock.trainer, problem, {})
+    clock.values["jit_compile"] = 1.0
+    fit_timing.compiled(clock, problem, {})
     assert clock.calls == [*look, (47, 1)]
     clock = Clock(
         monkeypatch, 32, (), 0.4, 0.2
     )  # a first fit of 10 s, for its compilation: epochs of 0.8 s are no long ones
-    monkeypatch.setattr(keras_fit, "LONG_FIT_S", 5.0)
-    keras_fit.compiled(clock.trainer, problem, {})
+    monkeypatch.setattr(fit_timing, "LONG_FIT_S", 5.0)
+    fit_timing.compiled(clock, problem, {})
     assert clock.calls == [*look, (48, 3), (47, 1)]
 
 
 def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):
     clock, problem = Clock(monkeypatch, 4), Training("m", 4, 100)
-    held = keras_fit.samples_held(problem, 1, 8)
+    held = fit_timing.samples_needed(problem, 1, 8)
     assert plan(clock, problem, held, Limits(max_time=3.0), 8).steps == 64  # twice 25, in eights
     assert {call[0] // 4 % 8 for call in clock.calls if call != "restore"} == {0}
     assert clock.calls[-1] == (16 * 4, 3)
     clock.calls.clear()
-    keras_fit.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
+    fit_timing.compiled(clock, Training("m", 4, 98), {}, unit=8)
     assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
     for samples, asked in ((9600, 640), (100, 96), (64, 64), (20, 20)):
         clock = Clock(monkeypatch, 32)
-        found = keras_fit.plan(clock.trainer, Training("m", 32, samples), samples, LIMITS, (1, 0.5))[1]
+        one_step = fit_timing.WarmEpoch(steps=1, seconds=0.5)
+        found = fit_timing.plan(clock, Training("m", 32, samples), samples, LIMITS, look=one_step)[1]
         assert len(found.losses) == 3 and clock.calls == ["restore", (asked, 3)]
-    assert keras_fit.samples_held(Training("m", 32, 100), 12288) == 200 * 32
+    assert fit_timing.samples_needed(Training("m", 32, 100), 12288) == 200 * 32
     # 96 MiB a batch: 5 of them are 480 of 512 MiB; 400 MiB a batch: one step, and two to tell it by
-    assert [keras_fit.samples_held(Training("m", 8192, 8192), n) for n in (12288, 51200)] == [5 * 8192, 2 * 8192]
-    assert keras_fit.samples_held(Training("m", 32, 50_000), 12288) == 50_000
-    assert keras_fit.samples_held(Training("m", 2048, 40_960), 12288) == 40_960  # 21 batches would not be twice its 20
+    assert [fit_timing.samples_needed(Training("m", 8192, 8192), n) for n in (12288, 51200)] == [5 * 8192, 2 * 8192]
+    assert fit_timing.samples_needed(Training("m", 32, 50_000), 12288) == 50_000
+    assert (
+        fit_timing.samples_needed(Training("m", 2048, 40_960), 12288) == 40_960
+    )  # 21 batches would not be twice its 20
     # 64 steps are 4 calls of 16: 12 calls, which are no 200 steps; 520 steps of 16 are enough as they are
-    assert [keras_fit.samples_held(Training("m", 32, n * 32), 1, 16) for n in (64, 520)] == [192 * 32, 520 * 32]
-    x, y = keras_fit.resized(np.arange(3), np.arange(3), 7)
+    assert [fit_timing.samples_needed(Training("m", 32, n * 32), 1, 16) for n in (64, 520)] == [192 * 32, 520 * 32]
+    x, y = fit_timing.resized(np.arange(3), np.arange(3), 7)
     assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]
