@@ -106,7 +106,7 @@ def test_fits_are_of_whole_epochs(monkeypatch):
     """Of 16 samples in batches of 4: up to four steps are one epoch, 11 are nearest to three."""
     fits = []
     trainer = SimpleNamespace(wrong="", values={}, fit=lambda samples, epochs: fits.append((samples, epochs)))
-    monkeypatch.setattr(side_by_side.trainers, "way", lambda kernel: lambda task: trainer)
+    monkeypatch.setattr(side_by_side.trainers, "make_trainer", lambda task: trainer)
     monkeypatch.setattr(side_by_side.tensors, "begin", lambda device, threads: {})
     row = Row("training/keras/fit", Training("lenet", 4, 16), Settings(switches={"data": "synthetic"}))
     work = side_by_side.FitSteps(row, 1, {})

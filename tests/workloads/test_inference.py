@@ -91,6 +91,10 @@ def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(answer):
 REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 apart
 
 
+def compared(answers, wanted, reference, softmax):
+    return inference_row.compared(answers, wanted, reference, softmax=softmax, arithmetic="float32")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -105,19 +109,19 @@ REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 
     ],
 )
 def test_wrong_answers_are_named(change, words):
-    error, wrong = inference_row.compared(change(REFERENCE), REFERENCE, REFERENCE, True, "float32")
+    error, wrong = compared(change(REFERENCE), REFERENCE, REFERENCE, softmax=True)
     assert words in wrong and bool(words) == bool(wrong)
     assert error < 0.01 or wrong
 
 
 def test_a_reference_that_answers_alike_and_probabilities_of_a_sigmoid():
     same = np.full((4, 2), 0.5)
-    assert "nothing can be compared" in inference_row.compared(same, same, same, True, "float32")[1]
-    assert inference_row.compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, False, "float32") == (0.0, "")
+    assert "nothing can be compared" in compared(same, same, same, softmax=True)[1]
+    assert compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, softmax=False) == (0.0, "")
 
 
 def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
-    ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, softmax=True, about={})
+    ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, is_softmax=True, notes={})
     monkeypatch.setattr(inference_row, "prepare", lambda *of: (ready, np.zeros((4, 1))))
     monkeypatch.setattr(inference_row.tensors, "on", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])

@@ -1,7 +1,6 @@
 """Inside a worker: the answers of a Keras model to batches of samples. The worker's environment chose its device."""
 
 import concurrent.futures
-import dataclasses
 import functools
 import itertools
 import math
@@ -19,6 +18,7 @@ from workloads.harness.memory_needs import require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import gpu
 from workloads.records import Measurement, Row, Samples, settings
+from workloads.records.switches import Keras
 
 # The largest error allowed of an answer by arithmetic, as a share of the range of the reference's answers: room for some
 # hundred roundings in a row.
@@ -27,26 +27,66 @@ _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_flo
 _OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
 COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these
 _SERVED_S = 0.1  # seconds of a block of requests
-PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call", "serve"))
+PREDICT = "inference/keras/predict"
+CALL = "inference/keras/call"
+SERVE = "inference/keras/serve"
 
 
-@dataclasses.dataclass(frozen=True)
-class Ready:
-    """A model that answers: its graph, the `first` samples, their `reference` answers (one operation at a time), its device.
+class ReadyModel:
+    """A model that answers on a device, with seeded weights.
 
-    softmax: whether its answers are probabilities. compiled: (by predict or not, batch) of each graph that this process has
-    compiled.
+    Its batch normalization is set to the samples' own means and variances: with the first weights' 0 and 1 a deep network would
+    answer all samples alike, and nothing could be compared.
     """
 
-    model: Any
-    function: Callable
-    first: np.ndarray
-    reference: np.ndarray
-    softmax: bool
-    device: str
-    wait: Callable | None
-    about: dict[str, str]
-    compiled: set = dataclasses.field(default_factory=set)
+    def __init__(self, name: str, device: str, threads: int | None, *, dtype: str, seed: int, options: Keras):
+        """Raises: Broken."""
+        import keras
+        import tensorflow
+
+        jit_compile = settings.JIT[options.jit_compile]
+        network = networks.known(name)
+        #: TensorFlow's name of the device, and the call that waits for its work (None where calls have waited).
+        self.device, self.wait = tensors.start(device, threads)
+        tensorflow.config.experimental.enable_tensor_float_32_execution(options.tf32 == "on")
+        keras.utils.set_random_seed(seed)
+        keras.config.set_dtype_policy(options.precision)
+        #: What was decided for a user's model.
+        self.notes: dict[str, str] = {}
+        try:
+            with tensors.on(self.device):
+                if network:
+                    model = models.build(network, jit_compile)
+                else:
+                    model, self.notes = user_model.load(name, jit_compile)
+        finally:
+            keras.config.set_dtype_policy("float32")
+        self.model = model
+        wrong = models.differences(model, network) if network else ""
+        if wrong:
+            raise Broken(wrong)
+        tensors.require_device(model, device, "tensorflow")
+        #: The samples that have reference answers.
+        self.first = _samples(model, name, options.data, COMPARED, seed=seed, dtype=dtype)
+        if network:  # a user's model may have learned its own means
+            with tensors.on(self.device):
+                _normalize(model, self.first)
+        with tensors.on("/CPU:0"):
+            answers = model(tensorflow.constant(self.first), training=False)
+        #: Their answers, one operation at a time.
+        self.reference = np.asarray(answers, np.float64)
+        #: The model's graph.
+        self.function = tensorflow.function(
+            lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True, autograph=False
+        )
+        activation = getattr(model.layers[-1], "activation", None)
+        #: Whether its answers are probabilities.
+        self.is_softmax = getattr(activation, "__name__", "") == "softmax"
+        #: (by predict or not, batch) of each graph that this process has compiled.
+        self.compiled: set[tuple[bool, int]] = set()
+
+
+_ready_model = functools.lru_cache(maxsize=1)(ReadyModel)
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
@@ -59,121 +99,111 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     """
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
-    notes: dict[str, str] = {}
     ready, x = prepare(row, seed, phases, values)
     if row.on_gpu:
         import tensorflow
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
-    notes |= tensors.about(row) | ready.about
+    notes = tensors.about(row) | ready.notes
     with tensors.on(ready.device):
         call = caller(row, ready, x)
-        made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
-        with tensors.timed({} if made in ready.compiled else phases, "first_call"):
-            call()
-            if ready.wait:
-                ready.wait()
-        ready.compiled.add(made)
+        _first_call(row, ready, call, phases)
         error, wrong = checked(row, ready, x)
-        about: dict = {"check": "bound", "max_error": error if math.isfinite(error) else None}
-        about |= {"phases_s": phases, "values": values, "notes": notes}  # which fill on the way
-        if wrong:
-            return row.result("wrong", wrong, **about)
-        watch = telemetry.watch(row.device, framework=True)
-        if row.kernel == SERVE:
-            answered, latencies = serve(row, ready, x, limits, watch.before_block)
-            samples: tuple[Samples, ...] = (latencies, answered)
-        else:
-            takes = {"host-latency": timing.host(call)}  # calls that give arrays have waited; so have the CPU's
-            if ready.wait and row.mode == "resident":
-                takes = {"host-latency": timing.latency(call, ready.wait)}
-                takes |= {"host-throughput": timing.throughput(call, ready.wait)}
-            samples = tuple(timing.visits(take, limits, clock, watch.before_block) for clock, take in takes.items())
-        seen, flags = watch.readings()
-        values |= seen | _joules(row, ready, call, x, notes)
-        if row.on_gpu:  # other models of this process included
-            values |= tensors.peak_memory()
-    return row.result("ok", samples=samples, flags=flags, **about)
+        max_error = error if math.isfinite(error) else None
+        if not wrong:
+            watch = telemetry.watch(row.device, framework=True)
+            if row.kernel == SERVE:
+                samples = serve(row, ready, x, limits, before_block=watch.before_block)
+            else:
+                samples = _timed(row, ready, call, limits, before_block=watch.before_block)
+            readings, flags = watch.readings()
+            values |= readings | _joules(row, ready, call, x, notes=notes)
+            if row.on_gpu:  # other models of this process included
+                values |= tensors.peak_memory()
+    checks: dict[str, Any] = {"check": "bound", "max_error": max_error}
+    if wrong:
+        return row.result("wrong", wrong, **checks, phases_s=phases, values=values, notes=notes)
+    return row.result("ok", samples=samples, flags=flags, **checks, phases_s=phases, values=values, notes=notes)
 
 
-def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.ndarray]:
-    """(the model of a row, ready to answer; the row's batch of samples, at least COMPARED of them).
+def _first_call(row: Row, ready: ReadyModel, call: Callable, phases: dict[str, float]) -> None:
+    """Calls once and waits. Fills phases_s first_call where that compiles a graph."""
+    graph = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
+    is_compiled = graph in ready.compiled
+    with tensors.timed({} if is_compiled else phases, "first_call"):
+        call()
+        if ready.wait:
+            ready.wait()
+    ready.compiled.add(graph)
+
+
+def _timed(
+    row: Row, ready: ReadyModel, call: Callable, limits: Limits, *, before_block: Callable[[], None]
+) -> tuple[Samples, ...]:
+    """The samples of a call on each clock that it has."""
+    clocks = {"host-latency": timing.host(call)}  # calls that give arrays have waited; so have the CPU's
+    if ready.wait and row.mode == "resident":
+        clocks["host-latency"] = timing.latency(call, ready.wait)
+        clocks["host-throughput"] = timing.throughput(call, ready.wait)
+    return tuple(timing.visits(take, limits, clock, before_block) for clock, take in clocks.items())
+
+
+def prepare(row: Row, seed: int, phases: dict[str, float], values: dict[str, float]) -> tuple[ReadyModel, np.ndarray]:
+    """(the model of a row, ready to answer; the row's batch of samples, at least COMPARED of them). Fills phases and values.
 
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
     """
-    problem, wanted = row.problem, settings.checked_keras(row)
-    if row.kernel not in (PREDICT, CALL, SERVE):
-        raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
-    if aside := settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED:
-        raise ValueError(f"an inference has no {', '.join(sorted(aside))}")
-    if (row.kernel != CALL and row.mode != "roundtrip") or row.mode not in ("resident", "roundtrip"):
-        raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.mode}")
-    if row.experiment.in_flight > 1 and row.kernel != SERVE:
-        raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
+    problem = row.problem
+    chosen = settings.checked_keras(row)
+    _require_possible(row)
     if not settings.is_user_model(problem.model):
         networks.find(problem.model)  # before anything is imported
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
     phases |= tensors.begin(row.device, row.threads)
-    made = _ready.cache_info().misses
-    begun = time.perf_counter()
-    chosen = (wanted.data, wanted.jit_compile, wanted.precision, wanted.tf32)
-    ready = _ready(problem.model, row.device, row.threads, problem.dtype, seed, chosen)
-    if _ready.cache_info().misses > made:
-        phases["build"] = time.perf_counter() - begun
+    models_before = _ready_model.cache_info().misses
+    begin = time.perf_counter()
+    ready = _ready_model(
+        problem.model,
+        row.device,
+        row.threads,
+        dtype=problem.dtype,
+        seed=seed,
+        options=chosen,
+    )
+    if _ready_model.cache_info().misses > models_before:
+        phases["build"] = time.perf_counter() - begin
     values |= {
         "parameters": float(ready.model.count_params()),
         "jit_compile": float(ready.model.jit_compile is True),
         "tf32": float(_arithmetic(row) == "tf32"),
     }
-    x = _samples(ready.model, problem.model, wanted.data, max(problem.batch, COMPARED), seed, problem.dtype)
+    count = max(problem.batch, COMPARED)
+    x = _samples(ready.model, problem.model, chosen.data, count, seed=seed, dtype=problem.dtype)
     x[:COMPARED] = ready.first  # made-up samples are others in a larger set
     return ready, x
 
 
-@functools.lru_cache(maxsize=1)
-def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, chosen: tuple[str, ...]) -> Ready:
-    """The model with seeded weights, its batch normalization set to the samples' own means and variances: with the first
-    weights' 0 and 1 a deep network would answer all samples alike, and nothing could be compared.
+def _require_possible(row: Row) -> None:
+    """Raises ValueError for a row that no inference is."""
+    if row.kernel not in (PREDICT, CALL, SERVE):
+        raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
+    not_obeyed = settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED
+    if not_obeyed:
+        raise ValueError(f"an inference has no {', '.join(sorted(not_obeyed))}")
+    if (row.kernel != CALL and row.mode != "roundtrip") or row.mode not in ("resident", "roundtrip"):
+        raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.mode}")
+    if row.experiment.in_flight > 1 and row.kernel != SERVE:
+        raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
 
-    Raises: Broken.
+
+def _samples(model, name: str, kind: str, count: int, *, seed: int, dtype: str) -> np.ndarray:
+    """So many samples for a model of the tables or a user's.
+
+    Raises: ValueError for real data of a user's model, of which nothing is known; Broken; data.Unavailable.
     """
-    import keras
-    import tensorflow
-
-    network, (kind, jit, precision, tf32) = networks.known(name), chosen
-    where, wait = tensors.start(device, threads)
-    tensorflow.config.experimental.enable_tensor_float_32_execution(tf32 == "on")
-    keras.utils.set_random_seed(seed)
-    keras.config.set_dtype_policy(precision)
-    try:
-        with tensors.on(where):
-            compiled = settings.JIT[jit]
-            model, about = (models.build(network, compiled), {}) if network else user_model.load(name, compiled)
-    finally:
-        keras.config.set_dtype_policy("float32")
-    if network and (wrong := models.differences(model, network)):
-        raise Broken(wrong)
-    tensors.require_device(model, device, "tensorflow")
-    x = _samples(model, name, kind, COMPARED, seed, dtype)
-    if network:  # a user's own model may have learned its own
-        with tensors.on(where):
-            _normalize(model, x)
-    with tensors.on("/CPU:0"):
-        reference = np.asarray(model(tensorflow.constant(x), training=False), np.float64)
-    function = tensorflow.function(
-        lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True, autograph=False
-    )
-    softmax = getattr(getattr(model.layers[-1], "activation", None), "__name__", "") == "softmax"
-    return Ready(model, function, x, reference, softmax, where, wait, about)
-
-
-def _samples(model, name: str, kind: str, count: int, seed: int, dtype: str) -> np.ndarray:
-    """So many samples for a model of the tables or a user's own.
-
-    Raises: ValueError for real data of a user's own model, of which nothing is known; Broken; data.Unavailable.
-    """
-    if network := networks.known(name):
-        return data.load(kind, network, count, seed, dtype)[0]
+    network = networks.known(name)
+    if network:
+        return data.load(kind, network, count, seed, dtype=dtype)[0]
     if kind != "synthetic":
         raise ValueError(f"no real samples are known of {name}")
     return user_model.samples(model, count, seed, dtype)[0]
@@ -184,134 +214,169 @@ def _normalize(model, x: np.ndarray) -> None:
     import keras
 
     layers = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
-    kept = [layer.momentum for layer in layers]
     if not layers:
         return
+    momenta = [layer.momentum for layer in layers]
     for layer in layers:
         layer.momentum = 0.0
     model(x, training=True)
-    for layer, momentum in zip(layers, kept, strict=True):
+    for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
 
 
-def caller(row: Row, ready: Ready, x: np.ndarray) -> Callable:
+def caller(row: Row, ready: ReadyModel, x: np.ndarray) -> Callable:
     """One call that answers the row's batch: `predict` and `roundtrip` take an array and give one, which is waited for."""
     import tensorflow
 
-    batch, function = np.ascontiguousarray(x[: row.problem.batch]), ready.function
+    batch = np.ascontiguousarray(x[: row.problem.batch])
+    function = ready.function
     if row.kernel == PREDICT:
         return lambda: ready.model.predict(batch, batch_size=len(batch), verbose=0)
     if row.mode == "roundtrip":
         return lambda: function(tensorflow.constant(batch)).numpy()
-    (there,) = tensors.place((batch,), ready.device)
-    return lambda: function(there)
+    (resident,) = tensors.place((batch,), ready.device)
+    return lambda: function(resident)
+
+
+# ---------------------------------------------------------------- checks
 
 
 def _arithmetic(row: Row) -> str:
     """The arithmetic that a row is allowed, a key of BOUNDS."""
-    wanted = row.keras
-    if wanted.precision != "float32":
-        return wanted.precision
-    return "tf32" if row.on_gpu and wanted.tf32 == "on" and not gpu.lacks(row.device, "tf32") else "float32"
+    chosen = row.keras
+    if chosen.precision != "float32":
+        return chosen.precision
+    may_be_tf32 = row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")
+    return "tf32" if may_be_tf32 else "float32"
 
 
-def checked(row: Row, ready: Ready, x: np.ndarray) -> tuple[float, str]:
+def checked(row: Row, ready: ReadyModel, x: np.ndarray) -> tuple[float, str]:
     """(the largest error of a call's answers as a share of the reference's range, the reason why they are wrong or "")."""
-    kind = _arithmetic(row)
     if row.kernel == SERVE:
-        size, in_flight = row.problem.batch, row.experiment.in_flight
-        found, _ = answers(ready, requests(x, size, 4 * in_flight), in_flight)
-        wanted = requests(ready.reference, size, 4 * in_flight)
+        size = row.problem.batch
+        in_flight = row.experiment.in_flight
+        answered, _ = answers(ready, requests(x, size, 4 * in_flight), in_flight)
+        expected = requests(ready.reference, size, 4 * in_flight)
     else:
-        found, wanted = [tensors.on_host(caller(row, ready, x)())], [ready.reference]
-    pairs = zip(found, wanted, strict=True)
-    errors, wrongs = zip(*(compared(a, b, ready.reference, ready.softmax, kind) for a, b in pairs), strict=True)
-    return max(errors), next(filter(None, wrongs), "")
+        answered = [tensors.on_host(caller(row, ready, x)())]
+        expected = [ready.reference]
+    largest = 0.0
+    first_wrong = ""
+    for actual, wanted in zip(answered, expected, strict=True):
+        error, wrong = compared(actual, wanted, ready.reference, softmax=ready.is_softmax, arithmetic=_arithmetic(row))
+        largest = max(largest, error)
+        first_wrong = first_wrong or wrong
+    return largest, first_wrong
 
 
 def compared(
-    answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, softmax: bool, kind: str
+    answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, *, softmax: bool, arithmetic: str
 ) -> tuple[float, str]:
     """(error, the reason why they are wrong or "") of answers. The first ones are those to the reference's samples.
 
-    The error is the largest difference from `wanted`, as a share of how far the reference's answers to different samples lie
-    apart. All answers must be finite, and a softmax's sum to 1.
+    The error is the largest difference from `wanted`, as a share of the range of the reference's answers to different samples.
+    All answers must be finite, and a softmax's sum to 1.
     """
     answers = np.asarray(answers, np.float64)
     if not np.isfinite(answers).all():
         return math.inf, "an answer is not a finite number"
-    if softmax and (off := float(np.abs(answers.sum(axis=-1) - 1).max())) > _SUM_BOUNDS[kind]:
-        return math.inf, f"the probabilities of a sample sum to 1 +- {off:.3g}"
-    apart = float(np.ptp(reference, axis=0).max())
-    if apart <= 1e-6 * float(np.abs(reference).max()):
+    if softmax:
+        off = float(np.abs(answers.sum(axis=-1) - 1).max())
+        if off > _SUM_BOUNDS[arithmetic]:
+            return math.inf, f"the probabilities of a sample sum to 1 +- {off:.3g}"
+    spread = float(np.ptp(reference, axis=0).max())
+    if spread <= 1e-6 * float(np.abs(reference).max()):
         return math.inf, "the reference answers all samples alike, so nothing can be compared"
-    both = min(len(answers), len(wanted))
-    error = float(np.abs(answers[:both] - wanted[:both]).max()) / apart
-    wrong = f"the answers are {error:.3g} of their range off those of one operation at a time, more than {BOUNDS[kind]}"
-    return error, wrong if error > BOUNDS[kind] else ""
+    common = min(len(answers), len(wanted))
+    error = float(np.abs(answers[:common] - wanted[:common]).max()) / spread
+    bound = BOUNDS[arithmetic]
+    if error <= bound:
+        return error, ""
+    return error, f"the answers are {error:.3g} of their range off those of one operation at a time, more than {bound}"
 
 
-def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, notes: dict) -> dict[str, float]:
+def _joules(row: Row, ready: ReadyModel, call: Callable, x: np.ndarray, *, notes: dict[str, str]) -> dict[str, float]:
     """joules_per_sample and watts; `notes` gets what the counter covers, or why there are none."""
-    read, said = energy.counter(row.device)
-    notes["energy"] = said
+    read, covers = energy.counter(row.device)
+    notes["energy"] = covers
     if read is None:
         return {}
-    wait, samples = ready.wait or (lambda: None), row.problem.batch
+    samples = row.problem.batch
     if row.kernel == SERVE:
         in_flight = row.experiment.in_flight
         sent = requests(x, samples, 4 * in_flight)
-        call, samples = lambda: answers(ready, sent, in_flight), samples * len(sent)
-    used = energy.used(read, call, wait, samples)
+        samples *= len(sent)
+
+        def call():
+            return answers(ready, sent, in_flight)
+
+    used = energy.used(read, call, ready.wait or (lambda: None), samples)
     if not used:
-        notes["energy"] = f"{said}: the counter did not move"
+        notes["energy"] = f"{covers}: the counter did not move"
     return used
+
+
+# ---------------------------------------------------------------- requests
 
 
 def requests(x: np.ndarray, size: int, count: int) -> list[np.ndarray]:
     """The samples, or reference answers, of so many requests of `size`: the different ones that have a reference, in turn."""
-    different = [np.ascontiguousarray(x[at : at + size]) for at in range(max(1, COMPARED - size + 1))]
+    different = []
+    for begin in range(max(1, COMPARED - size + 1)):
+        different.append(np.ascontiguousarray(x[begin : begin + size]))
     return list(itertools.islice(itertools.cycle(different), count))
 
 
-def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
-    """(answers, seconds that each request waited) in the requests' order, `in_flight` threads sending one after another to a
-    model that is ready (Ready)."""
+def answers(ready: ReadyModel, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
+    """(answers, seconds that each request waited) in the requests' order, `in_flight` threads sending one after another."""
     import tensorflow
 
     def answer(request: np.ndarray) -> tuple[np.ndarray, float]:
         begin = time.perf_counter()
         with tensors.on(ready.device):
-            found = ready.function(tensorflow.constant(request)).numpy()
-        return found, time.perf_counter() - begin
+            result = ready.function(tensorflow.constant(request)).numpy()
+        return result, time.perf_counter() - begin
 
-    found = list(_pool(in_flight).map(answer, sent))
-    return [a for a, _ in found], [s for _, s in found]
+    pairs = list(_pool(in_flight).map(answer, sent))
+    return [result for result, _ in pairs], [waited_s for _, waited_s in pairs]
 
 
 _pool = functools.cache(concurrent.futures.ThreadPoolExecutor)  # number of threads -> those that send requests
 
 
-def serve(row: Row, ready: Ready, x: np.ndarray, limits: Limits, before_block: Callable) -> tuple[Samples, Samples]:
-    """(host-throughput: seconds by the number of requests; host-latency: what a request waits) of blocks of requests that
+def serve(
+    row: Row, ready: ReadyModel, x: np.ndarray, limits: Limits, *, before_block: Callable[[], None]
+) -> tuple[Samples, ...]:
+    """(host-latency: what a request waits; host-throughput: seconds by the number of requests) of blocks of requests that
     threads send one after another, the row's `in_flight` at the same time: a batch each, array to array."""
     in_flight = row.experiment.in_flight
 
     def block(calls: int) -> tuple[float, float]:
+        """(seconds by the number of requests, mean wait of a request)."""
         sent = requests(x, row.problem.batch, calls)
         begin = time.perf_counter()
-        _, waited = answers(ready, sent, in_flight)
-        return (time.perf_counter() - begin) / calls, sum(waited) / calls
+        _, waited_s = answers(ready, sent, in_flight)
+        return (time.perf_counter() - begin) / calls, sum(waited_s) / calls
 
     calls = 4 * in_flight
-    rough, _ = block(calls)
-    calls, taken = max(calls, math.ceil(_SERVED_S / rough)), list[tuple[float, float]]()
+    rough_s, _ = block(calls)
+    calls = max(calls, math.ceil(_SERVED_S / rough_s))
+    request_s: list[float] = []
+    wait_s: list[float] = []
     for _ in timing.rounds(limits):
         before_block()
-        taken.append(block(calls))
+        by_count, wait = block(calls)
+        request_s.append(timing.rounded(by_count))
+        wait_s.append(timing.rounded(wait))
+    return (_block_samples("host-latency", wait_s, calls), _block_samples("host-throughput", request_s, calls))
 
-    def samples(clock: str, each: tuple[float, ...]) -> Samples:
-        return Samples(clock, tuple(map(timing.rounded, each)), calls, (1,) * len(each), f"{len(each)} rounds")
 
-    rates, waits = zip(*taken, strict=True)
-    return samples("host-throughput", rates), samples("host-latency", waits)
+def _block_samples(clock: str, seconds: list[float], calls: int) -> Samples:
+    """Samples of a block a round."""
+    return Samples(
+        clock=clock,
+        seconds=tuple(seconds),
+        calls=calls,
+        block_sizes=(1,) * len(seconds),
+        stop_reason=f"{len(seconds)} rounds",
+    )
