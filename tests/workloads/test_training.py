@@ -345,7 +345,7 @@ def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
         Settings(switches={"data": "synthetic", "precision": "mixed_bfloat16"}),
     )
     with pytest.raises(ValueError, match=message):
-        training_row._own_samples(row_, 1)
+        training_row._user_samples(row_, 1)
 
 
 def test_the_seconds_of_a_block_are_put_under_its_name(monkeypatch):
