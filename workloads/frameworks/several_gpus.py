@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels import networks
 from workloads import options
@@ -13,56 +13,85 @@ from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan
 from workloads.records import Machine, Row, distinct
 
-# Of data-parallel training: (model, inputs, total batches), what says most first. The articles', of few and of many samples a
-# batch; two of which the second is the first with twice the layers; one whose arithmetic takes longer than feeding it.
+
+class Case(NamedTuple):
+    """A model of the study of several GPUs."""
+
+    #: The model's name.
+    model: str
+    #: Type of its samples.
+    dtype: str
+    #: Samples of a step over all GPUs.
+    batches: tuple[int, ...]
+
+
+# What says most first. The articles', of few and of many samples a batch; two of which the second is the first with twice the
+# layers; one whose arithmetic takes longer than its input pipeline.
 CASES = (
-    ("cifar10-cnn", "float32", (32, 2048)),
-    ("cifar10-mlp", "float32", (32, 2048)),
-    ("mlp-784-4096x4-10", "float32", (8192,)),
-    ("mlp-784-4096x8-10", "float32", (8192,)),
-    ("vgg-small", "uint8", (2048,)),
-    ("mnist-cnn", "float32", (32,)),
+    Case(model="cifar10-cnn", dtype="float32", batches=(32, 2048)),
+    Case(model="cifar10-mlp", dtype="float32", batches=(32, 2048)),
+    Case(model="mlp-784-4096x4-10", dtype="float32", batches=(8192,)),
+    Case(model="mlp-784-4096x8-10", dtype="float32", batches=(8192,)),
+    Case(model="vgg-small", dtype="uint8", batches=(2048,)),
+    Case(model="mnist-cnn", dtype="float32", batches=(32,)),
 )
+# Keras's backend -> jit as it is usual for several GPUs, and the model and batch that have the other setting too.
+_USUAL_JIT = {"jax": "on", "tensorflow": "off"}
+_BOTH_JITS = {"jax": ("mnist-cnn", 32), "tensorflow": ("cifar10-cnn", 32)}
 TAKES = ("model", "batch", "jit", "keras_backend", "gpus")  # the flags that the study obeys
 
 
 def data_parallel(
     counts: Iterable[int],
     library: str,
+    *,
     jit: Iterable[str] = (),
     models: Iterable[str] = (),
     batches: Iterable[int] = (),
 ) -> list[Row]:
     """S3c: the speedup by more GPUs. For each number of them, model and total batch: one GPU with that batch; all of them with
     it; one with a GPU's part of it under the same strategy, the base of the prediction; and a model of one unit, whose step
-    takes the time of feeding such batches to one and to all. The jit setting is the same on one and on several; one case has
+    takes the time of its input pipeline on one and on all. The jit setting is the same on one and on several; one case has
     the other setting too: JAX's without jit is op by op, and of a MirroredStrategy's step Keras leaves jit off.
 
     Dropout and shuffling are off: the losses of one GPU and of several are the same, and compared.
     """
-    usual = "on" if library == "jax" else "off"
-    named, wanted = list(models), list(jit) or ["on", "off"]
-    other = ("mnist-cnn", 32) if library == "jax" else ("cifar10-cnn", 32)
-    found = []
-    for setting in sorted(wanted, key=lambda word: word != usual):
-        for model, dtype, sizes in CASES:
-            for batch in batches or sizes:
-                if (named and model not in named) or (setting != usual and (model, batch) != other):
+    usual = _USUAL_JIT[library]
+    named = list(models)
+    several = [count for count in counts if count > 1]
+    settings = list(jit) or ["on", "off"]
+    settings.sort(key=lambda word: word != usual)
+    rows = []
+    for setting in settings:
+        for case in CASES:
+            if named and case.model not in named:
+                continue
+            for batch in batches or case.batches:
+                if setting != usual and (case.model, batch) != _BOTH_JITS[library]:
                     continue
-                for count in (n for n in counts if n > 1):
-                    found += _spread(model, dtype, batch, count, library, setting, setting == usual)
-    return distinct(found)
+                for count in several:
+                    rows += _rows_of_case(case, batch, count, library, jit=setting)
+    return distinct(rows)
 
 
-def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: str, whole: bool) -> list[Row]:
-    """The rows of one case; `whole`: those too that a prediction is made from."""
-    own: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
-    over, idle = {"strategy": STRATEGIES[library]}, f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
-    spread = {"replicas": str(count), **over}
-    wanted: list[tuple[str, int, dict[str, Any]]] = [(model, batch, {}), (model, batch, spread)]
-    if whole:
-        wanted += [(model, batch // count, over), (idle, batch, over), (idle, batch, spread)]
-    return [studies.row(studies.short(name, size, dtype), "gpu:0", **own, **given) for name, size, given in wanted]
+def _rows_of_case(case: Case, batch: int, count: int, library: str, *, jit: str) -> list[Row]:
+    """The rows of one case on so many GPUs; with the usual jit those too that a prediction is made from."""
+    same: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
+    alone = {**same, "strategy": STRATEGIES[library]}
+    spread = {**alone, "replicas": str(count)}
+    idle_model = f"mlp-{math.prod(networks.find(case.model).input)}-1x1-10"
+
+    def row(model: str, samples: int, options: dict[str, Any]) -> Row:
+        return studies.row(studies.short(model, samples, case.dtype), "gpu:0", **options)
+
+    rows = [row(case.model, batch, same), row(case.model, batch, spread)]
+    if jit == _USUAL_JIT[library]:
+        rows += [
+            row(case.model, batch // count, alone),
+            row(idle_model, batch, alone),
+            row(idle_model, batch, spread),
+        ]
+    return rows
 
 
 def require(wanted: int, here: Machine) -> None:
@@ -119,7 +148,7 @@ class Study:
                 raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
         rows = []
         for library in self.libraries or filter(studies.available, STRATEGIES):
-            rows += data_parallel(counts, library, self.jit, self.models, self.batches)
+            rows += data_parallel(counts, library, jit=self.jit, models=self.models, batches=self.batches)
         return rows
 
 
@@ -135,7 +164,7 @@ def study(typed: Mapping[str, Sequence[str] | None]) -> Study:
     return Study(
         gpus=tuple(plan.counts(typed["gpus"])),
         libraries=tuple(libraries),
-        models=tuple(plan.known("model of this study", typed["model"], [model for model, *_ in CASES])),
+        models=tuple(plan.known("model of this study", typed["model"], [case.model for case in CASES])),
         jit=tuple(plan.known("jit", typed["jit"], ("on", "off"))),
         batches=tuple(plan.counts(typed["batch"])),
     )

@@ -14,8 +14,11 @@ from kernels import networks
 from kernels.problems import Training
 from workloads.records import Row, Settings, distinct, published_cases, settings
 
-FIT, RESIDENT = "training/keras/fit", "training/keras/resident"
-LOOPS = ("training/tensorflow/loop", "training/jax/keras_loop")
+FIT = "training/keras/fit"
+RESIDENT = "training/keras/resident"
+TENSORFLOW_LOOP = "training/tensorflow/loop"
+JAX_LOOP = "training/jax/keras_loop"
+LOOPS = (TENSORFLOW_LOOP, JAX_LOOP)
 # A CPU row in three forms: switches that make it one. `visible` is the articles' way, on a machine with a GPU.
 CPU_FORMS: dict[str, dict[str, str]] = {"hidden": {}, "jit": {"jit_compile": "on"}, "visible": {"gpu": "visible"}}
 ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a, S1b, S2; S4 is peaks
@@ -36,16 +39,17 @@ def row(
     kernel: str = FIT,
     threads: int | None = None,
     process: str = "warm",
-    **given,
+    **options,
 ) -> Row:
-    """One training on made-up data; `given` are its switches beside `data`."""
-    chosen = settings.changed({"data": "synthetic", **given})
-    return Row(kernel, training, Settings(device, threads, process=process, switches=chosen))
+    """One training on made-up data, with options of its own."""
+    switches = settings.changed({"data": "synthetic", **options})
+    return Row(kernel, training, Settings(device, threads, process=process, switches=switches))
 
 
 def short(model: str, batch: int, dtype: str = "float32") -> Training:
     """A few whole batches, so that nothing compiles twice: eight steps, or as many as make SHORT samples."""
-    return Training(model, batch, max(8 * batch, min(SHORT, 256 * batch)), 1, dtype)
+    samples = max(8 * batch, min(SHORT, 256 * batch))
+    return Training(model=model, batch=batch, samples=samples, epochs=1, dtype=dtype)
 
 
 def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, Any]]:
@@ -56,80 +60,135 @@ def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list
 
 
 def article(name: str, device: str) -> Row:
-    """An article's training at its own batch, samples and type; of its epochs the first few, which the others are like."""
-    own = networks.find(name)
-    return row(Training(name, own.batch, own.samples, LEAST_EPOCHS, "float64"), device)
+    """An article's training at its batch, samples and type; of its epochs the first few, which the others are like."""
+    return row(_long(name, networks.find(name).batch, networks.find(name).samples), device)
+
+
+def _long(model: str, batch: int, samples: int) -> Training:
+    """A few epochs of a training whose samples are float64, as the articles' are."""
+    return Training(model=model, batch=batch, samples=samples, epochs=LEAST_EPOCHS, dtype="float64")
+
+
+# ---------------------------------------------------------------- studies whose rows depend on the device
 
 
 def seeds(on: list[str]) -> list[Row]:
     """The articles' trainings; S4's are in `peaks`. Then S0 and S1b with the CPU in its three forms, on few samples: of a form
     that few would choose, only the step matters."""
-    gpu = any(device != "cpu" for device in on)
-    pairs = itertools.product(("cifar10-cnn", "fashion-mlp"), on)
-    shorts = [row(short(name, 32), d, **form) for name, d in pairs for form in forms(d, gpu)]
-    return [article(name, device) for name in ARTICLES for device in on] + shorts
+    has_gpu = any(device != "cpu" for device in on)
+    rows = []
+    for name in ARTICLES:
+        rows += [article(name, device) for device in on]
+    for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), on):
+        rows += [row(short(name, 32), device, **form) for form in forms(device, has_gpu)]
+    return rows
 
 
 def peaks(on: list[str]) -> list[Row]:
     """S4 both ways. The article's: bare steps, all 2000 of them, on resident data, at every size that it mentions. At the
-    smallest and largest size also fed each step, and with the article's float64 targets: these shift a whole line. Keras's:
-    epochs of one step, which cost the same each; so few of them."""
-    found, gpu = [], any(device != "cpu" for device in on)
-    steps, loops = networks.find("peaks").epochs, [name for name in LOOPS if "/jax/" not in name or available("jax")]
-    resident: dict[str, Any] = {"residence": "resident"}
+    smallest and largest size also copied in each step, and with the article's float64 targets: these shift a whole line.
+    Keras's: epochs of one step, which cost the same each; so few of them."""
+    has_gpu = any(device != "cpu" for device in on)
+    loops = [TENSORFLOW_LOOP]
+    if available("jax"):
+        loops.append(JAX_LOOP)
+    rows = []
     for device, samples in itertools.product(on, (100, 200, 1000, 10_000, 40_000)):
-        whole, ends = Training("peaks", samples, samples, steps), samples in (100, 40_000)
-        ways = [resident, *([{"residence": "fed"}, {**resident, "targets": "float64"}] if ends else [])]
-        found += [row(whole, device, kernel, **way) for kernel in loops for way in ways]
-        if ends:
-            found.append(row(Training("peaks", samples, samples, FULL_BATCH_EPOCHS), device))
+        training = Training(model="peaks", batch=samples, samples=samples, epochs=networks.find("peaks").epochs)
+        is_smallest_or_largest = samples in (100, 40_000)
+        for kernel in loops:
+            rows.append(row(training, device, kernel, residence="resident"))
+            if is_smallest_or_largest:
+                rows.append(row(training, device, kernel, residence="fed"))
+                rows.append(row(training, device, kernel, residence="resident", targets="float64"))
+        if is_smallest_or_largest:
+            in_epochs = Training(model="peaks", batch=samples, samples=samples, epochs=FULL_BATCH_EPOCHS)
+            rows.append(row(in_epochs, device))
         if device == "cpu" and samples == 40_000:  # compiled by XLA, and with the GPU in sight: the traps
-            found += [
-                row(whole, device, LOOPS[0], **resident, **form) for form in forms("cpu", gpu, ("jit", "visible"))
-            ]
-    return found
+            for form in forms("cpu", has_gpu, ("jit", "visible")):
+                rows.append(row(training, device, TENSORFLOW_LOOP, residence="resident", **form))
+    return rows
 
 
 def small_dataset(on: list[str]) -> list[Row]:
     """The small-dataset finding: the same model on 100 samples and more, up to all of its data set, in the articles' batch and
     type."""
-    found = []
+    rows = []
     for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), on):
-        fewer = (Training(name, 32, samples, dtype="float64") for samples in (100, 1000, 10_000))
-        found += [*(row(training, device) for training in fewer), article(name, device)]
-    return found
+        for samples in (100, 1000, 10_000):
+            training = Training(model=name, batch=32, samples=samples, dtype="float64")
+            rows.append(row(training, device))
+        rows.append(article(name, device))
+    return rows
 
 
 def residence(on: list[str]) -> list[Row]:
     """S3a: where the samples live, on a net of two convolutions: all of its 314 MB of samples (50,000 in float64) at the larger
     batch, a quarter at the smaller one, whose steps are eight times as many. A generator and a prefetch at the larger one alone.
-    On the CPU there is nowhere to copy to: Keras's own way."""
-    found = []
+    On the CPU there is nowhere to copy to: Keras's usual arrays."""
+    rows = []
     for device in on:
         for batch, samples in ((8, 12_500), (64, 50_000)):
-            training = Training("mnist-cnn", batch, samples, LEAST_EPOCHS, "float64")
-            ways = ["tf.data", "prefetch", "generator"] if batch == 64 else ["tf.data"]
-            gpu = [] if device == "cpu" else [*((FIT, way) for way in ways), (RESIDENT, "resident")]
-            found += [row(training, device, kernel, residence=way) for kernel, way in [(FIT, "numpy"), *gpu]]
-    return found
+            training = _long("mnist-cnn", batch, samples)
+            rows.append(row(training, device, residence="numpy"))
+            if device == "cpu":
+                continue
+            rows.append(row(training, device, residence="tf.data"))
+            if batch == 64:
+                rows.append(row(training, device, residence="prefetch"))
+                rows.append(row(training, device, residence="generator"))
+            rows.append(row(training, device, RESIDENT, residence="resident"))
+    return rows
 
 
 def one_switch(on: list[str]) -> list[Row]:
     """One switch at a time beside the row that has none, which stands first; on the articles' first CNN."""
-    of_device: dict[bool, list[dict[str, Any]]] = {
-        True: [{"jit_compile": "on"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"threads": 4}],
-        False: [{"jit_compile": "off"}, {"tf32": "off"}, {"precision": "mixed_bfloat16"}],
-    }
-    found = []
+    cpu_options: list[dict[str, Any]] = [{"jit_compile": "on"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"threads": 4}]
+    gpu_options: list[dict[str, Any]] = [{"jit_compile": "off"}, {"tf32": "off"}, {"precision": "mixed_bfloat16"}]
+    rows = []
     for device in on:
-        every = [{}, {"steps_per_execution": "16"}, *of_device[device == "cpu"]]
-        found += [row(short("cifar10-cnn", 32), device, **given) for given in every]
-        found += [row(short("cifar10-cnn", 32, dtype), device) for dtype in ("float64", "uint8")]
-    return found
+        of_device = cpu_options if device == "cpu" else gpu_options
+        for options in ({}, {"steps_per_execution": "16"}, *of_device):
+            rows.append(row(short("cifar10-cnn", 32), device, **options))
+        for dtype in ("float64", "uint8"):
+            rows.append(row(short("cifar10-cnn", 32, dtype), device))
+    return rows
+
+
+def backends(on: list[str]) -> list[Row]:
+    """Keras on its other backends, where they are installed."""
+    rows = []
+    for library in filter(available, ("jax", "torch")):
+        rows += [row(short("cifar10-cnn", 32), device, keras_backend=library) for device in on]
+    return rows
+
+
+def starts(on: list[str]) -> list[Row]:
+    """What a process pays before its first step, and how much five processes differ. One model: importing and starting a
+    device know nothing of it, and a process takes 20 s."""
+    training = Training(model="cifar10-cnn", batch=32, samples=1024)
+    return [row(training, device, process="fresh") for device in on]
+
+
+# ---------------------------------------------------------------- all studies
 
 
 def _shorts(**batches: Iterable[int]) -> list[Training]:
-    return [short(name.replace("_", "-"), batch) for name, every in batches.items() for batch in every]
+    """Short trainings of each model in each of its batches; a model's name with `_` for `-`."""
+    trainings = []
+    for name, sizes in batches.items():
+        model = "-".join(name.split("_"))
+        trainings += [short(model, batch) for batch in sizes]
+    return trainings
+
+
+def _complaints() -> list[Training]:
+    """The trainings of the real complaints, in their batch."""
+    trainings = []
+    for complaint in published_cases.COMPLAINTS:
+        for reported in complaint.reported:
+            trainings.append(short(reported.training.model, reported.training.batch))
+    return trainings
 
 
 # Trainings that every device runs as they are, most of them short, as their step alone is asked about; or what makes the rows.
@@ -146,30 +205,23 @@ STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     "small-dataset": small_dataset,
     # From which width of two hidden layers the GPU is quicker: the complaint that 100 units are slower and 1000 faster.
     "width": [short(f"mlp-784-{units}x2-10", 128) for units in (32, 128, 512, 2048, 8192)],
-    # The same for the number of hidden layers, S1b's own parameter.
+    # The same for the number of hidden layers, S1b's parameter.
     "depth": [short(f"fashion-mlp-{layers}", 32) for layers in (1, 5, 30)],
     # Whether a job grows with its epochs as the law of its costs says: many, on few samples, where epochs weigh most.
     "epochs": [Training("fashion-mlp", 32, 1024, 30)],
     "residence": residence,
     "switches": one_switch,
-    # Keras on its other backends, where they are installed.
-    "backends": lambda on: [
-        row(short("cifar10-cnn", 32), device, keras_backend=library)
-        for library in filter(available, ("jax", "torch"))
-        for device in on
-    ],
-    # What a process pays before its first step, and how far five processes lie apart. One model: importing and starting a
-    # device know nothing of it, and a process takes 20 s.
-    "starts": lambda on: [row(Training("cifar10-cnn", 32, 1024), device, process="fresh") for device in on],
-    # Those of the real complaints, in their batch: `python -m analysis.explain --case` says whether the finding comes back.
-    "complaints": [short(r.training.model, r.training.batch) for c in published_cases.COMPLAINTS for r in c.reported],
+    "backends": backends,
+    "starts": starts,
+    # `python -m analysis.explain --case` says whether the finding of each complaint comes back.
+    "complaints": _complaints(),
     # Networks that no article and no complaint has: they say how far predictions are off.
     "held-out": [
         *_shorts(lenet=(32, 512), vgg_small=(32, 256), resnet_small=(32, 128)),
         short("mlp-784-50x1-10", 32),
         short("mlp-784-4000x2-10", 128),
     ],
-    # How far processes lie apart, for `--rigorous`: what a prediction of a step is off by counts only beyond twice that.
+    # How much processes differ, for `--rigorous`: what a prediction of a step is off by counts only beyond twice that.
     "repeats": [Training(name, 32, 16 * 32) for name in REPEATED],
 }
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.frameworks.side_by_side, each in a file of its own
@@ -185,8 +237,14 @@ def experiments(names: Iterable[str]) -> list[str]:
 
 def rows(names: Iterable[str], on: list[str]) -> list[Row]:
     """The rows of some studies on those devices, each once, without those of the experiments. `all` is every study."""
-    names, found = list(names), []
-    for name in (name for name in STUDIES if name in names or "all" in names):
-        made = STUDIES[name]
-        found += made(on) if callable(made) else [row(training, device) for device in on for training in made]
-    return distinct(found)
+    names = list(names)
+    every: list[Row] = []
+    for name, study in STUDIES.items():
+        if name not in names and "all" not in names:
+            continue
+        if callable(study):
+            every += study(on)
+            continue
+        for device in on:
+            every += [row(training, device) for training in study]
+    return distinct(every)
