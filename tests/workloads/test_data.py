@@ -24,10 +24,10 @@ def test_synthetic_data_has_shape_type_classes_and_can_be_learned():
 def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     (a, i), (b, _), (c, _) = (data.synthetic(S0, 5, seed) for seed in (1, 1, 2))
     assert (a == b).all() and not (a == c).all()
-    wide, j = data.load("synthetic", S0, 5, 1, "float64")
+    wide, j = data.load("synthetic", S0, 5, 1, dtype="float64")
     assert wide.dtype == np.float64 and (i == j).all()
     with pytest.raises(ValueError, match="float32, float64, uint8, not int8"):
-        data.load("synthetic", S0, 5, 1, "int8")
+        data.load("synthetic", S0, 5, 1, dtype="int8")
     # what version 3 gives for seed 1, to rounding; who changes that counts VERSION up, so that no loss is compared
     # across it
     x, y = data.synthetic(S0, 2, 1)
@@ -43,15 +43,17 @@ def test_synthetic_data_follows_the_seed_the_type_and_its_version():
 
 
 def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
-    x, y = data.load("synthetic", S0, 50, 1, "uint8")
+    x, y = data.load("synthetic", S0, 50, 1, dtype="uint8")
     scaled, same = data.load("synthetic", S0, 50, 1)
     assert (x.dtype, x.min(), x.max()) == (np.uint8, 0, 255) and np.abs(x / 255 - scaled).max() <= 0.5 / 255 + 1e-6
     assert (y == same).all()
     images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1) * np.ones((32, 32, 3), np.uint8)
     monkeypatch.setattr(data, "_download", lambda name: (images, np.zeros((6, 1), np.uint8)))
-    assert (data.load("real", S0, 6, 1, "uint8")[0] == images).all() and networks.sample_bytes(S0, "uint8") == 3072
+    assert (data.load("real", S0, 6, 1, dtype="uint8")[0] == images).all() and networks.sample_bytes(
+        S0, "uint8"
+    ) == 3072
     with pytest.raises(ValueError, match="no whole numbers"):
-        data.load("synthetic", networks.find("peaks"), 5, 1, "uint8")
+        data.load("synthetic", networks.find("peaks"), 5, 1, dtype="uint8")
 
 
 def test_real_data_is_scaled_shaped_and_never_swapped_for_made_up_data(monkeypatch):
@@ -86,7 +88,7 @@ def test_peaks_is_the_articles_grid_and_formula():
     assert (x.min(), x.max()) == (-3, 3)
     assert y[(grid.astype(float) ** 2).sum(1).argmin(), 0] == pytest.approx(8 / 3 / np.e, abs=0.06)
     assert (y.min(), y.max()) == pytest.approx((-6.5466, 8.1059), abs=0.01)  # the surface's known extremes
-    assert data.load("real", networks.find("peaks"), 7, 1, "float64")[1].dtype == np.float64
+    assert data.load("real", networks.find("peaks"), 7, 1, dtype="float64")[1].dtype == np.float64
 
 
 def test_classes_of_large_images_stay_small_and_learnable(monkeypatch):

@@ -10,7 +10,7 @@ from workloads.harness.dispatch import Broken, one_line
 from workloads.machine import cpu
 
 DTYPES = ("float32", "float64", "uint8")
-LEVELS = 255  # of uint8 images: they are fed as they are, 0..255, and nothing scales them but the weights
+LEVELS = 255  # largest of a uint8 image: nothing scales these numbers but the weights
 NOISE = 0.25  # of the pattern's range: enough that a class is not one image, little enough that it is learned
 # How clearly a sample shows its class's pattern: a number from 0 to 1 to this power. Clear ones are learned in the first epochs
 # and faint ones in later ones, so that accuracy rises from epoch to epoch about as it does on the articles' images; with all
@@ -31,7 +31,7 @@ class Unavailable(Broken):
 
 
 def load(
-    kind: str, network: Network, samples: int, seed: int, dtype: str = "float32", targets: str = ""
+    kind: str, network: Network, samples: int, seed: int, *, dtype: str = "float32", targets: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
     """(x, y): `samples` inputs in [0, 1] (uint8: whole numbers 0..255) of the network's shape, and their classes as int32
     (one-hot as float32 where the loss is categorical cross-entropy). Of a regression: points and the numbers to learn, made
@@ -48,7 +48,9 @@ def load(
         return x, y.astype(targets or dtype, copy=False)
     if targets not in ("", "float32"):
         raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
-    return synthetic(network, samples, seed, dtype) if kind == "synthetic" else real(network, samples, dtype)
+    if kind == "synthetic":
+        return synthetic(network, samples, seed, dtype)
+    return real(network, samples, dtype)
 
 
 def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +59,8 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
     rng = np.random.default_rng(seed)
     sides: tuple[int, ...] = network.input[:2] if len(network.input) == 3 else ()
     cell = max((-(-side // _FINEST) for side in sides), default=1)
-    coarse = (*(-(-side // cell) for side in sides), *network.input[len(sides) :])
+    coarse_sides = [-(-side // cell) for side in sides]
+    coarse = (*coarse_sides, *network.input[len(sides) :])
     patterns = rng.random((network.classes, *coarse), dtype=np.float32) - 0.5
     y = rng.integers(0, network.classes, samples, dtype=np.int32)
     shown = rng.random((samples, *(1,) * len(network.input)), dtype=np.float32) ** FAINTNESS
@@ -70,8 +73,10 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
         if cell > 1:
             images = images.repeat(cell, axis=1).repeat(cell, axis=2)[:, : sides[0], : sides[1]]
         images *= shown[part]
-        own = np.random.default_rng((seed, begin)) if begin else rng  # the first ones are as they were in version 2
-        noise = own.standard_normal(images.shape, dtype=np.float32)
+        generator = (
+            np.random.default_rng((seed, begin)) if begin else rng
+        )  # the first ones are as they were in version 2
+        noise = generator.standard_normal(images.shape, dtype=np.float32)
         noise *= NOISE
         images += noise
         np.clip(images + 0.5, 0, 1, out=images)

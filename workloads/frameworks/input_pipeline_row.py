@@ -44,7 +44,7 @@ def _timed(row: Row, trainer: trainers.Trainer, limits: Limits) -> dict:
     """The timed fields of the Measurement; fits before them compile the step, and find memory for all samples."""
     problem = row.problem
     watch = telemetry.watch(row.device, framework=True)
-    training = Training("", problem.batch, problem.samples, 1, problem.dtype)
+    training = Training(model="", batch=problem.batch, samples=problem.samples, epochs=1, dtype=problem.dtype)
     plan = fit_timing.FitPlan(epochs=EPOCHS, steps=max(1, problem.steps // FEW_OF), brief=EPOCHS)
     for samples in (plan.steps * problem.batch, problem.samples):
         trainer.fit(samples, 1)

@@ -6,7 +6,7 @@ on few samples.
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,9 +33,19 @@ def _stack():
     return jax.jit(lambda *scalars: jax.numpy.stack(scalars))
 
 
+class State(NamedTuple):
+    """Everything that a step changes."""
+
+    #: Arrays of the trainable variables.
+    weights: list
+    #: Arrays of the model's other variables.
+    others: list
+    #: Arrays of the optimizer's variables.
+    slots: list
+
+
 def _step_of(model, loss_function: Callable) -> Callable:
-    """A training step as a function (state, x, y) -> (the state after it, the loss). The state: weights, other variables, the
-    optimizer's variables."""
+    """A training step as a function (state, x, y) -> (the state after it, the loss)."""
     import jax
     import keras
 
@@ -47,14 +57,17 @@ def _step_of(model, loss_function: Callable) -> Callable:
             loss = loss_function(x, y, model(x, training=True))
         return loss, [scope.get_current_value(variable) for variable in model.non_trainable_variables]
 
-    def step(state, x, y):
-        weights, others, slots = state
+    def step(state: State, x, y):
         with_gradient = jax.value_and_grad(forward, has_aux=True)
-        (loss, others), gradients = with_gradient(weights, others, x, y)
-        weights, slots = model.optimizer.stateless_apply(slots, gradients, weights)
-        return (weights, others, slots), loss
+        (loss, others), gradients = with_gradient(state.weights, state.others, x, y)
+        weights, slots = model.optimizer.stateless_apply(state.slots, gradients, state.weights)
+        return State(weights=weights, others=others, slots=slots), loss
 
     return step
+
+
+def _arrays(variables: list) -> list:
+    return [variable.value for variable in variables]
 
 
 def _squared_error(x, y, predicted):
@@ -83,8 +96,6 @@ class JaxLoop(BareLoop):
         self._step = jax.jit(step, donate_argnums=0)
         self._shuffled_step = _shuffled_step_of(step)
         self._shuffle_epoch = _shuffle_of(len(task.x))
-        self._state: tuple = ()
-        self._order: dict[str, Any] = {}  # key of the random numbers, the samples' order, how many of them are used
         self.arrays = host if self.residence == "fed" else jax.device_put(host, self._device)
         self.restore()
 
@@ -92,11 +103,13 @@ class JaxLoop(BareLoop):
         super().restore()
         import jax
 
-        groups = (self.model.trainable_variables, self.model.non_trainable_variables, self.model.optimizer.variables)
-        values = []
-        for group in groups:
-            values.append([variable.value for variable in group])
-        self._state = jax.tree.map(jax.numpy.copy, tuple(values))  # a step overwrites them
+        state = State(
+            weights=_arrays(self.model.trainable_variables),
+            others=_arrays(self.model.non_trainable_variables),
+            slots=_arrays(self.model.optimizer.variables),
+        )
+        self._state = jax.tree.map(jax.numpy.copy, state)  # a step overwrites them
+        # the key of the random numbers, the samples' order, how many of them are used
         order = {
             "key": jax.random.key(self.task.seed),
             "order": np.arange(len(self.task.x), dtype=np.int32),

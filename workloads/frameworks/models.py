@@ -12,15 +12,13 @@ def build(network: Network, jit_compile: bool | str = "auto"):
     Keras's own: True, False or "auto"."""
     import keras
 
-    name, start = network.name.replace("-", "_"), keras.Input(network.input, name=INPUT)
+    name = "_".join(network.name.split("-"))
+    start = keras.Input(network.input, name=INPUT)
     if any(layer.inputs for layer in network.layers):
-        made = {INPUT: start}
-        for layer, taken in zip(network.layers, layers.sources(network), strict=True):
-            values = [made[source] for source in taken]
-            made[layer.name] = _layer(keras.layers, layer)(values if len(values) > 1 else values[0])
-        model = keras.Model(start, made[network.layers[-1].name], name=name)
+        model = keras.Model(start, _output_of_branches(network, start), name=name)
     else:
-        model = keras.Sequential([start, *(_layer(keras.layers, layer) for layer in network.layers)], name=name)
+        layers_in_order = [_layer(keras.layers, layer) for layer in network.layers]
+        model = keras.Sequential([start, *layers_in_order], name=name)
     optimizer = keras.optimizers.get(network.optimizer)
     if network.learning_rate:
         optimizer.learning_rate = network.learning_rate
@@ -29,10 +27,23 @@ def build(network: Network, jit_compile: bool | str = "auto"):
     return model
 
 
+def _output_of_branches(network: Network, start: Any) -> Any:
+    """The tensor that the last layer of a network gives, from its input on."""
+    import keras
+
+    tensors = {INPUT: start}
+    for layer, sources in zip(network.layers, layers.sources(network), strict=True):
+        taken = [tensors[source] for source in sources]
+        keras_layer = _layer(keras.layers, layer)
+        tensors[layer.name] = keras_layer(taken if len(taken) > 1 else taken[0])
+    return tensors[network.layers[-1].name]
+
+
 def _layer(keras_layers, layer: Layer):
-    activation, bias = layer.activation or None, layer.bias
+    """The Keras layer of a layer of a table. keras_layers: the module keras.layers."""
+    activation = layer.activation or None
     window = {"pool_size": layer.sides, "strides": layer.step, "padding": layer.pad}
-    weighted = {"activation": activation, "use_bias": bias}
+    weighted = {"activation": activation, "use_bias": layer.bias}
     conv = {"kernel_size": layer.sides, "strides": layer.step, "padding": layer.pad, "groups": layer.groups}
     classes: dict[str, tuple[str, dict[str, Any]]] = {
         "conv": ("Conv2D", {"filters": layer.units, **conv, **weighted}),
@@ -54,18 +65,23 @@ def _layer(keras_layers, layer: Layer):
 
 def differences(model, network: Network) -> str:
     """How the Keras model differs from its table: output shapes and weights, layer by layer and in all; "" if it does not."""
-    table = zip(network.layers, networks.outputs(network), networks.layer_weights(network), strict=True)
-    wanted = [(layer.name, shape, weights) for layer, shape, weights in table]
-    place = {name: i for i, (name, _, _) in enumerate(wanted)}
-    own = sorted((la for la in model.layers if la.name != INPUT), key=lambda la: place.get(la.name, len(place)))
-    built = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in own]
-    found = [
-        f"{k[0]} gives {k[1]} with {k[2]} weights, not {t[0]} {t[1]} with {t[2]}"
-        for k, t in zip(built, wanted, strict=False)
-        if k != t
-    ]
-    if len(built) != len(wanted):
-        found.append(f"{len(built)} layers, not {len(wanted)}")
+    outputs = networks.outputs(network)
+    weights = networks.layer_weights(network)
+    expected = []
+    for layer, shape, count in zip(network.layers, outputs, weights, strict=True):
+        expected.append((layer.name, shape, count))
+    places = {layer.name: place for place, layer in enumerate(network.layers)}
+    keras_layers = [layer for layer in model.layers if layer.name != INPUT]
+    keras_layers.sort(key=lambda layer: places.get(layer.name, len(places)))
+    actual = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in keras_layers]
+    faults = []
+    for got, wanted in zip(actual, expected, strict=False):
+        if got != wanted:
+            faults.append(
+                f"{got[0]} gives {got[1]} with {got[2]} weights, not {wanted[0]} {wanted[1]} with {wanted[2]}"
+            )
+    if len(actual) != len(expected):
+        faults.append(f"{len(actual)} layers, not {len(expected)}")
     if model.count_params() != networks.parameters(network):
-        found.append(f"{model.count_params()} weights in all, not {networks.parameters(network)}")
-    return "; ".join(found)[:500]
+        faults.append(f"{model.count_params()} weights in all, not {networks.parameters(network)}")
+    return "; ".join(faults)[:500]

@@ -73,9 +73,11 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
     """Its threads are the worker's variables (harness.worker.environment), which it reads when it is imported."""
     import tensorflow
 
-    if not _started and (parts := int(os.environ.get(settings.PARTS, "1"))) > 1:
-        cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
-        tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
+    parts = int(os.environ.get(settings.PARTS, "1"))
+    if parts > 1 and not _started:
+        whole_cpu = tensorflow.config.list_physical_devices("CPU")[0]
+        part = tensorflow.config.LogicalDeviceConfiguration()
+        tensorflow.config.set_logical_device_configuration(whole_cpu, [part] * parts)
     if device != "cpu" and not tensorflow.config.list_physical_devices("GPU"):
         raise Broken(f"TensorFlow finds no GPU: to mend it, {_PIP} 'tensorflow[and-cuda]'; {missed()}")
     tensorflow.zeros(1).numpy()
@@ -86,9 +88,9 @@ def _start_jax(device: str, threads: int | None) -> None:
 
     if threads:
         raise ValueError("JAX has no switch for its number of threads")
-    found = jax.default_backend()
-    if (device == "cpu") != (found == "cpu"):
-        raise Broken(f"JAX runs on {found}, not on {device}")
+    backend = jax.default_backend()
+    if (device == "cpu") != (backend == "cpu"):
+        raise Broken(f"JAX runs on {backend}, not on {device}")
     jax.numpy.zeros(1).block_until_ready()
 
 
@@ -114,13 +116,19 @@ def require_device(model, device: str, library: str) -> None:
     if not model.trainable_variables:
         raise Broken("the model has nothing to train")
     value = model.trainable_variables[0].value
-    lives = ", ".join(d.platform for d in value.devices()) if library == "jax" else str(value.device)
-    words = ("cpu",) if device == "cpu" else ("gpu", "cuda")
-    if not any(word in lives.lower() for word in words):
-        why = f": {missed()}" if library == "tensorflow" else ""
-        reason = f"the model's variables are on {lives or 'no device'}, not on a {words[0].upper()}{why}"
-        on_cpu = device != "cpu" and "cpu" in lives.lower()
-        raise Broken(reason, "on-cpu" if on_cpu else "")
+    if library == "jax":
+        devices = ", ".join(one.platform for one in value.devices())
+    else:
+        devices = str(value.device)
+    names = ("cpu",) if device == "cpu" else ("gpu", "cuda")
+    if any(name in devices.lower() for name in names):
+        return
+    why = f": {missed()}" if library == "tensorflow" else ""
+    is_on_cpu = device != "cpu" and "cpu" in devices.lower()
+    raise Broken(
+        f"the model's variables are on {devices or 'no device'}, not on a {names[0].upper()}{why}",
+        "on-cpu" if is_on_cpu else "",
+    )
 
 
 def about(row: Row) -> dict[str, str]:
@@ -128,20 +136,28 @@ def about(row: Row) -> dict[str, str]:
     TensorFlow was built and which libraries it runs on."""
     import keras
 
-    found = {"keras": keras.__version__, "backend": f"{row.library} {sys.modules[row.library].__version__}"}
+    version = sys.modules[row.library].__version__
+    notes = {"keras": keras.__version__, "backend": f"{row.library} {version}"}
     if row.library != "tensorflow":
-        return found
+        return notes
+    notes["threads"] = str(row.threads or "TensorFlow's choice")
+    if row.on_gpu:
+        notes["cuda"] = _cuda()
+    else:
+        notes["onednn"] = _onednn()
+        notes["gpu"] = row.keras.gpu
+    return notes
+
+
+def _cuda() -> str:
+    """For which CUDA TensorFlow was built, and on which cuBLAS it runs."""
     import tensorflow
 
-    found["threads"] = str(row.threads or "TensorFlow's choice")
-    if not row.on_gpu:
-        found["onednn"] = _onednn()
-        found["gpu"] = row.keras.gpu
-    else:
-        found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
-        if loaded := re.search(r"libcublas\.so\.(\d+)", cpu.text(cpu.ROOT / "proc/self/maps")):
-            found["cuda"] += f", on cuBLAS {loaded[1]}"
-    return found
+    words = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
+    loaded = re.search(r"libcublas\.so\.(\d+)", cpu.text(cpu.ROOT / "proc/self/maps"))
+    if loaded:
+        words += f", on cuBLAS {loaded[1]}"
+    return words
 
 
 def _onednn() -> str:

@@ -187,7 +187,9 @@ class ResidentEpochs(KerasTrainer):
                 if stamped:
                     stamps.epoch_ended(epoch == epochs - 1)
             self._wait()
-            metrics = {name: _read_tensors([result[name] for result in results]) for name in results[0]}
+            metrics = {}
+            for name in results[0]:
+                metrics[name] = _read_tensors([result[name] for result in results])
         return Fitted(losses=finite(metrics["loss"]), accuracies=accuracies(metrics), epochs_s=tuple(stamps.seconds))
 
     def step_losses(self, count: int) -> list[float]:

@@ -55,7 +55,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
     try:
-        fields = _trained(row, limits, seed, phases, values)
+        fields = _trained(row, limits, seed, phases=phases, values=values)
     except Broken as error:
         fields = {"status": "failed", "reason": str(error), "cause": error.cause}
     except Exception as error:
@@ -72,7 +72,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     return row.result(**{"status": "ok", **fields}, phases_s=phases, values=values)
 
 
-def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:
+def _trained(row: Row, limits: Limits, seed: int, *, phases: dict[str, float], values: dict[str, float]) -> dict:
     """The fields of the Measurement beside `phases` and `values`, which are filled on the way.
 
     Raises: Broken; data.Unavailable.

@@ -93,15 +93,16 @@ def _from_file(name: str):
     import keras
 
     path = Path(os.environ.get(FOLDER, "")) / name
-    if lost := model_files.missing(str(path)):
-        raise Broken(lost)
+    why_missing = model_files.missing(str(path))
+    if why_missing:
+        raise Broken(why_missing)
     try:
         return keras.saving.load_model(path, safe_mode=True)
     except Exception as error:
-        said = described(error)
-        if "lambda" in said.lower():
+        words = described(error)
+        if "lambda" in words.lower():
             raise Broken(name + _LAMBDA) from error
-        raise Broken(f"{name} is no Keras model that loads: {said}") from error
+        raise Broken(f"{name} is no Keras model that loads: {words}") from error
 
 
 def called(name: str):
@@ -184,19 +185,20 @@ def _imported(module: str, here: str):
     if not module.endswith(".py"):
         return importlib.import_module(module)
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    made = sys.modules[file.stem] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-    spec.loader.exec_module(made)  # type: ignore[union-attr]
-    return made
+    imported = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    sys.modules[file.stem] = imported
+    spec.loader.exec_module(imported)  # type: ignore[union-attr]
+    return imported
 
 
 def _loss(model) -> str:
     """The loss that fits the last layer: softmax gives classes, sigmoid a yes or no, anything else numbers."""
     last = getattr(getattr(model.layers[-1], "activation", None), "__name__", "linear")
-    width = model.output_shape[-1]
-    return {
-        "softmax": "sparse_categorical_crossentropy",
-        "sigmoid": "binary_crossentropy" if width == 1 else "categorical_crossentropy",
-    }.get(last, "mse")
+    if last == "softmax":
+        return "sparse_categorical_crossentropy"
+    if last == "sigmoid":
+        return "binary_crossentropy" if model.output_shape[-1] == 1 else "categorical_crossentropy"
+    return "mse"
 
 
 def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -204,7 +206,8 @@ def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
     Raises: Broken for sizes beside the batch that are not known.
     """
-    shape, out = tuple(model.input_shape[1:]), tuple(model.output_shape[1:])
+    shape = tuple(model.input_shape[1:])
+    out = tuple(model.output_shape[1:])
     if None in shape or None in out:
         raise Broken(
             f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
@@ -219,25 +222,42 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
     Raises: Broken for a shape that is not known (None beside the batch).
     """
     shape, out = shapes(model)
-    rng, wants = np.random.default_rng(seed), str(model.inputs[0].dtype)
-    words = next((int(la.input_dim) for la in model.layers if getattr(la, "input_dim", None)), 0)  # of an Embedding
-    if words := words or WORDS * ("int" in wants):
-        x = rng.integers(0, words, (count, *shape)).astype(wants if "int" in wants else dtype)
-        seen: np.ndarray = x.reshape(count, -1)[:, :_MAPPED] / words
+    rng = np.random.default_rng(seed)
+    input_dtype = str(model.inputs[0].dtype)
+    vocabulary = _vocabulary(model)
+    if not vocabulary and "int" in input_dtype:
+        vocabulary = WORDS
+    if vocabulary:
+        x = rng.integers(0, vocabulary, (count, *shape)).astype(input_dtype if "int" in input_dtype else dtype)
+        mapped: np.ndarray = x.reshape(count, -1)[:, :_MAPPED] / vocabulary
     else:
         x = rng.random((count, *shape), dtype=np.float32)
-        seen = x.reshape(count, -1)[:, :_MAPPED] - 0.5
+        mapped = x.reshape(count, -1)[:, :_MAPPED] - 0.5
         x = np.rint(x * LEVELS).astype(np.uint8) if dtype == "uint8" else x.astype(dtype, copy=False)
-    scores: np.ndarray = seen @ rng.standard_normal((seen.shape[1], out[-1] if out else 1))
-    inner = (1,) * (len(out) - 1)  # the same target for each of a sample's places
-    loss = loss_name(model)
+    scores: np.ndarray = mapped @ rng.standard_normal((mapped.shape[1], out[-1] if out else 1))
+    return x, _targets(scores, out, loss_name(model))
+
+
+def _vocabulary(model) -> int:
+    """How many whole numbers the first Embedding layer of a model knows; 0 without one."""
+    for layer in model.layers:
+        if getattr(layer, "input_dim", None):
+            return int(layer.input_dim)
+    return 0
+
+
+def _targets(scores: np.ndarray, out: tuple[int, ...], loss: str) -> np.ndarray:
+    """Targets in the form that a loss takes, of the shape `out` for each sample. scores: a row a sample."""
+    count = len(scores)
+    places = (1,) * (len(out) - 1)  # all places of a sample have the same target
     if "sparse" in loss:
-        return x, np.broadcast_to(scores.argmax(-1).reshape(count, *inner), (count, *out[:-1])).astype(np.int32)
+        classes = scores.argmax(-1).reshape(count, *places)
+        return np.broadcast_to(classes, (count, *out[:-1])).astype(np.int32)
     if "categorical" in loss:
         scores = np.eye(out[-1])[scores.argmax(-1)]
     elif "binary" in loss:
         scores = scores > 0
-    return x, np.broadcast_to(scores.reshape(count, *inner, *out[-1:]), (count, *out)).astype(np.float32)
+    return np.broadcast_to(scores.reshape(count, *places, *out[-1:]), (count, *out)).astype(np.float32)
 
 
 def loss_name(model) -> str:
