@@ -68,7 +68,6 @@ TEXT_PARSERS = {
     "workloads/corrections/quantities.py",
     "workloads/corrections/sizes.py",
     "workloads/fleet/cluster.py",
-    "workloads/frameworks/description.py",
     "workloads/harness/energy.py",
     "workloads/harness/plan.py",
     "workloads/hints.py",

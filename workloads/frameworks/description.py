@@ -1,11 +1,13 @@
 """Inside a worker: a built Keras model as a Network, with layers of an unknown kind for what has no price."""
 
-# A new Keras class that is one of the kinds of kernels.networks.layers is a word of _MADE. Keras is imported in no line of
+# A new Keras class that is one of the kinds of kernels.networks.layers is a word of _MAKERS. Keras is imported in no line of
 # this file: its objects bring what is asked of them.
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,7 +15,12 @@ from kernels.networks.layers import INPUT, Layer, Network
 from workloads.frameworks import user_model
 from workloads.harness.dispatch import Broken
 
-_POOLS = {f"{name}Pooling{n}D": kind for name, kind in (("Max", "pool"), ("Average", "avgpool")) for n in (1, 2)}
+_POOLS = {
+    "MaxPooling1D": "pool",
+    "MaxPooling2D": "pool",
+    "AveragePooling1D": "avgpool",
+    "AveragePooling2D": "avgpool",
+}
 _SQUARED = ("mse", "mean_squared_error")
 
 
@@ -23,22 +30,28 @@ def network(model, name: str) -> Network:
     Raises: Broken for sizes beside the batch that are not known or 0.
     """
     shape, out = user_model.shapes(model)
-    found: list[Layer] = []
     graph = _graph(model)
-    _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, Counter(), model.trainable)
+    walk = _Walk()
+    walk.add_layers(graph, {id(graph.inputs[0]): INPUT}, prefix="", is_trainable=model.trainable)
     loss = user_model.loss_name(model)
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # mixed_float16 wraps it to scale the loss
-    policies = {layer.dtype_policy.name for layer in model.layers}
     return Network(
-        name,
-        "",
-        shape,
-        out[-1] if out else 1,
-        tuple(_in_a_row(found)),
-        type(optimizer).__name__.lower(),
-        "mean_squared_error" if loss in _SQUARED else loss,
-        precision=max((p for p in policies if p.startswith("mixed_")), default="float32"),
+        name=name,
+        seed="",
+        input=shape,
+        classes=out[-1] if out else 1,
+        layers=tuple(_without_obvious_inputs(walk.layers)),
+        optimizer=type(optimizer).__name__.lower(),
+        loss="mean_squared_error" if loss in _SQUARED else loss,
+        precision=_precision(model),
     )
+
+
+def _precision(model) -> str:
+    """The mixed policy of a model's layers; float32 where none has one."""
+    policies = {layer.dtype_policy.name for layer in model.layers}
+    mixed = [policy for policy in policies if policy.split("_")[0] == "mixed"]
+    return max(mixed, default="float32")
 
 
 def _graph(model):
@@ -46,111 +59,125 @@ def _graph(model):
     return getattr(model, "_functional", None) or model
 
 
-def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: Counter[int], trainable: bool) -> str:
-    """Appends the layers of a graph in an order in which they can run, and returns the name of its output. names: the tensors
-    so far. used: how often each operation was met."""
-    for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
-        for node in nodes:
-            operation, taken = node.operation, node.input_tensors
-            if not taken:  # an input
-                continue
-            sources = tuple(names[id(tensor)] for tensor in taken)
-            learns = trainable and getattr(operation, "trainable", True)
-            if hasattr(_graph(operation), "_nodes_by_depth") and len(taken) == len(node.outputs) == 1:
-                inner = _graph(operation)
-                own = dict(zip([id(tensor) for tensor in inner.inputs], sources, strict=True))
-                last = _walk(inner, own, f"{prefix}{operation.name}/", found, used, learns)
-            else:
-                used[id(operation)] += 1
-                again = used[id(operation)] > 1
-                last = f"{prefix}{operation.name}" + (f" ({used[id(operation)]})" if again else "")
-                found += _layers(operation, last, sources, taken, node.outputs[0], learns, again)
-            names |= {id(tensor): last for tensor in node.outputs}
-    return names[id(graph.outputs[0])]
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Call:
+    """A call of a Keras operation in a graph."""
+
+    #: The operation: a layer or a function of keras.ops.
+    operation: Any
+    #: Its name in the network.
+    name: str
+    #: Names of what it takes, in the order of its tensors.
+    sources: tuple[str, ...]
+    #: The tensors that it takes.
+    taken: list[Any]
+    #: The tensor that it gives.
+    output: Any
+    #: Whether training changes its weights.
+    is_trainable: bool
+    #: Whether the operation was called before.
+    is_repeated: bool
 
 
-def _layers(operation, name: str, sources: tuple, taken: list, given, learns: bool, again: bool) -> Iterator[Layer]:
-    """The layer of an operation that takes the tensors `taken` and gives another, or those that it is made of: these take
-    `sources` by their places, and each other. `again`: it was met before.
+class _Walk:
+    """Collects the layers of a graph, in an order in which they can run."""
+
+    def __init__(self) -> None:
+        self.layers: list[Layer] = []
+        self._calls: Counter[int] = Counter()  # id of an operation -> its calls so far
+
+    def add_layers(self, graph, names: dict[int, str], *, prefix: str, is_trainable: bool) -> str:
+        """Adds the layers of a graph and returns the name of its output. names: id of a tensor -> its name so far."""
+        for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
+            for node in nodes:
+                if not node.input_tensors:  # an input
+                    continue
+                last = self._add_node(node, names, prefix, is_trainable)
+                for tensor in node.outputs:
+                    names[id(tensor)] = last
+        return names[id(graph.outputs[0])]
+
+    def _add_node(self, node, names: dict[int, str], prefix: str, is_trainable: bool) -> str:
+        """Adds the layers of a node, or of the model that it calls, and returns the last one's name."""
+        operation = node.operation
+        sources = tuple(names[id(tensor)] for tensor in node.input_tensors)
+        learns = is_trainable and getattr(operation, "trainable", True)
+        inner = _graph(operation)
+        if hasattr(inner, "_nodes_by_depth") and len(node.input_tensors) == len(node.outputs) == 1:
+            inputs = [id(tensor) for tensor in inner.inputs]
+            inner_names = dict(zip(inputs, sources, strict=True))
+            return self.add_layers(inner, inner_names, prefix=f"{prefix}{operation.name}/", is_trainable=learns)
+        self._calls[id(operation)] += 1
+        number = self._calls[id(operation)]
+        name = f"{prefix}{operation.name}"
+        if number > 1:
+            name = f"{name} ({number})"
+        call = _Call(
+            operation=operation,
+            name=name,
+            sources=sources,
+            taken=node.input_tensors,
+            output=node.outputs[0],
+            is_trainable=bool(learns),
+            is_repeated=number > 1,
+        )
+        self.layers += _layers(call)
+        return name
+
+
+def _layers(call: _Call) -> Iterator[Layer]:
+    """The layer of an operation, or those that it is made of: these take its sources by their places, and each other.
 
     Raises: Broken for a size that is not known or 0.
     """
+    operation = call.operation
     kind = type(operation).__name__
-    of_keras = type(operation).__module__.startswith(("keras.", "keras_core."))
+    is_of_keras = type(operation).__module__.split(".")[0] in ("keras", "keras_core")
     weights = int(operation.count_params()) if hasattr(operation, "count_params") else 0
-    shapes = [tuple(tensor.shape[1:]) for tensor in taken]
-    after = tuple(given.shape[1:]) or (1,)
-    if None in after or any(None in shape for shape in shapes):
-        raise Broken(f"{name} gives {given.shape}: sizes beside the batch must be known")
-    if 0 in after or any(0 in shape for shape in shapes):
-        takes = ", ".join(str(tensor.shape) for tensor in taken)
-        raise Broken(f"layer {name} takes {takes} and gives {given.shape}: a size of 0 leaves nothing to compute")
-    known = of_keras and not (again and weights) and _KINDS.get(kind)
-    made = known and known(operation, shapes, after)
-    if not made:  # the weights of a layer that is used again are counted once
-        made = _nameless(kind, shape=after, weights=0 if again else weights)
-    inner, before = made if isinstance(made, tuple) else (made,), sources
-    for layer in inner:
-        own = f"{name}/{layer.name}" if layer is not inner[-1] else name
-        chosen = tuple(sources[int(i)] if i.isdigit() else f"{name}/{i}" for i in layer.inputs) or before
-        yield replace(layer, name=own, inputs=chosen, trainable=bool(learns) or not weights)
-        before = (own,)
+    shapes, after = _known_shapes(call)
+    parts: Layer | tuple[Layer, ...] | None = None
+    if is_of_keras and kind in _KINDS and not (call.is_repeated and weights):
+        parts = _KINDS[kind](operation, shapes, after)
+    if parts is None:  # the weights of a layer that is used again are counted once
+        parts = _nameless(kind, shape=after, weights=0 if call.is_repeated else weights)
+    if isinstance(parts, Layer):
+        parts = (parts,)
+    before = call.sources
+    for part in parts:
+        inputs = tuple(_input_name(call, word) for word in part.inputs)
+        name = call.name if part is parts[-1] else f"{call.name}/{part.name}"
+        yield replace(part, name=name, inputs=inputs or before, trainable=call.is_trainable or not weights)
+        before = (name,)
 
 
-def _in_a_row(found: list[Layer]) -> Iterator[Layer]:
+def _input_name(call: _Call, word: str) -> str:
+    """The name of what a part of an operation takes: a source of the operation by its place, or another part by its name."""
+    return call.sources[int(word)] if word.isdigit() else f"{call.name}/{word}"
+
+
+def _known_shapes(call: _Call) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """The shapes that an operation takes and the one that it gives, without the batch.
+
+    Raises: Broken for a size that is not known or 0.
+    """
+    shapes = [tuple(tensor.shape[1:]) for tensor in call.taken]
+    after = tuple(call.output.shape[1:]) or (1,)
+    if any(None in shape for shape in (after, *shapes)):
+        raise Broken(f"{call.name} gives {call.output.shape}: sizes beside the batch must be known")
+    if any(0 in shape for shape in (after, *shapes)):
+        takes = ", ".join(str(tensor.shape) for tensor in call.taken)
+        raise Broken(
+            f"layer {call.name} takes {takes} and gives {call.output.shape}: a size of 0 leaves nothing to compute"
+        )
+    return shapes, after
+
+
+def _without_obvious_inputs(layers: list[Layer]) -> Iterator[Layer]:
     """The layers, without the inputs that follow from their order."""
     before = INPUT
-    for layer in found:
+    for layer in layers:
         yield replace(layer, inputs=() if layer.inputs == (before,) else layer.inputs)
         before = layer.name
-
-
-def _activation(operation) -> str:
-    name = getattr(getattr(operation, "activation", None), "__name__", "")
-    return "" if name == "linear" else name
-
-
-def _sides(pair) -> int | tuple[int, int]:
-    pair = (1, *pair)[-2:]  # of a row: a line high
-    return pair[0] if pair[0] == pair[1] else pair
-
-
-_nameless = functools.partial(Layer, "")
-
-
-def _plain(operation) -> bool:
-    """Whether it is over images whose channels come last, and its window, if any, moves equally far both ways."""
-    return operation.data_format == "channels_last" and len(set(getattr(operation, "strides", (1,)))) == 1
-
-
-def _conv(operation, shapes, after) -> Layer | None:
-    """A causal convolution has the sizes of one that pads both sides."""
-    if set(operation.dilation_rate) != {1} or not _plain(operation):
-        return None
-    name, bias, pad = type(operation).__name__, bool(operation.use_bias), operation.padding.replace("causal", "same")
-    how = _sides(operation.kernel_size), operation.strides[0], pad
-    if name.endswith("Transpose"):
-        return _nameless("transposed", after[-1], *how, activation=_activation(operation), bias=bias, shape=after)
-    kind, groups = ("conv", operation.groups) if name.startswith("Conv") else ("depthwise", shapes[0][-1])
-    return _nameless(kind, after[-1], *how, groups, _activation(operation), bias=bias)
-
-
-def _separable(operation, shapes, after) -> tuple[Layer, ...] | None:
-    """A depthwise convolution, then one of 1 x 1."""
-    if one := _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,)):
-        depthwise = replace(one, name="depthwise", activation="", bias=False)
-        return depthwise, _nameless("conv", after[-1], activation=one.activation, bias=one.bias)
-    return None
-
-
-def _pool(operation, shapes, after) -> Layer | None:
-    size, kind = _sides(operation.pool_size), _POOLS[type(operation).__name__]
-    return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding) if _plain(operation) else None
-
-
-def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
-    pooled = Layer("pooled", "globalpool"), _nameless("reshape", shape=after)
-    return pooled[: 1 + operation.keepdims] if _plain(operation) else None
 
 
 def supports_xla(model) -> bool:
@@ -181,34 +208,119 @@ def _may_be_in_cudnn(layer) -> bool:
     return bool(cell.use_bias and getattr(cell, "reset_after", True))
 
 
+# ---------------------------------------------------------------- one kind of operation each
+#
+# A function of these makes a nameless Layer, or several that it is made of, from an operation, the shapes that it takes and the
+# one that it gives; None where it is not as the kind says.
+
+
+_nameless = functools.partial(Layer, "")
+
+
+def _activation(operation) -> str:
+    name = getattr(getattr(operation, "activation", None), "__name__", "")
+    return "" if name == "linear" else name
+
+
+def _sides(pair) -> int | tuple[int, int]:
+    """Height and width of a window, one number where they are equal; that of a row is a line high."""
+    height, width = (1, *pair)[-2:]
+    return height if height == width else (height, width)
+
+
+def _is_plain(operation) -> bool:
+    """Whether it is over images whose channels come last, and its window, if any, moves equally far both ways."""
+    return operation.data_format == "channels_last" and len(set(getattr(operation, "strides", (1,)))) == 1
+
+
+def _conv(operation, shapes, after) -> Layer | None:
+    """A causal convolution has the sizes of one that pads both sides."""
+    if set(operation.dilation_rate) != {1} or not _is_plain(operation):
+        return None
+    name = type(operation).__name__
+    pad = "same" if operation.padding == "causal" else operation.padding
+    layer = _nameless(
+        "conv",
+        units=after[-1],
+        size=_sides(operation.kernel_size),
+        stride=operation.strides[0],
+        pad=pad,
+        activation=_activation(operation),
+        bias=bool(operation.use_bias),
+    )
+    if name in ("Conv1DTranspose", "Conv2DTranspose"):
+        return replace(layer, kind="transposed", shape=after)
+    if name in ("Conv1D", "Conv2D"):
+        return replace(layer, groups=operation.groups)
+    return replace(layer, kind="depthwise", groups=shapes[0][-1])
+
+
+def _separable(operation, shapes, after) -> tuple[Layer, ...] | None:
+    """A depthwise convolution, then one of 1 x 1."""
+    both = _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,))
+    if both is None:
+        return None
+    depthwise = replace(both, name="depthwise", activation="", bias=False)
+    return depthwise, _nameless("conv", units=after[-1], activation=both.activation, bias=both.bias)
+
+
+def _dense(operation, shapes, after) -> Layer:
+    return _nameless("dense", units=operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
+
+
+def _pool(operation, shapes, after) -> Layer | None:
+    if not _is_plain(operation):
+        return None
+    kind = _POOLS[type(operation).__name__]
+    size = _sides(operation.pool_size)
+    return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding)
+
+
+def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
+    if not _is_plain(operation):
+        return None
+    pooled = Layer("pooled", "globalpool")
+    return (pooled, _nameless("reshape", shape=after)) if operation.keepdims else (pooled,)
+
+
 def _recurrent(operation, shapes, after) -> Layer | None:
-    cell, gates = operation.cell, {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
-    fused = has_cudnn_kernel(operation)
-    weights = int(operation.count_params())
-    return _nameless("recurrent", cell.units, groups=gates, shape=after, weights=weights, fused=fused)
+    gates = {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
+    return _nameless(
+        "recurrent",
+        units=operation.cell.units,
+        groups=gates,
+        shape=after,
+        weights=int(operation.count_params()),
+        fused=has_cudnn_kernel(operation),
+    )
 
 
-def _both_ways(operation, shapes, after) -> tuple[Layer, ...] | None:
+def _both_directions(operation, shapes, after) -> tuple[Layer, ...] | None:
     if operation.merge_mode != "concat" or _KINDS.get(type(operation.forward_layer).__name__) is not _recurrent:
         return None
     one = _recurrent(operation.forward_layer, shapes, (*after[:-1], after[-1] // 2))
-    forth, back = (replace(one, name=name, inputs=("0",)) for name in ("forward", "backward"))
-    return forth, back, _nameless("concat", inputs=("forward", "backward"))
+    forward = replace(one, name="forward", inputs=("0",))
+    backward = replace(one, name="backward", inputs=("0",))
+    return forward, backward, _nameless("concat", inputs=("forward", "backward"))
 
 
 def _attention(operation, shapes, after) -> tuple[Layer, ...] | None:
     if {len(shape) for shape in shapes} != {2}:
         return None
-    heads, bias, last = operation.num_heads, bool(operation.use_bias), len(shapes) - 1
-    keys, values = operation.key_dim, operation.value_dim
-    own = (("query", keys, 0), ("key", keys, last), ("value", values, min(1, last)))
+    heads = operation.num_heads
+    bias = bool(operation.use_bias)
+    last = len(shapes) - 1  # place of the keys; of the queries 0
+    key_units = heads * operation.key_dim
+    value_units = heads * operation.value_dim
     return (
-        *(Layer(name, "dense", heads * size, bias=bias, inputs=(str(at),)) for name, size, at in own),
+        Layer("query", "dense", units=key_units, bias=bias, inputs=("0",)),
+        Layer("key", "dense", units=key_units, bias=bias, inputs=(str(last),)),
+        Layer("value", "dense", units=value_units, bias=bias, inputs=(str(min(1, last)),)),
         Layer("scores", "scores", groups=heads, inputs=("query", "key")),
         Layer("softmax", "activation", activation="softmax"),
         Layer("dropout", "dropout", rate=float(operation.dropout)),
         Layer("weighted", "weighted", groups=heads, inputs=("dropout", "value")),
-        _nameless("dense", after[-1], bias=bias),
+        _nameless("dense", units=after[-1], bias=bias),
     )
 
 
@@ -217,45 +329,77 @@ def _element_wise(operation, shapes, after) -> Layer:
 
 
 def _merged(operation, shapes, after) -> Layer | None:
-    kind = {"Add": "add", "Concatenate": "concat"}.get(type(operation).__name__, "merge")
+    name = type(operation).__name__
+    if name == "Concatenate":
+        is_of_channels = len(shapes) > 1 and operation.axis in (-1, len(shapes[0]))
+        return _nameless("concat") if is_of_channels else None
     if len(shapes) < 2:
-        return _element_wise(operation, shapes, after) if kind != "concat" else None
-    if kind == "concat":
-        return _nameless(kind) if operation.axis in (-1, len(shapes[0])) else None
-    return _nameless("add") if kind == "add" and len(set(shapes)) == 1 else _nameless("merge", shape=after)
+        return _element_wise(operation, shapes, after)
+    if name == "Add" and len(set(shapes)) == 1:
+        return _nameless("add")
+    return _nameless("merge", shape=after)
 
 
 def _normalized(operation, shapes, after) -> Layer | None:
+    last_axis = len(shapes[0])
+    if operation.axis not in (-1, last_axis, [-1], [last_axis]):
+        return None
     kind = "batchnorm" if type(operation).__name__ == "BatchNormalization" else "layernorm"
-    last = operation.axis in (-1, len(shapes[0]), [-1], [len(shapes[0])])
-    return _nameless(kind, scale=bool(operation.scale), bias=bool(operation.center)) if last else None
+    return _nameless(kind, scale=bool(operation.scale), bias=bool(operation.center))
 
 
-# What makes a nameless Layer from an operation, the shapes it takes and the one it gives (None: not as it is), and the Keras
-# classes that it does so for.
-_MADE: tuple[tuple[Callable, str], ...] = (
+def _rearranged(operation, shapes, after) -> Layer:
+    return _nameless("rearrange", shape=after)
+
+
+def _embedding(operation, shapes, after) -> Layer:
+    return _nameless("embedding", units=operation.output_dim, weights=operation.input_dim * operation.output_dim)
+
+
+def _flat(operation, shapes, after) -> Layer:
+    return _nameless("flatten")
+
+
+def _reshaped(operation, shapes, after) -> Layer:
+    return _nameless("reshape", shape=after)
+
+
+def _dropout(operation, shapes, after) -> Layer:
+    return _nameless("dropout", rate=float(getattr(operation, "rate", 1)))
+
+
+# A function of the kinds above, and the Keras classes that it is for.
+_MAKERS: tuple[tuple[Callable, str], ...] = (
     (_conv, "Conv1D Conv2D DepthwiseConv1D DepthwiseConv2D Conv1DTranspose Conv2DTranspose"),
     (_separable, "SeparableConv1D SeparableConv2D"),
-    (lambda o, shapes, after: _nameless("dense", o.units, activation=_activation(o), bias=bool(o.use_bias)), "Dense"),
+    (_dense, "Dense"),
     (_pool, " ".join(_POOLS)),
     (_global_pool, " ".join(f"Global{name}" for name in _POOLS)),
     (_recurrent, "SimpleRNN GRU LSTM"),
-    (_both_ways, "Bidirectional"),
+    (_both_directions, "Bidirectional"),
     (_attention, "MultiHeadAttention"),
     (_normalized, "BatchNormalization LayerNormalization"),
     (
-        lambda o, shapes, after: _nameless("rearrange", shape=after),
+        _rearranged,
         "ZeroPadding1D ZeroPadding2D Cropping1D Cropping2D UpSampling1D UpSampling2D Permute Transpose RepeatVector",
     ),
     (_merged, "Add Concatenate Multiply Subtract Average Maximum Minimum Divide"),
-    (lambda o, shapes, after: _nameless("embedding", o.output_dim, weights=o.input_dim * o.output_dim), "Embedding"),
-    (lambda o, shapes, after: _nameless("flatten"), "Flatten"),
-    (lambda o, shapes, after: _nameless("reshape", shape=after), "Reshape"),
-    (
-        lambda o, shapes, after: _nameless("dropout", rate=float(getattr(o, "rate", 1))),
-        "Dropout SpatialDropout1D SpatialDropout2D GaussianDropout AlphaDropout GaussianNoise",
-    ),
+    (_embedding, "Embedding"),
+    (_flat, "Flatten"),
+    (_reshaped, "Reshape"),
+    (_dropout, "Dropout SpatialDropout1D SpatialDropout2D GaussianDropout AlphaDropout GaussianNoise"),
     (_element_wise, "Activation ReLU Relu Relu6 LeakyReLU ELU Gelu Sigmoid Silu HardSigmoid HardSilu Softmax"),
     (_element_wise, "Rescaling Normalization"),  # the latter's few numbers are learned by nothing
 )
-_KINDS = {name: made for made, names in _MADE for name in names.split()}
+
+
+def _makers_by_class() -> dict[str, Callable]:
+    """Keras class -> the function that makes its layers."""
+    by_class = {}
+    for maker, names in _MAKERS:
+        for name in names.split():
+            by_class[name] = maker
+    return by_class
+
+
+_KINDS = _makers_by_class()

@@ -96,10 +96,10 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
     if m.ok:
         return msgspec.json.decode(m.notes["layers"], type=networks.Network)
     if m.cause == "time-limit":
-        said = f"{name} cannot be described: building it has {m.reason}"
-        raise options.Missing(said, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
-    said = f"building {name}: {m.reason}" if m.cause == "process-ended" else m.reason
-    raise model_files.failing(said, name)
+        message = f"{name} cannot be described: building it has {m.reason}"
+        raise options.Missing(message, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
+    message = f"building {name}: {m.reason}" if m.cause == "process-ended" else m.reason
+    raise model_files.failing(message, name)
 
 
 def layers(
@@ -125,8 +125,8 @@ def layers(
             error = options.Usage(f"{model} has no {_KINDS[kind]}; the command below times the layers that it has")
             error.command = "workloads.matmul" if kind == "conv" else "workloads.conv"
             raise error
-        for in_each_precision in zip(*steps, strict=True):
-            wanted += [work for work in in_each_precision if work.direction in directions]
+        for precisions_of_work in zip(*steps, strict=True):
+            wanted += [work for work in precisions_of_work if work.direction in directions]
     if not wanted:
         present = "fprop and wgrad, as only its first layer is one"
         raise options.Usage(f"the {_KINDS[kind]} of {model} have no {' or '.join(directions)}: there are {present}")
@@ -166,7 +166,8 @@ def problems(
                 shapes += [(batch, count) for count in samples or [usual]]
         usual_epochs = studies.FULL_BATCH_EPOCHS if whole else 1
         for (batch, count), number, dtype in itertools.product(shapes, epochs or [usual_epochs], dtypes):
-            trainings.append(Training(model, batch, count, number, dtype))
+            training = Training(model=model, batch=batch, samples=count, epochs=number, dtype=dtype)
+            trainings.append(training)
     return trainings
 
 
@@ -229,9 +230,12 @@ def _texts(words: Sequence[str] | None) -> list[str]:
 
 def applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
     """Whether a switch has an effect on such a row; else the row is made once, without it."""
-    if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
+    kind_of_device = "cpu" if device == "cpu" else "gpu"
+    if _ON.get(switch, kind_of_device) != kind_of_device:
         return False
-    if kernel.split("/")[1] == "jax" and switch in _NOT_JAX:
+    if switch == "targets" and not regression:
+        return False
+    if kernel == studies.JAX_LOOP and switch in _NOT_JAX:
         return False
     return kernel == studies.FIT or switch not in _FIT_ALONE
 

@@ -14,7 +14,7 @@ from workloads.harness import plan
 from workloads.records import Machine, Row, distinct
 
 
-class Case(NamedTuple):
+class StudyCase(NamedTuple):
     """A model of the study of several GPUs."""
 
     #: The model's name.
@@ -28,12 +28,12 @@ class Case(NamedTuple):
 # What says most first. The articles', of few and of many samples a batch; two of which the second is the first with twice the
 # layers; one whose arithmetic takes longer than its input pipeline.
 CASES = (
-    Case(model="cifar10-cnn", dtype="float32", batches=(32, 2048)),
-    Case(model="cifar10-mlp", dtype="float32", batches=(32, 2048)),
-    Case(model="mlp-784-4096x4-10", dtype="float32", batches=(8192,)),
-    Case(model="mlp-784-4096x8-10", dtype="float32", batches=(8192,)),
-    Case(model="vgg-small", dtype="uint8", batches=(2048,)),
-    Case(model="mnist-cnn", dtype="float32", batches=(32,)),
+    StudyCase(model="cifar10-cnn", dtype="float32", batches=(32, 2048)),
+    StudyCase(model="cifar10-mlp", dtype="float32", batches=(32, 2048)),
+    StudyCase(model="mlp-784-4096x4-10", dtype="float32", batches=(8192,)),
+    StudyCase(model="mlp-784-4096x8-10", dtype="float32", batches=(8192,)),
+    StudyCase(model="vgg-small", dtype="uint8", batches=(2048,)),
+    StudyCase(model="mnist-cnn", dtype="float32", batches=(32,)),
 )
 # Keras's backend -> jit as it is usual for several GPUs, and the model and batch that have the other setting too.
 _USUAL_JIT = {"jax": "on", "tensorflow": "off"}
@@ -74,7 +74,7 @@ def data_parallel(
     return distinct(rows)
 
 
-def _rows_of_case(case: Case, batch: int, count: int, library: str, *, jit: str) -> list[Row]:
+def _rows_of_case(case: StudyCase, batch: int, count: int, library: str, *, jit: str) -> list[Row]:
     """The rows of one case on so many GPUs; with the usual jit those too that a prediction is made from."""
     same: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
     alone = {**same, "strategy": STRATEGIES[library]}

@@ -147,8 +147,8 @@ def one_switch(on: list[str]) -> list[Row]:
     gpu_options: list[dict[str, Any]] = [{"jit_compile": "off"}, {"tf32": "off"}, {"precision": "mixed_bfloat16"}]
     rows = []
     for device in on:
-        of_device = cpu_options if device == "cpu" else gpu_options
-        for options in ({}, {"steps_per_execution": "16"}, *of_device):
+        device_options = cpu_options if device == "cpu" else gpu_options
+        for options in ({}, {"steps_per_execution": "16"}, *device_options):
             rows.append(row(short("cifar10-cnn", 32), device, **options))
         for dtype in ("float64", "uint8"):
             rows.append(row(short("cifar10-cnn", 32, dtype), device))
@@ -191,6 +191,9 @@ def _complaints() -> list[Training]:
     return trainings
 
 
+_WIDTHS = [short(f"mlp-784-{units}x2-10", 128) for units in (32, 128, 512, 2048, 8192)]
+_DEPTHS = [short(f"fashion-mlp-{layers}", 32) for layers in (1, 5, 30)]
+_REPEATS = [Training(name, 32, 16 * 32) for name in REPEATED]
 # Trainings that every device runs as they are, most of them short, as their step alone is asked about; or what makes the rows.
 STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     "seeds": seeds,
@@ -204,9 +207,9 @@ STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     ),
     "small-dataset": small_dataset,
     # From which width of two hidden layers the GPU is quicker: the complaint that 100 units are slower and 1000 faster.
-    "width": [short(f"mlp-784-{units}x2-10", 128) for units in (32, 128, 512, 2048, 8192)],
+    "width": _WIDTHS,
     # The same for the number of hidden layers, S1b's parameter.
-    "depth": [short(f"fashion-mlp-{layers}", 32) for layers in (1, 5, 30)],
+    "depth": _DEPTHS,
     # Whether a job grows with its epochs as the law of its costs says: many, on few samples, where epochs weigh most.
     "epochs": [Training("fashion-mlp", 32, 1024, 30)],
     "residence": residence,
@@ -222,7 +225,7 @@ STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
         short("mlp-784-4000x2-10", 128),
     ],
     # How much processes differ, for `--rigorous`: what a prediction of a step is off by counts only beyond twice that.
-    "repeats": [Training(name, 32, 16 * 32) for name in REPEATED],
+    "repeats": _REPEATS,
 }
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.frameworks.side_by_side, each in a file of its own
 DATA_PARALLEL = "data-parallel"  # its rows know the GPUs that are here
