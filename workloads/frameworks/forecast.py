@@ -111,10 +111,12 @@ def name(row: Row, rigorous: bool = False) -> str:
             words.append(f"{switch}={text}")
     if isinstance(row.problem, Training):
         words += _last_batch(row)
-    if rigorous:
+    if row.process == "fresh" and row.variant == "trial":
+        words.append("each trial in a fresh process")
+    elif row.process == "fresh":
+        words.append(f"in {FRESH} fresh processes")
+    elif rigorous:
         words.append(f"in {FRESH} processes")
-    if row.process == "fresh":
-        words.append("each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes")
     return " ".join(words)
 
 
