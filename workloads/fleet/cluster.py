@@ -39,34 +39,50 @@ _ALIKE = ("sources", "python")  # what must be the same on every node
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node of the cluster: its name here, Ray's id of it, what Ray counts on it."""
+    """A node of the cluster."""
 
+    #: Its name in the run's folder.
     name: str
+    #: Ray's id of it.
     id: str
+    #: CPUs that Ray counts on it.
     cpus: float
+    #: GPUs that Ray counts on it.
     gpus: float
 
 
 def nodes(listed: list[dict]) -> list[Node]:
     """The living nodes of ray.nodes(), by the name they were started with, else their host's."""
-    found = [
-        Node(_called(n), n["NodeID"], n["Resources"].get("CPU", 0.0), n["Resources"].get("GPU", 0.0))
-        for n in listed
-        if n["Alive"]
-    ]
-    return sorted(found, key=lambda node: (node.name, node.id))
+    alive = []
+    for entry in listed:
+        if entry["Alive"]:
+            resources = entry["Resources"]
+            node = Node(
+                name=_folder_name(entry),
+                id=entry["NodeID"],
+                cpus=resources.get("CPU", 0.0),
+                gpus=resources.get("GPU", 0.0),
+            )
+            alive.append(node)
+    return sorted(alive, key=lambda node: (node.name, node.id))
 
 
-def with_distinct_names(found: list[Node]) -> list[Node]:
+def with_distinct_names(nodes: list[Node]) -> list[Node]:
     """The nodes. Those that share a name get the start of their node id added to it."""
-    often = Counter(node.name for node in found)
-    return [replace(node, name=f"{node.name}-{node.id[:8]}") if often[node.name] > 1 else node for node in found]
+    nodes_of_a_name = Counter(node.name for node in nodes)
+    distinct = []
+    for node in nodes:
+        if nodes_of_a_name[node.name] > 1:
+            node = replace(node, name=f"{node.name}-{node.id[:8]}")
+        distinct.append(node)
+    return distinct
 
 
-def _called(node: dict) -> str:
-    """The name of a node, as a folder can have it. A node without a name of its own is called by its address."""
-    own = node["NodeName"] not in ("", node["NodeManagerAddress"])
-    name = node["NodeName"] if own else node["NodeManagerHostname"]
+def _folder_name(node: dict) -> str:
+    """The name of a node, as a folder can have it. A node that was started without a name has its address for one; it gets its
+    host's name."""
+    has_name = node["NodeName"] not in ("", node["NodeManagerAddress"])
+    name = node["NodeName"] if has_name else node["NodeManagerHostname"]
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "node"
 
 
@@ -80,24 +96,16 @@ def greet() -> dict[str, str]:
     }
 
 
-def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tuple[str, bytes]]:
+def measure_node(order: bytes, earlier: dict[str, bytes], cpus: int) -> Iterator[tuple[str, bytes]]:
     """Runs the suite in a folder with the files of an earlier run; gives (file, the lines that it grew by) each second, the last
-    message being a Done. Runs there, in a task that holds the node."""
-    # Ray tells libraries to use as many threads as the task has CPUs; measured is what a node does when it is told nothing.
-    told = {"OMP_NUM_THREADS": str(cpus)}
-    variables = {name: value for name, value in os.environ.items() if told.get(name) != value}
+    message being a Done. Runs on that node, in a task that holds it."""
     with tempfile.TemporaryDirectory(prefix="crossover-") as name:
-        folder, copied = Path(name), {file: len(text) for file, text in kept.items()}
-        for file, text in kept.items():
+        folder = Path(name)
+        copied: dict[str, int] = {}  # file -> its bytes that the caller has
+        for file, text in earlier.items():
             (folder / file).write_bytes(text)
-        with (folder / LOG).open("wb") as log, (folder / MESSAGES).open("wb") as answers:
-            how: dict[str, Any] = {
-                "stdin": subprocess.PIPE,
-                "stdout": answers,
-                "stderr": log,
-                "start_new_session": True,
-            }
-            child = subprocess.Popen([sys.executable, "-c", _SUITE, name], cwd=ROOT, env=variables, **how)
+            copied[file] = len(text)
+        child = _start_suite(folder, cpus)
         assert child.stdin
         try:
             child.stdin.write(order)
@@ -107,28 +115,55 @@ def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tu
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     code = child.wait(_COPIED_EVERY_S)
                 for path in sorted(folder.glob("*.*")):
-                    new = path.read_bytes()[copied.get(path.name, 0) :]
-                    if new := new[: new.rfind(b"\n") + 1]:
-                        copied[path.name] = copied.get(path.name, 0) + len(new)
-                        yield path.name, new
+                    begin = copied.get(path.name, 0)
+                    new = path.read_bytes()[begin:]
+                    whole_lines = new[: new.rfind(b"\n") + 1]
+                    if whole_lines:
+                        copied[path.name] = begin + len(whole_lines)
+                        yield path.name, whole_lines
             if code:
-                words = (folder / LOG).read_text(errors="replace").strip().splitlines()
-                last = words[-1][:300] if words else "it said nothing"
-                ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-                error = ChildFailure(message=f"its suite ended with {ending}: {last}", exit=code)
-                yield MESSAGES, msgspec.json.encode(Done(error=error)) + b"\n"
+                yield MESSAGES, msgspec.json.encode(Done(error=_failure(folder, code))) + b"\n"
         finally:
             processes.end_group(child)
             child.stdin.close()
 
 
+def _start_suite(folder: Path, cpus: int) -> subprocess.Popen:
+    """The suite's process, which takes its order from a pipe and writes into the folder.
+
+    Ray tells libraries to use as many threads as the task has CPUs; measured is what a node does when it is told nothing.
+    """
+    variables = dict(os.environ)
+    if variables.get("OMP_NUM_THREADS") == str(cpus):
+        del variables["OMP_NUM_THREADS"]
+    with (folder / LOG).open("wb") as log, (folder / MESSAGES).open("wb") as messages:
+        return subprocess.Popen(
+            [sys.executable, "-c", _SUITE, str(folder)],
+            cwd=ROOT,
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=messages,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _failure(folder: Path, code: int) -> ChildFailure:
+    """The failure of a suite that ended with a code; below 0, by a signal."""
+    words = (folder / LOG).read_text(errors="replace").strip().splitlines()
+    last = words[-1][:300] if words else "it said nothing"
+    ending = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return ChildFailure(message=f"its suite ended with {ending}: {last}", exit=code)
+
+
 def current() -> str:
     """The address of the cluster that runs here: $RAY_ADDRESS, else the one started last when it still answers; "" for none."""
-    if given := os.environ.get("RAY_ADDRESS"):
-        return given
+    address = os.environ.get("RAY_ADDRESS")
+    if address:
+        return address
     note = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / _CURRENT
-    found = note.read_text().strip() if note.is_file() else ""
-    return found if found and answers(found) else ""
+    last_address = note.read_text().strip() if note.is_file() else ""
+    return last_address if last_address and answers(last_address) else ""
 
 
 def answers(address: str) -> bool:
@@ -198,35 +233,46 @@ def _local(quiet: dict[str, Any]):
     return ray
 
 
-def usable(ray, found: list[Node], note: Callable[[str], None], limit_s: float) -> list[Node]:
+def usable(ray, nodes: list[Node], note: Callable[[str], None], limit_s: float) -> list[Node]:
     """The nodes that answer with this version of the project. A line says why each other node is left out."""
-    if not found:
+    if not nodes:
         return []
+    limit_s = min(limit_s, _GREETING_S)
     ours = greet()
-    asked = {
-        node.id: ray.remote(greet).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node)).remote()
-        for node in found
-    }
-    ray.wait(list(asked.values()), num_returns=len(asked), timeout=min(limit_s, _GREETING_S), fetch_local=True)
-    kept: list[Node] = []
-    boots: dict[str, list[str]] = {}
-    for node in found:
+    greetings = {}
+    for node in nodes:
+        task = ray.remote(greet).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node))
+        greetings[node.id] = task.remote()
+    ray.wait(list(greetings.values()), num_returns=len(greetings), timeout=limit_s, fetch_local=True)
+    alike: list[Node] = []
+    nodes_by_boot: dict[str, list[str]] = {}
+    for node in nodes:
+        boot = node.id
         try:
-            said = ray.get(asked[node.id], timeout=0)
-            other = next((what for what in _ALIKE if said.get(what) != ours[what]), "")
-            why = f"its {other} are {said.get(other)}, here {ours[other]}: bring both to one version" if other else ""
+            theirs = ray.get(greetings[node.id], timeout=0)
+            why = _other_version(theirs, ours)
+            boot = theirs.get("boot") or node.id
         except ray.exceptions.GetTimeoutError:
-            why = f"it did not answer within {min(limit_s, _GREETING_S):.0f} s"
-        except Exception as error:  # whatever a node's own Python raises
+            why = f"it did not answer within {limit_s:.0f} s"
+        except Exception as error:  # whatever a node's Python raises
             why = first_line(error)
         if why:
             note(f"{node.name} ({node.id[:8]}) left out: {why}")
         else:
-            kept.append(node)
-            boots.setdefault(said["boot"] or node.id, []).append(node.name)
-    for alike in (names for names in boots.values() if len(names) > 1):
-        note(f"{', '.join(alike)} are one machine: they measure at the same time and disturb each other")
-    return kept
+            alike.append(node)
+            nodes_by_boot.setdefault(boot, []).append(node.name)
+    for names in nodes_by_boot.values():
+        if len(names) > 1:
+            note(f"{', '.join(names)} are one machine: they measure at the same time and disturb each other")
+    return alike
+
+
+def _other_version(theirs: dict[str, str], ours: dict[str, str]) -> str:
+    """Why a node of these facts cannot measure with us; "" where it can."""
+    for fact in _ALIKE:
+        if theirs.get(fact) != ours[fact]:
+            return f"its {fact} are {theirs.get(fact)}, here {ours[fact]}: bring both to one version"
+    return ""
 
 
 def first_line(error: BaseException) -> str:
