@@ -1,8 +1,7 @@
-"""Times a Trainer's fits by their later epochs, so that data-set setup, an epoch and a step can be told from each other.
+"""Times a Trainer's fits by their later epochs, so that data-set setup, an epoch and a step can be told from each other."""
 
-A warm fit of E epochs of S steps takes setup + E (epoch + S step) seconds. What it does once is in its first epoch or around
-its epochs; the later ones have none of it.
-"""
+# A warm fit of E epochs of S steps takes setup + E (epoch + S step) seconds. What it does once is in its first epoch or around
+# its epochs; the later ones have none of it.
 
 import dataclasses
 import itertools

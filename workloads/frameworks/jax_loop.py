@@ -1,7 +1,7 @@
 """A bare loop over one jitted step of a Keras model on JAX, whose state goes in and comes out: Keras's own way with JAX.
 
-The article on small regressions (S4) trained so. Its step costs tens of microseconds; TensorFlow's hides which device is faster
-on few samples.
+The article on small regressions (S4) trained so: TensorFlow's step is so much longer that it hides which device is faster on few
+samples.
 """
 
 import functools

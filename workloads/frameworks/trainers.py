@@ -1,4 +1,4 @@
-"""Trainers: models with their samples, which training rows time. Here are their interface and Keras's fit. Runs in a worker."""
+"""Trainers, models with their samples that training rows time: their interface and Keras's fit. Runs in a worker."""
 
 import abc
 import contextlib
