@@ -14,7 +14,7 @@ import drawn
 from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
-from kernels.cuda import matmul_tiles, tiles
+from kernels.cuda import matmul_tiles, thin_tiles, tiles
 from kernels.problems import Matmul
 from workloads.harness import copy_modes
 
@@ -22,8 +22,11 @@ LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
 # for the direct forms alone
 FEW = [(1, 68, 1030), (3, 70, 1028), (68, 4, 260), (67, 3, 259), (40, 17, 9), (7, 690, 2671)]
+# for few rows alone; every row begins on 16 bytes, and of the last shape each cluster has several tiles
+THIN = [(1, 64, 512), (7, 72, 520), (16, 200, 1000), (17, 1000, 712), (33, 72, 4104), (64, 520, 1032), (24, 35000, 264)]
+PRECISIONS = (("bfloat16", "bfloat16"), ("float32", "tf32"))
 PARTS, BATCH = (1, 2, 3, 5, 16), 5
-KINDS = ("wgmma", "tensors", "warps", "direct", "small", "large")
+KINDS = ("wgmma", "tensors", "warps", "direct", "small", "thin", "large")
 # large: results, operands, rows and tiles past what 32 bits count
 SIDE, LONG, LONGER = 46400, (1 << 28) + 5, (1 << 29) + 3
 LARGE = [((SIDE, SIDE, 16), "nn"), ((SIDE, SIDE, 17), "nt"), ((LONG, 9, 3), "nn"), ((9, LONG, 3), "tn")]
@@ -34,7 +37,7 @@ LARGE += [((2, 1 << 19, 1 << 13), way) for way in ("nn", "nt")]
 class Form(NamedTuple):
     """A plan as a kernel whose `bind` the benches call, and what it is tried on."""
 
-    plan: tiles.TilePlan
+    plan: tiles.TilePlan | thin_tiles.Thin
     problem: Matmul
     copied: bool = False
 
@@ -42,9 +45,11 @@ class Form(NamedTuple):
         import cupy
 
         from kernels.cuda import rows
-        from kernels.matmul import cuda, cuda_tensor, cuda_wgmma
+        from kernels.matmul import cuda, cuda_tensor, cuda_thin, cuda_wgmma
 
         c = cupy.empty(problem.out_shape, a.dtype)
+        if isinstance(self.plan, thin_tiles.Thin):
+            return cuda_thin.call(problem, self.plan, a, b, c=c)
         if isinstance(self.plan.tiles, matmul_tiles.Tensors):
             return cuda_tensor.call(problem, self.plan, a, b, c=c)
         if isinstance(self.plan.tiles, matmul_tiles.Direct):
@@ -57,16 +62,27 @@ class Form(NamedTuple):
         return cuda_wgmma.call(problem, self.plan, operands, c=rows.placed(c, out=True), result=c)
 
 
+def thin_forms() -> Iterator[Form]:
+    """All forms for few rows."""
+    for shape, layout, (dtype, math) in itertools.product(THIN, ("nn", "nt"), PRECISIONS):
+        problem = Matmul(*shape, dtype, math, layout=layout)
+        item_bytes = 4 if math == "tf32" else 2
+        for form in thin_tiles.forms(problem.m, problem.k, item_bytes):
+            yield Form(form, problem)
+
+
 def forms(kinds: list[str]) -> Iterator[Form]:
     """All of them, in every layout, at every shape, in every number of parts that leaves none empty; the small ones on many at
     once."""
     from kernels.matmul import cuda_wgmma
 
+    if "thin" in kinds:
+        yield from thin_forms()
     for shape, layout in [*itertools.product(SHAPES + FEW * ("direct" in kinds), LAYOUTS), *LARGE * ("large" in kinds)]:
         large = (shape, layout) in LARGE
         kinds = KINDS[:4] if large else ["direct"] if shape in FEW else kinds
         tried = [(Matmul(*shape, layout=layout), matmul_tiles.warps(layout))] * ("warps" in kinds)
-        for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")):
+        for dtype, math in PRECISIONS:
             problem = Matmul(*shape, dtype, math, layout=layout)
             tried += [(problem, matmul_tiles.TENSORS)] * ("tensors" in kinds)
             if "wgmma" in kinds and layout in cuda_wgmma.LAYOUTS[math]:

@@ -107,7 +107,12 @@ def bindings(monkeypatch, multiprocessors: int):
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     monkeypatch.setattr(loader, "overlapping", lambda of, *x, **_: lambda: of((x[0],), (x[1],), x[2]))
     rungs = itertools.product(("conv", "matmul"), ("cuda", "cuda_tensor", "cuda_wgmma"))
-    others = ("conv", "_implicit_gemm"), ("matmul", "cuda_wgmma_rungs"), ("cuda", "rows")
+    others = (
+        ("conv", "_implicit_gemm"),
+        ("matmul", "cuda_wgmma_rungs"),
+        ("matmul", "cuda_thin"),
+        ("cuda", "rows"),
+    )
     for operation, of in (*rungs, *others):
         name = f"kernels.{operation}.{of}"
         monkeypatch.setitem(sys.modules, name, None)

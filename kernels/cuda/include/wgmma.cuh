@@ -39,7 +39,7 @@ constexpr int A_BYTES = TILE_M * LINE;   // of A's tile in a stage
 constexpr int B_BYTES = B_LINES * LINE;  // of B's
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr bool FROM_REGISTERS = SIZE == 4 && A_ACROSS;
-static_assert(ROWS % 64 == 0 && COLUMNS % (FROM_REGISTERS ? 64 : 32) == 0, "tiles are made of 64 x 64, and 64 x 32");
+static_assert(ROWS % 64 == 0 && COLUMNS % (!STAGED ? 16 : FROM_REGISTERS ? 64 : 32) == 0, "tiles are made of 64 x 64 and 64 x 32, or of 64 x 16 that TMA does not store");
 
 // Waits until the barrier's phase of that parity is complete. Stops the kernel after 4 s, as no wait here takes a millisecond. It is one
 // piece of PTX: if the compiler saw the trap as a way out, it would lose the registers of products in flight.
@@ -73,10 +73,12 @@ struct Ring {
     }
 };
 
+__device__ void prefetch(const Map* map) { asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory"); }
+
 // Initializes the barriers while the tensor maps are prefetched. `full` completes when the bytes that one thread announced have arrived,
 // `empty` when `readers` warpgroups have released the stage.
-__device__ void prepare(const Ring& ring, int readers, const Map* a, const Map* b, const Map* c) {
-    asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];" :: "l"(a), "l"(b), "l"(c) : "memory");
+template <class... Maps> __device__ void prepare(const Ring& ring, int readers, const Maps*... maps) {
+    (prefetch(maps), ...);
     for (int i = 0; i < STAGES; i++) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(ring.full + 8 * i));
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(ring.empty + 8 * i), "r"(readers));
@@ -112,7 +114,15 @@ __device__ unsigned long long descriptor(unsigned at, bool along) {
     return ((at & 0x3ffffull) >> 4) | leading << 16 | stride << 32 | 1ull << 62;
 }
 
-#if COLUMNS == 64
+#if COLUMNS == 16
+#define SUMS S0_8
+#define HELD D8(0)
+#define NUMBERED(text) text("%8", "%9", "%10", "%11", "%12", "%13")
+#elif COLUMNS == 32
+#define SUMS S0_16
+#define HELD D16(0)
+#define NUMBERED(text) text("%16", "%17", "%18", "%19", "%20", "%21")
+#elif COLUMNS == 64
 #define SUMS S0
 #define HELD D32(0)
 #define NUMBERED(text) text("%32", "%33", "%34", "%35", "%36", "%37")
