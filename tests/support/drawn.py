@@ -107,6 +107,7 @@ def main(bench: Bench) -> int:
     flags.add_argument("--salt", type=int, nargs="+", default=[0])
     flags.add_argument("--part", default="1/1", help="I/N: every Nth problem from the Ith on, in a shuffled order")
     flags.add_argument("--dtypes", nargs="+", default=list(bench.dtypes), choices=bench.dtypes)
+    flags.add_argument("--kinds", metavar="BEGINNING", default="", help="only classes whose names begin so")
     flags.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file of rows")
     args = flags.parse_args()
     here = profile.read(str(args.print.parent)).machine if args.print else facts.describe()
@@ -114,6 +115,7 @@ def main(bench: Bench) -> int:
     if not args.print:
         part, parts = map(int, args.part.split("/"))
         every = [case for salt in args.salt for case in bench.cases(salt, args.dtypes)]
+        every = [case for case in every if case.kind.startswith(args.kinds)]
         draw(0)[1].shuffle(every)  # in rounds of one of each kind: so is then a part, and what a run is cut short to
         rounds: dict[tuple, Iterator] = collections.defaultdict(itertools.count)
         every.sort(key=lambda case: next(rounds[case.kind, case.problem.math, described(case.problem)[1]]))
@@ -149,20 +151,31 @@ def is_drawn(row: Row) -> bool:
 
 
 def latest(rows: list[Row]) -> list[Row]:
-    """The rows of the last draws, whatever their salt, and of each problem of a set the last one that was measured at their
-    commits: kernels of before are others."""
-    draws = list(dict.fromkeys(r.drawn.split()[0] for r in rows if is_drawn(r)))[-POOLED:]
-    drawn = [r for r in rows if r.drawn.split()[0] in draws]
+    """The rows of the last draws of each class, whatever their salt, and of each problem of a set the last one that was measured
+    at their commits: kernels of before are others."""
+    # class -> its draws, in the order in which they were measured
+    draws_of_kind: dict[str, dict[str, None]] = collections.defaultdict(dict)
+    for row in rows:
+        if is_drawn(row):
+            draws_of_kind[row.kind][row.drawn.split()[0]] = None
+    drawn = [r for r in rows if is_drawn(r) and r.drawn.split()[0] in [*draws_of_kind[r.kind]][-POOLED:]]
     commits = {r.commit for r in drawn}
     sets = [r for r in rows if not is_drawn(r) and r.commit in commits]
     return list({r.key: r for r in (*drawn, *sets)}.values())
 
 
 def compared(
-    case: Case, inputs: list, own: list[str], libraries: Callable[[], dict[str, Callable]], turn: int, beside: str = ""
+    case: Case,
+    inputs: list,
+    own: list[str],
+    libraries: Callable[[], dict[str, Callable]],
+    turn: int,
+    beside: str = "",
+    *,
+    cold: bool = False,
 ) -> Row:
     """The row of both sides, each the fastest of its calls by name, ours of those kernels. Libraries' calls with `beside` in
-    their names are timed and stand for no side."""
+    their names are timed and stand for no side. cold: with the L2 flushed, however long a call is."""
     problem, stream, kernels = case.problem, copy_modes.gpu_stream(), [registry.find(name) for name in own]
     with stream:
         begin = time.perf_counter()
@@ -172,7 +185,9 @@ def compared(
         stream.synchronize()
         first_s = time.perf_counter() - begin
         equal, sides = is_exact(problem, *kernels), ours | libraries()
-        seconds = dict(zip(sides, timed(problem, list(sides.values()), stream, turn), strict=True))
+        calls = list(sides.values())
+        every_s = cold_seconds(calls, stream) if cold else timed(problem, calls, stream, turn)
+        seconds = dict(zip(sides, every_s, strict=True))
     theirs = [name for name in sides if name not in ours and not (beside and beside in name)]
     mine, library = (min(those, key=seconds.__getitem__) for those in (ours, theirs))
     shape, layout = described(problem)
@@ -245,15 +260,21 @@ def is_exact(problem: Matmul | Conv, *kernels) -> bool:
 def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]:
     """Seconds of a call of each side."""
     if problem.flops < SHORT_FLOPS:
-        flush = cache_state.flush(registry.find("matmul/cupy/cublas"), "gpu:0")
-
-        def before() -> None:
-            for _ in range(FLUSHES):
-                flush()
-
-        clocks = [timing.device_after(call, before, stream) for call in calls]
-        return list(map(float, np.median([[clock(1) for clock in clocks] for _ in range(FLUSHED + 2)][2:], axis=0)))
+        return cold_seconds(calls, stream)
     return [sustained(call, stream) for call in calls[:: turn or -1]][:: turn or -1]
+
+
+def cold_seconds(calls: list, stream, count: int = FLUSHED) -> list[float]:
+    """Medians of single calls with the L2 flushed, in rounds of one of each side."""
+    flush = cache_state.flush(registry.find("matmul/cupy/cublas"), "gpu:0")
+
+    def before() -> None:
+        for _ in range(FLUSHES):
+            flush()
+
+    clocks = [timing.device_after(call, before, stream) for call in calls]
+    rounds = [[clock(1) for clock in clocks] for _ in range(count + 2)]
+    return list(map(float, np.median(rounds[2:], axis=0)))
 
 
 def sustained(run, stream) -> float:
