@@ -79,8 +79,8 @@ def _as_wide(seconds: Estimate, other: Estimate) -> Estimate:
         return seconds
     low = seconds.value * (other.low / other.value)
     high = seconds.value * (other.high / other.value)
-    ends = (seconds.low, seconds.high, low, high)
-    return covering(seconds.value, *ends)
+    bounds = (seconds.low, seconds.high, low, high)
+    return covering(seconds.value, *bounds)
 
 
 def completed(

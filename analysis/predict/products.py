@@ -12,8 +12,8 @@ from analysis.predict.curves import UNLIKE, Curve, MeasuredShape, curve
 from analysis.predict.passes import pass_seconds
 from analysis.predict.profile import (
     CALLS,
+    CONSTANT_FILTERS,
     GRAPH,
-    HELD,
     LIBRARIES,
     OP_BY_OP,
     VARIANTS,
@@ -188,7 +188,7 @@ def _seconds_without_call(profile: Profile, row: Measurement, source: str) -> fl
     if source == _CALL and is_in_graph(row):
         return whole_seconds(row, GRAPH)
     whole = whole_seconds(row, source)
-    if whole is None or source in (LIBRARIES, HELD):
+    if whole is None or source in (LIBRARIES, CONSTANT_FILTERS):
         return whole
     overhead = _call_overhead(profile, row, source, whole)
     if overhead is None or overhead >= whole:
@@ -212,13 +212,13 @@ def _calls_and_graphs(profile: Profile, device: str, op: str) -> list[tuple[floa
     """(seconds of a single call, seconds inside a graph) of the same operation, where most of the call is overhead. Without
     convolutions inside a graph, rows with constant filters stand for them, and all calls get the median overhead of these: no
     such row is longer than another by more than its own filters."""
-    seconds: dict[str, dict] = {_CALL: {}, GRAPH: {}, HELD: {}}
+    seconds: dict[str, dict] = {_CALL: {}, GRAPH: {}, CONSTANT_FILTERS: {}}
     for row in profile.rows.get((op, device), ()):
         samples = row.on("host-latency")
         if row.backend == "tensorflow" and row.variant in seconds and row.settings.cache == "warm" and samples:
             seconds[row.variant][row.problem] = middle(samples)
     in_graph = _mostly_overhead(seconds[_CALL], seconds[GRAPH])
-    constant_filters = _mostly_overhead(seconds[_CALL], seconds[HELD])
+    constant_filters = _mostly_overhead(seconds[_CALL], seconds[CONSTANT_FILTERS])
     if in_graph or not constant_filters:
         return in_graph
     overhead = statistics.median(call - inside for call, inside in constant_filters)

@@ -9,6 +9,7 @@ import os
 import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,20 +26,32 @@ from workloads.options import Usage
 from workloads.records import Loaded, Machine, Measurement
 from workloads.records.settings import is_sustained
 
+#: How a step runs.
 OP_BY_OP, COMPILED = "op by op", "compiled"
+#: How a step runs -> the variant of TensorFlow's rows.
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
+#: How a step runs -> Keras's jit_compile.
 JIT = {OP_BY_OP: "off", COMPILED: "on"}
-CALLS = {"function": "tf-function-call", "jit": "tf-jit-call"}  # variant -> its constant for a call's overhead
-LIBRARIES, HELD = "libraries", "held"
-GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
+#: Variant -> the constant of a call's overhead.
+CALLS = {"function": "tf-function-call", "jit": "tf-jit-call"}
+#: The rows of libraries.
+LIBRARIES = "libraries"
+#: Variant of TensorFlow's convolutions in one graph whose filters stay the same.
+CONSTANT_FILTERS = "held"
+#: Variant of TensorFlow's operations in one graph, as in a step that is not compiled.
+GRAPH = "graph"
+#: The source of rows, LIBRARIES or a variant -> its words.
 WORDS = {
     LIBRARIES: "libraries' rows",
-    HELD: "TensorFlow's rows inside a graph",
+    CONSTANT_FILTERS: "TensorFlow's rows inside a graph",
     "function": "TensorFlow's rows in a tf.function",
     "jit": "TensorFlow's rows compiled by XLA",
 }
-STORED_GPU = "nvidia-h200"  # its profile comes with the package, for machines without a GPU
-DATA_SET = "stream/tensorflow/dataset"  # the tf.data set that fit makes from its samples
+#: A GPU whose profile comes with the package, for machines without one.
+STORED_GPU = "nvidia-h200"
+#: The kernel that makes the tf.data set of a fit from its samples.
+DATA_SET = "stream/tensorflow/dataset"
+#: The operations of passes over arrays.
 PASSES = "copy add scale read relu relu_grad dropout maxpool maxpool_grad batchnorm sgd adam"
 
 
@@ -57,23 +70,26 @@ def row_sources(device: str, execution: str, op: str) -> tuple[str, ...]:
     if op == "matmul":
         return this, LIBRARIES, other
     if op == "conv" and execution == OP_BY_OP:
-        return HELD, this, other, LIBRARIES
+        return CONSTANT_FILTERS, this, other, LIBRARIES
     return this, other, LIBRARIES
 
 
 def arithmetics(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
     """(dtype, arithmetic) of the problem, then those that may replace it on the device."""
-    instead = [
-        (dtype, math_) for dtype, math_ in ARITHMETIC[problem.math].instead if device != "cpu" or math_ == "float32"
-    ]
-    return [(problem.dtype, problem.math), *instead]
+    every = [(problem.dtype, problem.math)]
+    for dtype, arithmetic in ARITHMETIC[problem.math].instead:
+        if device != "cpu" or arithmetic == "float32":
+            every.append((dtype, arithmetic))
+    return every
 
 
 def kind(problem: Matmul | Conv) -> str:
     """The kind of a problem: rows of one kind and arithmetic share a curve."""
-    if isinstance(problem, Matmul):
-        return problem.layout + (f" x{problem.count}" if problem.count > 1 else f" {problem.epilogue or ''}".rstrip())
-    return f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
+    if isinstance(problem, Conv):
+        return f"{problem.direction} grouped" if problem.groups > 1 else problem.direction
+    if problem.count > 1:
+        return f"{problem.layout} x{problem.count}"
+    return f"{problem.layout} {problem.epilogue}" if problem.epilogue else problem.layout
 
 
 def coordinates(problem: Matmul | Conv) -> tuple[float, ...]:
@@ -92,21 +108,25 @@ def coordinates(problem: Matmul | Conv) -> tuple[float, ...]:
 
 def command(problem: Matmul | Conv | Stream, device: str) -> str:
     """The command line that measures rows of such problems."""
-    what = {
+    passes = f" --operations {PASSES} --dtypes float32" if device == "cpu" else ""
+    words = {
         "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
         "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
-        "stream": f"stream{f' --operations {PASSES} --dtypes float32' * (device == 'cpu')} --sizes 64KiB:256MiB:x4",
+        "stream": f"stream{passes} --sizes 64KiB:256MiB:x4",
     }
-    return f"python -m workloads.{what[problem.op]} {' '.join(measuring(problem.op, device, problem.math))}"
+    return f"python -m workloads.{words[problem.op]} {' '.join(measuring(problem.op, device, problem.math))}"
 
 
 def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
     """The flags that measure rows of an operation for a device: TensorFlow's on the CPU. On a GPU a library's in that
     arithmetic, as TensorFlow's kernels cannot be timed apart from their calls."""
     if device == "cpu":
-        return "--backends", "tensorflow", "--device", "cpu"
-    of_math = () if op == "stream" else ("--dtypes", math, "--modes", "resident")
-    return ("--backends", "cudnn" if op == "conv" else "cupy", "--device", "gpu", *of_math)
+        return ("--backends", "tensorflow", "--device", "cpu")
+    library = "cudnn" if op == "conv" else "cupy"
+    flags = ("--backends", library, "--device", "gpu")
+    if op == "stream":
+        return flags
+    return (*flags, "--dtypes", math, "--modes", "resident")
 
 
 def launches(device: str) -> str:
@@ -115,24 +135,33 @@ def launches(device: str) -> str:
 
 
 class Lacking(ValueError):
-    """A profile lacks rows that a prediction needs; `commands` are the command lines that measure them."""
+    """A profile lacks rows that a prediction needs."""
 
     def __init__(self, what: str, commands: Iterable[str]):
-        self.what, self.commands = what, tuple(commands)
+        #: The rows, in words.
+        self.what = what
+        #: The command lines that measure them.
+        self.commands = tuple(commands)
         super().__init__(f"the profile has {what}; measure with: {'; '.join(self.commands)}")
 
 
-def all_of(each: Iterable[Lacking]) -> Lacking:
-    """All that is lacking and every command that measures it, each named once."""
-    every = list(each)
-    return Lacking(", ".join(dict.fromkeys(e.what for e in every)), dict.fromkeys(c for e in every for c in e.commands))
+def all_of(every: Iterable[Lacking]) -> Lacking:
+    """All that is lacking and every command that measures it, named once."""
+    what: dict[str, None] = {}
+    commands: dict[str, None] = {}
+    for lacking in every:
+        what[lacking.what] = None
+        commands |= dict.fromkeys(lacking.commands)
+    return Lacking(", ".join(what), commands)
 
 
-class Read(msgspec.Struct, frozen=True):
-    """Seconds read off a profile, and the source of its rows; `instead`: the arithmetic used as a substitute, in words."""
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds read off a profile."""
 
     seconds: Estimate
+    #: The source of its rows, in words.
     source: str
+    #: The arithmetic used as a substitute, in words; "" where none is.
     instead: str = ""
 
 
@@ -140,79 +169,104 @@ def once(work: Callable) -> Callable:
     """Caches the results of a function of a profile and more arguments in that profile."""
 
     @functools.wraps(work)
-    def kept(of: "Profile", *args):
+    def cached(profile: "Profile", *args):
         key = (work, *args)
-        if key not in of.kept:
-            of.kept[key] = work(of, *args)
-        return of.kept[key]
+        if key not in profile.results:
+            profile.results[key] = work(profile, *args)
+        return profile.results[key]
 
-    return kept
+    return cached
 
 
 class Profile:
-    """A machine's rows and the values read from them, without a curve. key: its name. replaced: rows that newer ones replace."""
+    """A machine's rows and the values read from them, without a curve."""
 
-    def __init__(self, measurements: "Iterable[Measurement]", machine: "Machine | None" = None, replaced=()):
-        self.measurements, self.machine = tuple(m for m in measurements if not is_sustained(m)), machine
-        self.key, self.replaced = machine.key if machine else "this machine", tuple(replaced)
-        self.kept: dict = {}
+    def __init__(
+        self,
+        measurements: Iterable[Measurement],
+        machine: Machine | None = None,
+        replaced: Iterable[Measurement] = (),
+    ):
+        #: The rows that count.
+        self.measurements = tuple(row for row in measurements if not is_sustained(row))
+        self.machine = machine
+        #: The machine's name.
+        self.key = machine.key if machine else "this machine"
+        #: Rows that newer ones replace.
+        self.replaced = tuple(replaced)
+        #: What `once` has cached: (function, arguments) -> its result.
+        self.results: dict[tuple, Any] = {}
 
     @functools.cached_property
-    def rows(self) -> "dict[tuple, list[Measurement]]":
+    def rows(self) -> dict[tuple[str, str], list[Measurement]]:
         """(op, device) -> the rows that a curve may use: ok, in a warm process, data resident."""
-        found: dict[tuple, list] = {}
-        for m in self.measurements:
-            s = m.settings
-            if m.ok and (s.mode, s.process) == ("resident", "warm") and m.samples:
-                found.setdefault((m.problem.op, s.device), []).append(m)
-        return found
+        by_place: dict[tuple[str, str], list[Measurement]] = {}
+        for row in self.measurements:
+            where = row.settings
+            if row.ok and row.samples and where.mode == "resident" and where.process == "warm":
+                by_place.setdefault((row.problem.op, where.device), []).append(row)
+        return by_place
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:
+        """The overheads of launches and frameworks."""
         return overheads.constants(self.measurements)
 
     @functools.cached_property
-    def trainings(self) -> "tuple[Measurement, ...]":
-        return tuple(m for m in self.measurements if m.problem.op == "training" and m.ok and m.on("host-latency"))
+    def trainings(self) -> tuple[Measurement, ...]:
+        """The rows of trainings that were timed."""
+        trainings = [row for row in self.measurements if row.problem.op == "training"]
+        return tuple(row for row in trainings if row.ok and row.on("host-latency"))
 
     @functools.cached_property
     def devices(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(m.device for m in self.measurements))
+        """The devices that have rows."""
+        return tuple(dict.fromkeys(row.device for row in self.measurements))
 
     def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
-        found = overheads.find(self.constants, name, device, clock=clock, jit=jit)
-        return found.seconds if found else None
+        """Seconds of a constant on a device; None without such rows. jit: Keras's jit_compile where several differ by it."""
+        constant = overheads.find(self.constants, name, device, clock=clock, jit=jit)
+        return constant.seconds if constant else None
 
     @once
     def step_floor(self, device: str, jit: str) -> Estimate | None:
         """Seconds of a Keras step of a model with almost no work, compiled (`on`) or not (`off`): the slope between the fits of
         the fewest and the most steps. It is the median of Keras's own choice, if it is the same, and the explicit setting."""
-        own = "on" if device != "cpu" else "off"
-        kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
-        wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
-        slopes = list[float]()
-        for kernel in wanted:
-            at = {
-                m.problem.count: middle(m.samples[0])
-                for m in self.measurements
-                if m.kernel == kernel and m.ok and m.problem.call == "step" and m.device == device and m.samples
-            }
-            points = sorted(at.items())
-            if len(points) > 1:
-                (fewest, least), (n, most) = points[0], points[-1]
-                slopes.append((most - least) / (n - fewest))
-        return covering(statistics.median(slopes), *slopes) if slopes else None
+        kernels = ["launch/tensorflow/fit_jit" if jit == "on" else "launch/tensorflow/fit_op_by_op"]
+        jit_by_default = "off" if device == "cpu" else "on"
+        if jit == jit_by_default:
+            kernels.append("launch/tensorflow/fit")
+        slopes = []
+        for kernel in kernels:
+            fit_s = self._seconds_of_fits(kernel, device)
+            if len(fit_s) > 1:
+                fewest, most = min(fit_s), max(fit_s)
+                slopes.append((fit_s[most] - fit_s[fewest]) / (most - fewest))
+        if not slopes:
+            return None
+        return covering(statistics.median(slopes), *slopes)
+
+    def _seconds_of_fits(self, kernel: str, device: str) -> dict[int, float]:
+        """Steps -> seconds of a fit of so many of a model with almost no work."""
+        seconds = {}
+        for row in self.measurements:
+            if row.kernel == kernel and row.ok and row.device == device and row.problem.call == "step" and row.samples:
+                seconds[row.problem.count] = middle(row.samples[0])
+        return seconds
 
     @once
     def issuing(self, op: str, device: str) -> float | None:
         """Seconds that the host takes to issue a library's product or convolution: from calls queued one after another that are
         so short that the device waits for the host; None without such rows."""
-        found = []
-        for m in self.rows.get((op, device), ()):
-            queued, own = m.on("host-throughput"), m.on("device")
-            if m.backend in registry.LIBRARIES and queued and own and middle(queued) > 2 * middle(own):
-                found.append(middle(queued))
-        return statistics.median(found) if found else None
+        seconds = []
+        for row in self.rows.get((op, device), ()):
+            queued = row.on("host-throughput")
+            on_device = row.on("device")
+            if row.backend not in registry.LIBRARIES or not queued or not on_device:
+                continue
+            if middle(queued) > 2 * middle(on_device):
+                seconds.append(middle(queued))
+        return statistics.median(seconds) if seconds else None
 
     def copying(self, nbytes: int, device: str) -> Estimate | None:
         """Seconds of a copy of a batch of so many bytes to the device."""

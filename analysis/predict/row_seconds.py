@@ -1,6 +1,6 @@
 """Seconds of one row, on the clock of the source that it is read for."""
 
-from analysis.predict.profile import GRAPH, HELD, LIBRARIES, clock
+from analysis.predict.profile import CONSTANT_FILTERS, GRAPH, LIBRARIES, clock
 from analysis.stats import middle
 from kernels import registry
 from workloads.records import Measurement, Samples
@@ -26,7 +26,7 @@ def _library_samples(row: Measurement) -> Samples | None:
 def _tensorflow_samples(row: Measurement, source: str) -> Samples | None:
     if row.backend != "tensorflow" or row.variant != source:
         return None
-    if source == HELD and row.problem.op != "conv":
+    if source == CONSTANT_FILTERS and row.problem.op != "conv":
         return None
     return row.on(clock(row.device))
 

@@ -404,7 +404,7 @@ class Rows:
             from analysis.predict.profile import Read
             from analysis.stats import exact
 
-            return Read(exact(problem.bytes_moved / 1e6 if problem.op == "stream" else 1.0), "rows")
+            return Read(seconds=exact(problem.bytes_moved / 1e6 if problem.op == "stream" else 1.0), source="rows")
 
         monkeypatch.setattr(step_work, "pass_seconds", seconds)
         monkeypatch.setattr(step_work, "product", seconds)

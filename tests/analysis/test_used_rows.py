@@ -64,7 +64,7 @@ def test_launches_are_those_of_frameworks_and_on_a_gpu_of_kernels():
         ("gpu:0", profile.COMPILED, "conv", (profile.LIBRARIES,)),
         ("cpu", profile.OP_BY_OP, "matmul", ("function", profile.LIBRARIES, "jit")),
         ("cpu", profile.COMPILED, "matmul", ("jit", profile.LIBRARIES, "function")),
-        ("cpu", profile.OP_BY_OP, "conv", (profile.HELD, "function", "jit", profile.LIBRARIES)),
+        ("cpu", profile.OP_BY_OP, "conv", (profile.CONSTANT_FILTERS, "function", "jit", profile.LIBRARIES)),
         ("cpu", profile.COMPILED, "conv", ("jit", "function", profile.LIBRARIES)),
         ("cpu", profile.OP_BY_OP, "stream", ("function", "jit", profile.LIBRARIES)),
     ],
