@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING.md as edits that can be carried out, and the files that each touches."""
+"""The recipes of docs/recipes.md as edits that can be carried out, and the files that each touches."""
 
 import os
 import pathlib
@@ -7,8 +7,8 @@ import shutil
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-NAMES = ("a kernel", "a backend", "a Keras study", "an option", "a dtype")
-LIMITS = dict(zip(NAMES, (1, 2, 1, 3, 3), strict=True))
+#: Recipe -> the most files that it may touch.
+LIMITS = {"a kernel": 1, "a backend": 2, "a Keras study": 1, "an option": 3, "a dtype": 3, "a check": 1}
 _BLOCK = re.compile(r"(?P<head>[^\n]*)\n```(?:python)?\n(?P<text>.*?)```\n", re.DOTALL)
 _NEW = re.compile(r"New file `(?P<path>[^`]+)`:")
 _EDIT = re.compile(r"In `(?P<path>[^`]+)`, (?P<where>after|before|instead of) the line `(?P<line>.+)`:")
@@ -43,10 +43,10 @@ def read(name: str) -> tuple[list[Edit], list[list[str]]]:
 
     Raises: ValueError for a block of code whose heading says no file.
     """
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    _, found, section = text.partition(f"\n### {name[0].upper()}{name[1:]}\n")
+    text = (ROOT / "docs/recipes.md").read_text()
+    _, found, section = text.partition(f"\n## {name[0].upper()}{name[1:]}\n")
     if not found:
-        raise ValueError(f"CONTRIBUTING.md has no recipe for {name}")
+        raise ValueError(f"docs/recipes.md has no recipe for {name}")
     edits, section = [], re.split(r"^#{1,3} ", section, maxsplit=1, flags=re.MULTILINE)[0]
     for block in _BLOCK.finditer(section):
         if match := _NEW.fullmatch(block["head"]):
