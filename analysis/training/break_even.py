@@ -155,13 +155,20 @@ def is_default(m: "Measurement") -> bool:
 def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
     """The rows with known costs, and these. Both devices get exactly the same import time."""
     every = [m for m in measurements if m.problem.op == "training"]
-    begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
-    found = []
-    for m in trainings(every):
-        if cost := costs.measured(m):
-            start = (first := begun[costs.how_begun(m)]) and first[1] + first[0].value
-            found.append(Trained(m, replace(cost, start=start)))
-    return found
+    one_of_form = {costs.start_form(row): row for row in every}
+    starts = {form: costs.start_parts(row, every) for form, row in one_of_form.items()}
+    with_costs = []
+    for row in trainings(every):
+        cost = costs.measured(row)
+        if cost is None:
+            continue
+        start = None
+        parts = starts[costs.start_form(row)]
+        if parts is not None:
+            import_s, device_s = parts
+            start = device_s + import_s.value
+        with_costs.append(Trained(row, replace(cost, start=start)))
+    return with_costs
 
 
 def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:

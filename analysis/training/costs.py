@@ -11,7 +11,6 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
@@ -19,30 +18,34 @@ from kernels.problems import Training
 from workloads.records import Fits, Measurement, Samples, Settings
 
 FIT = "training/keras/fit"
-_STARTS = ("import", "device_start")
+# Phases that compile.
 _COMPILED = ("compile", "compile_last")
-_WARM = ("dataset_setup", "epoch", "step", "setup_step")  # costs that each process of a row has of its own
-FEW = 5  # processes, from which on their median has an interval of its own
+# Costs that every process of a row has for itself.
+_WARM = ("dataset_setup", "epoch", "step", "setup_step")
+#: Processes from which on their median has an interval by itself.
+FEW = 5
 
 
-class TrainingCost(msgspec.Struct, frozen=True):
-    """Seconds of each part of a training; None where nothing is known. What is small may be negative by its noise.
+class TrainingCost(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of each part of a training; None where nothing is known. What is small may be negative by its noise."""
 
-    start: importing the library and starting the device. build: building the model. compile: all distinct batch shapes.
-    dataset_setup: a first fit's seconds beyond its epochs, for `steps` steps' samples; setup_step: what each further step's add.
-    epoch: of an epoch beyond its steps. whole_epoch: one of `steps` steps as it was measured, better known than its parts.
-    last_step_saves: by how much an epoch's incomplete last batch is quicker than a whole one.
-    """
-
+    #: A first fit beyond its epochs, for the samples of `steps` steps.
     dataset_setup: Estimate
+    #: An epoch beyond its steps.
     epoch: Estimate
     step: Estimate
+    #: Importing the library and starting the device.
     start: Estimate | None = None
+    #: Building the model.
     build: Estimate | None = None
+    #: All distinct batch shapes.
     compile: Estimate | None = None
+    #: What the samples of each further step add to the data-set setup.
     setup_step: Estimate = NOTHING
+    #: An epoch of `steps` steps as it was measured, better known than its parts.
     whole_epoch: Estimate | None = None
     steps: int = 1
+    #: By how much an epoch's incomplete last batch is quicker than a whole one.
     last_step_saves: Estimate = NOTHING
     source: Literal["measured", "predicted"] = "measured"
 
@@ -98,155 +101,219 @@ def left_over(training: Training, settings: Settings) -> int:
     return training.samples % training.batch
 
 
-def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:
+def measured(row: Measurement, measurements: Iterable[Measurement] = ()) -> TrainingCost | None:
     """The costs of a training row; None if none is known. Only the first row of a process has a start-up, so that is taken from
     all `measurements`."""
-    if not m.ok:
+    if not row.ok:
         return None
-    each = [cost for part in processes(m) if (cost := _warm(part))]
-    if not each:
+    by_process = []
+    for part in processes(row):
+        warm = _warm(part)
+        if warm is not None:
+            by_process.append(warm)
+    if not by_process:
         return None
-    cost = each[0]
-    if len(each) > 1:
-        several = {part: stats.median([getattr(one, part).value for one in each]) for part in _WARM}
-        cost = replace(cost, whole_epoch=None, **several)
-    compiled = [seconds for name in _COMPILED if (seconds := phase(m, name))]
-    built = {"build": phase(m, "build"), "compile": stats.total(compiled) if compiled else None}
-    return replace(cost, start=start(m, measurements), **built)
+    cost = by_process[0]
+    if len(by_process) > 1:
+        medians = {name: _median_part(by_process, name) for name in _WARM}
+        cost = msgspec.structs.replace(cost, whole_epoch=None, **medians)
+    return msgspec.structs.replace(
+        cost, start=start(row, measurements), build=phase(row, "build"), compile=_compilations(row)
+    )
 
 
-def _warm(m: "Measurement") -> TrainingCost | None:
+def _median_part(by_process: list[TrainingCost], name: str) -> Estimate:
+    """The median over processes of a part of their costs."""
+    return stats.median([getattr(cost, name).value for cost in by_process])
+
+
+def _compilations(row: Measurement) -> Estimate | None:
+    """Seconds of all compilations of a row; None where it has none."""
+    compilations = [phase(row, name) for name in _COMPILED]
+    if not any(compilations):
+        return None
+    return stats.total(compilations)
+
+
+def _warm(row: Measurement) -> TrainingCost | None:
     """Costs of the warm fits in one process; None without what separates a step from an epoch."""
-    samples = m.on("host-latency")
+    samples = row.on("host-latency")
     if samples is None:
         return None
-    for fits in m.fits:
+    for fits in row.fits:
         if fits.later_epoch_s:
-            return _of_later_epochs(m, samples, fits)
-    if m.variant.endswith("loop") and m.problem.batch >= m.problem.samples:
+            return _by_later_epochs(row, samples, fits)
+    if row.variant.endswith("loop") and row.problem.batch >= row.problem.samples:
         # A bare loop over one batch has no epochs: its samples are steps.
         return TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=stats.median_of(samples))
     return None
 
 
-def _of_later_epochs(m: "Measurement", samples: Samples, other: Fits) -> TrainingCost:
+def _by_later_epochs(row: Measurement, samples: Samples, other: Fits) -> TrainingCost:
     """The costs by later epochs of the row's own steps, its samples, and of another number of them."""
-    setup = setups(m)
-    few = other.steps
-    taken = other.later_epoch_s
-    own = stats.median_of(samples) * samples.calls
-    (fewer, brief), (more, long) = sorted([(samples.calls, own), (few, stats.median(taken))], key=lambda e: e[0])
-    step = (long - brief) / (more - fewer)
-    whole, each = setup.get(samples.calls), NOTHING
-    if whole and few in setup:
-        each = ((whole - setup[few]) / (samples.calls - few)).at_least(0.0)
-        # not told from nothing, or less than nothing seen: 1,500 steps make a minute of a fit's noise
-        if min(each.low, setup[few].value) <= 0:
-            each = replace(each, value=0.0, low=0.0)
-    # a training has one fit, and the first one also finds memory for all samples: 0.3 s more for 500 MB on an H200's host
-    own_setup_s = next((fits.setup_s for fits in m.fits if fits.steps == samples.calls), ())
-    first = _single(own_setup_s[0], [s * samples.calls for s in samples.seconds]) if whole else NOTHING
+    steps = samples.calls
+    epoch_s = stats.median_of(samples) * steps
+    other_epoch_s = stats.median(other.later_epoch_s)
+    if steps <= other.steps:
+        step = (other_epoch_s - epoch_s) / (other.steps - steps)
+        epoch = epoch_s - step * steps
+    else:
+        step = (epoch_s - other_epoch_s) / (steps - other.steps)
+        epoch = other_epoch_s - step * other.steps
     return TrainingCost(
-        first.at_least(0.0), brief - step * fewer, step, setup_step=each, whole_epoch=own, steps=samples.calls
+        dataset_setup=_first_setup(row, samples).at_least(0.0),
+        epoch=epoch,
+        step=step,
+        setup_step=_setup_of_a_step(setups(row), steps, other.steps),
+        whole_epoch=epoch_s,
+        steps=steps,
     )
 
 
-def setups(m: "Measurement") -> dict[int, Estimate]:
+def _setup_of_a_step(setup: dict[int, Estimate], steps: int, fewer: int) -> Estimate:
+    """What the samples of each further step add to the data-set setup, by fits of two numbers of steps; at least nothing."""
+    if steps not in setup or fewer not in setup:
+        return NOTHING
+    added = ((setup[steps] - setup[fewer]) / (steps - fewer)).at_least(0.0)
+    # The noise of a fit would be a minute after 1,500 steps: an addition that may be nothing counts as nothing.
+    if min(added.low, setup[fewer].value) <= 0:
+        return msgspec.structs.replace(added, value=0.0, low=0.0)
+    return added
+
+
+def _first_setup(row: Measurement, samples: Samples) -> Estimate:
+    """Seconds of the data-set setup in the first fit, which also finds memory for all samples: 0.3 s more for 500 MB on an H200's
+    host. A training has one fit."""
+    for fits in row.fits:
+        if fits.steps == samples.calls and fits.setup_s:
+            return _single(fits.setup_s[0], [seconds * samples.calls for seconds in samples.seconds])
+    return NOTHING
+
+
+def setups(row: Measurement) -> dict[int, Estimate]:
     """Steps of an epoch -> seconds of the data-set setup, over fits."""
-    samples = m.on("host-latency")
+    samples = row.on("host-latency")
     assert samples is not None
-    found = {}
-    for fits in m.fits:
-        later = fits.later_epoch_s or tuple(s * samples.calls for s in samples.seconds)
+    by_steps = {}
+    for fits in row.fits:
+        later_s = fits.later_epoch_s or tuple(seconds * samples.calls for seconds in samples.seconds)
         if len(fits.setup_s) == 1:
-            found[fits.steps] = _single(fits.setup_s[0], later)
+            by_steps[fits.steps] = _single(fits.setup_s[0], later_s)
         elif fits.setup_s:
-            found[fits.steps] = stats.median(fits.setup_s)
-    return found
+            by_steps[fits.steps] = stats.median(fits.setup_s)
+    return by_steps
 
 
 def _single(setup: float, later: Sequence[float]) -> Estimate:
     """The setup of a single fit; its uncertainty is that of its first epoch, estimated from the epochs after it."""
-    return stats.plus_minus(setup, stats.t_quantile(len(later) - 1) * stdev(later) if len(later) > 1 else 0.0)
+    if len(later) < 2:
+        return stats.plus_minus(setup, 0.0)
+    return stats.plus_minus(setup, stats.t_quantile(len(later) - 1) * stdev(later))
 
 
-def processes(m: "Measurement") -> "list[Measurement]":
+def processes(row: Measurement) -> list[Measurement]:
     """A row for each process that it was timed in, with that one's samples, fits and phases; the row itself if there was one
     process."""
-    each = stats.group_by(m.fits, lambda fits: fits.process)
-    if len(each) < 2:
-        return [m]
-    found = []
-    for i, fits in sorted(each.items()):
-        once = {name: m.series.get(f"{name}_s", ())[i : i + 1] for name in m.phases_s}  # else the last process's
-        own = [tuple(t for t, b in zip(s.seconds, s.block, strict=True) if b == i) for s in m.samples]
-        samples = zip(m.samples, own, strict=True)
-        found.append(
-            replace(
-                m,
-                fits=tuple(fits),
-                samples=tuple(replace(s, seconds=t, block_sizes=(1,) * len(t)) for s, t in samples),
-                phases_s=m.phases_s | {name: taken[0] for name, taken in once.items() if taken},
-            )
-        )
-    return found
+    by_process = stats.group_by(row.fits, lambda fits: fits.process)
+    if len(by_process) < 2:
+        return [row]
+    rows = []
+    for process, fits in sorted(by_process.items()):
+        phases_s = dict(row.phases_s)
+        for name in row.phases_s:
+            seconds = row.series.get(f"{name}_s", ())
+            if process < len(seconds):  # else the last process's
+                phases_s[name] = seconds[process]
+        samples = tuple(_samples_of_process(one, process) for one in row.samples)
+        rows.append(msgspec.structs.replace(row, fits=tuple(fits), samples=samples, phases_s=phases_s))
+    return rows
 
 
-def phase(m: "Measurement", name: str) -> Estimate | None:
+def _samples_of_process(samples: Samples, process: int) -> Samples:
+    """The samples of one process, whose visits are blocks."""
+    pairs = zip(samples.seconds, samples.block, strict=True)
+    seconds = tuple(taken for taken, block in pairs if block == process)
+    return msgspec.structs.replace(samples, seconds=seconds, block_sizes=(1,) * len(seconds))
+
+
+def phase(row: Measurement, name: str) -> Estimate | None:
     """Seconds of a phase, over processes where the row was taken in several."""
-    each = _phases(m, name)
-    return stats.median(each) if each else None
+    by_process = _phases(row, name)
+    return stats.median(by_process) if by_process else None
 
 
-def _phases(m: "Measurement", name: str) -> tuple[float, ...]:
+def _phases(row: Measurement, name: str) -> tuple[float, ...]:
     """Seconds of a phase in each process of the row."""
-    return m.series.get(f"{name}_s") or ((m.phases_s[name],) if name in m.phases_s else ())
+    series = row.series.get(f"{name}_s")
+    if series:
+        return series
+    return (row.phases_s[name],) if name in row.phases_s else ()
 
 
-def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
+# ---------------------------------------------------------------- start-up
+
+
+def start(row: Measurement, measurements: Iterable[Measurement] = ()) -> Estimate | None:
     """Seconds of importing the library and starting the device in a process of its own; None where no row has them."""
-    found = begun(m, measurements)
-    return found and stats.total(found)
+    parts_of_start = start_parts(row, measurements)
+    return stats.total(parts_of_start) if parts_of_start else None
 
 
-def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple[Estimate, Estimate] | None:
+def start_parts(row: Measurement, measurements: Iterable[Measurement] = ()) -> tuple[Estimate, Estimate] | None:
     """(the import, the device's start) in seconds; None where no row of the device and library has them.
 
     The import is the same work for every device, so all processes that imported the library count. The device's start is taken
     from its own processes, in the row's form (the GPU hidden or visible) before others.
     """
-    library, device, _ = how_begun(m)
-    rows = [row for row in measurements if isinstance(row.problem, Training) and row.library == library]
-    rows += [] if any(row is m for row in rows) else [m]
-    own = [row for row in rows if row.device == device]
-    same = [row for row in own if how_begun(row) == how_begun(m)]
-    for group in (same, own):
-        if devices := [taken for row in group for _, taken in _began(row)]:
-            return _taken(_without_first(rows)), _taken(devices)
+    rows = [one for one in measurements if isinstance(one.problem, Training) and one.library == row.library]
+    if not any(one is row for one in rows):
+        rows.append(row)
+    on_device = [one for one in rows if one.device == row.device]
+    same_form = [one for one in on_device if start_form(one) == start_form(row)]
+    for group in (same_form, on_device):
+        device_starts = _device_starts(group)
+        if device_starts:
+            return (_over_processes(_imports_from_memory(rows)), _over_processes(device_starts))
     return None
 
 
-def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
-    """(library, device, GPU hidden or visible): rows with the same key have the same start-up."""
-    return m.library, m.device, m.keras.gpu
+def start_form(row: Measurement) -> tuple[str, str, str | None]:
+    """(library, device, GPU hidden or visible): rows of the same form have the same start-up."""
+    return (row.library, row.device, row.keras.gpu)
 
 
-def _without_first(rows: "Iterable[Measurement]") -> list[float]:
+def _device_starts(rows: Iterable[Measurement]) -> list[float]:
+    """Seconds of the device's start in each process."""
+    seconds = []
+    for row in rows:
+        seconds += [device_s for _, device_s in _starts(row)]
+    return seconds
+
+
+def _imports_from_memory(rows: Iterable[Measurement]) -> list[float]:
     """Seconds of each process's import, without the first process if that was the slowest of several: it read the library from
     disk."""
-    found = [taken for row in sorted(rows, key=lambda row: row.at) for taken, _ in _began(row)]
-    return found[1:] if len(found) > 1 and found[0] > max(found[1:]) else found
+    seconds = []
+    for row in sorted(rows, key=lambda row: row.at):
+        seconds += [import_s for import_s, _ in _starts(row)]
+    if len(seconds) > 1 and seconds[0] > max(seconds[1:]):
+        return seconds[1:]
+    return seconds
 
 
-def _taken(seconds: list[float]) -> Estimate:
+def _over_processes(seconds: list[float]) -> Estimate:
     """The median over processes. With fewer than FEW the interval cannot be resampled: it is the usual difference of whole
     models, and with two processes it reaches both, as either may be the outlier."""
     if len(seconds) >= FEW:
         return stats.median(seconds)
-    value, apart = float(np.median(seconds)), noise.DEFAULT[noise.MODELS]
-    return stats.covering(value, value * (1 - apart), value * (1 + apart), *(seconds if len(seconds) == 2 else ()))
+    value = float(np.median(seconds))
+    share = noise.DEFAULT[noise.MODELS]
+    bounds = [value * (1 - share), value * (1 + share)]
+    if len(seconds) == 2:
+        bounds += seconds
+    return stats.covering(value, *bounds)
 
 
-def _began(m: "Measurement") -> list[tuple[float, float]]:
+def _starts(row: Measurement) -> list[tuple[float, float]]:
     """(import, device start) in seconds for each process whose first row this is."""
-    return list(zip(*(_phases(m, name) for name in _STARTS), strict=False))
+    return list(zip(_phases(row, "import"), _phases(row, "device_start"), strict=False))

@@ -70,7 +70,7 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
         begun(30.0, keras_backend="jax"),
         begun(9.0, keras_backend="torch"),
     ]
-    assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
+    assert costs.start_parts(m, others) == (costs._over_processes([4.0, 5.0, 9.0]), costs._over_processes([1.0, 2.0]))
     assert costs.measured(trained(device="gpu:0"), others).start.value == 5.0 + 10.0
     assert costs.measured(jax, others).start.value == 29.0 + 1.0
     seen = begun(10.0, 3.0, gpu="visible")  # 7 s of import: the middle of 4, 5, 7, 9 is 6
@@ -81,18 +81,22 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
     # it read the library from the disk: 10 of 10, 8 and 6 s; and it is the first by its date, not by its place
     taken = {"08": 10.0, "09": 8.0, "10": 6.0}
     rows = [begun(1.0 + s, at=f"2026-11-21T{hour}:00:00Z") for hour, s in taken.items()]
-    assert costs.begun(trained(), rows)[0].value == costs.begun(trained(), rows[::-1])[0].value == 7.0
+    assert costs.start_parts(trained(), rows)[0].value == costs.start_parts(trained(), rows[::-1])[0].value == 7.0
     late = [msgspec.structs.replace(row, at=f"2026-11-21T2{i}:00:00Z") for i, row in enumerate(rows[::-1])]
-    assert costs.begun(trained(), late)[0].value == 8.0  # the longest one was not the first
+    assert costs.start_parts(trained(), late)[0].value == 8.0  # the longest one was not the first
     five = {"import_s": (9.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5}
-    assert costs.begun(trained(), [row(series=five)])[0].value == pytest.approx(4.25)
+    assert costs.start_parts(trained(), [row(series=five)])[0].value == pytest.approx(4.25)
 
 
 def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
-    assert about(costs._taken([10.0])) == (10.0, 8.0, 12.0) and about(costs._taken([9.0, 11.0])) == (10.0, 8.0, 12.0)
-    assert about(costs._taken([7.0, 13.0])) == (10.0, 7.0, 13.0)
-    assert about(costs._taken([9.5, 10.0, 30.0])) == (10.0, 8.0, 12.0)
-    assert about(costs._taken([10.0] * 5)) == (10.0,) * 3  # five tell their own
+    assert about(costs._over_processes([10.0])) == (10.0, 8.0, 12.0) and about(costs._over_processes([9.0, 11.0])) == (
+        10.0,
+        8.0,
+        12.0,
+    )
+    assert about(costs._over_processes([7.0, 13.0])) == (10.0, 7.0, 13.0)
+    assert about(costs._over_processes([9.5, 10.0, 30.0])) == (10.0, 8.0, 12.0)
+    assert about(costs._over_processes([10.0] * 5)) == (10.0,) * 3  # five tell their own
     each = {"import_s": (4.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5, "compile_s": (2.0, 2.2, 2.1, 2.3, 2.4)}
     phases = {"import": 4.4, "device_start": 1.0, "compile": 2.4}
     c = costs.measured(trained(phases, series=each, process="fresh"))
@@ -202,8 +206,10 @@ def test_epochs_and_whole_trainings_by_hand():
 
 def test_a_further_step_of_an_epoch_costs_its_setup_once_and_its_seconds_every_epoch():
     """The GPU starts 3 s later; of two epochs each further step saves 60 - 20 ms, less 4 ms of setup."""
-    cpu = costs.TrainingCost(exact(0.0), exact(0.0), exact(0.03), start=exact(5.0))
-    gpu = costs.TrainingCost(exact(0.004), exact(0.0), exact(0.01), start=exact(8.0), setup_step=exact(0.004))
+    cpu = costs.TrainingCost(dataset_setup=exact(0.0), epoch=exact(0.0), step=exact(0.03), start=exact(5.0))
+    gpu = costs.TrainingCost(
+        dataset_setup=exact(0.004), epoch=exact(0.0), step=exact(0.01), start=exact(8.0), setup_step=exact(0.004)
+    )
     assert costs.break_even(cpu, gpu, epochs=2).value == pytest.approx(3 / 0.036)
 
 

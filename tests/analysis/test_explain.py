@@ -437,7 +437,7 @@ def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
 def test_the_estimate_is_of_what_was_just_timed():
     """Starting took 20 s. Predicted: 3 s of compilation and steps of 1.2 s, 17 of them; without it 8 layers of 80 a start."""
     request = msgspec.structs.replace(explained().request, starting_s=20.0)
-    cost = TrainingCost(NOTHING, NOTHING, exact(1.2), compile=exact(3.0), source="predicted")
+    cost = TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=exact(1.2), compile=exact(3.0), source="predicted")
     side = Side("cpu", request.training, cost)
     part = measure.step(request, "cpu", side)
     assert part.seconds == pytest.approx(3 + 17 * 1.2)

@@ -160,7 +160,7 @@ def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
 )
 def test_samples_change_no_winner_where_all_are_one_batch(batch, samples, counts):
     """9 s of start against 9 ms a step: 1,000 steps, 100 in each of 10 epochs. More samples in one batch are no more steps."""
-    cpu = costs.TrainingCost(exact(0.0), exact(0.0), exact(10 * MS))
+    cpu = costs.TrainingCost(dataset_setup=exact(0.0), epoch=exact(0.0), step=exact(10 * MS))
     gpu = replace(cpu, step=exact(1 * MS), start=exact(9.0))
     training = Training("cifar10-cnn", batch, samples, 10)
     both_sides = (sides.Side(device, training, cost) for device, cost in (("cpu", cpu), (GPU, gpu)))

@@ -75,7 +75,7 @@ def one(answers: list[Answer], by: str) -> Answer:
 def test_the_row_that_stands_for_a_training_is_chosen_by_one_thing_after_the_other():
     """Each of these is worse than the one before in one thing, and in the next ones better."""
     sure, loose = Estimate(1e-3, 0.9e-3, 1.1e-3), Estimate(1e-3, 0.5e-3, 1.5e-3)
-    cost = costs.TrainingCost(costs.NOTHING, costs.NOTHING, sure, compile=costs.NOTHING)
+    cost = costs.TrainingCost(dataset_setup=costs.NOTHING, epoch=costs.NOTHING, step=sure, compile=costs.NOTHING)
 
     def side(samples: int, epochs: int, dtype: str, **given) -> Trained:
         row = trained("cifar10-cnn", 32, samples, (0.0, 0.0, 1e-3), epochs=epochs, dtype=dtype)
