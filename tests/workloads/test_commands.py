@@ -106,7 +106,7 @@ REFUSED = {
         --dtypes int4 => unknown dtype 'int4'
         --modes psychic => unknown mode 'psychic'""",
     "workloads.training": """
-        --model a/b => 'a/b' is no file.py:function => then: => --model b.py:build
+        --model a/b => there is no file a/b, and no model is downloaded => then: => --model b.py:build
         --model my.py: => 'my.py:' is no file.py:function => then: => --model my.py:build
         --model nopkg.mod:build => there is no module nopkg (looked in  => write nopkg/mod.py => --model nopkg.mod:build
         --model json:nothing => json has no function nothing => mend the file, then: => --model json:nothing

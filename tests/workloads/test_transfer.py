@@ -48,7 +48,7 @@ def test_without_a_gpu_it_exits_3_with_the_reason_and_a_cpu_alone_copies_nothing
     assert transfer.main(["--sizes", "4KiB:256MiB:x4", "--fast"]) == 3
     error, tip = capsys.readouterr().err.splitlines()
     assert error.startswith("error: no GPU here (no NVIDIA driver), and every row of transfer copies to or from a GPU")
-    assert tip.startswith("  try, for example: ") and tip.endswith("-m workloads.stream")
+    assert tip.startswith("  try, for example: ") and "-m workloads.stream" in tip
     with pytest.raises(options.Usage, match="--device names none"):
         planned("--device", "cpu")
     with pytest.raises(options.Missing, match="every row of transfer copies to or from a GPU"):
