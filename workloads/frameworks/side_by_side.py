@@ -505,7 +505,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
 
     device, _ = tensors.start(row.device, row.threads)
     with tensors.timed(phases, "data"):
-        x, y = _load_once(options.data, network, problem.samples, seed, problem.dtype)
+        x, y = _load_once(options.data, network, problem.samples, seed, dtype=problem.dtype)
     with tensors.timed(phases, "clear"):
         if row.experiment.clear_session == "on":
             keras.utils.clear_session()
