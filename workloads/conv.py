@@ -113,7 +113,7 @@ class ConvPlan(MeasuringPlan):
         if not self.refines or not self.varies:
             return []
         forms = (crossover.LATENCY, *crossover.COPIES)
-        answers = crossover.layer_crossovers(done, "conv", {self.varies: 2}, forms, machine)
+        answers = crossover.layer_crossovers(done, "conv", least={self.varies: 2}, forms=forms, machine=machine)
         return refined(done, answers, "conv", _size)
 
     def table(self, machine: "Machine") -> printing.Printer:

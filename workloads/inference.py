@@ -115,24 +115,24 @@ class InferencePlan(MeasuringPlan):
             effective = [
                 switch for switch in self.switches if grid.applies(switch, device, "inference/keras/call", False)
             ]
-            texts_of_each = [self.switches[switch] for switch in effective]
+            combinations = itertools.product(*(self.switches[switch] for switch in effective))
             named = self.measuring.threads if device == "cpu" else ()
             counts: Sequence[int | None] = named or [None]
-            for threads, model, texts in itertools.product(counts, self.models, itertools.product(*texts_of_each)):
+            for threads, model, texts in itertools.product(counts, self.models, combinations):
                 chosen = dict(zip(effective, texts, strict=True))
-                rows += [self._row(call, model, device, threads, chosen) for call in self.calls]
+                rows += [self._row(call, model, device, threads, switches=chosen) for call in self.calls]
         return forecast.in_turns(rows)
 
-    def _row(self, call: Call, model: str, device: str, threads: int | None, chosen: dict[str, str]) -> "Row":
-        """The row of a call; `chosen`: the switches of its model."""
+    def _row(self, call: Call, model: str, device: str, threads: int | None, *, switches: dict[str, str]) -> "Row":
+        """The row of a call; `switches`: those of its model."""
         from kernels.problems import Inference
         from workloads.records import Row, Settings, settings
 
-        switches = {"data": self.data, **chosen}
+        switches = {"data": self.data, **switches}
         if call.variant == "serve":
             switches["in_flight"] = str(call.in_flight)
-        how = Settings(device, threads, call.mode, switches=settings.changed(switches))
-        return Row(f"inference/keras/{call.variant}", Inference(model, call.batch), how)
+        row_settings = Settings(device, threads, call.mode, switches=settings.changed(switches))
+        return Row(f"inference/keras/{call.variant}", Inference(model, call.batch), row_settings)
 
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
         """The rows still needed to pin down the batches from which the GPU wins."""
@@ -178,9 +178,9 @@ class InferencePlan(MeasuringPlan):
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints samples a second, and the batch from which the GPU wins."""
-        from analysis.text import inference as inference_words
+        from analysis.text import inference
 
-        lines = unfinished(outcome) + inference_words.lines(analysis.rows, analysis.machine)
+        lines = unfinished(outcome) + inference.lines(analysis.rows, analysis.machine)
         if lines:
             print("", *lines, sep="\n")
 

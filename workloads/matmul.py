@@ -98,14 +98,14 @@ class MatmulPlan(MeasuringPlan):
         if not self.refines:
             return []
         forms = [crossover.LATENCY, *crossover.COPIES]
-        of_layers = crossover.layer_crossovers(done, "matmul", forms=forms, machine=machine)
+        layer_answers = crossover.layer_crossovers(done, "matmul", forms=forms, machine=machine)
         if self.layers:
-            answers = [answer for answer in of_layers if answer.family.varies == "batch"]
+            answers = [answer for answer in layer_answers if answer.family.varies == "batch"]
         else:
             answers = []
             for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul"):
                 answers += crossover.crossovers(done, forms, *pair, machine=machine)
-            answers += [answer for answer in of_layers if crossings.at_once(answer.family)]
+            answers += [answer for answer in layer_answers if crossings.at_once(answer.family)]
         return refined(done, answers, "matmul", _size)
 
     def table(self, machine: "Machine") -> printing.Printer:
@@ -194,7 +194,9 @@ def _products(flags: Namespace) -> "list[Matmul]":
     with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
         forms = itertools.product(plan.counts(flags.batch, 1), shapes, layouts, plan.precisions(flags.dtypes))
         for count, (m, n, k), layout, (dtype, math) in forms:
-            product = Matmul(m, n, k, dtype, math, layout=layout, batch=count, epilogue="".join(epilogue))
+            product = Matmul(
+                m=m, n=n, k=k, dtype=dtype, math=math, layout=layout, batch=count, epilogue="".join(epilogue)
+            )
             products.append(_as_float8(product))
     return products
 

@@ -61,7 +61,10 @@ class PeersPlan(MeasuringPlan):
         from workloads.harness import plan
 
         parts = plan.known("part", flags.only, list(PARTS)) or list(PARTS)
-        known = [variant for part in VARIANTS if part in parts for variant in VARIANTS[part]]
+        known: list[str] = []
+        for part, variants in VARIANTS.items():
+            if part in parts:
+                known += variants
         return cls(
             measuring=shared_flags.measuring(flags),
             parts=tuple(parts),
@@ -123,7 +126,9 @@ class PeersPlan(MeasuringPlan):
         from workloads.records import Row, Settings
 
         pairs = [pair for pair in itertools.product(gpus, gpus) if pair[0] != pair[1]]
-        copies = [PeerCopy(source, target, n) for n in self.copied for source, target in pairs]
+        copies = []
+        for nbytes in self.copied:
+            copies += [PeerCopy(source, target, nbytes) for source, target in pairs]
         copies += [PeerCopy(source, target, self.copied[-1], 2) for source, target in pairs if source < target]
         rows = []
         for variant in VARIANTS["copies"]:
@@ -175,7 +180,7 @@ class PeersPlan(MeasuringPlan):
 
     def dry_run(self, rows: "list[Row]", machine: "Machine") -> None:
         by_file = self.rows_by_file(machine)
-        super().dry_run([row for planned in by_file.values() for row in planned], machine)
+        super().dry_run(list(itertools.chain(*by_file.values())), machine)
 
     def operation(self) -> str:
         """The operation of the one part that is measured.

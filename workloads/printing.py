@@ -72,11 +72,12 @@ class Lines:
 
         p = m.problem
         problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
-        head, seconds = [m.label, problem, where(m)], stats.seconds_of(m)
+        head = [m.label, problem, where(m)]
+        seconds = stats.seconds_of(m)
         if seconds is None:
             return [*head, m.status, "", "", m.reason]
-        told = units.seconds(seconds.value), half_width(seconds), units.rate(p, seconds.value)
-        return [*head, *told, " ".join([*m.settings.switches.values(), *m.flags])]
+        numbers = [units.seconds(seconds.value), half_width(seconds), units.rate(p, seconds.value)]
+        return [*head, *numbers, " ".join([*m.settings.switches.values(), *m.flags])]
 
     def finish(self) -> None:
         if self._table.begun and self.ABOUT:
@@ -89,7 +90,9 @@ class Rows:
     roofs measured beside them are in `roof_fraction`."""
 
     def __init__(self, format_: str, op: str, machine: "Machine | None" = None):
-        self.format, self._op, self._machine = format_, op, machine
+        self.format = format_
+        self._op = op
+        self._machine = machine
         self._columns: list[str] | None = None
         self._all: list[Measurement] = []
 
@@ -101,11 +104,11 @@ class Rows:
         from analysis.roofline.roofs import BEST_MATMUL, roofs_of
 
         settled = [r for r in roofs_of(self._all, self._machine) if r.note != BEST_MATMUL]  # which may still grow
-        found = frame([measurement], settled)
+        row = frame([measurement], settled)
         if self._columns is None:
-            self._columns = list(found.columns)
+            self._columns = list(row.columns)
             self._line(self._columns)
-        self._line(list(_plain(found)[0].values()))
+        self._line(list(_records(row)[0].values()))
 
     def _line(self, cells: list) -> None:
         csv.writer(sys.stdout, lineterminator="\n").writerow(map(table.cell, cells))
@@ -113,7 +116,7 @@ class Rows:
 
     def finish(self) -> None:
         if self.format == "json":
-            print(json.dumps(_plain(framed(self._all, self._machine, self._op)), indent=1))
+            print(json.dumps(_records(framed(self._all, self._machine, self._op)), indent=1))
 
 
 def framed(measurements: "list[Measurement]", here: "Machine | None", op: str):
@@ -124,6 +127,6 @@ def framed(measurements: "list[Measurement]", here: "Machine | None", op: str):
     return frame([m for m in measurements if m.problem.op == op], Analysis.from_rows(measurements, here).roofs)
 
 
-def _plain(found) -> list[dict]:
-    """A frame's rows as Python has them: None for what is missing."""
-    return found.astype(object).where(found.notna(), None).to_dict("records")
+def _records(table) -> list[dict]:
+    """The rows of a DataFrame as Python has them: None for what is missing."""
+    return table.astype(object).where(table.notna(), None).to_dict("records")

@@ -102,8 +102,9 @@ class StreamPlan(MeasuringPlan):
             beyond_caches, lambda m: (m.problem.operation, m.problem.dtype, m.threads), lambda m: -m.problem.nbytes
         )
         for (operation, dtype, threads), m in largest.items():
-            problem, seconds = m.problem, stats.call_s(m)
-            read, written, _ = problem.WEIGHTS[operation]
+            problem = m.problem
+            seconds = stats.call_s(m)
+            read, written = problem.WEIGHTS[operation][:2]
             if written:
                 counted = problem.bytes_moved / seconds
                 what = f"{operation} of {dtype}, {units.size(problem.nbytes)}, {units.count(threads, 'thread')}"

@@ -62,7 +62,9 @@ class Matmuls:
         self._columns: dict[str, Column] = {}
         self._table: Printed | None = None
         self._markdown = markdown
-        self._machine, self._names, self._planned = machine, names, frozenset(planned)
+        self._machine = machine
+        self._names = names
+        self._planned = frozenset(planned)
         self._kind_width = max((len(_kind(p, "cold" if cold else "warm")) for p in self._planned), default=7)
         self._refining = False
 
@@ -97,20 +99,20 @@ class Matmuls:
         """The columns that a narrow terminal drops, in order: roof shares, frameworks, rates, slower CPU kernels."""
         if {_side(m) for m in group} == {"framework"}:
             return ["pad", "fastest"]
-        frameworks = self._of_kind("framework")
+        frameworks = self._columns_of_kind("framework")
         ranked = sorted((m for m in group if _side(m) == "CPU"), key=_host_s)
         cpu = list(dict.fromkeys(f"{_column(m)} ms" for m in ranked))
         return [
-            *self._of_kind("share"),
+            *self._columns_of_kind("share"),
             *frameworks,
-            *self._of_kind("rate"),
+            *self._columns_of_kind("rate"),
             "pad",
             *reversed(cpu[1:]),
             "MxNxK",
         ]
 
-    def _of_kind(self, kind: Column) -> list[str]:
-        return [name for name, of_kind in self._columns.items() if of_kind == kind]
+    def _columns_of_kind(self, kind: Column) -> list[str]:
+        return [name for name, kind_of_column in self._columns.items() if kind_of_column == kind]
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
         """Column -> (the cell that names the problem, the column's width)."""
@@ -145,8 +147,8 @@ class Matmuls:
         quickest = fastest(group)
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
-            told = number(_host_s(best) * 1e3) if best else m.status
-            cells[f"{_column(m)} ms"] = Best(told) if best and best is quickest else told
+            milliseconds = number(_host_s(best) * 1e3) if best else m.status
+            cells[f"{_column(m)} ms"] = Best(milliseconds) if best and best is quickest else milliseconds
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.mode == "resident"])
             if best:
@@ -180,18 +182,18 @@ class Matmuls:
         cpu = fastest(self._cpu_rows(group[0]))
         return {m.mode for m in group if cpu and _side(m) == "GPU" and _host_s(m) < _host_s(cpu)}
 
-    def _cpu_rows(self, of: Measurement) -> list[Measurement]:
-        """The CPU rows of that size, in that arithmetic or in float32, which is precise enough for any lower one."""
-        p, shape = of.problem, _shape(of.problem)
-        return [
-            m
-            for m in self._all
-            if _side(m) == "CPU"
-            and m.problem.op == self.op
-            and m.problem.math in (p.math, "float32" if p.math != "float64" else p.math)
-            and m.settings.cache == of.settings.cache
-            and _shape(m.problem) == shape
-        ]
+    def _cpu_rows(self, row: Measurement) -> list[Measurement]:
+        """The CPU rows of a row's size, in its arithmetic or in float32, which is precise enough for any lower one."""
+        arithmetic = {row.problem.math}
+        if row.problem.math != "float64":
+            arithmetic.add("float32")
+        cpu_rows = []
+        for m in self._all:
+            is_of_cpu = _side(m) == "CPU" and m.problem.op == self.op and m.problem.math in arithmetic
+            is_alike = m.settings.cache == row.settings.cache and _shape(m.problem) == _shape(row.problem)
+            if is_of_cpu and is_alike:
+                cpu_rows.append(m)
+        return cpu_rows
 
 
 class Convs(Matmuls):

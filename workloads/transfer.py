@@ -33,7 +33,7 @@ HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 # The ways of the study, as people copy batches, and the host memories that each takes.
 STUDY = {"array": ("pageable", "pinned"), **dict.fromkeys(("asarray", "staged", "constant", "dataset"), ("pageable",))}
 _STUDY_HAS = ("sizes", "directions", "host_memory", "overlap")  # flags that a study has its own of
-FEEDING = "feeding"
+PIPELINES = "feeding"  # the study of how batches get into Keras's training step
 FLAGS = f"""
 --sizes BYTES ...       bytes of a copy, each way, like 64KiB, which 64KB and 64k are too ({SIZES})
 --directions WAY ...    h2d d2h d2d both (all four)
@@ -71,9 +71,9 @@ class TransferPlan(MeasuringPlan):
     def from_flags(cls, flags: Namespace) -> "TransferPlan":
         """Raises: Usage for a word that is no size, direction, host memory or type, for what cannot be copied, and for flags of
         rows that a study brings itself."""
-        if flags.study == FEEDING:
+        if flags.study == PIPELINES:
             options.refuse(flags, (*_STUDY_HAS, "threads"), "--study brings its own rows")
-            problems, dtypes = [], _fed_types(flags)
+            problems, dtypes = [], _sample_types(flags)
         else:
             options.refuse(flags, ("dtypes",), "copies are of bytes; only --study feeding has types")
             problems, dtypes = _copies(flags), []
@@ -89,8 +89,8 @@ class TransferPlan(MeasuringPlan):
 
         Raises: Usage; Missing without a GPU, which every copy needs.
         """
-        if self.study == FEEDING:
-            return self._feeding_rows(machine)
+        if self.study == PIPELINES:
+            return self._pipeline_rows(machine)
         from workloads.harness import plan
         from workloads.machine import facts
         from workloads.records import Row
@@ -122,7 +122,7 @@ class TransferPlan(MeasuringPlan):
         takes = getattr(kernel.bind, "takes", None)
         return takes(problem) if takes else not problem.compute
 
-    def _feeding_rows(self, machine: "Machine") -> "list[Row]":
+    def _pipeline_rows(self, machine: "Machine") -> "list[Row]":
         """The rows of --study feeding: each type's sizes by every way on every device, then CuPy's copies of as many bytes.
 
         Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
@@ -133,10 +133,10 @@ class TransferPlan(MeasuringPlan):
         measuring = self.measuring
         on = plan.devices(measuring.devices, machine, measuring.require_gpu)
         backends = plan.known("backend", measuring.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
-        ways = plan.known("way", measuring.variants, InputPipeline.WAYS) or list(InputPipeline.WAYS)
+        pipelines = plan.known("way", measuring.variants, InputPipeline.WAYS) or list(InputPipeline.WAYS)
         rows = []
         if "keras" in backends:
-            rows += _keras_rows(on, self.dtypes, ways)
+            rows += _keras_rows(on, self.dtypes, pipelines)
         if "cupy" in backends and not measuring.variants:
             rows += _cupy_rows([device for device in on if device != "cpu"])
         if not rows:
@@ -147,12 +147,12 @@ class TransferPlan(MeasuringPlan):
         return rows
 
     def operation(self) -> str:
-        return FEEDING if self.study == FEEDING else "transfer"
+        return PIPELINES if self.study == PIPELINES else "transfer"
 
     def table(self, machine: "Machine") -> Lines:
         """The table of the copies, or of the feeding study."""
         markdown = self.measuring.format == "md"
-        return FeedingTable(markdown) if self.study == FEEDING else TransferTable(markdown)
+        return PipelineTable(markdown) if self.study == PIPELINES else TransferTable(markdown)
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the fitted laws of copies, or the answers of a study."""
@@ -160,7 +160,7 @@ class TransferPlan(MeasuringPlan):
         from analysis.roofline import links
         from analysis.text import input_pipeline
 
-        lines = {"small-dataset": transfer_study.lines, FEEDING: input_pipeline.lines}.get(self.study, links.lines)
+        lines = {"small-dataset": transfer_study.lines, PIPELINES: input_pipeline.lines}.get(self.study, links.lines)
         terminal.show(["", *shown(lines(analysis.rows))])
 
 
@@ -175,7 +175,10 @@ def _copies(flags: Namespace) -> "list[Transfer]":
         from analysis.crossover import transfer_study
 
         options.refuse(flags, _STUDY_HAS, "--study brings its own rows")
-        return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
+        copies = []
+        for memory in ("pageable", "pinned"):
+            copies += [Transfer("h2d", nbytes, memory) for nbytes in transfer_study.sizes()]
+        return copies
     directions = options.words(flags.directions) or list(Transfer.DIRECTIONS)
     memories = options.words(flags.host_memory) or list(HOST_MEMORIES)
     sizes = options.sizes(flags.sizes or [SIZES], options.BYTES)
@@ -192,7 +195,7 @@ def _copies(flags: Namespace) -> "list[Transfer]":
     return copies
 
 
-def _fed_types(flags: Namespace) -> list[str]:
+def _sample_types(flags: Namespace) -> list[str]:
     """The types of the feeding study.
 
     Raises: Usage for an unknown one.
@@ -203,7 +206,7 @@ def _fed_types(flags: Namespace) -> list[str]:
     return plan.known("type", flags.dtypes, feeding.DTYPES) or list(feeding.DTYPES)
 
 
-def _keras_rows(on: list[str], dtypes: Iterable[str], ways: list[str]) -> "list[Row]":
+def _keras_rows(on: list[str], dtypes: Iterable[str], pipelines: list[str]) -> "list[Row]":
     """The rows of Keras's fit around a model that does next to nothing: each type's sizes by every way on every device.
 
     Raises: Missing without Keras.
@@ -221,9 +224,9 @@ def _keras_rows(on: list[str], dtypes: Iterable[str], ways: list[str]) -> "list[
             more = feeding.HELD_OUT if dtype == feeding.DTYPES[0] else ()
             for batch, width in sorted((*feeding.SIZES, *more)):
                 problem = InputPipeline(batch, width, feeding.steps(batch, width), dtype)
-                for way in ways:
-                    if feeding.tells(device, way, dtype):
-                        rows.append(Row(f"feeding/keras/{way}", problem, Settings(device)))
+                for pipeline in pipelines:
+                    if feeding.tells(device, pipeline, dtype):
+                        rows.append(Row(f"feeding/keras/{pipeline}", problem, Settings(device)))
     return rows
 
 
@@ -250,12 +253,12 @@ class TransferTable(Lines):
 
     def __init__(self, markdown: bool = False):
         super().__init__(markdown)
-        self._said: set[tuple[str, str]] = set()
+        self._reasons: set[tuple[str, str]] = set()  # (kernel, reason) that were printed
 
     def wanted(self, m) -> bool:
-        new = m.status != "skipped" or (m.kernel, m.reason) not in self._said
-        self._said.add((m.kernel, m.reason))
-        return new
+        is_new = m.status != "skipped" or (m.kernel, m.reason) not in self._reasons
+        self._reasons.add((m.kernel, m.reason))
+        return is_new
 
     def cells(self, m) -> list[str]:
         from analysis import stats
@@ -264,22 +267,20 @@ class TransferTable(Lines):
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
         if not m.ok:
             return [*start, m.status, "", "", "", m.reason]
-        waited, issued = (m.on(clock) and stats.median_of(m.on(clock)) for clock in ("host-latency", "host-issue"))
-        beside = (
-            f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
-        )
-        moves = m.variant != "overlap_compute"
-        rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := stats.seconds_of(m)) else "-"
-        return [
-            *start,
-            *timed(waited, 1e6),
-            scaled(issued, 1e6),
-            rate,
-            " ".join(filter(None, (beside, *m.flags))),
-        ]
+        waited = m.on("host-latency") and stats.median_of(m.on("host-latency"))
+        issued = m.on("host-issue") and stats.median_of(m.on("host-issue"))
+        seconds = stats.seconds_of(m)
+        rate = "-"
+        if seconds and m.variant != "overlap_compute":  # which moves nothing
+            rate = number(p.bytes_moved / seconds.value / 1e9)
+        notes = list(m.flags)
+        if p.compute:
+            overlap = f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}"
+            notes.insert(0, overlap)
+        return [*start, *timed(waited, 1e6), scaled(issued, 1e6), rate, " ".join(notes)]
 
 
-class FeedingTable(Lines):
+class PipelineTable(Lines):
     """A line a row: milliseconds of a step with next to no arithmetic, by the way and the bytes of its batch."""
 
     HEAD = "way 14< | where 6< | type 7< | batch 5 | values 6 | bytes 9 | ms a step 9 | ±% 4 | notes 5<"
@@ -294,7 +295,8 @@ class FeedingTable(Lines):
 
         p = m.problem
         if p.op == "transfer":
-            start, seconds = [f"CuPy, {p.host_memory}", m.device, "-", "-", "-"], stats.seconds_of(m)
+            start = [f"CuPy, {p.host_memory}", m.device, "-", "-", "-"]
+            seconds = stats.seconds_of(m)
         else:
             start = [m.variant, m.device, p.dtype, str(p.batch), str(p.width)]
             seconds = feeding.step(m) if m.ok else None
