@@ -108,29 +108,34 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
         )
 
 
-def lines(of) -> list[str]:
+def lines(network) -> list[str]:
     """A Network as text: a line a layer, its sums, and what is not known of it."""
     from kernels import networks
-    from kernels.networks import layers
-    from kernels.networks import training_step as steps
+    from kernels.networks import layers, training_step
 
     flops = Counter[str]()
-    for work in steps.step(of, 1):
+    for work in training_step.step(network, 1):
         flops[work.layer] += work.flops
-    strange = layers.unknown(of)
+    unknown = layers.unknown(network)
     rows = []
-    for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
-        kind = layer.kind + (" (not known)" if layer in strange else "") + ("" if layer.trainable else " (frozen)")
-        rows.append((layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops[layer.name]:,}"))
-    found = Table("layer | kind | output | weights | training FLOPs a sample", rows, 2).text()
-    found.append(
-        f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
-        f"{flops.total():,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"
+    shapes = networks.outputs(network)
+    weights = networks.layer_weights(network)
+    for layer, shape, count in zip(network.layers, shapes, weights, strict=True):
+        kind = layer.kind
+        if layer in unknown:
+            kind += " (not known)"
+        if not layer.trainable:
+            kind += " (frozen)"
+        rows.append((layer.name, kind, layers.words(shape), f"{count:,}", f"{flops[layer.name]:,}"))
+    text = Table("layer | kind | output | weights | training FLOPs a sample", rows, 2).text()
+    text.append(
+        f"{networks.parameters(network):,} weights, {networks.trainable(network):,} of them learned; "
+        f"{flops.total():,} FLOPs a sample and training step, with {network.optimizer} and {network.loss}"
     )
-    if strange:
-        names = ", ".join(f"{layer.name} ({layer.kind})" for layer in strange)
-        found.append(f"not known: {names}; what they take is estimated from their weights and the bytes they move")
-    return found
+    if unknown:
+        names = ", ".join(f"{layer.name} ({layer.kind})" for layer in unknown)
+        text.append(f"not known: {names}; what they take is estimated from their weights and the bytes they move")
+    return text
 
 
 def operation_sums(operations: "Sequence[Operation]", batch: int) -> list[str]:

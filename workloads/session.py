@@ -307,7 +307,10 @@ def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
         sizes = {answer.family.size(m.problem) for m in done if m.problem.op == op}
         for n in crossover.refine(answer, sizes):
             near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
-            for side in (s for point in near for s in (point.cpu, point.gpu)):
+            sides = []
+            for point in near:
+                sides += [point.cpu, point.gpu]
+            for side in sides:
                 try:
                     problem = answer.family.at(n, side.math)
                 except ValueError:  # channels that the groups do not divide, images smaller than the filter
@@ -473,10 +476,12 @@ def require_measured(outcome, workload: str, example: str) -> None:
 
 def unfinished(outcome) -> list[str]:
     """A sentence: how many of the planned rows a stopped run has measured; [] for a complete run."""
-    there, begun = len(outcome.measurements), outcome.begun
-    some = f" ({begun} with fewer visits than planned)" if begun else ""
-    said = f"{there} of {there + outcome.left - begun} rows are here{some}, and what follows is said of these."
-    return [said] if outcome.left else []
+    if not outcome.left:
+        return []
+    done = len(outcome.measurements)
+    planned = done + outcome.left - outcome.begun
+    some = f" ({outcome.begun} with fewer visits than planned)" if outcome.begun else ""
+    return [f"{done} of {planned} rows are here{some}, and what follows is said of these."]
 
 
 def _instead(m: "Measurement", command: str, workload: str, example: str) -> str:

@@ -115,10 +115,11 @@ _MEASURING = f"""
 -v --verbose      a line on stderr for every row"""
 
 
-def add_measuring(made: options.Parser) -> None:
+def add_measuring(parser: options.Parser) -> None:
     """Adds the flags that every workload shares; -h shows those that people need."""
-    made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
-    options.add(made, _MEASURING, N=_seed, F=_noise, DIR=options.folder)
+    if parser.needs:
+        parser.needs += ("device", "fast", "dry-run", "format", "output")
+    options.add(parser, _MEASURING, N=_seed, F=_noise, DIR=options.folder)
 
 
 def measuring(flags: Namespace) -> Measuring:

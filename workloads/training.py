@@ -264,10 +264,10 @@ class TrainingPlan(MeasuringPlan):
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
         """Prints the sentences on trainings, then the budgets of steps that are sound; with --verbose all budgets."""
-        from analysis.predict import budget, profile
+        from analysis.predict import profile
+        from analysis.predict.budget import budgets
         from analysis.report.sections.several_gpus import trainings
-        from analysis.text import budget as budget_words
-        from analysis.text import several_gpus, training
+        from analysis.text import budget, several_gpus, training
 
         done = analysis.rows
         lines = unfinished(outcome)
@@ -277,12 +277,12 @@ class TrainingPlan(MeasuringPlan):
         several = trainings(done)
         if several:
             lines += ["", *several.text()]
-        budgets = []
+        every = []
         if any(m.problem.op == "matmul" for m in done):
-            budgets = budget.budgets(profile.Profile(done))
-        wanted = [one for one in budgets if self.measuring.verbose or one.sound]
-        about_steps = [budget_words.sentence(one) for one in wanted]
-        if len(wanted) < len(budgets):
+            every = budgets(profile.Profile(done))
+        wanted = [one for one in every if self.measuring.verbose or one.sound]
+        about_steps = [budget.sentence(one) for one in wanted]
+        if len(wanted) < len(every):
             command = f"{options.typed(resume_command(outcome.run.command, outcome.path.parent))} -v"
             about = "What a step is made of, from these rows, nothing measured again: "
             about_steps.append(terminal.Line(about, command=command))
@@ -475,38 +475,41 @@ class TrainingTable(Lines):
         return m.problem.op == "training"
 
     def cells(self, m) -> list[str]:
-        from analysis import numbers
         from analysis.stats import median_of
-        from analysis.text import rows as row_words
+        from analysis.text import rows
         from analysis.training import costs
 
         p = m.problem
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where(m), row_words.loop_name(m)]
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where(m), rows.loop_name(m)]
         began = scaled(costs.start(m, self._all))
         if not m.ok:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         cost = costs.measured(m, self._all)
-        waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
-        whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
-
-        def told(e) -> str:
-            if not e:
-                return "-"
-            end = numbers.less_than(e)
-            return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
-
-        step = told(cost.step) if cost else told(waited and not whole and median_of(waited))
-        by = costs.parts(cost, p.epochs, p.steps) if cost else {}
+        if cost is None:
+            waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
+            is_whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
+            step = median_of(waited) if waited and not is_whole else None
+            return [*start, _milliseconds(step), "-", "-", "-", began, "-", " ".join(rows.notes(m, None))]
         return [
             *start,
-            step,
-            told(cost and cost.epoch),
-            told(by.get("data-set setup")),
-            scaled(cost and cost.compile),
+            _milliseconds(cost.step),
+            _milliseconds(cost.epoch),
+            _milliseconds(costs.parts(cost, p.epochs, p.steps).get("data-set setup")),
+            scaled(cost.compile),
             began,
-            scaled(cost and costs.whole_training(cost, p.epochs, p.steps)),
-            " ".join(row_words.notes(m, cost.step if cost else None)),
+            scaled(costs.whole_training(cost, p.epochs, p.steps)),
+            " ".join(rows.notes(m, cost.step)),
         ]
+
+
+def _milliseconds(estimate) -> str:
+    """An Estimate of seconds in milliseconds; `<` its upper end where it may be nothing, a dash for none."""
+    from analysis import numbers
+
+    if not estimate:
+        return "-"
+    end = numbers.less_than(estimate)
+    return number(estimate.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
 
 parser = COMMAND.parser
