@@ -5,7 +5,7 @@ from analysis.crossover.crossover import Answer
 from analysis.stats import median_of
 from analysis.text import crossings, sentences
 from analysis.text.sentences import say
-from analysis.training.inference import ROUNDTRIP, SERVE, Case, Way, cases, crossovers, side
+from analysis.training.inference import ROUNDTRIP, SERVE, CallForm, InferenceCase, cases, crossovers, side
 from analysis.units import join
 from workloads.records import Machine, Measurement, Measurements
 
@@ -32,7 +32,7 @@ def lines(measurements: Measurements, machine: Machine | None = None) -> list[st
     return lines
 
 
-def _crossover(case: Case, method: Way, a: Answer) -> str:
+def _crossover(case: InferenceCase, method: CallForm, a: Answer) -> str:
     """The winner by batch, then samples a second at the largest batch that ran on both devices."""
     point = a.points[-1]
     cpu, gpu = point.cpu.seconds, point.gpu.seconds
@@ -46,7 +46,7 @@ def _crossover(case: Case, method: Way, a: Answer) -> str:
     return " ".join([*sentences.crossover(a, f"{case.name}, {method.words}"), largest])
 
 
-def batching_sentences(case: Case, rows: Measurements) -> list[str]:
+def batching_sentences(case: InferenceCase, rows: Measurements) -> list[str]:
     """The gain in samples a second from the smallest batch to the largest, for each device; on the CPU for each setting of
     oneDNN."""
     batches = [m.problem.batch for m in rows if m.kernel != SERVE]
@@ -74,7 +74,7 @@ def _batching_gain(rows: Measurements, first: int, last: int, *, on_gpu: bool, w
     return [f"{words} on the {where}"]
 
 
-def serving_sentences(case: Case, rows: Measurements) -> list[str]:
+def serving_sentences(case: InferenceCase, rows: Measurements) -> list[str]:
     """Single requests in samples a second: with the fewest in flight, and with the number that is fastest."""
     lines = []
     for on_gpu, device in ((False, "CPU"), (True, "GPU")):

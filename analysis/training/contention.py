@@ -23,8 +23,8 @@ def _ratio(numerator: Samples | None, denominator: Samples | None) -> Estimate:
     """The ratio of two medians, as tables show them. Its interval is that of the ratios of each round, as both were measured in
     every round."""
     value = median_of(numerator).value / median_of(denominator).value
-    of_rounds = verdict(denominator, numerator, paired=True).ratio
-    return covering(value, of_rounds.low, of_rounds.high)
+    ratio_by_round = verdict(denominator, numerator, paired=True).ratio
+    return covering(value, ratio_by_round.low, ratio_by_round.high)
 
 
 class Taught(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,14 +76,14 @@ def _pair(student: Measurement, rows: list[Measurement]) -> Taught | None:
     together = max((student.on(_CLOCK), teacher.on(_CLOCK)), key=lambda samples: median_of(samples).value)
     after = median_of(step).value + median_of(answer).value
     at_once = median_of(together).value
-    of_rounds = verdict(together, _sums(step, answer), paired=True).ratio
+    ratio_by_round = verdict(together, _sums(step, answer), paired=True).ratio
     return Taught(
         student=student,
         teacher=teacher,
         slower=(slowdown(student_alone, student), slowdown(teacher_alone, teacher)),
         after=after,
         at_once=at_once,
-        gain=covering(after / at_once, of_rounds.low, of_rounds.high),
+        gain=covering(after / at_once, ratio_by_round.low, ratio_by_round.high),
     )
 
 

@@ -44,9 +44,9 @@ def _known(side: Trained, training: Training) -> Trained:
 
 def ran_all_samples(side: Trained, training: Training) -> bool:
     """Whether a row ran epochs of all the training's samples: slow steps are timed in epochs of a few."""
-    own = side.row.on("host-latency")
+    samples = side.row.on("host-latency")
     problem = side.row.problem
-    return own is not None and own.calls == problem.steps and problem.samples == training.samples
+    return samples is not None and samples.calls == problem.steps and problem.samples == training.samples
 
 
 def tells_whole(side: Trained) -> bool:

@@ -9,32 +9,42 @@ from analysis.stats import Estimate
 from kernels.problems import Training
 from workloads.records import Measurement
 
-_POWERS = ("watts", "gpu_power_w")  # values of a row, on average and at most
+# Values of a row: watts on average, and at most.
+_POWERS = ("watts", "gpu_power_w")
 
 
-class Cost(msgspec.Struct, frozen=True):
-    """Money and joules of a whole training, None where no price or power is known."""
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """Money and joules of a whole training."""
 
     device: str
+    #: None where no price is known.
     money: Estimate | None
+    #: None where no power is known.
     joules: Estimate | None
 
 
 def cost(
-    training: "Training", job_s: Estimate, device: str, prices: dict[str, float], measurements: "Iterable[Measurement]"
+    training: Training, job_s: Estimate, device: str, prices: dict[str, float], measurements: Iterable[Measurement]
 ) -> Cost:
     """The cost of a whole training of `job_s` seconds; `prices`: cpu or gpu -> money an hour."""
     price = prices.get("cpu" if device == "cpu" else "gpu")
     watts = power(training, device, measurements)
-    return Cost(device, None if price is None else job_s * (price / 3600), job_s * watts if watts else None)
+    return Cost(
+        device=device,
+        money=None if price is None else job_s * (price / 3600),
+        joules=job_s * watts if watts else None,
+    )
 
 
-def power(training: "Training", device: str, measurements: "Iterable[Measurement]") -> float | None:
+def power(training: Training, device: str, measurements: Iterable[Measurement]) -> float | None:
     """Watts of the device while it trained or answered, of this model's rows before others' and of the nearest batch; None
     without one."""
-    rows = [m for m in measurements if m.device == device and m.problem.model]
+    rows = [row for row in measurements if row.device == device and row.problem.model]
     for name in _POWERS:
-        seen = [m for m in rows if name in m.values]
-        if own := [m for m in seen if m.problem.model == training.model] or seen:
-            return min(own, key=lambda m: abs(math.log(m.problem.batch / training.batch))).values[name]
+        with_power = [row for row in rows if name in row.values]
+        same_model = [row for row in with_power if row.problem.model == training.model]
+        candidates = same_model or with_power
+        if candidates:
+            nearest = min(candidates, key=lambda row: abs(math.log(row.problem.batch / training.batch)))
+            return nearest.values[name]
     return None

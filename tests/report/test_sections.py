@@ -80,7 +80,7 @@ def test_a_line_of_answers_has_both_devices_rates_and_the_gpus_speedup():
         answer(32, 2e-3, low=1e-3),
         answer(32, 2e-3, "gpu:0"),
     ]
-    case = answers.Case("lenet", "float32", "float32")
+    case = answers.InferenceCase(model="lenet", dtype="float32", precision="float32")
     assert inference._line(case, rows, answers.RESIDENT, 8) == (
         *("lenet", "8", "resident"),
         *("4.00 ms", "0 %", "1.00 ms", "0 %"),

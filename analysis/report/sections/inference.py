@@ -26,13 +26,15 @@ def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[B
         line
         for case, own in found.items()
         for batch in sorted({m.problem.batch for m in own})
-        for way in inference.WAYS
+        for way in inference.CALL_FORMS
         if (line := _line(case, own, way, batch))
     ]
     return [*listed(sentences), *tabled(Table(f"{HEADS} | {JOULES}", rows, 3, JOULES))]
 
 
-def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: int) -> tuple[str, ...] | None:
+def _line(
+    case: inference.InferenceCase, rows: Measurements, way: inference.CallForm, batch: int
+) -> tuple[str, ...] | None:
     """The cells of a line: seconds and samples a second on both devices, the GPU's speedup; None where neither was measured."""
     both = cpu, gpu = [inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True)]
     if not gpu and (way == inference.QUEUED or not cpu):  # a CPU queues nothing: that is its one call's time again
