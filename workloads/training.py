@@ -1,7 +1,6 @@
 """Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole training cost, and who wins."""
 
 import dataclasses
-import shlex
 import sys
 import time
 from argparse import Namespace
@@ -383,7 +382,7 @@ def _script_training(flags: Namespace) -> str:
     """
     from workloads.records import script_files
 
-    script, *arguments = shlex.split(flags.script)
+    script, *arguments = script_files.typed_words(flags.script)
     script_files.require(script)
     fit = flags.fit or _only_fit(script)
     _require_fit(script, fit)

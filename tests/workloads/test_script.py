@@ -160,6 +160,18 @@ def test_a_fit_that_is_not_there_is_corrected(run):
     assert (str(stop.value), stop.value.right) == ("two_fits.py calls no fit at 11; it calls one at 10, 17", "10")
 
 
+def test_a_fit_that_is_not_there_is_left_out_where_the_text_shows_none():
+    stop = script_files.no_such_fit("train.py", "11", [])
+    assert (str(stop), stop.wrong, stop.right) == ("train.py calls no fit at 11", "--fit", "")
+
+
+@pytest.mark.parametrize("typed", ["train.py 'unclosed", "train.py \\", " "])
+def test_a_script_that_cannot_be_split_into_words_is_one_error(typed):
+    with pytest.raises(options.Usage, match=r"No closing quotation|No escaped character|names no script") as stop:
+        script_files.typed_words(typed)
+    assert (stop.value.wrong, stop.value.right) == (typed, "train.py")
+
+
 def test_a_module_runs_as_python_does(run, tmp_path):
     package = tmp_path / "package"
     package.mkdir()
@@ -362,6 +374,9 @@ NAMES = {
     "mine.py:build": None,
     "package.module:build": None,
     "cifar10-cnn": None,
+    "train.py:41 'unclosed": None,
+    "": None,
+    "'my train.py:41' -v": script_files.ScriptTraining(script="my train.py", fit="41", arguments=("-v",)),
 }
 
 

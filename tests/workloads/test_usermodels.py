@@ -347,6 +347,7 @@ UNREADABLE = {
     "a link to what is not there": lambda path: path.symlink_to("nothing"),
     "a pipe": os.mkfifo,
     "a folder": lambda path: path.mkdir(),
+    "longer than 16 MiB|is no Keras model": lambda path: os.truncate(path.open("wb").name, (1 << 24) + 1),
     "null bytes|is no Keras model": lambda path: path.write_bytes(b"def build(): ..." + bytes(20)),
 }
 MODULES_WITH_MODELS = (

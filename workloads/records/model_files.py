@@ -209,9 +209,10 @@ def _missing(name: str) -> str:
         return other_libraries.refusal(module, library)[0]
     file = Path(module).expanduser()
     if regular_files.exists(file) and (module.endswith(".py") or not os.path.isdir(file)):
-        regular_files.require_readable(file)
         if module.endswith(".py"):
+            regular_files.require_source(file)
             return _missing_in_file(module, function)
+        regular_files.require_readable(file)
     if not _FUNCTION.fullmatch(name):
         form = f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
         if Path(module).suffix and not os.path.exists(module):
@@ -279,11 +280,13 @@ def _unpacks_too_far(path: str, unpacked_bytes: int) -> str:
 
 
 def require_source(path: str) -> None:
-    """Raises Usage for a Python file that is there and cannot be read, or does not parse."""
+    """Raises Usage for a Python file that is not there, cannot be read or does not parse."""
     if not regular_files.exists(path):
-        return
+        similar_one = similar_path(path)
+        first = "" if similar_one else f"write {path}"
+        raise options.Usage(f"there is no file {path}", wrong=path, right=similar_one or path, first=first)
     try:
-        regular_files.require_readable(path)
+        regular_files.require_source(path)
         source_trees.parsed(Path(path).read_bytes())
     except regular_files.Unreadable as error:
         raise options.Usage(str(error), wrong=path, right=path, first=error.first or f"mend {path}") from error
@@ -454,7 +457,7 @@ def _builds_model(function: ast.FunctionDef) -> bool:
 def _parsed(path: str) -> ast.Module | None:
     """A source file's tree; None of what does not parse, and of a pipe."""
     try:
-        regular_files.require_regular(path)
+        regular_files.require_source(path)
         with open(path, "rb") as file:
             return source_trees.parsed(file.read())
     except (regular_files.Unreadable, OSError, SyntaxError):

@@ -39,7 +39,7 @@ def library_name(module: str) -> str:
 def library_imported(path: Path) -> str:
     """The library that a Python file imports in place of Keras; "" where it imports Keras or none of these, or does not parse."""
     try:
-        regular_files.require_regular(path)
+        regular_files.require_source(path)
         tree = source_trees.parsed(path.read_bytes())
     except (regular_files.Unreadable, OSError, SyntaxError):
         return ""

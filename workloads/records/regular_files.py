@@ -18,6 +18,7 @@ from workloads.options import Usage
 # A compressed file is read up to so many bytes, and beyond while they are at most so many times its own. Stored ones have 41.
 _UNPACKED_BYTES = 1 << 24
 _MOST_COMPRESSION = 200
+LONGEST_SOURCE_BYTES = 1 << 24  # of a Python file
 LONGEST_LINE_BYTES = 1 << 24  # the longest line of a stored result file has 31 kB
 
 _NOT_REGULAR = (
@@ -64,6 +65,15 @@ def require_readable(path: str | os.PathLike) -> None:
     if not os.access(path, os.R_OK):
         message = f"cannot read {path}: {os.strerror(errno.EACCES)}"
         raise Unreadable(message, first=shlex.join(["chmod", "u+r", os.fspath(path)]))
+
+
+def require_source(path: str | os.PathLike) -> None:
+    """Raises Unreadable for what is no readable regular file, and for one that is longer than any Python source."""
+    require_readable(path)
+    if os.path.getsize(path) > LONGEST_SOURCE_BYTES:
+        raise Unreadable(
+            f"cannot read {path}: it is longer than {LONGEST_SOURCE_BYTES >> 20} MiB, as no Python source is"
+        )
 
 
 def _other_kind(mode: int) -> str:

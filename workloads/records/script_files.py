@@ -27,6 +27,8 @@ def require(script: str) -> None:
     try:
         if not regular_files.exists(script):
             raise _no_script(script)
+        if script.endswith(".py"):
+            regular_files.require_source(script)
         regular_files.require_readable(script)
     except regular_files.Unreadable as error:
         raise options.Usage(str(error), wrong=script, right=script if error.first else "", first=error.first) from error
@@ -56,6 +58,8 @@ def another_library(script: str, library: str) -> options.Usage:
 
 def no_such_fit(script: str, fit: str, places: Sequence[str]) -> options.Usage:
     """The error for a script that calls fits, at these places, but not at the one that was named."""
+    if not places:
+        return options.Usage(f"{script} calls no fit at {fit}", wrong="--fit")
     called = ", ".join(places)
     return options.Usage(f"{script} calls no fit at {fit}; it calls one at {called}", wrong=fit, right=places[0])
 
@@ -94,8 +98,23 @@ class ScriptTraining(msgspec.Struct, frozen=True, kw_only=True):
 
 def script_training(name: str) -> ScriptTraining | None:
     """The training of a row's model; None where that is no script's."""
-    if not re.match(r"\S*:\d+(\.\d+)?( |\Z)", name):
+    try:
+        words = shlex.split(name)
+    except ValueError:  # a quotation that does not end
         return None
-    word, *arguments = shlex.split(name)
-    script, _, fit = word.rpartition(":")
-    return ScriptTraining(script=script, fit=fit, arguments=tuple(arguments))
+    placed = re.fullmatch(r"(?P<script>.*):(?P<fit>\d+(\.\d+)?)", words[0]) if words else None
+    if placed is None:
+        return None
+    return ScriptTraining(script=placed["script"], fit=placed["fit"], arguments=tuple(words[1:]))
+
+
+def typed_words(command: str) -> list[str]:
+    """A script and its arguments, of a command such as 'train.py --lr 0.1'. Raises: Usage."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        message = f"{command!r} cannot be split into words: {error}"
+        raise options.Usage(message, wrong=command, right="train.py") from error
+    if not words:
+        raise options.Usage(f"{command!r} names no script", wrong=command, right="train.py")
+    return words
