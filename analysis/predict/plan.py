@@ -170,8 +170,8 @@ def _devices(flags: Namespace, machine: Profile) -> list[str]:
 
 
 def _require_predictions(path: str) -> None:
-    """Raises Usage for a file that is read as rows, has anything else than predictions or cannot be written. An empty one is
-    free."""
+    """Raises Usage for a file that is read as rows or is compressed, has anything else than predictions or cannot be written. An
+    empty one is free."""
     file = pathlib.Path(path)
     if file.suffix == ".jsonl":
         raise options.Usage(
@@ -179,6 +179,9 @@ def _require_predictions(path: str) -> None:
             wrong=path,
             right=str(file.with_suffix(".ndjson")),
         )
+    if file.suffix == ".gz":
+        message = f"{path}: predictions are appended as text, which a compressed file does not take"
+        raise options.Usage(message, wrong=path, right=str(file.with_suffix("")))
     reason = regular_files.unwritable(file)
     if reason:
         free = command_lines.unused("predictions.ndjson")

@@ -1,5 +1,6 @@
 """The file of saved predictions: written, read, damaged."""
 
+import gzip
 import json
 import pathlib
 import re
@@ -103,6 +104,17 @@ def test_blank_lines_are_no_predictions_and_none_is_cut_off(tmp_path, capsys, en
     with pytest.raises(Usage, match="holds no predictions: it is empty"):
         saved_predictions.load(str(path))
     assert capsys.readouterr().err == ""
+
+
+def test_predictions_are_not_appended_to_a_compressed_file(runs, tmp_path, capsys):
+    path = tmp_path / "p.ndjson.gz"
+    compressed = gzip.compress(b"".join(saved_lines()))
+    path.write_bytes(compressed)
+    assert main(["--model", "lenet", "--profile", runs, "--save", str(path)]) == 2
+    *_, error, tip = capsys.readouterr().err.splitlines()
+    assert f"{path}: predictions are appended as text" in error
+    assert tip.endswith(f" --save {tmp_path / 'p.ndjson'}")
+    assert path.read_bytes() == compressed
 
 
 def test_predictions_that_cannot_be_saved_are_proposed_without_saving(tmp_path):
