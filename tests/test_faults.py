@@ -337,7 +337,8 @@ def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatc
 
 @pytest.mark.parametrize(("limit", "code"), [(8, options.USAGE), (63, options.USAGE), (64, options.OK)])
 def test_a_limit_on_open_files_is_named_before_anything_is_done(monkeypatch, capsys, limit, code):
-    monkeypatch.setattr("workloads.stops.resource.getrlimit", lambda kind: (limit, limit))
+    limits = {resource.RLIMIT_NOFILE: limit, resource.RLIMIT_AS: resource.RLIM_INFINITY}
+    monkeypatch.setattr("workloads.stops.resource.getrlimit", lambda kind: (limits[kind], limits[kind]))
     parser = options.parser("workloads.matmul", "", "python -m workloads.matmul")
     assert options.command(parser, [], options.no_plan, lambda plan: options.OK) == code
     err = capsys.readouterr().err.splitlines()
