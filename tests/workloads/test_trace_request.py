@@ -123,7 +123,9 @@ def test_a_step_is_printed_by_layer_and_kind(process, capsys):
         ("", ("--data", "data.py:batches"), "mend data.py"),
     ],
 )
-def test_a_refusal_says_what_to_change(process, monkeypatch, capsys, change, words, first):
+def test_a_refusal_says_what_to_change(process, monkeypatch, tmp_path, capsys, change, words, first):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.py").write_text("def batches(): ...\n")
     monkeypatch.setattr(process, "reason", "no step")
     monkeypatch.setattr(process, "change", change)
     assert describe.main(["--model", "model.py:build", "--operations", *words]) == options.USAGE
