@@ -1,5 +1,7 @@
 """A traced step from a process or the cache, its page, and its errors."""
 
+import zipfile
+
 import msgspec
 import pytest
 from fake_measurements import answer
@@ -149,6 +151,18 @@ def test_a_refusal_is_one_line_with_what_to_add(process, monkeypatch, capsys, ca
     error, tried = capsys.readouterr().err.splitlines()
     assert error.endswith("no step")
     assert tried.endswith(hint)
+
+
+def test_the_data_of_a_saved_model_are_a_function_of_another_file(process, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("net.keras", "w") as parts:
+        parts.writestr("config.json", "{}")
+    monkeypatch.setattr(process, "reason", "no step")
+    monkeypatch.setattr(process, "cause", "open-input")
+    assert describe.main(["--model", "net.keras", "--operations"]) == options.USAGE
+    _, tried = capsys.readouterr().err.splitlines()
+    assert tried.startswith("  write a function data that returns (x, y) into data.py, then: ")
+    assert tried.endswith("--model net.keras --operations --data data.py:data")
 
 
 def test_what_a_step_takes_is_for_operations_only(process, capsys):

@@ -78,8 +78,10 @@ def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: floa
     if measurement.cause == "open-size":
         return options.Usage(measurement.reason, right="--length 200")
     if measurement.cause == "open-input":
-        file = request.model.partition(":")[0]
-        return options.Usage(measurement.reason, right=f"--data {file}:data")
+        is_saved = request.model.endswith(".keras")
+        file = "data.py" if is_saved else request.model.partition(":")[0]
+        first = f"write a function data that returns (x, y) into {file}"
+        return options.Usage(measurement.reason, right=f"--data {file}:data", first=first)
     mending = f"mend {(request.data or request.model).partition(':')[0]}"
     return options.Usage(measurement.reason, first=measurement.notes.get(CHANGE) or mending)
 
