@@ -90,10 +90,6 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
                 raise options.Usage(f"--{name} is for --operations, which is not asked for", right="--operations")
         if flags.data:
             model_files.require(flags.data)
-        if not flags.script:
-            from workloads.frameworks import grid
-
-            grid.known_model(flags.model)
         return cls(
             model=flags.model,
             script=flags.script or "",
@@ -224,7 +220,15 @@ def _print_json(plan: DescribePlan) -> int:
     return options.OK
 
 
-main = options.entry(parser, DescribePlan.from_flags, carry_out)
+def require_model(plan: DescribePlan) -> None:
+    """Raises Usage for a model that cannot be one, as far as its name and its files say."""
+    from workloads.frameworks import grid
+
+    if not plan.script:
+        grid.known_model(plan.model)
+
+
+main = options.entry(parser, DescribePlan.from_flags, carry_out, check=require_model)
 
 
 if __name__ == "__main__":
