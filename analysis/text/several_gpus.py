@@ -135,7 +135,7 @@ def training_lines(measurements: Measurements) -> list[str]:
     return lines
 
 
-def _loss_lines(case: data_parallel.Case) -> list[str]:
+def _loss_lines(case: data_parallel.DataParallelCase) -> list[str]:
     """A sentence on losses that differ from those of one GPU; [] where they are the same."""
     difference = data_parallel.loss_difference(case) or 0.0
     if difference <= data_parallel.SAME_LOSS:
@@ -152,7 +152,7 @@ def _loss_lines(case: data_parallel.Case) -> list[str]:
     return [sentence]
 
 
-def _training_name(case: data_parallel.Case) -> str:
+def _training_name(case: data_parallel.DataParallelCase) -> str:
     problem = case.several.problem
     return f"{networks.title(problem.model)} at batch {problem.batch:,}"
 

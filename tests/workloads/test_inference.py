@@ -337,5 +337,7 @@ def test_served_requests_are_told_with_the_fewest_and_with_the_fastest_in_flight
         return records.Measurement(SERVE, Inference("lenet", 2), settings, "ok", samples=(taken,))
 
     rows = [served(8, 2 / 3000), served(1, 2e-3), served(4, 0.5e-3)]
-    (told,) = inference_words.serving_sentences(said.Case("lenet", "float32", "float32"), rows)
+    (told,) = inference_words.serving_sentences(
+        said.InferenceCase(model="lenet", dtype="float32", precision="float32"), rows
+    )
     assert "1000 samples/s with 1 in flight and 4000 samples/s with 4 in flight" in told.replace(",", "")

@@ -12,7 +12,7 @@ from analysis.stats import group_by, median_of
 from analysis.table import Table
 from analysis.text import several_gpus as words
 from analysis.training import data_parallel
-from analysis.training.data_parallel import Case
+from analysis.training.data_parallel import DataParallelCase
 from analysis.units import bytes_rate, change, digits, percent, seconds, size
 from kernels import networks
 from kernels.problems import AllReduce, PeerCopy
@@ -104,7 +104,7 @@ def _told(to_words: Callable[[Any], str], value: Any) -> str:
     return "-" if value is None else to_words(value)
 
 
-def _row(case: Case) -> tuple[str, ...]:
+def _row(case: DataParallelCase) -> tuple[str, ...]:
     m = case.several
     memory = [x and data_parallel.memory(x) for x in (case.one, m)]
     peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
