@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from analysis import units
 from kernels import networks
-from kernels.problems import Training
+from kernels.problems import Inference, Training
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.frameworks import data, data_parallel, fit_timing, tensors, trainers, user_model
 from workloads.frameworks.tracing import step, user_files
@@ -309,9 +309,12 @@ def _user_samples(row: Row, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def footprint_bytes(problem: Training, values: int = 0) -> int:
-    """Bytes that a training holds at least; of a user's model, of `values` a sample, its samples alone."""
-    return problem.samples * values * ITEM_BYTES.get(problem.dtype, 1) or problem.footprint_bytes
+def footprint_bytes(problem: Training | Inference, values: int = 0) -> int:
+    """Bytes that a training, or a teacher's inference, holds at least; of a user's model, of `values` a sample, its samples
+    alone."""
+    if isinstance(problem, Training) and values:
+        return problem.samples * values * ITEM_BYTES.get(problem.dtype, 1)
+    return problem.footprint_bytes
 
 
 def require_room(row: Row, here: Machine, values: int = 0) -> None:
