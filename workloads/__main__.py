@@ -39,9 +39,9 @@ def here() -> Iterator[str]:
     """The lines about this machine: what it is, then each backend as soon as it is known."""
     from workloads.machine import facts
 
-    of = facts.describe()
-    yield f"This machine ({of.key}): {of.cpu}, {of.cores} cores, {of.memory_bytes / 2**30:.0f} GiB"
-    yield from (f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in of.gpus)
+    machine = facts.describe()
+    yield f"This machine ({machine.key}): {machine.cpu}, {machine.cores} cores, {machine.memory_bytes / 2**30:.0f} GiB"
+    yield from (f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in machine.gpus)
     software = facts.software()
     for name in registry.BACKENDS:
         state, about = _state(name, software)

@@ -221,7 +221,7 @@ def _report(suite: SuitePlan, folder: Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report, units
     from analysis.analysis import Analysis
-    from analysis.explain import command as explain
+    from analysis.explain.command import answer_by_run
     from analysis.text import several_gpus, summary
     from workloads import records
 
@@ -242,7 +242,7 @@ def _report(suite: SuitePlan, folder: Path) -> None:
         terminal.show(["", *sentences], out)
     if trained:
         with terminal.doing("explaining the training"):
-            explained = explain.answer_by_run("cifar10-cnn", str(folder))
+            explained = answer_by_run("cifar10-cnn", str(folder))
         terminal.show(["", *explained], out)
     next_line = terminal.Line(label="Next  ", command=options.typed(NEXT))
     terminal.show(["", next_line, f"Page  {options.near(path)}"], out)

@@ -194,9 +194,9 @@ def took(row: Row) -> tuple[str, bytes]:
 
 
 def by_row(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda part, line: None, stopped=()):
-    parts = [fleet.Part(Node(name, name, 2.0, 0.0), folder) for name in files]
+    parts = [fleet.NodeRun(Node(name, name, 2.0, 0.0), folder) for name in files]
     ray = Engine(files)
-    fleet.gather(ray, parts, b"", limit_s, seen, stopped)
+    fleet.gather(ray, parts, b"", limit_s, show=seen, stopped=stopped)
     return ray, parts
 
 
@@ -214,8 +214,8 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
 
 def test_what_was_lost_or_torn_is_measured_by_resuming(tmp_path, placed):
     by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
-    part = fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)
-    kept = records.decode(part.kept["peak.jsonl"].splitlines())[1]
+    part = fleet.NodeRun(Node("n1", "n1", 2.0, 0.0), tmp_path)
+    kept = records.decode(part.earlier["peak.jsonl"].splitlines())[1]
     assert [(m.key, m.status) for m in kept] == [(ROWS[0].key, "ok"), *((row.key, "failed") for row in ROWS[1:])]
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
     assert part.tally() == {"ok": 3}
@@ -226,7 +226,7 @@ def test_what_was_lost_or_torn_is_measured_by_resuming(tmp_path, placed):
     whole = file.read_bytes()
     file.write_bytes(whole + encoded(measured(ROWS[1]))[:40])
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
-    assert part.kept == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
+    assert part.earlier == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
     assert records.read(tmp_path).bad_lines == 0
 
 
@@ -360,7 +360,7 @@ from workloads.fleet import nodes
 small = {"num_cpus": 1, "object_store_memory": 80 << 20}
 cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False, "node_name": "node-1"})
 others = [cluster.add_node(**small, node_name=f"node-{i}") for i in (2, 3)]
-take, killed = nodes.Part.take, []
+take, killed = nodes.NodeRun.take, []
 
 def kill_after_the_first_row(part, name, text):
     if part.node.id == others[1].node_id:  # more rows than one may come at once
@@ -371,7 +371,7 @@ def kill_after_the_first_row(part, name, text):
             cluster.remove_node(others[1], allow_graceful=False)
     take(part, name, text)
 
-nodes.Part.take = kill_after_the_first_row
+nodes.NodeRun.take = kill_after_the_first_row
 try:
     code = suite.main(["--ray", cluster.address, "--only", "peak", "--fast", "--max-time", "0.3", "--min-time", "0.1",
                        "--threads", "1", "--ray-timeout", "40", "-o", sys.argv[1]])

@@ -28,46 +28,56 @@ from workloads.terminal import note
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
 _DEATH_KNOWN_S = 5.0
-_SAID_EVERY_S = 10.0
+_PROGRESS_EVERY_S = 10.0
 _UNKNOWN_EXIT = -1  # of a task that Ray lost: its node may be dying
 _NOT_BEGUN = "did not begin (others hold its CPUs and GPUs, or it hangs) within"
 
 
 class NodePlan(msgspec.Struct, frozen=True):
-    """The rows that a node will measure, by result file. Rows that depend on measured results are not known yet."""
+    """The rows that a node will measure. Rows that depend on measured results are not known yet."""
 
+    #: The run that its suite began.
     run: Run
+    #: Result file -> its rows.
     rows: dict[str, list[Row]]
 
 
-class Part:
-    """One node's side of the run: the copy of its folder, its plan, and why its suite failed. `kept`: the files of an earlier
-    run, whole lines."""
+class NodeRun:
+    """One node's side of the run: the copy of its folder, its plan, and why its suite failed."""
 
     def __init__(self, node: Node, folder: Path, dry_run: bool = False):
-        self.node, self.folder, self.dry_run = node, folder / node.name, dry_run
+        self.node = node
+        self.folder = folder / node.name
+        self.dry_run = dry_run
         self.plan: NodePlan | None = None
-        self.lost, self.heard = "", time.monotonic()
+        #: Why the node was lost; "" where it was not.
+        self.lost = ""
+        #: When it last sent anything.
+        self.last_sign = time.monotonic()
         self.failure: ChildFailure | None = None
-        self.kept: dict[str, bytes] = {}
+        #: The files of an earlier run, whole lines.
+        self.earlier: dict[str, bytes] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
             lines = regular_files.lines(file)
             runs, rows, _ = by_row(lines)
             require_ours(file, lines, runs, rows)
             if not dry_run:
                 end_last_line(file, lines)
-            self.kept[file.name] = file.read_bytes()
+            self.earlier[file.name] = file.read_bytes()
 
     def take(self, name: str, text: bytes) -> None:
         """Appends the new text of a file of the node's folder to its copy.
 
         Raises: Refused when it cannot be written, or the earlier files are of other GPUs.
         """
-        self.heard, path = time.monotonic(), self.folder / name
+        self.last_sign = time.monotonic()
+        path = self.folder / name
         if name == PLAN:
             self.plan = msgspec.json.decode(text, type=NodePlan)
-            before = [run for old in self.kept.values() for run in records.decode(old.splitlines())[0]]
-            if before and _uuids(before[-1]) != _uuids(self.plan.run):
+            earlier_runs: list[Run] = []
+            for lines in self.earlier.values():
+                earlier_runs += records.decode(lines.splitlines())[0]
+            if earlier_runs and _uuids(earlier_runs[-1]) != _uuids(self.plan.run):
                 raise records.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
         elif name not in (LOG, MESSAGES):
             try:
@@ -80,13 +90,16 @@ class Part:
     def lose(self, why: str) -> None:
         """Marks as failed the rows that the node did not live to measure; --resume measures them."""
         self.lost = why
-        if self.plan and not self.dry_run:
-            done = self.done()
-            for name, rows in self.plan.rows.items():
-                if gone := [row.result("failed", f"lost: {why}", flags=(LOST,)) for row in rows if row.key not in done]:
-                    with records.Writer(self.folder / f"{name}.jsonl", self.plan.run, resume=True) as writer:
-                        for m in gone:
-                            writer.append(m)
+        if self.plan is None or self.dry_run:
+            return
+        done = self.done()
+        for name, rows in self.plan.rows.items():
+            missing = [row for row in rows if row.key not in done]
+            if not missing:
+                continue
+            with records.Writer(self.folder / f"{name}.jsonl", self.plan.run, resume=True) as writer:
+                for row in missing:
+                    writer.append(row.result("failed", f"lost: {why}", flags=(LOST,)))
 
     def done(self) -> dict[str, Measurement]:
         """The rows in its files, by key."""
@@ -95,14 +108,20 @@ class Part:
 
     @property
     def planned(self) -> set[str]:
-        return {row.key for rows in self.plan.rows.values() for row in rows} if self.plan else set()
+        """The keys of the rows that it will measure."""
+        keys: set[str] = set()
+        if self.plan is not None:
+            for rows in self.plan.rows.values():
+                keys.update(row.key for row in rows)
+        return keys
 
     def tally(self) -> Counter[str]:
         """How many rows are ok, skipped, failed, lost and to go; how many GPUs there are."""
         done = self.done()
         counts = Counter("lost" if LOST in m.flags else m.status for m in done.values())
         counts["failed"] += counts.pop("wrong", 0)
-        counts["to go"], counts["GPUs"] = len(self.planned - set(done)), len(_uuids(self.plan.run)) if self.plan else 0
+        counts["to go"] = len(self.planned - set(done))
+        counts["GPUs"] = len(_uuids(self.plan.run)) if self.plan else 0
         return +counts
 
 
@@ -111,39 +130,28 @@ def _uuids(run: Run) -> list[str]:
 
 
 def gather(
-    ray, parts: list[Part], order: bytes, limit_s: float, seen: Callable[[Part, str | Doing], None], stopped: list[str]
+    ray,
+    parts: list[NodeRun],
+    order: bytes,
+    limit_s: float,
+    *,
+    show: Callable[[NodeRun, str | Doing], None],
+    stopped: list[str],
 ) -> None:
     """Runs every node's suite at once and copies its folder as it grows, until all have ended, died, or said nothing for
-    `limit_s`, or something is in `stopped`. `seen` gets each line that a suite prints, and what it does."""
-    task, running = ray.remote(cluster.measure_node), {}
+    `limit_s`, or something is in `stopped`. `show` gets each line that a suite prints, and what it does."""
+    running = {}
     for part in parts:
-        node, cpus = part.node, int(part.node.cpus)
-        held = {"num_cpus": cpus, "num_gpus": int(node.gpus), "scheduling_strategy": cluster.on(node)}
-        placed = task.options(num_returns="streaming", max_retries=0, name=f"suite on {node.name}", **held)
-        running[placed.remote(order, part.kept, cpus)] = part
-        part.heard = time.monotonic()
+        running[_started(ray, part, order)] = part
+        part.last_sign = time.monotonic()
     try:
         while running and not stopped:
             ready, _ = ray.wait(list(running), num_returns=1, timeout=_POLL_S)
             for stream in ready:
-                part = running[stream]
-                try:
-                    file, text = ray.get(next(stream))
-                    part.take(file, text)
-                    for line in _shown(part, file, text):
-                        seen(part, line)
-                    continue
-                except StopIteration:
-                    if part.failure:
-                        part.lose(_why_lost(ray, part, part.failure))
-                except records.Refused as refused:
-                    seen(part, str(refused))
-                    ray.cancel(stream, force=True)
-                except ray.exceptions.RayError as error:
-                    part.lose(_why_gone(ray, part, error))
-                del running[stream]
-            for stream, part in [*running.items()]:
-                if time.monotonic() - part.heard > limit_s:
+                if not _take_next(ray, stream, running[stream], show):
+                    del running[stream]
+            for stream, part in list(running.items()):
+                if time.monotonic() - part.last_sign > limit_s:
                     ray.cancel(stream, force=True)
                     silent = "said nothing for" if part.plan else _NOT_BEGUN
                     part.lose(f"{part.node.name} {silent} {limit_s:.3g} s")
@@ -153,7 +161,40 @@ def gather(
             ray.cancel(stream, force=True)
 
 
-def _shown(part: Part, file: str, text: bytes) -> Iterator[str | Doing]:
+def _started(ray, part: NodeRun, order: bytes):
+    """The stream of a node's suite, which is one task that holds all its CPUs and GPUs."""
+    cpus = int(part.node.cpus)
+    task = ray.remote(cluster.measure_node).options(
+        num_returns="streaming",
+        max_retries=0,
+        name=f"suite on {part.node.name}",
+        num_cpus=cpus,
+        num_gpus=int(part.node.gpus),
+        scheduling_strategy=cluster.on(part.node),
+    )
+    return task.remote(order, part.earlier, cpus)
+
+
+def _take_next(ray, stream, part: NodeRun, show: Callable[[NodeRun, str | Doing], None]) -> bool:
+    """Takes what a node sent next; False where its suite has ended."""
+    try:
+        file, text = ray.get(next(stream))
+        part.take(file, text)
+        for line in _shown(part, file, text):
+            show(part, line)
+        return True
+    except StopIteration:
+        if part.failure:
+            part.lose(_why_lost(ray, part, part.failure))
+    except records.Refused as refused:
+        show(part, str(refused))
+        ray.cancel(stream, force=True)
+    except ray.exceptions.RayError as error:
+        part.lose(_why_gone(ray, part, error))
+    return False
+
+
+def _shown(part: NodeRun, file: str, text: bytes) -> Iterator[str | Doing]:
     """The new lines of a log or of messages that are shown; a failure is kept in its part."""
     if file == LOG:
         yield from text.decode(errors="replace").splitlines()
@@ -170,14 +211,14 @@ def _shown(part: Part, file: str, text: bytes) -> Iterator[str | Doing]:
             yield message.reason
 
 
-def _why_gone(ray, part: Part, error: Exception) -> str:
+def _why_gone(ray, part: NodeRun, error: Exception) -> str:
     """Why a node was lost whose task ended with one of Ray's errors."""
     if isinstance(error, ray.exceptions.NodeDiedError):
         return f"{part.node.name} died"
     return _why_lost(ray, part, ChildFailure(message=cluster.first_line(error), exit=_UNKNOWN_EXIT))
 
 
-def _why_lost(ray, part: Part, failure: ChildFailure) -> str:
+def _why_lost(ray, part: NodeRun, failure: ChildFailure) -> str:
     """Why a node was lost. A dying node takes its suite with it, and the suite's end may be reported before the node's."""
     until = time.monotonic() + (_DEATH_KNOWN_S if failure.exit < 0 else 0.0)
     while any(n["NodeID"] == part.node.id and n["Alive"] for n in ray.nodes()):
@@ -195,7 +236,8 @@ def place(output: str, resume: bool) -> Path:
     from workloads.machine.facts import now
 
     if not output:
-        return sweep.LOCAL / "fleet" / now().replace(":", "").replace("-", "")
+        digits_of_now = now().translate({ord(":"): None, ord("-"): None})
+        return sweep.LOCAL / "fleet" / digits_of_now
     folder = Path(output)
     if any(folder.glob("**/*.jsonl")) and not resume:
         raise records.Refused(f"{folder} has results; add --resume to finish them, or choose another folder with -o")
@@ -250,73 +292,93 @@ def run(measuring: Measuring, where: str, limit_s: float) -> int:
 
 
 def _run(ray, measuring: Measuring, folder: Path, limit_s: float) -> int:
-    found = cluster.nodes(ray.nodes())
-    named = measuring.devices
-    if measuring.require_gpu or (named and "all" not in named and "cpu" not in named):
-        for node in (n for n in found if not n.gpus):
-            note(f"{node.name} left out: Ray counts no GPU on it")
-        found = [n for n in found if n.gpus]
-    for node in (n for n in found if not n.cpus):
-        note(f"{node.name} left out: Ray counts no CPU on it to measure with")
-    found = cluster.usable(ray, [n for n in found if n.cpus], note, limit_s)
-    if len({node.name for node in found}) < len(found):
-        note(
-            "some nodes share a name: they are told apart by their node ids, which change when the cluster is started anew"
-        )
-    found = cluster.with_distinct_names(found)
-    if not found:
+    nodes = _measurable(ray, measuring, limit_s)
+    if not nodes:
         raise options.Missing("no node of this cluster can run the suite", "ray status  # and each node's line above")
-    parts = [Part(node, folder, measuring.dry_run) for node in found]
+    parts = [NodeRun(node, folder, measuring.dry_run) for node in nodes]
     order = msgspec.json.encode(shlex.split(measuring.command)[3:]) + b"\n"
-    said = time.monotonic()
+    last_progress = time.monotonic()
 
-    def seen(part: Part, line: str | Doing) -> None:
-        nonlocal said
+    def show(part: NodeRun, line: str | Doing) -> None:
+        nonlocal last_progress
         if isinstance(line, Doing):
-            if not measuring.verbose and time.monotonic() - said < _SAID_EVERY_S:
+            if not measuring.verbose and time.monotonic() - last_progress < _PROGRESS_EVERY_S:
                 return
-            said = time.monotonic()
-        words = line.words if isinstance(line, Doing) else line
-        note(terminal.Line(words, label=f"{part.node.name}: "))
+            last_progress = time.monotonic()
+            line = line.words
+        note(terminal.Line(line, label=f"{part.node.name}: "))
 
     stopped: list[str] = []  # what is raised inside Ray's own calls gets lost there
     with sweep.signals(stopped.append):
-        gather(ray, parts, order, limit_s, seen, stopped)
+        gather(ray, parts, order, limit_s, show=show, stopped=stopped)
     if measuring.dry_run:
         for part in parts:
-            print(f"{part.node.name}: {len(part.planned)} rows" + (f"; {part.lost}" if part.lost else ""))
+            why = f"; {part.lost}" if part.lost else ""
+            print(f"{part.node.name}: {len(part.planned)} rows{why}")
         return options.OK if any(part.planned for part in parts) else options.MISSING
     return _ended(measuring, folder, parts, stopped[0] if stopped else "")
 
 
-def _ended(measuring: Measuring, folder: Path, parts: list[Part], stopped: str) -> int:
+def _measurable(ray, measuring: Measuring, limit_s: float) -> list[Node]:
+    """The nodes that can run the suite, each with a name of its own. A line says why each other node is left out."""
+    named = measuring.devices
+    needs_gpu = measuring.require_gpu or (named and "all" not in named and "cpu" not in named)
+    able = []
+    for node in cluster.nodes(ray.nodes()):
+        if needs_gpu and not node.gpus:
+            note(f"{node.name} left out: Ray counts no GPU on it")
+        elif not node.cpus:
+            note(f"{node.name} left out: Ray counts no CPU on it to measure with")
+        else:
+            able.append(node)
+    nodes = cluster.usable(ray, able, note, limit_s)
+    if len({node.name for node in nodes}) < len(nodes):
+        note(
+            "some nodes share a name: they are told apart by their node ids, which change when the cluster is started anew"
+        )
+    return cluster.with_distinct_names(nodes)
+
+
+def _ended(measuring: Measuring, folder: Path, parts: list[NodeRun], stopped: str) -> int:
     """Prints a line per node, the rows that were lost, and how to go on. Gives the exit code."""
-    head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
-    rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
+    head = ("ok", "skipped", "failed", "lost", "to go", "GPUs")
+    tallies = [part.tally() for part in parts]
+    rows = []
+    for part, tally in zip(parts, tallies, strict=True):
+        rows.append((part.node.name, *(str(tally[word]) for word in head)))
     print(*table.Table(("node", *head), rows).text(), sep="\n")
-    for p in (p for p in parts if p.lost):
-        note(terminal.Line(p.lost, label="lost: "))
-    here = {p.node.name for p in parts}
-    for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
-        note(f"{name} was measured before and is not among the nodes now")
-    if stopped or (measuring.stop_after_s and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
+    is_lost = any(part.lost for part in parts)
+    for part in parts:
+        if part.lost:
+            note(terminal.Line(part.lost, label="lost: "))
+    here = {part.node.name for part in parts}
+    for path in sorted(folder.glob("*")):
+        if path.is_dir() and path.name not in here:
+            note(f"{path.name} was measured before and is not among the nodes now")
+    has_rows_left = bool(measuring.stop_after_s) and any(tally["to go"] for tally in tallies)
+    if stopped or has_rows_left or is_lost:
         again = options.typed(session.resume_command(measuring.command, folder))
-        note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:")
+        note(f"stopped by {stopped}; finish with:" if stopped else "finish with:")
         note(terminal.Line(label="  ", command=again))
-    code = exit_code(tallies, any(p.lost for p in parts), stopped)
+    code = exit_code(tallies, is_lost, stopped)
     if code == options.MISSING:
         raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")
     if code in (options.OK, options.FAILED):
-        from analysis.fleet import devices, judgment
-        from analysis.text import machines as fleet
-
-        for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
-            print(said)
-        session.save(measuring.save, records.files_of(folder), quiet=measuring.quiet, by_folder=True)
-        next_command = options.typed(f"python -m analysis.fleet {options.near(folder)}")
-        results_line = terminal.Line(options.near(folder), label="results: ")
-        terminal.show([results_line, terminal.Line(label="next:    ", command=next_command)])
+        _sum_up(measuring, folder)
     return code
+
+
+def _sum_up(measuring: Measuring, folder: Path) -> None:
+    """Prints each device in a line, keeps a baseline where one was named, and says where the results are."""
+    from analysis.fleet import devices, judgment
+    from analysis.text import machines
+
+    for line in machines.lines(judgment.judge(devices.devices(folder), devices.saved())):
+        print(line)
+    session.save(measuring.save, records.files_of(folder), quiet=measuring.quiet, by_folder=True)
+    next_command = options.typed(f"python -m analysis.fleet {options.near(folder)}")
+    results_line = terminal.Line(options.near(folder), label="results: ")
+    terminal.show([results_line, terminal.Line(label="next:    ", command=next_command)])
 
 
 def exit_code(tallies: list[Counter[str]], lost: bool, stopped: str) -> int:
