@@ -31,12 +31,13 @@ EXAMPLES = (
     "python -m workloads.layer --model cifar10-cnn --batch 32",
     "python -m workloads.layer --layer Conv2D --input 32,32,3 --filters 32 --kernel 3",
 )
-LONG = """Times the layers of a Keras model one by one, or one layer by its class: the forward pass (fprop), the gradient of the
-weights (wgrad), that of the input (dgrad) and both at once (backward), each a graph of its own that takes what the forward pass
-saved; op by op and compiled by XLA, on the CPU and the GPU. A call's time is the slope between two numbers of calls, one after
-the other, in one compiled function. Where a model's step moves more data than the CPU's caches hold, calls op by op take turns
-with copies, so that they find weights and saved arrays outside the caches, as the step does. Each is put under its roof; with several batches it says from which one the GPU wins, and of
-a model what its layers' sum and the rest of its training step come to."""
+LONG = """Times the layers of a Keras model one by one, or one layer by its class: the forward pass (fprop), the gradient of
+the weights (wgrad), that of the input (dgrad) and both at once (backward), each a graph of its own that takes what the forward
+pass saved; op by op and compiled by XLA, on the CPU and the GPU. A call's time is the slope between two numbers of calls, one
+after the other, in one compiled function. Where a model's step moves more data than the CPU's caches hold, calls op by op take
+turns with copies, so that they find weights and saved arrays outside the caches, as the step does. Each is put under its roof;
+with several batches it says from which one the GPU wins, and of a model what its layers' sum and the rest of its training step
+come to."""
 BATCH = 32
 JIT = ("off", "on")
 _MODEL = "cifar10-cnn"
