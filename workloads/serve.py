@@ -12,9 +12,19 @@ from collections.abc import Callable
 
 import msgspec
 
-from workloads import options
+from workloads import help_screen, options
 from workloads.harness import announce, sweep
 from workloads.records.messages import Doing, Done, failure
+from workloads.session import MeasuringPlan
+
+
+def plan_of(words: list[str]) -> MeasuringPlan:
+    """The plan of a command: its module, and its flags.
+
+    Raises: options.Stop for flags that make none.
+    """
+    module, *flags = words
+    return importlib.import_module(help_screen.starts(module)).parse(flags)
 
 
 def measure(words: list[str], workers: sweep.Workers) -> sweep.Outcome:
@@ -22,8 +32,7 @@ def measure(words: list[str], workers: sweep.Workers) -> sweep.Outcome:
 
     Raises: options.Stop for a command that cannot be run.
     """
-    module, *flags = words
-    plan = importlib.import_module(module).parse(flags)
+    plan = plan_of(words)
     operation = plan.command_line.name
     run = sweep.header(plan.measuring.command, plan.measuring.seed)
     rows = [row for row in plan.rows(run.machine) if row.problem.op == operation]

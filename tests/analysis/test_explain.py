@@ -301,7 +301,7 @@ def test_a_change_can_be_checked_where_this_machine_has_the_devices_of_the_answe
     )
     monkeypatch.setattr(command, "answer", lambda *words, **given: given["can_check"])
     monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
-    assert result.verdict is can_check
+    assert result.verdict_lines() is can_check
 
 
 def test_rows_of_several_machines_are_refused(tmp_path, capsys):

@@ -42,3 +42,8 @@ def test_a_failure_is_answered_and_the_next_command_measured_until_a_signal(monk
     assert [done.reason for done in answers] == ["", "", "no memory"]
     assert [bool(done.error) for done in answers] == [False, True, False]
     assert begun == [["one"], ["two"], ["three"], ["four"]]
+
+
+@pytest.mark.parametrize("words", [["workloads.matmul"], ["workloads.layer", "--layer", "Dense", "--input", "8"]])
+def test_a_command_is_a_module_or_a_package(words):
+    assert serve.plan_of(words).command_line.name == words[0].rpartition(".")[2]
