@@ -10,7 +10,7 @@ from analysis.predict.profile import CALLS, COMPILED, JIT, OP_BY_OP, VARIANTS, L
 from analysis.predict.step_kernels import step_kernel
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.stats import NOTHING, Estimate, exact, plus_minus, total, within_factor
-from analysis.training import feeding
+from analysis.training import pipeline_laws
 from analysis.training.costs import FIT
 from kernels import networks
 from kernels.networks.layers import Layer, Network
@@ -84,7 +84,9 @@ def host_parts(
         calls_s = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls_s)
         dispatch = dispatch - calls_s
-    pipeline = feeding.batch_seconds(_pipeline_laws(profile), device, options.residence, training, network=network)
+    pipeline = pipeline_laws.batch_seconds(
+        _pipeline_laws(profile), device, options.residence, training, network=network
+    )
     if pipeline is not None:  # which contains the bytes
         copies.pop("transfer bytes", None)
         copies["input pipeline"] = pipeline
@@ -92,9 +94,9 @@ def host_parts(
 
 
 @once
-def _pipeline_laws(profile: Profile) -> tuple[feeding.Law, ...]:
+def _pipeline_laws(profile: Profile) -> tuple[pipeline_laws.Law, ...]:
     """The laws for the seconds that a batch's input pipeline takes, fitted to the rows of their study."""
-    return feeding.laws(profile.measurements)
+    return pipeline_laws.laws(profile.measurements)
 
 
 def copies_of_batch(profile: Profile, network: Network, batch: int, options: Keras) -> dict[str, Estimate]:

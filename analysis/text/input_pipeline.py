@@ -7,8 +7,8 @@ from analysis.numbers import time
 from analysis.stats import best_by, exact, median_of
 from analysis.table import Table
 from analysis.text.sentences import counted, say
-from analysis.training import costs, feeding
-from analysis.training.feeding import Law, Share
+from analysis.training import costs, pipeline_laws
+from analysis.training.pipeline_laws import Law, Share
 from analysis.units import bytes_rate, percent, size
 from kernels import networks
 from kernels.problems import InputPipeline
@@ -40,17 +40,17 @@ def image_bytes(dtype: str) -> int:
 
 def laws(measurements: Measurements) -> Table:
     """A table: the law by which each way brings batches into a step, a line a device, way and type."""
-    rows = [_law_cells(law) for law in feeding.laws(measurements)]
+    rows = [_law_cells(law) for law in pipeline_laws.laws(measurements)]
     return Table("device | way | samples as | a call | a sample | bandwidth | within | sizes", rows, 3)
 
 
 def _law_cells(law: Law) -> tuple[str, ...]:
     """The cells of a law, in the order of the table's heads."""
-    dtype = "any" if law.way == InputPipeline.RESIDENT else law.dtype
+    dtype = "any" if law.variant == InputPipeline.RESIDENT else law.dtype
     bandwidth = bytes_rate(law.bandwidth.value) if law.byte.low else "-"
     return (
         labels.device(law.device),
-        law.way,
+        law.variant,
         dtype,
         time(law.call),
         time(law.sample) if law.sample.high else "-",
@@ -70,11 +70,11 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 def sentences(rows: Measurements) -> list[str]:
     """Sentences: how fast batches arrive on each device, what limits them, their largest shares of steps known within half."""
-    fitted = feeding.laws(rows)
+    fitted = pipeline_laws.laws(rows)
     sentences = []
-    for device in sorted({m.device for m, _ in feeding.rows(rows)}, reverse=True):
+    for device in sorted({m.device for m, _ in pipeline_laws.rows(rows)}, reverse=True):
         sentences += _device(fitted, rows, device)
-    known = [share for share in feeding.shares(rows) if share.cost.step.noise < _KNOWN]
+    known = [share for share in pipeline_laws.shares(rows) if share.cost.step.noise < _KNOWN]
     known.sort(key=lambda share: -share.share.value)
     for share in known[:_MOST]:
         problem = share.training.problem
@@ -94,8 +94,8 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     """The seconds that a step of BATCH images takes in each way of one device and type, the fastest first; "" without laws."""
     ranked = []
     for law in fitted:
-        if (law.device, law.dtype) == (device, dtype) and law.way != InputPipeline.RESIDENT:
-            ranked.append((law.seconds(BATCH, BATCH * image_bytes(dtype)).value, law.way))
+        if (law.device, law.dtype) == (device, dtype) and law.variant != InputPipeline.RESIDENT:
+            ranked.append((law.seconds(BATCH, BATCH * image_bytes(dtype)).value, law.variant))
     if not ranked:
         return ""
     ways = ", ".join(f"{time(seconds)} by {name}" for seconds, name in sorted(ranked))
@@ -105,7 +105,7 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
 def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[str]:
     """Sentences: the time that NumPy arrays add to a step on a device, and whether a copy of the same bytes explains it."""
     nbytes = BATCH * image_bytes("float32")
-    law = feeding.find(fitted, device, "numpy")
+    law = pipeline_laws.find(fitted, device, "numpy")
     if law is None:
         return [say(UNKNOWN, side=labels.device(device))]
     plain = law.beyond_call(BATCH, nbytes)
@@ -113,7 +113,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
         return []
     rate = nbytes / plain.value
     sentences = [say(_SENTENCES["plain"], side=labels.device(device), batch=BATCH, plain=plain, rate=rate)]
-    copies = feeding.copies(rows, device)
+    copies = pipeline_laws.copies(rows, device)
     nearest = best_by(copies, lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes))
     copy_rates = {}
     for memory, m in nearest.items():
@@ -129,7 +129,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
 def small_sentences(rows: Measurements) -> list[str]:
     """Sentences on the parts of the GPU training with fewest samples, at the model's own batch if possible; [] without one."""
     shares = []
-    for share in feeding.shares(rows):
+    for share in pipeline_laws.shares(rows):
         problem = share.training.problem
         if share.training.on_gpu and share.cost.start and problem.samples >= problem.batch:
             shares.append(share)
@@ -140,7 +140,7 @@ def small_sentences(rows: Measurements) -> list[str]:
     parts = costs.parts(share.cost, problem.epochs, problem.steps)
     whole = costs.whole_training(share.cost, problem.epochs, problem.steps).value
     once = (parts["start-up"] + parts["build and compile"]).value
-    added = share.feeding * (problem.epochs * problem.steps)
+    added = share.pipeline_s * (problem.epochs * problem.steps)
     value = added.value if added.low > 0 else added.high
     pipeline = min(value, whole - once)
     is_bound = pipeline < value or added.low <= 0

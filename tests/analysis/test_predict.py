@@ -11,7 +11,7 @@ import pytest
 from fake_measurements import GPU_MACHINE, H200, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 from msgspec.structs import replace
-from test_feeding import study
+from test_pipeline_laws import study
 
 from analysis.predict import (
     calibration,

@@ -9,8 +9,8 @@ from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, 
 from analysis.stats import Estimate, group_by, median_of
 from analysis.table import Table
 from analysis.text import input_pipeline
-from analysis.training import feeding
-from analysis.training.feeding import Law
+from analysis.training import pipeline_laws
+from analysis.training.pipeline_laws import Law
 from analysis.units import percent, seconds, size
 from kernels.problems import InputPipeline
 from workloads.records import Measurement, Measurements
@@ -22,12 +22,12 @@ _LINE = 12  # points of a law's line
 def feeding_chart(rows: Measurements) -> list[Chart]:
     """Seconds of a step against the bytes of its batch, a view a device and type; [] without laws. Each view also has data
     already resident on the device."""
-    fitted, found = feeding.laws(rows), feeding.rows(rows)
+    fitted, found = pipeline_laws.laws(rows), pipeline_laws.rows(rows)
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
         traces: list[Trace] = []
         for law in fitted:
-            is_of_view = law.dtype == dtype or law.way == InputPipeline.RESIDENT
+            is_of_view = law.dtype == dtype or law.variant == InputPipeline.RESIDENT
             if law.device != device or not is_of_view:
                 continue
             traces += _way(law, _own(law, found), len(traces) // 2)
@@ -49,7 +49,7 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:
     """The rows of a law's device, way and type, by rising bytes."""
-    own = [(m, e) for m, e in found if (m.device, m.variant, m.problem.dtype) == (law.device, law.way, law.dtype)]
+    own = [(m, e) for m, e in found if (m.device, m.variant, m.problem.dtype) == (law.device, law.variant, law.dtype)]
     return sorted(own, key=lambda row: row[0].problem.nbytes)
 
 
@@ -57,21 +57,21 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     """The points of a way, and its law for samples of CIFAR-10's size."""
     color, marker, dash = marks(number).values()
     says = [
-        f"{law.way}, {p.batch:,} x {p.width:,} values, {size(p.nbytes)}: {seconds(e.value)}"
+        f"{law.variant}, {p.batch:,} x {p.width:,} values, {size(p.nbytes)}: {seconds(e.value)}"
         for p, e in ((m.problem, e) for m, e in own)
     ]
     sizes = np.geomspace(law.low, law.high, _LINE).tolist()
     by_law = [law.seconds(n / input_pipeline.image_bytes(law.dtype), n).value for n in sizes]
-    told = [f"{law.way}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
+    told = [f"{law.variant}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
     seen = [(m.problem.nbytes, e) for m, e in own]
-    measured = line(law.way, seen, color, says, marker=marker, line=False, hollow=True)
+    measured = line(law.variant, seen, color, says, marker=marker, line=False, hollow=True)
     xs, ys = list(map(rounded, sizes)), list(map(rounded, by_law))
-    return [measured, Trace(f"{law.way}, law", xs, ys, color, dash=dash, says=told, legend=False)]
+    return [measured, Trace(f"{law.variant}, law", xs, ys, color, dash=dash, says=told, legend=False)]
 
 
 def _copies(rows: Measurements, device: str, number: int, low: int, high: int) -> list[Trace]:
     """CuPy's copies of batches of `low` to `high` bytes, a line a host memory."""
-    made, near = [], [m for m in feeding.copies(rows, device) if low / 2 <= m.problem.nbytes <= 2 * high]
+    made, near = [], [m for m in pipeline_laws.copies(rows, device) if low / 2 <= m.problem.nbytes <= 2 * high]
     for i, (memory, own) in enumerate(group_by(near, lambda m: m.problem.host_memory).items()):
         points = [
             (m.problem.nbytes, median_of(m.on("host-latency"))) for m in sorted(own, key=lambda m: m.problem.nbytes)
@@ -85,5 +85,5 @@ def _row(law: Law, m: Measurement, seen: Estimate) -> tuple:
     p = m.problem
     by_law = law.seconds(p.batch, p.nbytes).value
     off = abs(by_law / seen.value - 1)
-    way = labels.device(m.device), law.way, p.dtype, f"{p.batch:,}", size(p.nbytes)
+    way = labels.device(m.device), law.variant, p.dtype, f"{p.batch:,}", size(p.nbytes)
     return *way, seconds(seen.value), seconds(by_law), percent(round(off, 3))

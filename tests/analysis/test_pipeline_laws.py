@@ -11,7 +11,7 @@ from analysis.report.material import Material
 from analysis.report.sections.movement import feeding_section
 from analysis.report.sections.training import small_section
 from analysis.text import input_pipeline
-from analysis.training import feeding
+from analysis.training import pipeline_laws
 from kernels import networks
 from kernels.problems import InputPipeline, Training, Transfer
 from tests.bench import training as bench
@@ -34,24 +34,24 @@ def timed(kernel, problem, step, device, few, setup=None, **fields):
 
 def fed(way, batch, width, slower=1.0, device="gpu:0", dtype="float32"):
     """A row of the study: its step follows the planted law; what lies on the device already, its call."""
-    problem = InputPipeline(batch, width, feeding.steps(batch, width), dtype)
+    problem = InputPipeline(batch, width, pipeline_laws.steps(batch, width), dtype)
     step = CALL if way == "resident" else (CALL + batch * SAMPLE + problem.nbytes * BYTE) * slower
     return timed(f"feeding/keras/{way}", problem, step, device, 4, lambda steps: SETUP + steps * problem.nbytes / 3e9)
 
 
-def study(ways=("numpy", "resident"), sizes=feeding.SIZES, **how):
+def study(ways=("numpy", "resident"), sizes=pipeline_laws.SIZES, **how):
     return [fed(way, *size, **how) for way in ways for size in sizes]
 
 
 def test_a_planted_law_is_recovered():
-    law, there = feeding.laws(study())
+    law, there = pipeline_laws.laws(study())
     assert (law.call.value, law.sample.value) == (pytest.approx(CALL), pytest.approx(SAMPLE))
     assert law.bandwidth.value == pytest.approx(5e9) and law.error < 1e-9
     assert law.seconds(2048, 25_165_824).value == pytest.approx(0.6e-3 + 0.2048e-3 + 5.0331648e-3)
     assert (law.low, law.high) == (4 * 32 * 784, 4 * 2048 * 3072)
     assert there.call.value == pytest.approx(CALL) and there.byte.value == pytest.approx(0, abs=1e-15)
     assert law.beyond_call(2048, 25_165_824).value == pytest.approx(0.2048e-3 + 5.0331648e-3)
-    assert feeding.laws(study(sizes=feeding.SIZES[: feeding.FEWEST - 1])) == ()
+    assert pipeline_laws.laws(study(sizes=pipeline_laws.SIZES[: pipeline_laws.FEWEST - 1])) == ()
 
 
 def test_a_row_that_is_hardly_known_hardly_moves_a_law():
@@ -60,7 +60,7 @@ def test_a_row_that_is_hardly_known_hardly_moves_a_law():
     first, *rest = own.seconds
     wild = replace(wild, samples=(replace(own, seconds=(first / 5, *rest[1:], 2 * first), block_sizes=(1, 1, 1, 1)),))
     sets = exact, [*exact, wild], [*exact, fed("numpy", 64, 784, slower=9.0)]
-    law, beside, taken = (feeding.laws(rows)[0] for rows in sets)
+    law, beside, taken = (pipeline_laws.laws(rows)[0] for rows in sets)
     at, apart, trusted = (x.seconds(64, 200_704).value for x in (law, beside, taken))
     assert abs(apart / at - 1) < 0.005 < 0.05 < trusted / at - 1 and beside.error > 0.5, "a law says how far it is off"
 
@@ -68,16 +68,16 @@ def test_a_row_that_is_hardly_known_hardly_moves_a_law():
 def test_a_law_is_within_the_largest_share_of_a_measured_step_that_it_misses():
     """A row that takes twice the law's step pulls the law up; the law still misses it by nearly a half, not by nearly all."""
     every = [*study(("numpy",)), fed("numpy", 64, 784, slower=2.0)]
-    (law,) = feeding.laws(every)
-    off = [abs(law.seconds(m.problem.batch, m.problem.nbytes).value / feeding.step(m).value - 1) for m in every]
+    (law,) = pipeline_laws.laws(every)
+    off = [abs(law.seconds(m.problem.batch, m.problem.nbytes).value / pipeline_laws.step(m).value - 1) for m in every]
     assert max(off) == off[-1] and law.error == pytest.approx(off[-1]) and 0.3 < law.error < 0.5
 
 
 def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
-    slower = [fed("numpy", *size, slower=1.25) for size in feeding.HELD_OUT]
+    slower = [fed("numpy", *size, slower=1.25) for size in pipeline_laws.TEST_SIZES]
     (errors,) = bench.batches([*study(("numpy",)), *slower]).values()
-    assert len(errors) == len(feeding.HELD_OUT) and {round(error, 9) for error, _ in errors} == {0.2}
-    assert not set(feeding.SIZES) & set(feeding.HELD_OUT)
+    assert len(errors) == len(pipeline_laws.TEST_SIZES) and {round(error, 9) for error, _ in errors} == {0.2}
+    assert not set(pipeline_laws.SIZES) & set(pipeline_laws.TEST_SIZES)
 
 
 def test_the_rate_of_numpy_batches_is_their_bytes_over_what_they_add_to_a_step():
@@ -94,10 +94,10 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     copies = Samples("host-latency", (n / 50e9,) * 3, 1, (1, 1, 1), "3 visits")
     pinned = Measurement("transfer/cupy/array", Transfer("h2d", n, "pinned"), gpu, "ok", samples=(copies,))
     rows = [*study(), training, pinned]
-    (share,) = feeding.shares(rows)
+    (share,) = pipeline_laws.shares(rows)
     double = replace(training, problem=replace(problem, dtype="float64"))  # cast before the first epoch
-    assert feeding.shares([*study(), double])[0].feeding == share.feeding
-    assert share.feeding.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
+    assert pipeline_laws.shares([*study(), double])[0].pipeline_s == share.pipeline_s
+    assert share.pipeline_s.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
     said = input_pipeline.sentences(rows) + input_pipeline.small_sentences(rows)
     assert said[0] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
     assert said[1] == "CuPy copies as many bytes at 50.0 GB/s from pinned memory, so the link is not what limits."
@@ -122,7 +122,7 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
     assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(feeding_section(material(rows))))
-    few = rows[: feeding.FEWEST - 1]
+    few = rows[: pipeline_laws.FEWEST - 1]
     assert feeding_chart(few) == [] == feeding_section(material(few))
     assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))
 
@@ -147,17 +147,17 @@ def test_each_way_has_a_color_of_its_own_for_its_points_and_its_law():
 
 @pytest.mark.parametrize(("slower", "off"), [(1.25, "20.0 %"), (0.8, "25.0 %")])
 def test_a_law_is_off_by_a_share_of_the_measured_step(slower, off):
-    (law,) = feeding.laws(study(("numpy",)))
+    (law,) = pipeline_laws.laws(study(("numpy",)))
     m = fed("numpy", 64, 784, slower=slower)
-    assert charts._row(law, m, feeding.step(m))[-1] == off
+    assert charts._row(law, m, pipeline_laws.step(m))[-1] == off
 
 
 def test_a_batch_feeds_no_more_samples_than_the_data_set():
     """Of 100 CIFAR-10 images a batch of 4,096 has 100: 10 µs for the samples and 12,288 bytes each at 5 GB/s."""
     network = networks.find("cifar10-cnn")
-    (law,) = feeding.laws(study(("numpy",)))
+    (law,) = pipeline_laws.laws(study(("numpy",)))
     seconds = [
-        feeding.batch_seconds([law], "gpu:0", "numpy", Training("cifar10-cnn", batch, 100), network).value
+        pipeline_laws.batch_seconds([law], "gpu:0", "numpy", Training("cifar10-cnn", batch, 100), network).value
         for batch in (4096, 100, 50)
     ]
     whole = 100 * SAMPLE + 100 * 12_288 * BYTE
