@@ -111,6 +111,14 @@ def the_forward_pass_saves_what_the_gradients_take():
 
 
 @made
+def the_gradient_of_a_pooling_has_what_the_pooling_notes():
+    graph = direction_graph(alone(("MaxPooling2D", "", "8x8x2")), "dgrad", 1)
+    assert len(graph.arguments) == 2  # the output's gradient, and x; the output is computed
+    operations = calls.ran(tf.function(lambda: graph.function(*graph.arguments)))
+    assert (operations["MaxPool"], operations["MaxPoolGrad"]) == (1, 1), operations
+
+
+@made
 def layers_without_a_gradient():
     for layer, direction in ((DROPOUT, "wgrad"), (DROPOUT, "backward"), (EMBEDDING, "dgrad")):
         with pytest.raises(NoGradient):

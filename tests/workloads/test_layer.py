@@ -25,6 +25,7 @@ INSIDE = [
     "gradients_are_those_of_the_layer",
     "gradients_do_not_run_the_forward_pass",
     "the_forward_pass_saves_what_the_gradients_take",
+    "the_gradient_of_a_pooling_has_what_the_pooling_notes",
     "layers_without_a_gradient",
     "every_call_of_a_chain_is_made",
     "copies_are_of_what_a_step_did_not_just_compute",

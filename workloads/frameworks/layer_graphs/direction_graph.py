@@ -16,6 +16,9 @@ from workloads.frameworks.tracing.node_work import work
 _SHAPES_ALONE = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 #: They set a variable to what they compute from it.
 _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
+#: In their gradient's graph they stay: on a CPU oneDNN hands it what they note of the maxima, without which it looks for them
+#: again and takes 3 to 4 times as long as in a step.
+_NOTING = frozenset({"MaxPool"})
 #: They read an element of a list that a loop saved.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem"})
 
@@ -195,7 +198,7 @@ class _Trace:
         return weights
 
     def _saved(self, results: list, output_gradients: list) -> list:
-        """The tensors of the forward pass that these results are computed from, but for constants."""
+        """The tensors of the forward pass that these results are computed from, but for constants and results of _NOTING."""
         saved: dict[str, Any] = {}
         gradients = {tensor.op.name for tensor in output_gradients}
         visited: set[str] = set()
@@ -205,7 +208,9 @@ class _Trace:
             operation = tensor.op
             if operation.type == "Const" or operation.name in gradients:
                 continue
-            if operation.name in self._forward_names or operation.type == "Placeholder":
+            if operation.type in _NOTING:
+                to_do += operation.inputs
+            elif operation.name in self._forward_names or operation.type == "Placeholder":
                 saved[tensor.name] = tensor
             elif operation.name not in visited:
                 visited.add(operation.name)
