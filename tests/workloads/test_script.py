@@ -339,7 +339,7 @@ def test_a_fit_that_does_not_come_in_time_is_to_have_five_times_as_long(monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("while True: pass\n")
     monkeypatch.setattr(script._ScriptProcess, "wait", lambda process, seconds, announce: None)  # its time was over
-    monkeypatch.setattr(script._ScriptProcess, "__init__", lambda process, words, folder, log: log.touch())
+    monkeypatch.setattr(script._ScriptProcess, "__init__", lambda process, words, folder, logs: None)
     with pytest.raises(options.Missing) as stop:
         script.described("train.py", (), 8)
     assert (stop.value.wrong, stop.value.right) == ("--time-limit", "--time-limit 40")

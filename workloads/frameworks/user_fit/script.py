@@ -84,11 +84,11 @@ def _answer(
         ended = process.wait(time_limit_s, announce)
         if answer.exists():
             return _read(answer.read_bytes(), kind, printed=process.stdout)
+        if ended is None:
+            message = f"{script} has called no fit within {time_limit_s:g} s"
+            raise options.Missing(message, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
         printed = process.stdout.read_text(encoding="utf-8", errors="replace")
         printed += process.stderr.read_text(encoding="utf-8", errors="replace")
-    if ended is None:
-        message = f"{script} has called no fit within {time_limit_s:g} s"
-        raise options.Missing(message, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
     if ended == 0 and order.fit:
         raise script_files.no_such_fit(script, order.fit, fit_places.places(script))
     if ended == 0:
