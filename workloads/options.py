@@ -121,10 +121,12 @@ def words(values: Sequence[str] | None) -> list[str]:
 
     Raises: Usage where it was given without a word.
     """
-    found = [w for v in values or () for w in v.split(",") if w]
-    if values and not found:
+    if not values:
+        return []
+    named = [word for word in ",".join(values).split(",") if word]
+    if not named:
         raise Usage(f"{' '.join(values)!r} names nothing; leave the flag out or name something")
-    return found
+    return named
 
 
 def folder(text: str) -> str:
@@ -153,7 +155,9 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2. `-h` is one screen: the
     flags of `needs` and the examples; `--help` is all of them."""
 
-    module, example, question = "", "", ""
+    module = ""
+    example = ""
+    question = ""
     needs: tuple[str, ...] = ()
     words: tuple[str, ...] = ()  # that were parsed last
     passes_on = False  # whether the words after `--` are for another program
@@ -364,7 +368,7 @@ def parser(
 ) -> Parser:
     """A parser for `python -m <command>` with the flags that `add` reads; the first of the `examples` is also the command shown
     after errors. `needs`: the flags that -h shows."""
-    made = Parser(
+    command_parser = Parser(
         prog=hints.program(command),
         description=f"{question} {description}".strip(),
         epilog=help_screen.examples(map(typed, examples)),
@@ -372,15 +376,17 @@ def parser(
         add_help=False,
         formatter_class=help_screen.Formatter,
     )
-    made.module, made.example = command, examples[0]
-    made.question, made.needs = question, tuple(needs.split())
-    both = "-h: one screen; --help: every flag"
-    made.add_argument("-h", "--help", action=help_screen.Help, nargs=0, dest=argparse.SUPPRESS, help=both)
-    add(made, flags, **types)
-    return made
+    command_parser.module = command
+    command_parser.example = examples[0]
+    command_parser.question = question
+    command_parser.needs = tuple(needs.split())
+    about = "-h: one screen; --help: every flag"
+    command_parser.add_argument("-h", "--help", action=help_screen.Help, nargs=0, dest=argparse.SUPPRESS, help=about)
+    add(command_parser, flags, **types)
+    return command_parser
 
 
-def add(made, text: str, **types: Callable) -> None:
+def add(parser_or_group: Any, text: str, **types: Callable) -> None:
     """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks,
     and what follows ` //` in it is for --help alone.
 
@@ -388,32 +394,43 @@ def add(made, text: str, **types: Callable) -> None:
     One WHAT is what `types` make of it; else N is a whole number, S seconds, RULE is a `regression`. A line
     `# title` begins a group of flags, `# or` those of which only one may be given; the next title ends these.
     """
-    known, place = {"N": number, "S": positive, "RULE": regression, **types}, made
+    if not text:
+        return
+    known_types: dict[str, Callable] = {"N": number, "S": positive, "RULE": regression, **types}
+    place = parser_or_group
     groups: dict[str, Any] = {}
-    for entry in re.split(r"\n(?=[-#])", text.strip()) if text else ():
-        if entry.startswith("# "):
-            if (title := entry[2:]) == "or":
-                place = place.add_mutually_exclusive_group()
-            else:
-                place = groups[title] = groups.get(title) or made.add_argument_group(title)
-            continue
-        declared, about = re.split(r"\s{2,}", entry, maxsplit=1)
-        words = declared.split()
-        names = [word for word in words if word.startswith("-")]
-        what, *rest = words[len(names) :] or [""]
-        several, default = "..." in rest, next((word[1:] for word in rest if word.startswith("=")), None)
-        if what.startswith("{"):
-            how: dict[str, Any] = {"choices": tuple(what[1:-1].split(",")), "default": default}
-        elif what.startswith("["):
-            how = {"metavar": what[1:-1], "nargs": "?", "const": default}
-        elif what:
-            kind: dict[str, Any] = {"nargs": "+", "action": _Several} if several else {"type": known.get(what)}
-            how = {"metavar": what, **kind}
-            how["default"] = default.split(",") if several and default else default
+    for entry in re.split(r"\n(?=[-#])", text.strip()):
+        title = entry.removeprefix("# ")
+        if title == entry:
+            _add_flag(place, entry, known_types)
+        elif title == "or":
+            place = place.add_mutually_exclusive_group()
         else:
-            how = {"action": "store_true"}
-        brief, _, more = " ".join(about.split()).partition(" //")
-        place.add_argument(*names, **how, help=help_screen.help_text(brief, more))
+            if title not in groups:
+                groups[title] = parser_or_group.add_argument_group(title)
+            place = groups[title]
+
+
+def _add_flag(place, entry: str, known_types: dict[str, Callable]) -> None:
+    """Adds the flag of an entry of such a text to a parser or a group."""
+    declared, about = re.split(r"\s{2,}", entry, maxsplit=1)
+    words = declared.split()
+    names = [word for word in words if word.startswith("-")]
+    what, *rest = words[len(names) :] or [""]
+    takes_several = "..." in rest
+    default = next((word[1:] for word in rest if word.startswith("=")), None)
+    arguments: dict[str, Any] = {"action": "store_true"}
+    if what.startswith("{"):
+        arguments = {"choices": tuple(what[1:-1].split(",")), "default": default}
+    elif what.startswith("["):
+        arguments = {"metavar": what[1:-1], "nargs": "?", "const": default}
+    elif takes_several:
+        arguments = {"metavar": what, "nargs": "+", "action": _Several}
+        arguments["default"] = default.split(",") if default else default
+    elif what:
+        arguments = {"metavar": what, "type": known_types.get(what), "default": default}
+    brief, _, more = " ".join(about.split()).partition(" //")
+    place.add_argument(*names, **arguments, help=help_screen.help_text(brief, more))
 
 
 def refuse(flags: object, names: Iterable[str], why: str) -> None:
@@ -429,7 +446,7 @@ def no_plan(flags: Namespace) -> None:
 
 
 def command(
-    made: Parser,
+    command_parser: Parser,
     argv: Sequence[str] | None,
     plan: Callable[[Namespace], PlanType],
     run: Callable[[PlanType], int],
@@ -441,9 +458,9 @@ def command(
     end at once; a command that is proposed must pass it."""
 
     def check_words(words: Sequence[str]) -> None:
-        check(plan(made.parse_args(words)))
+        check(plan(command_parser.parse_args(words)))
 
-    command_hints = Hints(made, sys.argv[1:] if argv is None else list(argv), check_words)
+    command_hints = Hints(command_parser, sys.argv[1:] if argv is None else list(argv), check_words)
     if hints.are_wanted(command_hints):
         return OK
     with terminal.wrapping() as out:
@@ -451,9 +468,9 @@ def command(
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
                 signal.signal(signal.SIGTERM, _terminated)
             with _flushing(out):
-                return run(plan(_flags(made, argv, out)))
+                return run(plan(_flags(command_parser, argv, out)))
         except Stop as stop:
-            reason = lacking_packages(["-m", made.module, *command_hints.words]) or stop
+            reason = lacking_packages(["-m", command_parser.module, *command_hints.words]) or stop
             _say(reason, command_hints)
             return reason.code
         except KeyboardInterrupt as stop:
@@ -468,7 +485,7 @@ def command(
         except OSError as error:
             if error.filename is None:
                 terminal.discard(sys.stdout)
-            refused = _refused_by_system(error, _printing_again(made, command_hints))
+            refused = _refused_by_system(error, _printing_again(command_parser, command_hints))
             _say(refused, command_hints)
             return USAGE
 
@@ -579,5 +596,5 @@ def lacking_packages(words: Sequence[str] = ()) -> Missing | None:
 
 def command_line(module: str, argv: Sequence[str] | None) -> str:
     """The command as it was typed, for the record and for the line that resumes it."""
-    given = sys.argv[1:] if argv is None else argv
-    return shlex.join(["python", "-m", module, *given])
+    typed_words = sys.argv[1:] if argv is None else argv
+    return shlex.join(["python", "-m", module, *typed_words])
