@@ -139,15 +139,23 @@ def test_names_beside_lines_are_moved_apart_half_up_and_half_down():
 
 def test_a_line_without_a_name_moves_no_name():
     """Two lines end at 10 of 1 to 100, half way up: one has a name, and it stays there; a third has its name on the left."""
-    named, bare = Trace("a", [1.0], [10.0], "blue", label="a"), Trace("b", [1.0], [10.0], "blue")
-    left = Trace("c", [1.0], [10.0], "blue", label="c", label_left=True)
+    named, bare = (
+        Trace(name="a", x=[1.0], y=[10.0], color="blue", label="a"),
+        Trace(name="b", x=[1.0], y=[10.0], color="blue"),
+    )
+    left = Trace(name="c", x=[1.0], y=[10.0], color="blue", label="c", label_left=True)
     assert [t.label_at for t in overlay.named([named, bare, left], 0.0, math.log(100))] == [0.5, 0.0, 0.5]
 
 
 def test_a_name_has_one_color_in_all_runs():
     def run(color: str) -> list[chart.Chart]:
-        view = View("v", Axis("x", "1"), Axis("y", "1"), [Trace("CPU", [1.0], [2.0], color)])
-        return [chart.Chart("rates", "Rates", [view], Table("n", [("8",)]))]
+        view = View(
+            label="v",
+            x=Axis(title="x", unit="1"),
+            y=Axis(title="y", unit="1"),
+            traces=[Trace(name="CPU", x=[1.0], y=[2.0], color=color)],
+        )
+        return [chart.Chart(name="rates", title="Rates", views=[view], numbers=Table("n", [("8",)]))]
 
     (made,) = overlay.several([("A", run("blue")), ("B", run("red"))])
     assert [(t.name, t.color) for t in made.views[0].traces] == [("A CPU", "blue"), ("B CPU", "blue")]
@@ -158,14 +166,20 @@ def test_a_name_has_one_color_in_all_runs():
 
 def test_two_runs_in_one_view_have_one_axis():
     def view(letter: str, color: str, ends: tuple[float, float]) -> View:
-        trace = Trace(f"{letter} CPU", [1.0], [2.0], color)
-        axis = Axis("x", "1", ends=ends, lines=(letter,))
+        trace = Trace(name=f"{letter} CPU", x=[1.0], y=[2.0], color=color)
+        axis = Axis(title="x", unit="1", limits=ends, lines=(letter,))
         return View(
-            "v", axis, Axis("y", "1"), [trace], f"{letter} says", lines=[(1.0, letter)], bands=[(1.0, 2.0, letter)]
+            label="v",
+            x=axis,
+            y=Axis(title="y", unit="1"),
+            traces=[trace],
+            says=f"{letter} says",
+            lines=[(1.0, letter)],
+            bands=[(1.0, 2.0, letter)],
         )
 
     made = overlay.over(view("A", "blue", (2.0, 5.0)), view("B", "red", (1.0, 4.0)))
-    assert (made.x.ends, made.x.lines, made.y.ends) == ((1.0, 5.0), ("A", "B"), None)
+    assert (made.x.limits, made.x.lines, made.y.limits) == ((1.0, 5.0), ("A", "B"), None)
     assert [t.name for t in made.traces] == ["A CPU", "B CPU"]
     assert (made.says, made.lines, made.bands) == (
         "A says B says",
@@ -175,16 +189,18 @@ def test_two_runs_in_one_view_have_one_axis():
 
 
 def test_a_shown_range_of_one_run_alone_is_none_of_both():
-    whole, part = Axis("x", "1"), Axis("x", "1", ends=(2.0, 5.0))
+    whole, part = Axis(title="x", unit="1"), Axis(title="x", unit="1", limits=(2.0, 5.0))
     for first, second in ((whole, part), (part, whole)):
-        made = overlay.over(View("v", first, first, []), View("v", second, second, []))
-        assert (made.x.ends, made.y.ends) == (None, None)
+        made = overlay.over(
+            View(label="v", x=first, y=first, traces=[]), View(label="v", x=second, y=second, traces=[])
+        )
+        assert (made.x.limits, made.y.limits) == (None, None)
 
 
 def test_a_roof_is_extended_to_where_its_name_stands():
     """A slope of 2 a unit down to 4, a level line on to 50."""
-    slope = Trace("a", [10.0, 100.0], [20.0, 200.0], "blue", label="a", label_left=True)
-    level = Trace("b", [10.0, 20.0], [7.0, 7.0], "blue", label="b", label_left=False)
+    slope = Trace(name="a", x=[10.0, 100.0], y=[20.0, 200.0], color="blue", label="a", label_left=True)
+    level = Trace(name="b", x=[10.0, 20.0], y=[7.0, 7.0], color="blue", label="b", label_left=False)
     assert overlay._reaching(slope, (0.5, 50.0), 4.0).x[0] == pytest.approx(2.0)
     assert overlay._reaching(slope, (0.5, 50.0), 4.0).y[0] == pytest.approx(4.0)
     assert overlay._reaching(slope, (5.0, 50.0), 4.0).y[0] == pytest.approx(10.0)
@@ -193,8 +209,8 @@ def test_a_roof_is_extended_to_where_its_name_stands():
 
 
 def test_a_further_run_has_its_own_markers_and_a_letter():
-    trace = Trace("CPU", [1.0], [2.0], "blue", marker="circle", dash="dot", label="peak", says=["1 s"])
-    view = View("v", Axis("x", "1"), Axis("y", "1"), [trace])
+    trace = Trace(name="CPU", x=[1.0], y=[2.0], color="blue", marker="circle", dash="dot", label="peak", says=["1 s"])
+    view = View(label="v", x=Axis(title="x", unit="1"), y=Axis(title="y", unit="1"), traces=[trace])
     first, second, third = (overlay._styled(trace, i, letter, view) for i, letter in enumerate("ABC"))
     assert (first.name, first.marker, first.dash, first.label, first.says) == (
         "A CPU",
@@ -345,7 +361,12 @@ def test_a_training_is_won_by_the_side_of_fewer_seconds():
 
 def test_the_ladder_with_most_rungs_is_first(monkeypatch):
     views = {
-        rungs: View(str(rungs), Axis("x", "1", lines=("a",) * (9 - rungs)), Axis("y", "text", lines=("r",) * rungs), [])
+        rungs: View(
+            label=str(rungs),
+            x=Axis(title="x", unit="1", lines=("a",) * (9 - rungs)),
+            y=Axis(title="y", unit="text", lines=("r",) * rungs),
+            traces=[],
+        )
         for rungs in (2, 5, 3)
     }
     monkeypatch.setattr(ladder, "_view", lambda one, problem: views[one])

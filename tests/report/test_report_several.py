@@ -77,9 +77,18 @@ def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
 
 
 def chart(name: str, color: str, marker: str, x: tuple[float, float], **view) -> Chart:
-    traces = [Trace(name, list(x), [1.0, 10.0], color, marker, "solid", says=["a", "b"])]
-    one = View("float32", Axis("n", "count", ends=x), Axis("rate", "flops", ends=(1.0, 10.0)), traces, "It is.", **view)
-    return Chart("rates", "Rates", [one], Table(f"kernel | {name}", [("k", "1")]), "rates.svg")
+    traces = [Trace(name=name, x=list(x), y=[1.0, 10.0], color=color, marker=marker, dash="solid", says=["a", "b"])]
+    one = View(
+        label="float32",
+        x=Axis(title="n", unit="count", limits=x),
+        y=Axis(title="rate", unit="flops", limits=(1.0, 10.0)),
+        traces=traces,
+        says="It is.",
+        **view,
+    )
+    return Chart(
+        name="rates", title="Rates", views=[one], numbers=Table(f"kernel | {name}", [("k", "1")]), picture="rates.svg"
+    )
 
 
 def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
@@ -94,7 +103,7 @@ def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
     assert [t.name for t in view.traces] == ["A GPU x", "B GPU x", "C CPU y"]
     assert [t.color for t in view.traces] == ["blue", "blue", "green"]  # the same thing has the same color
     assert len({(t.marker, t.dash) for t in view.traces}) == 3
-    assert view.x.ends == (1.0, 8.0) and view.lines == [(1.5, "A: here")]
+    assert view.x.limits == (1.0, 8.0) and view.lines == [(1.5, "A: here")]
     assert view.says == "A: It is. B: It is. C: It is." and view.traces[1].says == ["B, a", "B, b"]
     assert made.numbers.heads == ["run", "kernel", "GPU x", "CPU y"]
     assert made.numbers.rows == [["A", "k", "1", "-"], ["B", "k", "1", "-"], ["C", "k", "-", "1"]]
@@ -108,10 +117,17 @@ def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
 
 def test_roofs_reach_the_edge_their_names_stand_at_and_names_keep_apart():
     def roof(letter: str, rate: float, x: tuple[float, float]) -> tuple[str, list[Chart]]:
-        slope = Trace("DRAM", list(x), [rate * v for v in x], "blue", label="DRAM", label_left=True)
-        level = Trace("peak", list(x), [rate, rate], "blue", label="peak")
-        axes = Axis("intensity", "1", ends=x), Axis("rate", "FLOP/s", ends=(0.1, 100.0))
-        return letter, [Chart("roofline", "", [View("", *axes, [slope, level])], Table(""))]
+        slope = Trace(name="DRAM", x=list(x), y=[rate * v for v in x], color="blue", label="DRAM", label_left=True)
+        level = Trace(name="peak", x=list(x), y=[rate, rate], color="blue", label="peak")
+        axes = Axis(title="intensity", unit="1", limits=x), Axis(title="rate", unit="FLOP/s", limits=(0.1, 100.0))
+        return letter, [
+            Chart(
+                name="roofline",
+                title="",
+                views=[View(label="", x=axes[0], y=axes[1], traces=[slope, level])],
+                numbers=Table(""),
+            )
+        ]
 
     (made,) = overlay.several([roof("A", 1.0, (1.0, 10.0)), roof("B", 1.01, (0.5, 40.0))])
     traces = {t.name: t for t in made.views[0].traces}
@@ -175,8 +191,17 @@ def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
 
 
 def test_a_still_draws_every_line_of_its_view_within_its_frame():
-    traces = [Trace(f"line {i}", [1.0, 10.0, 100.0], [1e9 * (i + 1)] * 3, "blue", "circle") for i in range(4)]
-    view = View("", Axis("n", "count"), Axis("rate", "flops"), traces, lines=[(30.0, "here")])
+    traces = [
+        Trace(name=f"line {i}", x=[1.0, 10.0, 100.0], y=[1e9 * (i + 1)] * 3, color="blue", marker="circle")
+        for i in range(4)
+    ]
+    view = View(
+        label="",
+        x=Axis(title="n", unit="count"),
+        y=Axis(title="rate", unit="flops"),
+        traces=traces,
+        lines=[(30.0, "here")],
+    )
     (axes,) = svg.figure(view, "Title", "A: one").axes
     drawn = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert [line.get_ydata()[0] for line in drawn] == [1e9, 2e9, 3e9, 4e9]

@@ -24,15 +24,21 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     for pair in (p for p in pairs if not p.setup.switches):
         paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
         on_cpu, on_gpu = ([(float(e), costs.whole_training(cost, e, pair.steps)) for e in _EPOCHS] for cost in both)
-        axes = Axis("epochs", "count"), Axis("whole training", "s")
+        axes = Axis(title="epochs", unit="count"), Axis(title="whole training", unit="s")
         says, traces = training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
-        views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
+        views.append(
+            View(label=training.subject(pair.setup), x=axes[0], y=axes[1], traces=traces, says=says, **_paid(paid))
+        )
         begun = (costs.whole_training(cost, 0, pair.steps) for cost in both)
         told = (seconds(e.value) for e in (*begun, *(cost.epoch_seconds(pair.steps) for cost in both)))
         rows.append((training.subject(pair.setup), *told, _words(paid)))
     heads = "training | CPU begins in | GPU begins in | an epoch, CPU | an epoch, GPU | break-even after epochs"
     title = "Whole training: break-even"
-    return [Chart("break-even", title, views, Table(heads, rows), chooses="Training")] if views else []
+    return (
+        [Chart(name="break-even", title=title, views=views, numbers=Table(heads, rows), chooses="Training")]
+        if views
+        else []
+    )
 
 
 def _words(e: Estimate | None) -> str:
@@ -71,15 +77,24 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
                 points.append((pair.setup.samples, time))
                 split = budget.job_parts(side.cost, epochs, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
-        axes = Axis("samples", "count"), Axis(f"whole training of {count(epochs, 'epoch')}", "s")
+        axes = Axis(title="samples", unit="count"), Axis(title=f"whole training of {count(epochs, 'epoch')}", unit="s")
         traces = sides(both[0], both[1], lambda n: sentences.counted(n, "samples"))
-        views.append(View(f"{name}: whole training", *axes, traces, says))
+        views.append(View(label=f"{name}: whole training", x=axes[0], y=axes[1], traces=traces, says=says))
         views.append(_bars(name, bars, says))
         rows += [(name, *row) for pair in one for row in _small_rows(pair)]
     heads = "training | samples | device | whole training | start-up | build and compile | per fit | per epoch"
     heads += " | per step | an epoch | GPU wins by epoch | by whole training | break-even, epochs"
     title = "Small data sets: seconds of the whole training by samples"
-    return [Chart("small-dataset", title, views, Table(heads, rows, 3), "small-dataset.svg", "Training")]
+    return [
+        Chart(
+            name="small-dataset",
+            title=title,
+            views=views,
+            numbers=Table(heads, rows, 3),
+            picture="small-dataset.svg",
+            chooses="Training",
+        )
+    ]
 
 
 def _small_rows(pair: Pair) -> list[tuple]:
@@ -108,11 +123,14 @@ def _wins(pair: Pair, by: str) -> str:
 
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
     """A bar for each training: the parts of its seconds."""
-    where, axes = list(bars), (Axis("seconds of the whole training", "s", False), Axis("", "text", False))
+    where, axes = (
+        list(bars),
+        (Axis(title="seconds of the whole training", unit="s", log=False), Axis(title="", unit="text", log=False)),
+    )
     parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS if any(s[part] for s in bars.values())}
     traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {seconds(v)}")
     says = f"The parts of each training add up to its time. {says}"
-    return View(f"{name}: where its seconds go", *axes, traces, says, bars=True)
+    return View(label=f"{name}: where its seconds go", x=axes[0], y=axes[1], traces=traces, says=says, bars=True)
 
 
 def _small_says(one: "tuple[Pair, ...]") -> str:

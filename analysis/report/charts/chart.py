@@ -16,83 +16,116 @@ from analysis.units import seconds
 
 Points = Sequence[tuple[float, Estimate]]
 
-
-SIX = 6  # significant digits of drawn values
+#: Significant digits of drawn values.
+SIX = 6
 COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PRECISIONS = {"float32": "blue", "float64": "vermillion", "tf32": "green", "float16": "purple", "bfloat16": "orange"}
-WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
-_BARS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
-_PATTERNS = ("", "/", "", "x", ".", "-")  # not as many as colors: no two parts are alike
+#: Sign of a comparison -> words and the color of its band.
+WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}
+_BAR_COLORS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
+#: Not as many as colors: no two parts look alike.
+_BAR_PATTERNS = ("", "/", "", "x", ".", "-")
 
 
-class Axis(msgspec.Struct, frozen=True):
-    """`unit` says how its values are written: as in METRICS, `text` for categories."""
+class Axis(msgspec.Struct, frozen=True, kw_only=True):
+    """An axis of a view."""
 
+    #: What it shows, in words.
     title: str
+    #: How its values are written: a unit of METRICS, or `text` for categories.
     unit: str
+    #: Whether it is logarithmic.
     log: bool = True
-    ends: tuple[float, float] | None = None  # the range shown; None: that of all values
-    lines: tuple[str, ...] = ()  # of words: these from the top, a line each
+    #: The first and last value shown; None: the range of all values. The page reads it as `ends`.
+    limits: tuple[float, float] | None = msgspec.field(default=None, name="ends")
+    #: Categories that have a line each, from the top.
+    lines: tuple[str, ...] = ()
 
 
-class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line or the bars of one part. `low`, `high`: the interval, shaded along a line, else a whisker; `says`: a point in
-    words."""
+class Trace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line, points, or the bars of one part."""
 
+    #: Its name in the legend.
     name: str
+    #: Where its points are across.
     x: list
+    #: Where its points are up; categories where the axis has lines.
     y: list
+    #: A name of the page's colors.
     color: str
+    #: A name of the page's markers; "" without one.
     marker: str = ""
+    #: A name of the page's dashes.
     dash: str = "solid"
+    #: Whether its points are joined.
     line: bool = True
+    #: Lower ends of the points' intervals, shaded along a line, else whiskers.
     low: list = []
+    #: Upper ends of the points' intervals.
     high: list = []
+    #: A point in words.
     says: list[str] = []
-    captions: list[str] = []  # of bars: a sentence under each
+    #: Of bars: a sentence under each.
+    captions: list[str] = []
+    #: Whether its markers are white inside.
     hollow: bool = False
-    band: bool = False  # a broad, pale line
+    #: Whether it is a broad, pale line.
+    band: bool = False
+    #: Hatching of bars; "" for none.
     pattern: str = ""
+    #: Whether it is in the legend.
     legend: bool = True
-    label: str = ""  # its name where there is room for it beside the line, instead of in the legend
-    label_at: float = 0.0  # the height of that, in parts of the plot's
+    #: Its name where there is room for it beside the line, instead of in the legend.
+    label: str = ""
+    #: Height of the label, as a part of the plot's height.
+    label_at: float = 0.0
+    #: Whether the label is at the left end.
     label_left: bool = False
 
 
-class View(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One state of a chart. `lines`: (value, words) drawn across at an x; `bands`: (from x, to x, words) shaded across."""
+class View(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One state of a chart."""
 
+    #: Its name in the list that a reader chooses from; "" in a chart of one view.
     label: str
     x: Axis
     y: Axis
+    #: Drawn in this order.
     traces: list[Trace]
+    #: What it shows, in a sentence.
     says: str = ""
+    #: Whether its traces are bars.
     bars: bool = False
+    #: Lines from top to bottom: (x, words).
     lines: list[tuple[float, str]] = []
+    #: Shaded from top to bottom: (from x, to x, words).
     bands: list[tuple[float, float, str]] = []
-    band_colors: list[str] = []  # of the bands that say who wins, one each
+    #: Colors of the bands that say who wins; [] where all are gray.
+    band_colors: list[str] = []
 
 
-class Chart(msgspec.Struct, frozen=True):
-    """A chart of one or several views that a list chooses from, and all its numbers as a table, which no section repeats.
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A chart of one or several views that a list chooses from."""
 
-    `picture`: its SVG file, shown without JavaScript; "" without one. `chooses`: the title of the list of views. `note`: the
-    meaning of the mark behind some numbers; "" where no number has it.
-    """
-
+    #: Its name inside the program and the page.
     name: str
     title: str
+    #: The first is shown until another is chosen.
     views: list[View]
+    #: All its numbers, which no section repeats.
     numbers: Table
+    #: Its SVG file, shown without JavaScript; "" without one.
     picture: str = ""
+    #: Title of the list of views.
     chooses: str = ""
+    #: Meaning of the mark behind some numbers; "" where no number has it.
     note: str = ""
 
     @property
     def says(self) -> str:
-        """The sentence of the first view, which shows until another is chosen."""
+        """The sentence of the first view."""
         return self.views[0].says
 
 
@@ -101,66 +134,78 @@ def rounded(value: float) -> float:
     return float(f"{value:.{SIX - 1}e}")
 
 
-def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says: Iterable[str] = (), **how) -> Trace:
-    """A trace through (x, Estimate) with its interval."""
+def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says: Iterable[str] = (), **style) -> Trace:
+    """A trace through (x, Estimate) with its interval. `style`: other fields of Trace."""
     points = list(points)
-    ys = [[rounded(getattr(e, end)) for _, e in points] for end in ("value", "low", "high")]
-    return Trace(name, [rounded(x) for x, _ in points], ys[0], color, low=ys[1], high=ys[2], says=list(says), **how)
+    return Trace(
+        name=name,
+        x=[rounded(x) for x, _ in points],
+        y=[rounded(estimate.value) for _, estimate in points],
+        color=color,
+        low=[rounded(estimate.low) for _, estimate in points],
+        high=[rounded(estimate.high) for _, estimate in points],
+        says=list(says),
+        **style,
+    )
 
 
 def sides(cpu: "Points", gpu: "Points", words: Callable[[float], str]) -> list[Trace]:
     """Seconds on the CPU and on the GPU; `words`: an x in words."""
-    looks = (("CPU", cpu, "blue", "circle", "dot"), ("GPU", gpu, "vermillion", "square", "solid"))
+    cpu_says = [f"CPU, {words(x)}: {seconds(time.value)}" for x, time in cpu]
+    gpu_says = [f"GPU, {words(x)}: {seconds(time.value)}" for x, time in gpu]
     return [
-        line(
-            name,
-            points,
-            color,
-            [f"{name}, {words(x)}: {seconds(e.value)}" for x, e in points],
-            marker=marker,
-            dash=dash,
-            hollow=name == "CPU",
-        )
-        for name, points, color, marker, dash in looks
+        line("CPU", cpu, "blue", cpu_says, marker="circle", dash="dot", hollow=True),
+        line("GPU", gpu, "vermillion", gpu_says, marker="square", dash="solid"),
     ]
 
 
-def stacked(parts: dict[str, list[float]], where: list[str], words: Callable[[str, int, float], str]) -> list[Trace]:
-    """Bars in parts. parts: name -> its values, one for each bar; `words`: (part, index of the bar, value) -> its text."""
-    return [
-        Trace(
-            part,
-            [rounded(v) for v in values],
-            where,
-            "gray" if part == REST else _BARS[i % len(_BARS)],
-            says=[words(part, j, v) for j, v in enumerate(values)],
-            pattern="/" if part == REST else _PATTERNS[i % len(_PATTERNS)],
+def stacked(parts: dict[str, list[float]], bars: list[str], words: Callable[[str, int, float], str]) -> list[Trace]:
+    """Bars in parts. `parts`: name -> its values, one for each bar; `words`: (part, index of the bar, value) -> its text."""
+    traces = []
+    for i, (part, values) in enumerate(parts.items()):
+        color = _BAR_COLORS[i % len(_BAR_COLORS)]
+        pattern = _BAR_PATTERNS[i % len(_BAR_PATTERNS)]
+        if part == REST:
+            color = "gray"
+            pattern = "/"
+        traces.append(
+            Trace(
+                name=part,
+                x=[rounded(value) for value in values],
+                y=bars,
+                color=color,
+                says=[words(part, bar, value) for bar, value in enumerate(values)],
+                pattern=pattern,
+            )
         )
-        for i, (part, values) in enumerate(parts.items())
-    ]
+    return traces
 
 
 def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
     """The lines and bands of a View that mark each change of the winner: a line at a known size, else a band over the possible
-    sizes. `before`: words before the size; {} is the device that wins from there."""
-    return marked(
-        (
-            None if c.wide else c.at.value,
-            *place(c),
-            f"{before.format(c.to.upper())}{'somewhere here' if c.wide else crossing_size(c, name)}",
-        )
-        for c in crossings
-    )
+    sizes. `name`: of the size; `before`: words before it; {} is the device that wins from there."""
+    places: list[tuple[float | None, float, float, str]] = []
+    for crossing in crossings:
+        low, high = place(crossing)
+        winner = before.format(crossing.to.upper())
+        if crossing.wide:
+            places.append((None, low, high, f"{winner}somewhere here"))
+        else:
+            places.append((crossing.at.value, low, high, f"{winner}{crossing_size(crossing, name)}"))
+    return marked(places)
 
 
 def marked(places: Iterable[tuple[float | None, float, float, str]]) -> dict[str, Any]:
     """The lines and bands of a View that mark (x where it is known, from, to, words): a band if that is wide enough to see,
     else a line with the words."""
-    lines, bands = [], []
+    lines = []
+    bands = []
     for at, low, high, words in places:
-        wide = high > FINE * low
-        bands += [(rounded(low), rounded(high), words)] * wide
-        lines += [] if at is None else [(rounded(at), "" if wide else words)]
+        is_wide = high > FINE * low
+        if is_wide:
+            bands.append((rounded(low), rounded(high), words))
+        if at is not None:
+            lines.append((rounded(at), "" if is_wide else words))
     return {"lines": lines, "bands": bands}
 
 
@@ -169,20 +214,27 @@ def marks(i: int) -> dict:
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "dash": DASHES[i % len(DASHES)]}
 
 
-def place(c: Crossing) -> tuple[float, float]:
-    """The interval of a picture's crossing; where measured sizes lie far apart, the whole gap between them."""
-    return (c.below, c.above) if c.wide else (c.at.low, c.at.high)
+def place(crossing: Crossing) -> tuple[float, float]:
+    """The interval of a crossing; where measured sizes lie far from each other, the whole gap between them."""
+    if crossing.wide:
+        return crossing.below, crossing.above
+    return crossing.at.low, crossing.at.high
 
 
-def spans(a: Answer) -> list[tuple[float, float, int]]:
+def spans(answer: Answer) -> list[tuple[float, float, int]]:
     """(from n, to n, sign) of the bands of a picture: 1 the GPU wins, -1 the CPU wins, 0 can't tell; they touch."""
-    if not a.points:
+    if not answer.points:
         return []
-    between = {(c.below, c.above): place(c) for c in a.crossings}
-    made, start, last = [], float(a.points[0].n), a.points[-1]
-    for p, q in itertools.pairwise(a.points):
-        if p.sign != q.sign:
-            low, high = between.get((p.n, q.n), ((p.n * q.n) ** 0.5,) * 2)
-            made += [(start, low, p.sign), (low, high, 0)]
-            start = high
-    return [(low, high, sign) for low, high, sign in (*made, (start, last.n, last.sign)) if high > low]
+    intervals = {(crossing.below, crossing.above): place(crossing) for crossing in answer.crossings}
+    bands: list[tuple[float, float, int]] = []
+    start = float(answer.points[0].n)
+    for point, after in itertools.pairwise(answer.points):
+        if point.sign == after.sign:
+            continue
+        middle = (point.n * after.n) ** 0.5
+        low, high = intervals.get((point.n, after.n), (middle, middle))
+        bands += [(start, low, point.sign), (low, high, 0)]
+        start = high
+    last = answer.points[-1]
+    bands.append((start, last.n, last.sign))
+    return [band for band in bands if band[1] > band[0]]

@@ -92,9 +92,17 @@ def chart(of: Material) -> list[Chart]:
         marked["band_colors"] = [WINNER[sign][1] for _, _, sign in spans(told)]
         label = f"{precision}; shaded: {crossings.form_name(told.form)}"
     says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.analysis.machine)
-    axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "s")
-    view = View(label, *axes, traces, says, **marked)
-    return [Chart("crossover", "Time of one square matmul", [view], _numbers(of), "crossover.svg")]
+    axes = Axis(title="n of an n x n x n product", unit="count"), Axis(title="time of a call", unit="s")
+    view = View(label=label, x=axes[0], y=axes[1], traces=traces, says=says, **marked)
+    return [
+        Chart(
+            name="crossover",
+            title="Time of one square matmul",
+            views=[view],
+            numbers=_numbers(of),
+            picture="crossover.svg",
+        )
+    ]
 
 
 def _curve(sides) -> dict:

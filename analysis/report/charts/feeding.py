@@ -34,17 +34,34 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
         ends = min(x.low for x in fitted), max(x.high for x in fitted)
         traces += _copies(rows, device, len(traces) // 2, *ends)
         axes = (
-            Axis(f"bytes of a {dtype} batch", "byte"),
-            Axis(f"step with next to no arithmetic, {labels.device(device)}", "s"),
+            Axis(title=f"bytes of a {dtype} batch", unit="byte"),
+            Axis(title=f"step with next to no arithmetic, {labels.device(device)}", unit="s"),
         )
         views.append(
             View(
-                f"{labels.device(device)}, {dtype}", *axes, traces, input_pipeline.view_sentence(fitted, device, dtype)
+                label=f"{labels.device(device)}, {dtype}",
+                x=axes[0],
+                y=axes[1],
+                traces=traces,
+                says=input_pipeline.view_sentence(fitted, device, dtype),
             )
         )
     numbers = [_row(law, *row) for law in fitted for row in _own(law, found)]
     table = Table("device | way | type | samples | bytes | measured | by the law | off by", numbers, 3)
-    return [Chart("feeding", input_pipeline.CHART, views, table, "feeding.svg", "Device and type")] if views else []
+    return (
+        [
+            Chart(
+                name="feeding",
+                title=input_pipeline.CHART,
+                views=views,
+                numbers=table,
+                picture="feeding.svg",
+                chooses="Device and type",
+            )
+        ]
+        if views
+        else []
+    )
 
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:
@@ -66,7 +83,7 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     seen = [(m.problem.nbytes, e) for m, e in own]
     measured = line(law.variant, seen, color, says, marker=marker, line=False, hollow=True)
     xs, ys = list(map(rounded, sizes)), list(map(rounded, by_law))
-    return [measured, Trace(f"{law.variant}, law", xs, ys, color, dash=dash, says=told, legend=False)]
+    return [measured, Trace(name=f"{law.variant}, law", x=xs, y=ys, color=color, dash=dash, says=told, legend=False)]
 
 
 def _copies(rows: Measurements, device: str, number: int, low: int, high: int) -> list[Trace]:

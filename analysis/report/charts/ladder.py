@@ -53,10 +53,10 @@ def _view(one: Ladder, problem: Problem) -> View:
         says=[_shares(step) for step in steps],
         captions=ideas,
     )
-    lines = Axis("", "text", log=False, lines=tuple(rungs))
+    lines = Axis(title="", unit="text", log=False, lines=tuple(rungs))
     return View(
         label=f"{ladder.title(one)}, {ladder.problem_name(problem)}",
-        x=Axis("rate", "FLOP/s", log=False),
+        x=Axis(title="rate", unit="FLOP/s", log=False),
         y=lines,
         traces=[bars],
         says=ladder.standing(one, problem),

@@ -37,7 +37,9 @@ def charts(of: Layers) -> list[Chart]:
 
 
 def _add(traces: dict[str, Trace], name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
-    trace = traces.setdefault(name, Trace(name, [], [], *look, line=False, says=[], hollow=True))
+    trace = traces.setdefault(
+        name, Trace(name=name, x=[], y=[], color=look[0], marker=look[1], line=False, says=[], hollow=True)
+    )
     trace.x.append(rounded(x))
     trace.y.append(line)
     trace.says.append(says)
@@ -69,7 +71,13 @@ def _rates(of: Layers) -> list[Chart]:
     says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
     traces = [*points.values(), *roofs.values()]
     lines = tuple(dict.fromkeys(y for t in points.values() for y in t.y))
-    view = View("", Axis("rate", "FLOP/s"), Axis("", "text", False, lines=lines), traces, says)
+    view = View(
+        label="",
+        x=Axis(title="rate", unit="FLOP/s"),
+        y=Axis(title="", unit="text", log=False, lines=lines),
+        traces=traces,
+        says=says,
+    )
     numbers, note = _numbers(of)
     return [
         Chart(name=f"{one}s", title=title, views=[view], numbers=numbers, picture=f"{one}s.svg", note=note),
@@ -129,7 +137,9 @@ def _crossings(of: Layers, varies: str) -> Chart:
     resident = [a for a in shown if a.form == LATENCY and a.points]
     first = resident[0].precision
     resident, left_out = _most([a for a in resident if a.precision == first], lambda a: a.points[-1].cpu.seconds.value)
-    bands = {sign: Trace(who, [], [], color, band=True, says=[]) for sign, (who, color) in WINNER.items()}
+    bands = {
+        sign: Trace(name=who, x=[], y=[], color=color, band=True, says=[]) for sign, (who, color) in WINNER.items()
+    }
     for a in resident:
         line = of.family_label(a)
         for start, end, sign in spans(a) or [(a.points[0].n, a.points[0].n * 1.05, a.points[0].sign)]:
@@ -139,13 +149,13 @@ def _crossings(of: Layers, varies: str) -> Chart:
     says = [*words.summaries(shown), words.sentence(resident[0])][0]
     sizes, lines = [p.n for a in resident for p in a.points], tuple(dict.fromkeys(map(of.family_label, resident)))
     room = 1.06 if min(sizes) < max(sizes) else 1.5
-    x = Axis(resident[0].family.size_name, "count", ends=(min(sizes) / room, max(sizes) * room))
-    axes = x, Axis("", "text", False, lines=lines)
-    view = View("", *axes, [b for b in bands.values() if b.x], says)
+    x = Axis(title=resident[0].family.size_name, unit="count", limits=(min(sizes) / room, max(sizes) * room))
+    axes = x, Axis(title="", unit="text", log=False, lines=lines)
+    view = View(label="", x=axes[0], y=axes[1], traces=[b for b in bands.values() if b.x], says=says)
     title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
     stem = f"{layers.NOUNS[of.op]}s-{varies}"
     numbers = wins(answered(shown), of.heads, of.which)
-    return Chart(stem, title, [view], numbers, f"{stem}.svg")
+    return Chart(name=stem, title=title, views=[view], numbers=numbers, picture=f"{stem}.svg")
 
 
 def _most(found: list, by: Callable) -> tuple[list, str]:

@@ -33,12 +33,28 @@ def memory(of: Material) -> list[Chart]:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
             levels[_where(p.device, shown), p.name] = f"{label} ({p.operation})"
-            traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
+            traces.append(
+                Trace(name=p.name, x=at[0], y=at[1], color="ink", dash="dot", legend=False, says=says, label=label)
+            )
     told = join(f"{where} {label}" for (where, _), label in levels.items())
     said = f"{told or 'No level of memory showed as a flat part'}."
-    view = View("", Axis("working set", "byte"), Axis("bandwidth", "byte/s"), traces, said)
+    view = View(
+        label="",
+        x=Axis(title="working set", unit="byte"),
+        y=Axis(title="bandwidth", unit="byte/s"),
+        traces=traces,
+        says=said,
+    )
     heads = "device | operation | working set | bandwidth | fastest there"
-    return [Chart("memory", "Memory: bandwidth by working set", [view], Table(heads, rows, 2), "memory.svg")]
+    return [
+        Chart(
+            name="memory",
+            title="Memory: bandwidth by working set",
+            views=[view],
+            numbers=Table(heads, rows, 2),
+            picture="memory.svg",
+        )
+    ]
 
 
 def copies(of: Material) -> list[Chart]:
@@ -57,15 +73,29 @@ def copies(of: Material) -> list[Chart]:
         times, fits = [rounded(t) for _, _, t, _ in seen], [rounded(fit) for _, fit, _, _ in seen]
         color, marker, dash = how.values()
         traces += [
-            Trace(way, sizes, times, color, marker, line=False, says=says, hollow=True),
-            Trace(f"{way}, law", sizes, fits, color, dash=dash, says=says, legend=False),
+            Trace(name=way, x=sizes, y=times, color=color, marker=marker, line=False, says=says, hollow=True),
+            Trace(name=f"{way}, law", x=sizes, y=fits, color=color, dash=dash, says=says, legend=False),
         ]
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
     fastest = {law.direction: f"{_way(law)} {bytes_rate(law.bandwidth.value)}" for law in reversed(laws)}
     told = f"The fastest to copy: {join(fastest.values())}."
-    view = View("", Axis("bytes of a copy", "byte"), Axis("time of a copy", "s"), traces, told)
+    view = View(
+        label="",
+        x=Axis(title="bytes of a copy", unit="byte"),
+        y=Axis(title="time of a copy", unit="s"),
+        traces=traces,
+        says=told,
+    )
     heads = "way | bytes | measured | by the law | off by"
-    return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]
+    return [
+        Chart(
+            name="transfers",
+            title="Copies between host and GPU",
+            views=[view],
+            numbers=Table(heads, rows),
+            picture="transfers.svg",
+        )
+    ]
 
 
 def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_levels.Curve]:

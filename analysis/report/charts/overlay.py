@@ -87,16 +87,25 @@ def over(a: View, b: View) -> View:
     """Both views merged; names beside lines are moved apart again."""
     traces = [*a.traces, *b.traces]
     x, y = _both(a.x, b.x), _both(a.y, b.y)
-    if x.ends and y.ends:
-        reached = [_reaching(t, x.ends, y.ends[0]) if t.label else t for t in traces]
-        traces = named(reached, *map(math.log, y.ends))
+    if x.limits and y.limits:
+        reached = [_reaching(t, x.limits, y.limits[0]) if t.label else t for t in traces]
+        traces = named(reached, *map(math.log, y.limits))
     says = " ".join(filter(None, (a.says, b.says)))
-    return View(a.label, x, y, traces, says, a.bars, [*a.lines, *b.lines], [*a.bands, *b.bands])
+    return View(
+        label=a.label,
+        x=x,
+        y=y,
+        traces=traces,
+        says=says,
+        bars=a.bars,
+        lines=[*a.lines, *b.lines],
+        bands=[*a.bands, *b.bands],
+    )
 
 
 def _both(a: Axis, b: Axis) -> Axis:
-    ends = (min(a.ends[0], b.ends[0]), max(a.ends[1], b.ends[1])) if a.ends and b.ends else None
-    return replace(a, ends=ends, lines=(*a.lines, *b.lines))
+    ends = (min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1])) if a.limits and b.limits else None
+    return replace(a, limits=ends, lines=(*a.lines, *b.lines))
 
 
 def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:

@@ -117,11 +117,11 @@ def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
     lines = {(t.name, t.label): t for t in _roofs(roofs, left, right, bottom)}  # GPUs of one model have equal roofs
     drawn = overlay.named(list(lines.values()), math.log(bottom), math.log(top))
     return View(
-        label,
-        Axis("arithmetic intensity, FLOP per byte", "1", ends=(rounded(left), rounded(right))),
-        Axis("rate", "FLOP/s", ends=(rounded(bottom), rounded(top))),
-        [*drawn, *points],
-        says,
+        label=label,
+        x=Axis(title="arithmetic intensity, FLOP per byte", unit="1", limits=(rounded(left), rounded(right))),
+        y=Axis(title="rate", unit="FLOP/s", limits=(rounded(bottom), rounded(top))),
+        traces=[*drawn, *points],
+        says=says,
     )
 
 
@@ -220,10 +220,10 @@ def _line(
         x1, y1 = x0 * 1.01, y0
     xs, ys = (list(map(rounded, np.geomspace(*between, 9))) for between in ((x0, x1), (y0, y1)))
     return Trace(
-        name,
-        xs,
-        ys,
-        color,
+        name=name,
+        x=xs,
+        y=ys,
+        color=color,
         dash=dash,
         says=[f"{name}: {rate}"] * len(xs),
         legend=color != "gray",  # a phone's legend has no room for the data sheet too
@@ -238,7 +238,9 @@ def _points(name: str, rows: Measurements, at: str, look: tuple[str, str, str], 
     says = [f"{name}, {at} {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in rows]
     xs = [rounded(m.problem.flops / m.problem.bytes_moved) for m in rows]
     ys = [rounded(m.problem.flops / call_s(m)) for m in rows]
-    return Trace(name, xs, ys, *look, says=says, hollow=not rows[0].on_gpu, **how)
+    return Trace(
+        name=name, x=xs, y=ys, color=look[0], marker=look[1], dash=look[2], says=says, hollow=not rows[0].on_gpu, **how
+    )
 
 
 def _squares(paths: "dict[tuple[str, str], dict[int, Measurement]]") -> list[Trace]:
@@ -311,14 +313,14 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
             best[side] = max([*found, best.get(side, (0.0, ""))])
             said = [f"{name} on the {side}, n = {n:,}: {row_words.rate(m)}" for n, m in path.items()]
             ys, look = [rounded(rate) for rate, _ in found], marks(i)
-            traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
+            traces.append(Trace(name=f"{side} {name}", x=list(path), y=ys, says=said, hollow=side == "CPU", **look))
             for n, m in path.items():
                 judged = judge(m, roofs)
                 judgments.append(judged)
                 rows.append((precision, name, side, n, labels.threads(m), row_words.rate(m), judged.share))
         tops = join(f"{flops_rate(rate)} on the {side} ({at})" for side, (rate, at) in best.items())
-        axes = Axis("n of an n x n x n product", "count"), Axis("rate", "FLOP/s")
-        views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
+        axes = Axis(title="n of an n x n x n product", unit="count"), Axis(title="rate", unit="FLOP/s")
+        views.append(View(label=precision, x=axes[0], y=axes[1], traces=traces, says=f"{precision}: at best {tops}."))
     heads = "precision | kernel | on the | n | threads | rate | of its roof"
     if not views:
         return []

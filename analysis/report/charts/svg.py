@@ -111,7 +111,7 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     high = (1.15 + 0.235 * max(len(lines), 3) if lines else 6.0) + below
     left, right = (
         (0.3 + 0.078 * max(map(len, lines))) / _WIDE if lines else 0.16,
-        min(0.7, 1 - (0.3 + 0.068 * longest) / _WIDE) if longest and view.y.ends else 0.95,
+        min(0.7, 1 - (0.3 + 0.068 * longest) / _WIDE) if longest and view.y.limits else 0.95,
     )
     with matplotlib.rc_context(SETTINGS):
         made = Figure(figsize=(_WIDE, high))
@@ -130,9 +130,9 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
             axes.tick_params(axis="y", length=0)
         else:
             ys = [y for t in view.traces for y in t.y]  # a torn interval must not flatten the rest
-            axes.set_ylim(*(view.y.ends or (min(ys) / 1.8, max(ys) * 1.8)))
+            axes.set_ylim(*(view.y.limits or (min(ys) / 1.8, max(ys) * 1.8)))
             _ticks(axes.yaxis, view.y, *axes.get_ylim())
-        if view.y.ends:
+        if view.y.limits:
             _names(axes, view, start)
         if legend:
             made.legend(
@@ -238,7 +238,7 @@ def _draw(axes, t: "Trace", lines: tuple[str, ...]):
 
 def _limits(axes, view: "View") -> float:
     """Sets the ends of the x axis; where the lines start: left of it there is room for the names of slopes."""
-    low, high = view.x.ends or axes.get_xlim()
+    low, high = view.x.limits or axes.get_xlim()
     names = any(t.label and t.label_left for t in view.traces)
     axes.set_xlim(low * (low / high) ** (_COLUMN / (1 - _COLUMN)) if names else low, high)
     return low

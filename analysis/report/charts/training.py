@@ -33,11 +33,11 @@ def steps(made: "list[Budget]") -> list[Chart]:
             return f"{part} on the {where[j]}: {seconds(v)}, {percent(v / group[j].step.value)} of the step"
 
         says = " ".join(map(budget.sentence, (group[0], *group[1:][-1:])))
-        axes = Axis("seconds of a step", "s", False), Axis("", "text", False)
+        axes = Axis(title="seconds of a step", unit="s", log=False), Axis(title="", unit="text", log=False)
         traces = stacked(parts, where, words)
-        views.append(View(_name(group[0]), *axes, traces, says, bars=True))
+        views.append(View(label=_name(group[0]), x=axes[0], y=axes[1], traces=traces, says=says, bars=True))
     title = "Where a training step's time goes"
-    return [Chart("budget", title, views, numbers(made), chooses="Training")] if views else []
+    return [Chart(name="budget", title=title, views=views, numbers=numbers(made), chooses="Training")] if views else []
 
 
 def groups(made: Iterable[Budget]) -> list[list[Budget]]:
@@ -96,15 +96,30 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
         cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
         traces = sides(cpu, gpu, f"{varies} {{}}".format)
         said, marked = training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
-        axes = Axis(varies, "count"), Axis(mode, "s")
-        views.append(View(f"{name}: {mode} by {varies}", *axes, traces, said, **marked))
+        axes = Axis(title=varies, unit="count"), Axis(title=mode, unit="s")
+        views.append(
+            View(label=f"{name}: {mode} by {varies}", x=axes[0], y=axes[1], traces=traces, says=said, **marked)
+        )
         rows += [
             (name, mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
             for p in a.points
         ]
     heads = "training | counted by | along | at | CPU | GPU | CPU / GPU"
     title = "Who wins a training, along one size"
-    return [Chart("along", title, views, Table(heads, rows, 3), "batches.svg", "Training")] if views else []
+    return (
+        [
+            Chart(
+                name="along",
+                title=title,
+                views=views,
+                numbers=Table(heads, rows, 3),
+                picture="batches.svg",
+                chooses="Training",
+            )
+        ]
+        if views
+        else []
+    )
 
 
 def _plainest(a: Answer) -> tuple:
