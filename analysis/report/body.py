@@ -74,7 +74,7 @@ SECTIONS = (
     *map(_layers, HEADINGS),
     Section("memory", "Memory: how fast at every level", movement.memory_section, ("memory",)),
     Section("transfers", "Copies between host and GPU", movement.copies_section, ("transfers",)),
-    Section("feeding", input_pipeline.TITLE, movement.feeding_section, ("feeding",)),
+    Section("feeding", input_pipeline.TITLE, movement.input_pipeline_section, ("feeding",)),
     Section("launches", "Launches and framework constants", movement.launches_section),
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "break-even")),

@@ -8,7 +8,7 @@ from analysis.blocks import markdown
 from analysis.report.charts import feeding as charts
 from analysis.report.charts.feeding import feeding_chart
 from analysis.report.material import Material
-from analysis.report.sections.movement import feeding_section
+from analysis.report.sections.movement import input_pipeline_section
 from analysis.report.sections.training import small_section
 from analysis.text import input_pipeline
 from analysis.training import pipeline_laws
@@ -121,10 +121,12 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     (chart,) = feeding_chart(rows)
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
-    assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(feeding_section(material(rows))))
+    assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(input_pipeline_section(material(rows))))
     few = rows[: pipeline_laws.FEWEST - 1]
-    assert feeding_chart(few) == [] == feeding_section(material(few))
-    assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))
+    assert feeding_chart(few) == [] == input_pipeline_section(material(few))
+    assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not input_pipeline_section(
+        material([])
+    )
 
 
 def test_a_drawn_law_is_that_of_batches_of_cifar10_images():

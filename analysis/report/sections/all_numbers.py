@@ -8,20 +8,19 @@ from analysis.report.material import Material
 from analysis.report.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.table import Table
 from analysis.units import count
+from workloads.records import Measurement
 
 MOST = 2500  # rows that the Markdown lists
 
 
 def section(runs: list[Material]) -> list[Block]:
     """Every row that was tried, a line each; the skipped ones by their reasons."""
-    every = [m for of in runs for m in of.rows]
+    every: list[Measurement] = []
+    for run in runs:
+        every += run.rows
     tried = [m for m in every if m.status != "skipped"]
     skipped = Counter((m.kernel, m.reason) for m in every if m.status == "skipped")
-    left = [f"{kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
-    many = next((m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1), None)
-    said = [f"A time of `{labels.problem(many)}` is that of all of them."] if many else []
-    if any(map(is_concurrent, tried)):
-        said.append("Contention is the time over the steps of all processes together.")
+    skipped_lines = [f"{kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     if len(tried) > MOST:
         many_rows = (
             f"{len(tried):,} rows are too many for a page of text: the HTML page filters and sorts them, "
@@ -30,18 +29,35 @@ def section(runs: list[Material]) -> list[Block]:
         numbers: list[Block] = [Paragraph(text=many_rows)]
     else:
         numbers = tabled(table(runs, skipped=False)) or [Paragraph(text="Nothing was measured.")]
-    notes = [Paragraph(text=" ".join(said))] if said else []
-    return [*notes, *numbers, *listed(left)]
+    sentences = _sentences(tried)
+    notes = [Paragraph(text=" ".join(sentences))] if sentences else []
+    return [*notes, *numbers, *listed(skipped_lines)]
+
+
+def _sentences(tried: list[Measurement]) -> list[str]:
+    """What the times of launches in one row and of concurrent trainings mean, where the page has such rows."""
+    sentences = []
+    several_launches = [m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1]
+    if several_launches:
+        sentences.append(f"A time of `{labels.problem(several_launches[0])}` is that of all of them.")
+    if any(map(is_concurrent, tried)):
+        sentences.append("Contention is the time over the steps of all processes together.")
+    return sentences
 
 
 def table(runs: list[Material], skipped: bool = True) -> Table:
     """A table, a line a row: what was run, its numbers, and the check of its answer. With several runs the run comes first."""
     several = len(runs) > 1
-    heads = [*["run"] * several, *NUMBERS, "check"]
-    rows = (
-        [*[of.letter] * several, *map(str, row), m.check or "-"]
-        for of in runs
-        for m, row in zip(of.ordered, of.numbers, strict=True)
-        if skipped or m.status != "skipped"
-    )
-    return Table(heads, rows, heads.index("how") + 1, OPTIONAL)
+    heads = [*NUMBERS, "check"]
+    if several:
+        heads.insert(0, "run")
+    rows = []
+    for run in runs:
+        for m, numbers in zip(run.ordered, run.numbers, strict=True):
+            if m.status == "skipped" and not skipped:
+                continue
+            cells = [*map(str, numbers), m.check or "-"]
+            if several:
+                cells.insert(0, run.letter)
+            rows.append(cells)
+    return Table(heads, rows, left=heads.index("how") + 1, optional=OPTIONAL)

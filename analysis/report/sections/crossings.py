@@ -21,12 +21,12 @@ _ADDS_UP = (
 
 def section(measurements: Measurements, answers: tuple[Answer, ...], machine: Machine | None = None) -> list[Block]:
     """The winner by size in every form, and the parts of the GPU's time at the deciding sizes; [] for one device alone."""
-    told = answered(answers)
-    if not any(a.points for a in told):
+    two_sided = answered(answers)
+    if not any(a.points for a in two_sided):
         return []
     squares = rows_of(measurements, SQUARES)
-    notes = crossings.noise_sentences(told, machine)
-    return [*tabled(wins(told)), *listed([*notes, *gaps(told)]), *details(told, lambda a: why(squares, a))]
+    notes = [*crossings.noise_sentences(two_sided, machine), *gaps(two_sided)]
+    return [*tabled(wins(two_sided)), *listed(notes), *details(two_sided, lambda a: why(squares, a))]
 
 
 def gaps(answers: list[Answer], which: Callable[[Answer], tuple] = lambda a: ()) -> list[str]:
@@ -47,13 +47,21 @@ def details(
     """A table of the first precision's call times in parts, from `whys`. which: the cells under `heads` that name an answer's
     problem."""
     first = answers[0].precision
-    rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]
+    rows = []
+    for a in answers:
+        if a.precision == first:
+            rows += [(*which(a), *_cells(a, split)) for split in whys(a)]
+    if not rows:
+        return []
     caption = f"Where the GPU's time goes in {first}, on both sides of each crossing"
-    parts = Table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
-    return [Paragraph(text=_ADDS_UP), *tabled(parts, caption)] if rows else []
+    table = Table([*heads, *named(_WHY)], rows, left=len(heads) + 1, optional="copies")
+    return [Paragraph(text=_ADDS_UP), *tabled(table, caption)]
 
 
-def _parts(a: Answer, w: Why) -> tuple:
-    sides = [cell for side in (w.cpu, w.gpu) for cell in (seconds(side.seconds.value), crossings.side_name(side))]
-    parts = ("-" if part is None else seconds(part) for part in w.parts.values())
-    return crossings.form_name(a.form), w.n, *sides, *parts
+def _cells(a: Answer, split: Why) -> tuple:
+    """The cells under _WHY: form and size, both sides with their kernels, the parts of the GPU's time."""
+    sides: list[str] = []
+    for side in (split.cpu, split.gpu):
+        sides += [seconds(side.seconds.value), crossings.side_name(side)]
+    parts = ["-" if part is None else seconds(part) for part in split.parts.values()]
+    return crossings.form_name(a.form), split.n, *sides, *parts

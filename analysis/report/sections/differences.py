@@ -18,12 +18,13 @@ def section(runs: "list[Material]") -> list[Block]:
 
 
 def _pair(old: Material, new: Material) -> list[Block]:
-    found = comparison.comparison(old.analysis.loaded, new.analysis.loaded)
-    said = machines.best(old.rows, new.rows, (old.name, new.name), new.analysis.machine)
-    items = [ListItem(text=sentence) for sentence in said]
-    items.append(ListItem(text=f"{new.name} beside {old.name}: {comparisons.summary(found)}"))
-    if found.differences:
-        differ = f"The machines and runs differ in {count(len(found.differences), 'thing')}:"
-        items.append(ListItem(text=differ, below=tuple(found.differences)))
+    """The heading, sentences and table of common rows of one run against another."""
+    compared = comparison.comparison(old.analysis.loaded, new.analysis.loaded)
+    best = machines.best(old.rows, new.rows, (old.name, new.name), new.analysis.machine)
+    items = [ListItem(text=sentence) for sentence in best]
+    items.append(ListItem(text=f"{new.name} beside {old.name}: {comparisons.summary(compared)}"))
+    if compared.differences:
+        differ = f"The machines and runs differ in {count(len(compared.differences), 'thing')}:"
+        items.append(ListItem(text=differ, below=tuple(compared.differences)))
     heading = Heading(text=f"{new.label} beside {old.label}")
-    return [heading, BulletList(items=tuple(items)), *tabled(comparisons.rows(found))]
+    return [heading, BulletList(items=tuple(items)), *tabled(comparisons.rows(compared))]

@@ -15,63 +15,105 @@ from analysis.units import count, join, size
 from workloads.machine import facts
 from workloads.records import Measurements, Run, command_lines
 
-# A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
-NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-MOST_HASHES = 4  # commits that a page names at its top
-INLINE, COMMANDS = 3, "Commands"  # more commands than INLINE become a list at the page's end, under that name
+#: A run is called noisy when more than this part of its rows has flags or a wide interval.
+NOISY_SHARE = 0.1
+#: Half the width of an interval beyond which it is called wide, as a part of its median: ±3 %.
+NOISY_WIDTH = 0.03
+#: Commits that a page names at its top.
+MOST_HASHES = 4
+#: More commands than these become a list at the page's end.
+INLINE = 3
+#: The heading of that list.
+COMMANDS = "Commands"
+#: Operations that only explain others: they have no winner.
+_EXPLAINING = {"peak", "stream", "launch", "feeding"}
+#: The machine of rows whose file does not name one.
+_UNKNOWN = "an unknown machine"
+_NO_MACHINE_LINE = "The result file has no line that says what machine it came from."
 
 
 def noisy(measurements: Measurements) -> tuple[int, int]:
     """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
-    found = timed(measurements, "host-latency")
-    bad = [bool(set(m.flags) - {"cpu-clock"}) or median_of(s).noise > NOISY_WIDTH for m, s in found]
-    return sum(bad), len(found)
+    timed_rows = timed(measurements, "host-latency")
+    noisy_rows = 0
+    for m, samples in timed_rows:
+        is_flagged = bool(set(m.flags) - {"cpu-clock"})
+        if is_flagged or median_of(samples).noise > NOISY_WIDTH:
+            noisy_rows += 1
+    return noisy_rows, len(timed_rows)
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, kw_only=True):
     """The facts above a run's answer: the machine and whether it was quiet, when and from what it was measured."""
 
-    run: str  # its label among several
+    #: The run's label; "" for a page's only run.
+    run: str
+    #: The name of the machine, as of its folder.
     key: str
+    #: The machine's parts in words, or that they are unknown.
     machine: str
-    word: str  # clean or noisy, and why
+    #: "clean" or "noisy".
+    word: str
+    #: How many rows are noisy, and by what measure.
     why: str
+    #: The days on which it was measured.
     dates: str
+    #: The commits that measured; "" where no machine is known.
     versions: str
+    #: How many rows of how many files.
     counted: str
+    #: The result files, each with its folder.
     files: list[str]
+    #: The commands that measured, to be typed again.
     commands: list[str]
 
 
-def head(of: Material) -> Head:
+def head(material: Material) -> Head:
     """The head of a page or of one run's part of it."""
-    loaded, run = of.analysis.loaded, of.analysis.loaded.last
-    bad, every = noisy(of.rows)
-    machine = "The result file has no line that says what machine it came from."
-    if run:
-        machine = f"{rates.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory"
-        machine += ", virtual" * run.machine.virtual
-    files = list(dict.fromkeys("/".join(pathlib.Path(f).parts[-2:]) for f in loaded.files))
+    loaded = material.analysis.loaded
+    run = loaded.last
+    noisy_rows, timed_rows = noisy(material.rows)
+    why = f"{noisy_rows:,} of {count(timed_rows, 'timed row')} flagged or with an interval wider than "
+    files = list(dict.fromkeys("/".join(pathlib.Path(file).parts[-2:]) for file in loaded.files))
     return Head(
-        of.label,
-        run.machine.key if run else "an unknown machine",
-        machine,
-        "noisy" if bad > NOISY_SHARE * every else "clean",
-        f"{bad:,} of {count(every, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
-        join(sorted({r.started_at[:10] for r in loaded.runs})),
-        versions(loaded.runs) if run else "",
-        f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
-        files,
-        commands(loaded.runs),
+        run=material.label,
+        key=run.machine.key if run else _UNKNOWN,
+        machine=_machine_words(run),
+        word=_word(noisy_rows, timed_rows),
+        why=f"{why}±{100 * NOISY_WIDTH:.0f} %",
+        dates=join(sorted({r.started_at[:10] for r in loaded.runs})),
+        versions=versions(loaded.runs) if run else "",
+        counted=f"{count(len(material.rows), 'row')} of {count(len(files), 'file')}",
+        files=files,
+        commands=commands(loaded.runs),
     )
+
+
+def _word(noisy_rows: int, timed_rows: int) -> str:
+    return "noisy" if noisy_rows > NOISY_SHARE * timed_rows else "clean"
+
+
+def _machine_words(run: Run | None) -> str:
+    """The machine's processors and memory, and whether it is a virtual one; that nothing is known of it without a run."""
+    if run is None:
+        return _NO_MACHINE_LINE
+    machine = run.machine
+    words = f"{rates.machine_words(machine)}, {size(machine.memory_bytes)} of memory"
+    return f"{words}, virtual" if machine.virtual else words
 
 
 def title(runs: "list[Material]") -> str:
     """The page's title. It asks for a winner only where both devices ran an operation, other than those that only explain."""
-    warm = [m for of in runs for m in of.rows if m.ok and m.process == "warm"]
-    did = ({m.problem.op for m in warm if m.on_gpu is gpu} for gpu in (False, True))
-    wins = set.intersection(*did) - {"peak", "stream", "launch", "feeding"}
-    return "Where the GPU starts to win" if wins else "What was measured"
+    cpu_operations: set[str] = set()
+    gpu_operations: set[str] = set()
+    for run in runs:
+        for m in run.rows:
+            if not m.ok or m.process != "warm":
+                continue
+            operations = gpu_operations if m.on_gpu else cpu_operations
+            operations.add(m.problem.op)
+    on_both = cpu_operations & gpu_operations
+    return "Where the GPU starts to win" if on_both - _EXPLAINING else "What was measured"
 
 
 def header(runs: "list[Material]", *, with_commands: bool = True) -> list[str]:
@@ -79,27 +121,29 @@ def header(runs: "list[Material]", *, with_commands: bool = True) -> list[str]:
     heads = list(map(head, runs))
     if len(runs) == 1:
         return [f"# {title(runs)}: {text(heads[0].key)}", "", *_head_lines(heads[0], with_commands), ""]
-    lines = [f"# {title(runs)}: {text(' beside '.join(of.name for of in runs))}", ""]
-    for one in heads:
-        lines += [f"## {text(one.run)}", "", *_head_lines(one, with_commands), ""]
+    names = " beside ".join(run.name for run in runs)
+    lines = [f"# {title(runs)}: {text(names)}", ""]
+    for run_head in heads:
+        lines += [f"## {text(run_head.run)}", "", *_head_lines(run_head, with_commands), ""]
     return lines
 
 
-def _head_lines(of: Head, with_commands: bool) -> list[str]:
+def _head_lines(run_head: Head, with_commands: bool) -> list[str]:
     """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
-    if not of.versions:
-        return [of.machine]
+    if not run_head.versions:
+        return [run_head.machine]
     lines = [
-        f"- Machine: {text(of.machine)}",
-        f"- Date: {text(of.dates)}; {text(of.versions)}",
-        f"- **{of.word}**: {of.why}",
+        f"- Machine: {text(run_head.machine)}",
+        f"- Date: {text(run_head.dates)}; {text(run_head.versions)}",
+        f"- **{run_head.word}**: {run_head.why}",
     ]
     if not with_commands:
         return lines
-    typed = f"{len(of.commands)} commands, [listed at the end](#{COMMANDS.lower()})"
-    if len(of.commands) <= INLINE:
-        typed = join(f"`{text(c)}`" for c in of.commands)
-    files = dict.fromkeys(f"`{pathlib.PurePath(file).name}`" for file in of.files)
+    if len(run_head.commands) <= INLINE:
+        typed = join(f"`{text(command)}`" for command in run_head.commands)
+    else:
+        typed = f"{len(run_head.commands)} commands, [listed at the end](#{COMMANDS.lower()})"
+    files = dict.fromkeys(f"`{pathlib.PurePath(file).name}`" for file in run_head.files)
     return [*lines, f"- Run again with {typed}; measured in {join(files)}"]
 
 
@@ -107,18 +151,24 @@ def versions(runs: "Iterable[Run]") -> str:
     """The commits of the runs, newest first, each once; beyond MOST_HASHES of them only how many more."""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
     every = list(dict.fromkeys(facts.marked(r.commit, r.sources, digits=9) for r in newest))
-    more = [f"{len(every) - MOST_HASHES} more"] if len(every) > MOST_HASHES else []
-    return f"commit{'s' * (len(every) > 1)} {join([*every[:MOST_HASHES], *more])}"
+    names = every[:MOST_HASHES]
+    if len(every) > MOST_HASHES:
+        names.append(f"{len(every) - MOST_HASHES} more")
+    noun = "commits" if len(every) > 1 else "commit"
+    return f"{noun} {join(names)}"
 
 
 def commands_section(runs: "Iterable[Material]") -> list[str]:
     """A list of the commands of runs with more than INLINE of them, in the order they were run."""
-    told = []
-    for one in runs:
-        every = commands(one.analysis.loaded.runs)
-        if len(every) > INLINE:
-            told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *every, "```", ""]
-    return [f"## {COMMANDS}", "", *told] if told else []
+    lines = []
+    for run in runs:
+        every = commands(run.analysis.loaded.runs)
+        if len(every) <= INLINE:
+            continue
+        if run.label:
+            lines += [f"{text(run.label)}:", ""]
+        lines += ["```", *every, "```", ""]
+    return [f"## {COMMANDS}", "", *lines] if lines else []
 
 
 def answers_section(runs: "list[Material]") -> list[str]:

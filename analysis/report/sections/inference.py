@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from analysis.blocks import Block, listed, tabled
 from analysis.labels import time, width
 from analysis.metrics import VALUES
-from analysis.stats import faster
+from analysis.stats import Estimate, faster
 from analysis.table import Table
 from analysis.text.sentences import CANT_TELL
 from analysis.training import inference
 from analysis.units import digits
-from workloads.records import Measurements
+from workloads.records import Measurement, Measurements
 
 HEADS = "model | batch | how | a call, CPU | ± | a call, GPU | ± | samples a second, CPU | samples a second, GPU | GPU over CPU"
 _ENERGY = VALUES["joules_per_sample"]
@@ -19,30 +21,62 @@ JOULES = f"{_ENERGY.name}, CPU | {_ENERGY.name}, GPU"
 
 def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[Block]:
     """The sentences, then a line a model, batch and way; nothing without inference rows."""
-    found = inference.cases(measurements)
-    if not found:
+    cases = inference.cases(measurements)
+    if not cases:
         return []
-    rows = [
-        line
-        for case, own in found.items()
-        for batch in sorted({m.problem.batch for m in own})
-        for way in inference.CALL_FORMS
-        if (line := _line(case, own, way, batch))
-    ]
-    return [*listed(sentences), *tabled(Table(f"{HEADS} | {JOULES}", rows, 3, JOULES))]
+    lines = []
+    for case, rows in cases.items():
+        for batch in sorted({m.problem.batch for m in rows}):
+            for call in inference.CALL_FORMS:
+                line = _line(case, rows, call, batch)
+                if line is not None:
+                    lines.append(line)
+    table = Table(f"{HEADS} | {JOULES}", lines, left=3, optional=JOULES)
+    return [*listed(sentences), *tabled(table)]
+
+
+class _DeviceCells(msgspec.Struct, frozen=True, kw_only=True):
+    """The cells of one device in a line; dashes where it was not measured."""
+
+    #: Seconds a call, with their unit, and the interval's width.
+    call: tuple[str, str]
+    #: Samples a second.
+    rate: str
+    #: Joules a sample.
+    joules: str
 
 
 def _line(
-    case: inference.InferenceCase, rows: Measurements, way: inference.CallForm, batch: int
+    case: inference.InferenceCase, rows: Measurements, call: inference.CallForm, batch: int
 ) -> tuple[str, ...] | None:
     """The cells of a line: seconds and samples a second on both devices, the GPU's speedup; None where neither was measured."""
-    both = cpu, gpu = [inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True)]
-    if not gpu and (way == inference.QUEUED or not cpu):  # a CPU queues nothing: that is its one call's time again
+    cpu = inference.side(rows, call, gpu=False, batch=batch)
+    gpu = inference.side(rows, call, gpu=True, batch=batch)
+    if gpu is None and cpu is None:
         return None
-    took = [cell(one and one[1]) for one in both for cell in (time, width)]
-    rates = [digits(batch / one[1].value) if one else "-" for one in both]
-    joules = [digits(one[0].values[_ENERGY.key]) if one and _ENERGY.key in one[0].values else "-" for one in both]
-    times = digits(cpu[1].value / gpu[1].value) if cpu and gpu else "-"
-    if cpu and gpu and faster(cpu[1], gpu[1]) == "neither":
-        times = CANT_TELL
-    return (case.name, str(batch), way.words, *took, *rates, times, *joules)
+    if gpu is None and call == inference.QUEUED:  # a CPU queues nothing: that is its one call's time again
+        return None
+    speedup = _speedup(cpu[1], gpu[1]) if cpu and gpu else "-"
+    left = _device_cells(cpu, batch)
+    right = _device_cells(gpu, batch)
+    calls = (*left.call, *right.call)
+    return (case.name, str(batch), call.words, *calls, left.rate, right.rate, speedup, left.joules, right.joules)
+
+
+def _device_cells(side: tuple[Measurement, Estimate] | None, batch: int) -> _DeviceCells:
+    if side is None:
+        return _DeviceCells(call=(time(None), width(None)), rate="-", joules="-")
+    row, seconds = side
+    joules = row.values.get(_ENERGY.key)
+    return _DeviceCells(
+        call=(time(seconds), width(seconds)),
+        rate=digits(batch / seconds.value),
+        joules="-" if joules is None else digits(joules),
+    )
+
+
+def _speedup(cpu: Estimate, gpu: Estimate) -> str:
+    """The CPU's seconds over the GPU's; "can't tell" where their intervals overlap."""
+    if faster(cpu, gpu) == "neither":
+        return CANT_TELL
+    return digits(cpu.value / gpu.value)

@@ -40,50 +40,66 @@ inference | samples a second: the samples of a call over its median time
 """
 
 
-def _said(lines: str, measurements: Measurements) -> list[str]:
+def _measured(lines: str, measurements: Measurements) -> list[str]:
     """The sentences of `lines` whose operations were measured."""
-    ops = {m.problem.op for m in measurements if m.ok}
-    return [" ".join(words.split()) for of, words in parsed(lines) if ops & set(of.split())]
+    measured = {m.problem.op for m in measurements if m.ok}
+    sentences = []
+    for operations, words in parsed(lines):
+        if measured & set(operations.split()):
+            sentences.append(" ".join(words.split()))
+    return sentences
 
 
 def how_section(loaded: Loaded) -> list[Block]:
     """Checks, stop reasons, flags, software and limits of what was measured."""
-    ms = loaded.measurements
+    rows = loaded.measurements
+    stop_reasons: Counter[str] = Counter()
+    flags: Counter[str] = Counter()
+    for m in rows:
+        stop_reasons.update(samples.stop_reason for samples in m.samples)
+        flags.update(m.flags)
+    stops = ", ".join(f"{reason} ({n:,})" for reason, n in stop_reasons.most_common())
     software = software_words(loaded.runs)
-    checks = Counter(m.check or "not checked" for m in ms if m.ok)
-    why = {check: f" ({words})" for check, words in _CHECKS.items()}
-    told = [f"{n:,} {check}{why.get(check, '')}" for check, n in checks.most_common()]
-    stopped = Counter(s.stop_reason for m in ms for s in m.samples)
-    stops = ", ".join(f"{reason} ({n:,})" for reason, n in stopped.most_common())
     lines = [
-        f"Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
-        f"Checked before timing: {', '.join(told) or 'none'}.",
+        f"Rows: {_counts(Counter(m.status for m in rows))}; bad lines in the files: {loaded.bad_lines}.",
+        f"Checked before timing: {_checks(rows)}.",
         "A time is the median of its samples; its 95 % interval is of the medians of visits and is widened "
         f"where these are few. Why sampling stopped, and how often: {stops or 'none'}.",
-        f"Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
+        f"Flags on rows: {_counts(flags)}.",
         f"Software: {join(software) or 'unknown'}.",
     ]
-    lines += _said(_LIMITS, ms)
-    if any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ms):
+    lines += _measured(_LIMITS, rows)
+    if any(m.problem.op == "training" and m.keras.data == "synthetic" for m in rows):
         lines.append("The samples of trainings are made up: losses and accuracies are not those of real data.")
     return listed(lines)
 
 
+def _checks(rows: Measurements) -> str:
+    """How many rows had each check, the checks in words."""
+    counts = Counter(m.check or "not checked" for m in rows if m.ok)
+    words = []
+    for check, n in counts.most_common():
+        meaning = f" ({_CHECKS[check]})" if check in _CHECKS else ""
+        words.append(f"{n:,} {check}{meaning}")
+    return ", ".join(words) or "none"
+
+
 def formulas(measurements: Measurements) -> list[Block]:
     """The formulas of the numbers on the page, for the measured operations."""
-    return titled("Formulas", listed(_said(_FORMULAS, measurements)))
+    return titled("Formulas", listed(_measured(_FORMULAS, measurements)))
 
 
 def software_words(runs: "Iterable[Run]") -> list[str]:
     """`numpy 2.4.6`: the software of all runs; every version where they differ, the newest run's last."""
-    found: dict[str, dict[str, None]] = {}
+    by_name: dict[str, dict[str, None]] = {}
     for run in runs:
         for name, version in run.software.items():
-            versions = found.setdefault(name, {})
+            versions = by_name.setdefault(name, {})
             versions.pop(version, None)
             versions[version] = None
-    return [f"{name} {' or '.join(versions)}" for name, versions in found.items()]
+    return [f"{name} {' or '.join(versions)}" for name, versions in by_name.items()]
 
 
-def _counted(names: "Iterable[str]") -> str:
-    return ", ".join(f"{n:,} {name}" for name, n in Counter(names).most_common()) or "none"
+def _counts(names: Counter[str]) -> str:
+    """`12 ok, 3 skipped`, the most frequent first; "none" without any."""
+    return ", ".join(f"{n:,} {name}" for name, n in names.most_common()) or "none"

@@ -9,41 +9,44 @@ from analysis.text import input_pipeline
 from analysis.units import bytes_rate, join, size
 
 
-def memory_section(of: Material) -> list[Block]:
-    rows = [
-        (
-            p.device,
-            p.threads or "-",
-            p.operation,
-            p.name,
-            bytes_rate(p.rate.value),
-            labels.width(p.rate),
-            f"{size(p.from_bytes)} to {size(p.to_bytes)}",
-            p.points,
-            join(p.kernels),
+def memory_section(material: Material) -> list[Block]:
+    """A table of the bandwidth of every memory level, a line a device, thread count, operation and level."""
+    plateaus = memory_levels.plateaus(material.rows, material.analysis.machine)
+    rows = []
+    for plateau in sorted(plateaus, key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes)):
+        rows.append(
+            (
+                plateau.device,
+                plateau.threads or "-",
+                plateau.operation,
+                plateau.name,
+                bytes_rate(plateau.rate.value),
+                labels.width(plateau.rate),
+                f"{size(plateau.from_bytes)} to {size(plateau.to_bytes)}",
+                plateau.points,
+                join(plateau.kernels),
+            )
         )
-        for p in sorted(
-            memory_levels.plateaus(of.rows, of.analysis.machine),
-            key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes),
-        )
-    ]
     heads = "device | threads | operation | level | bandwidth | ± | working sets | sizes | fastest there"
-    return tabled(Table(heads, rows, 4))
+    return tabled(Table(heads, rows, left=4))
 
 
-def copies_section(of: Material) -> list[Block]:
+def copies_section(material: Material) -> list[Block]:
     """The fitted laws of copies, and the share of the link's bandwidth that they reach."""
-    laws = tabled(links.law_table(of.rows))
-    sentence = links.pcie_sentence(of.rows)
-    return [*laws, Paragraph(text=sentence)] if laws and sentence else laws
+    laws = tabled(links.law_table(material.rows))
+    sentence = links.pcie_sentence(material.rows)
+    if laws and sentence:
+        return [*laws, Paragraph(text=sentence)]
+    return laws
 
 
-def feeding_section(of: Material) -> list[Block]:
+def input_pipeline_section(material: Material) -> list[Block]:
     """The input pipeline: sentences that the page's answer does not have, then the fitted laws; [] without rows of the
     study."""
-    return [*listed(of.summary.left("feeding")), *tabled(input_pipeline.laws(of.rows))]
+    sentences = material.summary.left("feeding")
+    return [*listed(sentences), *tabled(input_pipeline.laws(material.rows))]
 
 
-def launches_section(of: Material) -> list[Block]:
+def launches_section(material: Material) -> list[Block]:
     """A table of the cost of calls without work, on every clock."""
-    return tabled(overheads.table(overheads.constants(of.rows)))
+    return tabled(overheads.table(overheads.constants(material.rows)))

@@ -6,20 +6,22 @@ from analysis.crossover import ladder
 from analysis.report.charts.roofline import products
 from analysis.report.material import Material
 from analysis.roofline.bounds import Roofs, pick, ridge
+from analysis.roofline.roofs import Roof
 from analysis.table import Table
 from analysis.units import count, digits, join, percent
 
 CEILINGS = "device | roof | rate | ± | of the data sheet | ridge, FLOP per byte | measured by"
 
 
-def section(of: Material) -> list[Block]:
+def section(material: Material) -> list[Block]:
     """The ceilings; nothing without a measured one or a matmul."""
-    measured = ceilings(of.analysis.roofs)
-    if not measured and not products(of.rows, of.analysis.roofs):
+    roofs = material.analysis.roofs
+    rows = ceilings(roofs)
+    if not rows and not products(material.rows, roofs):
         return []
-    found = Table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
-    blocks = tabled(found) or [Paragraph(text="No roof was measured.")]
-    sheets = dict.fromkeys(roof.source for roof in of.analysis.roofs if not roof.measured)
+    table = Table(CEILINGS, rows, left=2, optional="of the data sheet | ridge, FLOP per byte")
+    blocks = tabled(table) or [Paragraph(text="No roof was measured.")]
+    sheets = dict.fromkeys(roof.source for roof in roofs if not roof.measured)
     if sheets:
         words = f"Data-sheet peaks, dotted in the picture, are dense ones from: {join(sheets)}."
         blocks.append(Paragraph(text=words))
@@ -29,22 +31,39 @@ def section(of: Material) -> list[Block]:
 def ceilings(roofs: Roofs) -> list[tuple]:
     """The measured roofs under CEILINGS."""
     rows = []
-    for r in (r for r in roofs if r.measured):
-        threads = count(r.threads, "thread") if r.threads else ""
-        name = ", ".join(filter(None, (r.label, threads, r.note)))
-        alike = (s for s in roofs if not s.measured and (s.device, s.kind, s.name) == (r.device, r.kind, r.name))
-        share = next((percent(r.rate.value / sheet.rate.value) for sheet in alike), "-")
-        memory = pick(roofs, r.device, "memory", "", r.threads) if r.kind == "compute" else None
-        corner = digits(ridge(r, memory)) if memory else "-"
-        rows.append((r.device, name, r.speed, labels.width(r.rate), share, corner, r.source))
+    for roof in roofs:
+        if not roof.measured:
+            continue
+        threads = count(roof.threads, "thread") if roof.threads else ""
+        name = ", ".join(filter(None, (roof.label, threads, roof.note)))
+        share = _share_of_data_sheet(roof, roofs)
+        rows.append((roof.device, name, roof.speed, labels.width(roof.rate), share, _ridge(roof, roofs), roof.source))
     return rows
 
 
-def ladder_section(of: Material, op: str) -> list[Block]:
+def _share_of_data_sheet(roof: Roof, roofs: Roofs) -> str:
+    """The share that a measured roof reaches of the data sheet's; a dash where the sheet has none."""
+    for sheet in roofs:
+        if not sheet.measured and (sheet.device, sheet.kind, sheet.name) == (roof.device, roof.kind, roof.name):
+            return percent(roof.rate.value / sheet.rate.value)
+    return "-"
+
+
+def _ridge(roof: Roof, roofs: Roofs) -> str:
+    """The intensity at which a peak meets the device's memory roof; a dash for a roof that is no peak."""
+    if roof.kind != "compute":
+        return "-"
+    memory = pick(roofs, roof.device, "memory", threads=roof.threads)
+    return digits(ridge(roof, memory)) if memory else "-"
+
+
+def ladder_section(material: Material, op: str) -> list[Block]:
     """What each rung gained, by device, arithmetic and thread count; [] without teaching rungs. The chart has the numbers."""
-    found = of.analysis.ladders[op]
+    ladders = material.analysis.ladders[op]
+    if not ladders:
+        return []
     about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
-    blocks: list[Block] = [Paragraph(text=about)] if found else []
-    for one in found:
-        blocks += titled(ladder.title(one), listed(ladder.sentences(one)))
+    blocks: list[Block] = [Paragraph(text=about)]
+    for rungs in ladders:
+        blocks += titled(ladder.title(rungs), listed(ladder.sentences(rungs)))
     return blocks
