@@ -177,9 +177,7 @@ def _user_model(row: Row) -> tuple[Any, dict[str, str]]:
 
 def values_of_variables(model: Any) -> list[tuple[Any, np.ndarray]]:
     """Each variable of a model and its optimizer once, with a copy of its value. Seeds of dropout are among them."""
-    variables = list(model.variables)
-    if model.optimizer:
-        variables += model.optimizer.variables
+    variables = [*model.variables, *getattr(model.optimizer, "variables", ())]  # a model may have no optimizer
     distinct = {id(variable): variable for variable in variables}
     pairs = []
     for variable in distinct.values():
