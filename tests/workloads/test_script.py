@@ -5,13 +5,14 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 
 import pytest
 
 from kernels.problems import Training
-from workloads import options
+from workloads import ROOT, options
 from workloads.frameworks.tracing.step import RUNS_EAGERLY
-from workloads.frameworks.user_fit import fit_places, notebook, script
+from workloads.frameworks.user_fit import fit_places, notebook, script, script_run
 from workloads.harness.dispatch import Broken
 from workloads.records import Row, Settings, script_files, settings
 from workloads.records.script_fit import DescribedScript, Timing
@@ -170,6 +171,13 @@ def test_a_script_that_cannot_be_split_into_words_is_one_error(typed):
     with pytest.raises(options.Usage, match=r"No closing quotation|No escaped character|names no script") as stop:
         script_files.typed_words(typed)
     assert (stop.value.wrong, stop.value.right) == (typed, "train.py")
+
+
+def test_a_script_in_a_clone_of_ours_imports_what_lies_in_its_folder(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["packages", str(ROOT)])
+    monkeypatch.setattr(sys, "modules", {})
+    script_run._without_our_packages(str(ROOT))
+    assert sys.path == [str(ROOT), "packages"]
 
 
 def test_a_module_runs_as_python_does(run, tmp_path):

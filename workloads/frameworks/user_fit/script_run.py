@@ -50,7 +50,7 @@ class ScriptRun:
 
     def run(self) -> None:
         """Runs the script; does not return if it calls the `fit` that is asked for."""
-        ours = _without_our_packages()
+        ours = _without_our_packages(str(self.path.parent) if self.order.path else os.getcwd())
 
         def replacement(original: Callable) -> Callable:
             def fit(*positional: Any, **named: Any) -> Any:
@@ -190,10 +190,10 @@ def _one_step(original: Callable, positional: tuple, named: dict[str, Any]) -> A
     return original(*bound.args, **bound.kwargs)
 
 
-def _without_our_packages() -> dict[str, types.ModuleType]:
-    """Takes our packages out of the way of the script's, which may have the same names."""
+def _without_our_packages(folder: str) -> dict[str, types.ModuleType]:
+    """Takes our packages out of the way of the script's, which may have the same names; what lies in its `folder` comes first."""
     names = [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]
-    sys.path[:] = [path for path in sys.path if path != str(ROOT)]
+    sys.path[:] = [folder, *(path for path in sys.path if path != str(ROOT))]
     return {name: sys.modules.pop(name) for name in names}
 
 
@@ -211,7 +211,6 @@ def main() -> None:
     answer = Path(sys.argv[3])
     order = msgspec.json.decode(sys.argv[4], type=ScriptOrder)
     sys.argv = [order.path or order.script, *sys.argv[5:]]
-    sys.path.insert(0, str(Path(order.path).parent) if order.path else os.getcwd())
 
     def send(doing: Doing) -> None:
         os.write(messages, msgspec.json.encode(doing) + b"\n")
