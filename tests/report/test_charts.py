@@ -407,7 +407,9 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
         row("conv/tensorflow/function", problem, 2e-3),
         row("conv/tensorflow/function", problem, 40e-3, cache="cold"),
     ]
-    lines = markdown(layer_section._ratios(layers.Layers("conv", tuple(rows_of), (), {}, ())))
+    convolutions = layers.Layers("conv", tuple(rows_of), (), {}, ())
+    tables = layer_section._framework_slowdowns(convolutions) + layer_section._cold_slowdowns(convolutions)
+    lines = markdown(tables)
     cells = cells_of(lines, "| cpu")
     assert [(one[2], one[5]) for one in cells] == [
         ("tensorflow/function", "2.00"),

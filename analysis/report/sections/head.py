@@ -2,7 +2,7 @@
 answer."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -58,7 +58,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     #: The days on which it was measured.
     dates: str
-    #: The commits that measured; "" where no machine is known.
+    #: The commits that measured; "" where no run line tells them.
     versions: str
     #: How many rows of how many files.
     counted: str
@@ -74,6 +74,7 @@ def head(material: Material) -> Head:
     run = loaded.last
     noisy_rows, timed_rows = noisy(material.rows)
     why = f"{noisy_rows:,} of {count(timed_rows, 'timed row')} flagged or with an interval wider than "
+    days = {r.started_at[:10] for r in loaded.runs}
     files = list(dict.fromkeys("/".join(pathlib.Path(file).parts[-2:]) for file in loaded.files))
     return Head(
         run=material.label,
@@ -81,8 +82,8 @@ def head(material: Material) -> Head:
         machine=_machine_words(run),
         word=_word(noisy_rows, timed_rows),
         why=f"{why}±{100 * NOISY_WIDTH:.0f} %",
-        dates=join(sorted({r.started_at[:10] for r in loaded.runs})),
-        versions=versions(loaded.runs) if run else "",
+        dates=join(sorted(days)),
+        versions=versions(loaded.runs),
         counted=f"{count(len(material.rows), 'row')} of {count(len(files), 'file')}",
         files=files,
         commands=commands(loaded.runs),
@@ -147,8 +148,10 @@ def _head_lines(run_head: Head, with_commands: bool) -> list[str]:
     return [*lines, f"- Run again with {typed}; measured in {join(files)}"]
 
 
-def versions(runs: "Iterable[Run]") -> str:
-    """The commits of the runs, newest first, each once; beyond MOST_HASHES of them only how many more."""
+def versions(runs: Sequence[Run]) -> str:
+    """The commits of the runs, newest first, each once; beyond MOST_HASHES of them only how many more. "" without runs."""
+    if not runs:
+        return ""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
     every = list(dict.fromkeys(facts.marked(r.commit, r.sources, digits=9) for r in newest))
     names = every[:MOST_HASHES]

@@ -14,99 +14,127 @@ from analysis.table import Table, named
 from analysis.text import answers
 from analysis.units import digits, flops_rate, percent, seconds
 
-_MOST_SAID = 8
+#: Sentences on single crossovers, at most; more of them are only in the table.
+_MOST_SENTENCES = 8
+#: The head of the column of slowdowns.
 _TIMES = "slowdown, median"
 
 
-def section(of: Layers) -> list[Block]:
+def section(operation: Layers) -> list[Block]:
     """The section: where the GPU wins, and the effect of frameworks, cold caches and precisions; [] without rows."""
-    if not of.rows:
+    if not operation.rows:
         return []
-    sentences = [*layers.rate_sentences(of.rows, of.op, of.roofs), *of.won]
-    return [*listed(sentences), *_totals_table(of), *_crossings(of), *_ratios(of), *_arithmetic(of)]
-
-
-def _totals_table(of: Layers) -> list[Block]:
-    """The summed times of a step's layers, a line a network, batch and precision."""
-    sides = sorted({side for _, total in of.totals for side in total.seconds} - {"CPU", "GPU"})
-    rows = [
-        (
-            model,
-            total.math,
-            total.batch,
-            " ".join(total.directions),
-            total.works,
-            digits(total.flops / 1e9),
-            *(seconds(total.seconds[side]) if side in total.seconds else "-" for side in ("CPU", "GPU", *sides)),
-        )
-        for model, total in of.totals
-        if total.seconds
+    sentences = [*layers.rate_sentences(operation.rows, operation.op, operation.roofs), *operation.won]
+    return [
+        *listed(sentences),
+        *_totals_table(operation),
+        *_crossings(operation),
+        *_framework_slowdowns(operation),
+        *_cold_slowdowns(operation),
+        *_arithmetic(operation),
     ]
-    measured = ("CPU", "GPU, resident", *sides)
-    heads = (*named(f"network | precision | batch | directions | {NOUNS[of.op]}s | GFLOP"), *measured)
+
+
+def _totals_table(operation: Layers) -> list[Block]:
+    """The summed times of a step's layers, a line a network, batch and precision."""
+    totals = [(model, total) for model, total in operation.totals if total.seconds]
+    if not totals:
+        return []
+    all_sides: set[str] = set()
+    for _, total in totals:
+        all_sides.update(total.seconds)
+    others = sorted(all_sides - {"CPU", "GPU"})
+    rows = []
+    for model, total in totals:
+        cells = [model, total.math, total.batch, " ".join(total.directions), total.works, digits(total.flops / 1e9)]
+        for side in ("CPU", "GPU", *others):
+            cells.append(seconds(total.seconds[side]) if side in total.seconds else "-")
+        rows.append(cells)
+    measured = ("CPU", "GPU, resident", *others)
+    heads = (*named(f"network | precision | batch | directions | {NOUNS[operation.op]}s | GFLOP"), *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
-    return [Paragraph(text=says), *tabled(Table(heads, rows, 2, measured))] if rows else []
+    return [Paragraph(text=says), *tabled(Table(heads, rows, left=2, optional=measured))]
 
 
-def _crossings(of: Layers) -> list[Block]:
+def _crossings(operation: Layers) -> list[Block]:
     """The answers: the first sentences, all of them in a table, and where the GPU's time goes."""
-    told = answered(of.answers)
-    if not told:
-        return [Paragraph(text="The GPU has no rows of these, so there is no crossover.")] if of.answers else []
-    blocks: list[Block] = [Heading(text=f"{HEADINGS[of.op]}: where the GPU wins")]
-    first = [a for a in told if a.form == LATENCY and a.precision == told[0].precision]
-    each = first if len(first) <= _MOST_SAID else ()
-    blocks += listed([*answers.summaries(told), *map(answers.sentence, each)])
+    if not operation.answers:
+        return []
+    two_sided = answered(operation.answers)
+    if not two_sided:
+        return [Paragraph(text="The GPU has no rows of these, so there is no crossover.")]
+    sentences = answers.summaries(two_sided)
+    first = [a for a in two_sided if a.form == LATENCY and a.precision == two_sided[0].precision]
+    if len(first) <= _MOST_SENTENCES:
+        sentences = [*sentences, *map(answers.sentence, first)]
+    not_drawn = [a for a in two_sided if a.family.varies not in operation.drawn]
 
     def whys(a: Answer) -> tuple[Why, ...]:
-        return why(rows_of(of.rows, a.family), a) if a.form == LATENCY else ()
+        return why(rows_of(operation.rows, a.family), a) if a.form == LATENCY else ()
 
-    left = [a for a in told if a.family.varies not in of.drawn]
-    blocks += tabled(wins(left, of.heads, of.which))
-    blocks += listed(crossings.gaps(told, of.which))
-    return blocks + crossings.details(told, whys, of.heads, of.which)
-
-
-def _ratios(of: Layers) -> list[Block]:
-    """Tables of slowdowns: a framework beside the best library, cold beside warm."""
-    one = NOUNS[of.op]
-    framework = [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"]
-    beside = f"Slowdown of a {one} beside the best library's call.", framework
-    cold = "Slowdown of a call from cold caches.", layers.cold_and_warm(of.rows, of.op)
-    heads = f"device | precision | by | at | {one}s | {_TIMES} | least | most"
-    blocks: list[Block] = []
-    for title, (says, compared) in (("what a framework's way costs", beside), ("cold beside warm", cold)):
-        rows = [
-            (device, math, short(kernel), size, s.problems, *map(digits, (s.median, s.least, s.most)))
-            for (device, _, math, kernel, _, size), s in layers.by_size(compared).items()
-        ]
-        blocks += titled(f"{HEADINGS[of.op]}: {title}", says, Table(heads, rows, 4))
-    return blocks
-
-
-def _arithmetic(of: Layers) -> list[Block]:
-    """A table of each backend's rate by precision and alignment; [] for fewer than two lines."""
-    rows = [
-        (
-            a.device,
-            a.backend,
-            a.math,
-            layers.aligned(a.alignment),
-            a.rate.problems,
-            flops_rate(a.rate.median),
-            flops_rate(a.rate.most),
-            a.share.words(percent) if a.share else "-",
-            a.speedup.words() if a.speedup else "-",
-        )
-        for a in layers.arithmetic(of.rows, of.op, of.roofs)
+    return [
+        Heading(text=f"{HEADINGS[operation.op]}: where the GPU wins"),
+        *listed(sentences),
+        *tabled(wins(not_drawn, operation.heads, operation.which)),
+        *listed(crossings.gaps(two_sided, operation.which)),
+        *crossings.details(two_sided, whys, operation.heads, operation.which),
     ]
+
+
+def _framework_slowdowns(operation: Layers) -> list[Block]:
+    """A table: a framework's calls beside the best library's."""
+    compared = layers.against_library(operation.rows, operation.op)
+    spreads = layers.by_size(pair for pair in compared if pair[0].settings.cache == "warm")
+    says = f"Slowdown of a {NOUNS[operation.op]} beside the best library's call."
+    title = f"{HEADINGS[operation.op]}: what a framework's way costs"
+    return titled(title, says, _slowdown_table(operation.op, spreads))
+
+
+def _cold_slowdowns(operation: Layers) -> list[Block]:
+    """A table: calls from cold caches beside those from warm ones."""
+    spreads = layers.by_size(layers.cold_and_warm(operation.rows, operation.op))
+    title = f"{HEADINGS[operation.op]}: cold beside warm"
+    return titled(title, "Slowdown of a call from cold caches.", _slowdown_table(operation.op, spreads))
+
+
+def _slowdown_table(op: str, spreads: dict[tuple, layers.Spread]) -> Table:
+    """A line a device, precision, kernel and size (the keys of layers.by_size): the slowdowns of its problems."""
+    heads = f"device | precision | by | at | {NOUNS[op]}s | {_TIMES} | least | most"
+    rows = []
+    for (device, _, math, kernel, _, size), slowdown in spreads.items():
+        slowdowns = map(digits, (slowdown.median, slowdown.least, slowdown.most))
+        rows.append((device, math, short(kernel), size, slowdown.problems, *slowdowns))
+    return Table(heads, rows, left=4)
+
+
+def _arithmetic(operation: Layers) -> list[Block]:
+    """A table of each backend's rate by precision and alignment; [] for fewer than two lines."""
+    rows = []
+    for rates in layers.arithmetic(operation.rows, operation.op, operation.roofs):
+        share = rates.share.words(percent) if rates.share else "-"
+        speedup = rates.speedup.words() if rates.speedup else "-"
+        rows.append(
+            (
+                rates.device,
+                rates.backend,
+                rates.math,
+                layers.aligned(rates.alignment),
+                rates.rate.problems,
+                flops_rate(rates.rate.median),
+                flops_rate(rates.rate.most),
+                share,
+                speedup,
+            )
+        )
     if len(rows) < 2:
         return []
-    one, shares = NOUNS[of.op], "of the roof | speedup over float32"
-    sizes = "channels" if of.op == "conv" else "sizes"
-    heads = f"device | backend | precision | {sizes} | {one}s | rate, median | best | {shares}"
+    noun = NOUNS[operation.op]
+    sizes = "channels" if operation.op == "conv" else "sizes"
+    shares = "of the roof | speedup over float32"
+    heads = f"device | backend | precision | {sizes} | {noun}s | rate, median | best | {shares}"
     says = (
-        f"Each {one} at the largest batch that all precisions of its backend were measured at. "
+        f"Each {noun} at the largest batch that all precisions of its backend were measured at. "
         "float32 is without TF32, tf32 with it."
     )
-    return titled(f"{HEADINGS[of.op]}: precision and alignment", says, Table(heads, rows, 4, shares))
+    title = f"{HEADINGS[operation.op]}: precision and alignment"
+    return titled(title, says, Table(heads, rows, left=4, optional=shares))

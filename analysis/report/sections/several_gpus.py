@@ -10,7 +10,7 @@ from analysis.metrics import VALUES
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import group_by, median_of
 from analysis.table import Table
-from analysis.text import several_gpus as words
+from analysis.text.several_gpus import LARGE, between, library, lines, setting_name, training_lines
 from analysis.training import data_parallel
 from analysis.training.data_parallel import DataParallelCase
 from analysis.units import bytes_rate, change, digits, percent, seconds, size
@@ -47,83 +47,125 @@ def section(measurements: Measurements) -> list[Block]:
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
         return []
-    return [*listed(words.lines(measurements)), *itertools.chain.from_iterable(parts)]
+    return [*listed(lines(measurements)), *itertools.chain.from_iterable(parts)]
 
 
 def _copies(measurements: Measurements) -> list[Block]:
+    """A table of copies, a line a pair of GPUs, size and kernel."""
     rows = []
     for m in measurements:
-        if isinstance(m.problem, PeerCopy) and m.ok:
-            waited, large = median_of(m.on("host-latency")), m.problem.nbytes >= words.LARGE
-            times = seconds(waited.value), labels.width(waited), seconds(queued(m).value)
-            rate = bytes_rate(bandwidth(m).value) if large else "-"
-            rows.append((labels.problem(m.problem), m.variant, *times, rate))
+        if not isinstance(m.problem, PeerCopy) or not m.ok:
+            continue
+        call = median_of(m.on("host-latency"))
+        rate = bytes_rate(bandwidth(m).value) if m.problem.nbytes >= LARGE else "-"
+        times = (seconds(call.value), labels.width(call), seconds(queued(m).value))
+        rows.append((labels.problem(m.problem), m.variant, *times, rate))
     heads = "copy | kernel | waited for | ± | queued | rate"
-    return titled("Copies from GPU to GPU", Table(heads, rows, 2))
+    return titled("Copies from GPU to GPU", Table(heads, rows, left=2))
 
 
 def _sums(measurements: Measurements) -> list[Block]:
+    """A table of all-reduces, a line a type, form and size, a column a kernel."""
     rows = [m for m in measurements if isinstance(m.problem, AllReduce) and m.ok]
+    if not rows:
+        return []
     kernels = list(dict.fromkeys(m.kernel for m in rows))
-    lines = []
-    for p, group in group_by(rows, lambda m: m.problem).items():
-        own = {m.kernel: m for m in group}
-        took = [seconds(queued(own[k]).value) if k in own else "-" for k in kernels]
-        rate = bytes_rate(bandwidth(own[NCCL]).value) if NCCL in own else "-"
-        lines.append((p.dtype, p.form, size(p.nbytes), *took, rate))
+    table_rows = []
+    for problem, group in group_by(rows, lambda m: m.problem).items():
+        by_kernel = {m.kernel: m for m in group}
+        times = []
+        for kernel in kernels:
+            times.append(seconds(queued(by_kernel[kernel]).value) if kernel in by_kernel else "-")
+        rate = bytes_rate(bandwidth(by_kernel[NCCL]).value) if NCCL in by_kernel else "-"
+        table_rows.append((problem.dtype, problem.form, size(problem.nbytes), *times, rate))
     heads = ("type", "form", "each GPU's array", *map(labels.variant, kernels), "NCCL's bus bandwidth")
     why = "A call's time among many queued ones; those of graphs without the host's part."
-    return titled(f"All-reduce over GPUs {rows[0].problem.gpus if rows else ''}", why, Table(heads, lines, 2))
+    return titled(f"All-reduce over GPUs {rows[0].problem.gpus}", why, Table(heads, table_rows, left=2))
 
 
 def _at_once(measurements: Measurements) -> list[Block]:
-    lines = []
-    for alone, m, ratio in slowdowns(measurements):
-        took = [seconds(median_of(each.on("host-latency")).value) for each in (alone, m)]
-        span = f"{digits(ratio.low)} .. {digits(ratio.high)}"
-        lines.append((labels.work(alone.problem), m.mode, m.device, *took, digits(ratio.value), span))
+    """A table of the same work on one GPU alone and on all at once, a line a GPU."""
+    rows = []
+    for alone, together, ratio in slowdowns(measurements):
+        alone_s = median_of(alone.on("host-latency"))
+        together_s = median_of(together.on("host-latency"))
+        rows.append(
+            (
+                labels.work(alone.problem),
+                together.mode,
+                together.device,
+                seconds(alone_s.value),
+                seconds(together_s.value),
+                digits(ratio.value),
+                f"{digits(ratio.low)} .. {digits(ratio.high)}",
+            )
+        )
     heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
-    return titled("The same work on every GPU, alone and all at once", Table(heads, lines, 3))
+    return titled("The same work on every GPU, alone and all at once", Table(heads, rows, left=3))
 
 
 def trainings(measurements: Measurements) -> Table | None:
     """A line a training on several GPUs beside one; None without such rows."""
-    found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
-    found.sort(key=lambda c: (c.several.problem.model, words.setting_name(c.several), c.several.problem.batch, c.count))
-    return Table((*_ALWAYS, *_OPTIONAL), map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
+    cases = [case for case in data_parallel.cases(measurements) if case.several.on_gpu]
+    if not cases:
+        return None
+    cases.sort(key=_model_setting_and_size)
+    return Table((*_ALWAYS, *_OPTIONAL), map(_row, cases), left=2, optional=_OPTIONAL, least=_LEAST)
+
+
+def _model_setting_and_size(case: DataParallelCase) -> tuple:
+    problem = case.several.problem
+    return problem.model, setting_name(case.several), problem.batch, case.count
 
 
 def training_section(measurements: Measurements) -> list[Block]:
     """The part of the page on trainings on several GPUs; nothing without such rows."""
-    found = trainings(measurements)
-    return titled("What more GPUs buy", _ABOUT, found) + listed(words.training_lines(measurements)) if found else []
+    table = trainings(measurements)
+    if table is None:
+        return []
+    return [*titled("What more GPUs buy", _ABOUT, table), *listed(training_lines(measurements))]
 
 
-def _told(to_words: Callable[[Any], str], value: Any) -> str:
+def _cell(to_words: Callable[[Any], str], value: Any) -> str:
     """A value in words; a dash for None, where nothing was measured."""
     return "-" if value is None else to_words(value)
 
 
 def _row(case: DataParallelCase) -> tuple[str, ...]:
-    m = case.several
-    memory = [x and data_parallel.memory(x) for x in (case.one, m)]
-    peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
+    """The cells of a training under _ALWAYS and _OPTIONAL."""
+    several = case.several
+    first_difference = data_parallel.loss_difference(case, data_parallel.FIRST)
+    last_difference = data_parallel.loss_difference(case, None)
     return (
-        networks.title(m.problem.model),
-        words.library(m),
+        networks.title(several.problem.model),
+        library(several),
         str(case.count),
-        f"{m.problem.batch:,}",
-        f"{m.problem.batch // case.count:,}",
+        f"{several.problem.batch:,}",
+        f"{several.problem.batch // case.count:,}",
         labels.time(data_parallel.step(case.one) if case.one else None),
-        labels.time(data_parallel.step(m)),
-        _told(words.between, case.gain),
-        _told(words.between, case.by_epoch),
-        _told(lambda e: digits(e.value), case.predicted_gain),
-        _told(change, case.off),
-        _told(lambda e: f"{digits(e.value)}x", case.scaled),
+        labels.time(data_parallel.step(several)),
+        _cell(between, case.gain),
+        _cell(between, case.by_epoch),
+        _cell(lambda gain: digits(gain.value), case.predicted_gain),
+        _cell(change, case.off),
+        _cell(lambda rate: f"{digits(rate.value)}x", case.scaled),
         labels.time(data_parallel.all_reduce(case)),
-        _told(bytes_rate, data_parallel.bus_bytes_per_s(case)),
-        *(_told(size, found and found[i]) for i in (0, 1) for found in memory),
-        *peaks,
-        *(_told(percent, data_parallel.loss_difference(case, steps)) for steps in (data_parallel.FIRST, None)),
+        _cell(bytes_rate, data_parallel.bus_bytes_per_s(case)),
+        *_memory_cells(case),
+        _cell(percent, first_difference),
+        _cell(percent, last_difference),
     )
+
+
+def _memory_cells(case: DataParallelCase) -> list[str]:
+    """Bytes of a step's state, of its temporary arrays, and at their peak: of one GPU, then of one among several."""
+    states = []
+    temporaries = []
+    peaks = []
+    for row in (case.one, case.several):
+        memory = data_parallel.memory(row) if row else None
+        state, temporary = memory or (None, None)
+        states.append(_cell(size, state))
+        temporaries.append(_cell(size, temporary))
+        peaks.append(_cell(size, row.values.get("peak_memory_bytes") if row else None))
+    return [*states, *temporaries, *peaks]

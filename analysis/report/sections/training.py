@@ -10,94 +10,124 @@ from analysis.report.material import Material
 from analysis.report.sections import several_gpus
 from analysis.table import Table
 from analysis.text import crossings, input_pipeline, sentences, training
-from analysis.text import rows as row_words
+from analysis.text.rows import loop_name
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import seconds
 from workloads.records import Measurements
 
 
-def section(of: Material) -> list[Block]:
+def section(material: Material) -> list[Block]:
     """The part of the page on trainings below the budgets."""
-    lines = several_gpus.training_section(of.rows)
-    if not break_even.trainings(of.rows):
-        return lines
-    by_pair = _forms(of.analysis.pairs)
-    losses = titled("Losses that differ", listed(filter(None, map(training.loss_sentence, of.analysis.pairs))))
-    return _answers(of.analysis.training_crossovers) + by_pair + losses + _changes(of.rows) + lines
+    several = several_gpus.training_section(material.rows)
+    if not break_even.trainings(material.rows):
+        return several
+    analysis = material.analysis
+    losses = filter(None, map(training.loss_sentence, analysis.pairs))
+    return [
+        *_answers(analysis.training_crossovers),
+        *_forms(analysis.pairs),
+        *titled("Losses that differ", listed(losses)),
+        *_changes(material.rows),
+        *several,
+    ]
 
 
-def small_section(of: Material) -> list[Block]:
+def small_section(material: Material) -> list[Block]:
     """The study of small data sets: the parts of their time, compilation for a smaller last batch, the articles' claims, and
     the cost of copying the data."""
-    copy_costs = transfer_study.costs(of.rows)
-    table = tabled(transfer_study.study_table(copy_costs))
-    learned = [*table, *listed(transfer_study.sentences(copy_costs))] if table else []
-    copies = titled("What small data sets cost to copy", learned)
     pairs: list[Pair] = []
-    for _, small in of.analysis.small_datasets:
+    for _, small in material.analysis.small_datasets:
         pairs += small
-    said = training.last_batch_sentence(pairs)
-    return listed([*input_pipeline.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
+    lines = [*input_pipeline.small_sentences(material.rows), *training.last_batch_sentence(pairs)]
+    return [*listed(lines), *_articles(material.rows), *_copy_costs(material.rows)]
+
+
+def _copy_costs(measurements: Measurements) -> list[Block]:
+    """A table of what copying small data sets costs, with its sentences; [] without rows of the study."""
+    costs = transfer_study.costs(measurements)
+    table = tabled(transfer_study.study_table(costs))
+    if not table:
+        return []
+    blocks = [*table, *listed(transfer_study.sentences(costs))]
+    return titled("What small data sets cost to copy", blocks)
 
 
 def _answers(answers: list[Answer]) -> list[Block]:
     """A table, a line a training and size that varies: the winner by step, by epoch and by whole training."""
     groups: dict[tuple, dict[str, Answer]] = {}
+    modes = set()
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
-    bys = [by for by in (BY_STEP, BY_EPOCH, BY_JOB) if any(by in group for group in groups.values())]
+        modes.add(a.form.mode)
+    columns = [mode for mode in (BY_STEP, BY_EPOCH, BY_JOB) if mode in modes]
     rows = []
-    for (family, low, high), group in groups.items():
-        job, setup = training.job_of(group.get(BY_JOB) or next(iter(group.values())))
-        verdicts = {by: f"{job}: " * (by == BY_JOB) + crossings.verdict_words(a) for by, a in group.items()}
-        name = training.subject(setup, family.varies)
-        rows.append((name, family.varies, f"{low}..{high}", *(verdicts.get(by, "-") for by in bys)))
-    heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
-    return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
+    for (family, low, high), by_mode in groups.items():
+        job, setup = training.job_of(by_mode.get(BY_JOB) or next(iter(by_mode.values())))
+        cells = [training.subject(setup, family.varies), family.varies, f"{low}..{high}"]
+        for mode in columns:
+            cells.append(_verdict_cell(by_mode.get(mode), job))
+        rows.append(cells)
+    heads = ("training", "along", "measured", *(f"by {mode}" for mode in columns))
+    return titled("Where the GPU starts to win a training", Table(heads, rows, left=len(heads)))
+
+
+def _verdict_cell(a: Answer | None, job: str) -> str:
+    """The verdict of an answer, after the words for the whole training where that is what it compares; a dash for None."""
+    if a is None:
+        return "-"
+    verdict = crossings.verdict_words(a)
+    return f"{job}: {verdict}" if a.form.mode == BY_JOB else verdict
 
 
 def _articles(measurements: Measurements) -> list[Block]:
     """A table of every article's claim beside our measurement, or `not measured`; [] where none was measured."""
-    found = comparisons(measurements)
-    if not any(b.here for b in found):
+    claims = comparisons(measurements)
+    if not any(claim_row.here for claim_row in claims):
         return []
-    heads = "article | samples | published | here | how | faster here"
-    rows = [
-        (
-            f"{b.case.name}: {b.case.title}",
-            f"{b.claim.samples:,}",
-            b.claim.words,
-            numbers.gain(b.here) if b.here else "not measured",
-            row_words.loop_name(b.row) if b.row else "-",
-            b.faster or "-",
+    rows = []
+    for claim_row in claims:
+        rows.append(
+            (
+                f"{claim_row.case.name}: {claim_row.case.title}",
+                f"{claim_row.claim.samples:,}",
+                claim_row.claim.words,
+                numbers.gain(claim_row.here) if claim_row.here else "not measured",
+                loop_name(claim_row.row) if claim_row.row else "-",
+                claim_row.faster or "-",
+            )
         )
-        for b in found
-    ]
-    return titled("The articles beside this machine", Table(heads, rows, 3))
+    heads = "article | samples | published | here | how | faster here"
+    return titled("The articles beside this machine", Table(heads, rows, left=3))
 
 
 def _forms(pairs: list[Pair]) -> list[Block]:
     """A table of step times in each CPU form, a line a training. A GPU compared with a slow form looks too good."""
-    several = [p for p in pairs if len(p.cpus) > 1]
-    names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
+    several = [pair for pair in pairs if len(pair.cpus) > 1]
+    forms: dict[str, None] = {}
+    for pair in several:
+        forms |= dict.fromkeys(side.form for side in pair.cpus)
     rows = []
     for pair in several:
-        best, told = pair.cpu(BY_STEP), dict.fromkeys(names, "-")
+        best = pair.cpu(BY_STEP)
+        cells = dict.fromkeys(forms, "-")
         for side in pair.cpus:
-            word = "the best" if side is best else sentences.speed(break_even.other_step(side, best) / side.cost.step)
-            told[side.form] = f"{seconds(side.cost.step.value)} ({word})"
-        rows.append((training.subject(pair.setup), *told.values(), seconds(pair.gpu.cost.step.value)))
+            if side is best:
+                words = "the best"
+            else:
+                words = sentences.speed(break_even.other_step(side, best) / side.cost.step)
+            cells[side.form] = f"{seconds(side.cost.step.value)} ({words})"
+        rows.append((training.subject(pair.setup), *cells.values(), seconds(pair.gpu.cost.step.value)))
     about = "A step on the CPU by how it was set up. Compare the GPU with the best form."
-    return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
+    heads = ("training", *(f"CPU, {form}" for form in forms), "GPU")
+    return titled("The CPU's forms", about, Table(heads, rows))
 
 
 def _changes(measurements: Measurements) -> list[Block]:
     """A table of step times with one change each (residence, options, type, threads) beside the plain row's."""
+    rows = []
+    for name, device, change, step, plain in training.changes(measurements):
+        rows.append((name, device, change, numbers.timed(step), numbers.timed(plain), sentences.speed(plain / step)))
     heads = "training | device | what is changed | a step | as Keras does it | beside that"
-    rows = [
-        (name, device, what, numbers.timed(e), numbers.timed(plain), sentences.speed(plain / e))
-        for name, device, what, e, plain in training.changes(measurements)
-    ]
     about = "Beside a row of another hour, Keras's own step counts with the noise between runs."
-    return titled("What options change", about, Table(heads, rows, 3))
+    return titled("What options change", about, Table(heads, rows, left=3))
