@@ -4,7 +4,7 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
-from analysis.report.charts import break_even, crossover, feeding, ladder, layers, overlay
+from analysis.report.charts import break_even, crossover, input_pipeline, ladder, layers, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
@@ -19,7 +19,7 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "ladder-conv": lambda run: ladder.ladder_chart(run.analysis.ladders["conv"], "conv"),
     "memory": charts_movement.memory,
     "transfers": charts_movement.copies,
-    "feeding": lambda of: feeding.feeding_chart(of.rows),
+    "feeding": lambda of: input_pipeline.pipeline_chart(of.rows),
     "convolutions": lambda of: layers.charts(of.layers["conv"]),
     "products": lambda of: layers.charts(of.layers["matmul"]),
     "rates": lambda of: charts_roofline.rates(of.rows, of.analysis.roofs),

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from analysis.analysis import Analysis
 from analysis.blocks import markdown
-from analysis.report.charts import feeding as charts
-from analysis.report.charts.feeding import feeding_chart
+from analysis.report.charts import input_pipeline as charts
+from analysis.report.charts.input_pipeline import pipeline_chart
 from analysis.report.material import Material
 from analysis.report.sections.movement import input_pipeline_section
 from analysis.report.sections.training import small_section
@@ -118,12 +118,12 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
         return Material(Analysis.from_rows(own))
 
     rows = [*study(), *study(("tf.data",), device="cpu")]
-    (chart,) = feeding_chart(rows)
+    (chart,) = pipeline_chart(rows)
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
     assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(input_pipeline_section(material(rows))))
     few = rows[: pipeline_laws.FEWEST - 1]
-    assert feeding_chart(few) == [] == input_pipeline_section(material(few))
+    assert pipeline_chart(few) == [] == input_pipeline_section(material(few))
     assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not input_pipeline_section(
         material([])
     )
@@ -131,7 +131,7 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
 
 def test_a_drawn_law_is_that_of_batches_of_cifar10_images():
     """From 4 x 784 values to 2,048 x 3,072: 0.6 ms, 0.1 µs for each image of 12,288 bytes, and 5 GB/s."""
-    (view,) = feeding_chart(study(("numpy",)))[0].views
+    (view,) = pipeline_chart(study(("numpy",)))[0].views
     points, law = view.traces
     assert (points.name, law.name) == ("numpy", "numpy, law") and law.x == pytest.approx(sorted(law.x))
     first, last = 4 * 32 * 784, 4 * 2048 * 3072
@@ -141,7 +141,7 @@ def test_a_drawn_law_is_that_of_batches_of_cifar10_images():
 
 
 def test_each_way_has_a_color_of_its_own_for_its_points_and_its_law():
-    (view,) = feeding_chart(study(("numpy", "tf.data", "generator")))[0].views
+    (view,) = pipeline_chart(study(("numpy", "tf.data", "generator")))[0].views
     colors = {t.name: t.color for t in view.traces}
     ways = [colors[name] for name in ("numpy", "tf.data", "generator")]
     assert len(set(ways)) == 3 and [colors[f"{name}, law"] for name in ("numpy", "tf.data", "generator")] == ways
@@ -151,7 +151,7 @@ def test_each_way_has_a_color_of_its_own_for_its_points_and_its_law():
 def test_a_law_is_off_by_a_share_of_the_measured_step(slower, off):
     (law,) = pipeline_laws.laws(study(("numpy",)))
     m = fed("numpy", 64, 784, slower=slower)
-    assert charts._row(law, m, pipeline_laws.step(m))[-1] == off
+    assert charts._cells(law, m, pipeline_laws.step(m))[-1] == off
 
 
 def test_a_batch_feeds_no_more_samples_than_the_data_set():

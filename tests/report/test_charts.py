@@ -240,7 +240,7 @@ def test_copies_that_behave_alike_are_drawn_once():
         law("h2d", "pageable", "cupy/array"),
         law("h2d", "pageable", "tensorflow/constant"),
     ]
-    assert movement._telling(laws) == [laws[i] for i in (0, 3, 4, 5, 6)]
+    assert movement._drawn_laws(laws) == [laws[i] for i in (0, 3, 4, 5, 6)]
     assert movement._where("gpu:0", [key("gpu:0", None, "triad"), key("cpu", 1, "triad")]) == "GPU"
     both = [key("gpu:0", None, "triad"), key("gpu:1", None, "triad")]
     assert [movement._where(device, both) for device in ("gpu:1", "cpu")] == ["GPU 1", "CPU"]

@@ -136,14 +136,22 @@ def rounded(value: float) -> float:
 
 def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says: Iterable[str] = (), **style) -> Trace:
     """A trace through (x, Estimate) with its interval. `style`: other fields of Trace."""
-    points = list(points)
+    xs = []
+    values = []
+    low = []
+    high = []
+    for x, estimate in points:
+        xs.append(rounded(x))
+        values.append(rounded(estimate.value))
+        low.append(rounded(estimate.low))
+        high.append(rounded(estimate.high))
     return Trace(
         name=name,
-        x=[rounded(x) for x, _ in points],
-        y=[rounded(estimate.value) for _, estimate in points],
+        x=xs,
+        y=values,
         color=color,
-        low=[rounded(estimate.low) for _, estimate in points],
-        high=[rounded(estimate.high) for _, estimate in points],
+        low=low,
+        high=high,
         says=list(says),
         **style,
     )

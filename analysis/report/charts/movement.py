@@ -11,104 +11,172 @@ from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
 from workloads.records import Measurements
 
+#: Operations, the first drawn where several have as many sizes.
 _ORDER = ("triad", "copy", "add", "scale", "read")
-_APART = ("asarray", "staged", "dataset")
+#: Ways of copying that are drawn although they share a library with others.
+_ALSO_DRAWN = ("asarray", "staged", "dataset")
+Curves = dict[memory_levels.Key, memory_levels.Curve]
 
 
-def memory(of: Material) -> list[Chart]:
+def memory(material: Material) -> list[Chart]:
     """Bandwidth against working set, a line a device and thread count; none without enough sizes."""
-    shown = _shown_curves(of.rows)
-    if not shown:
+    curves = _shown_curves(material.rows)
+    if not curves:
         return []
-    traces, rows = [], []
-    for i, (key, curve) in enumerate(shown.items()):
-        operation = key.operation
-        where = _where(key.device, shown) + (f", {count(key.threads, 'thread')}" if key.threads else "")
-        says = [f"{where}, {operation} over {size(p.nbytes)}: {bytes_rate(p.rate.value)}" for p in curve]
-        traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
-        rows += [(where, operation, size(p.nbytes), bytes_rate(p.rate.value), labels.short(p.kernel)) for p in curve]
-    levels = {}  # (device, name) -> that of most threads
-    for p in sorted(memory_levels.plateaus(of.rows, of.analysis.machine), key=lambda p: p.threads or 0):
-        if memory_levels.Key(device=p.device, threads=p.threads, operation=p.operation) in shown:
-            at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
-            says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
-            levels[_where(p.device, shown), p.name] = f"{label} ({p.operation})"
-            traces.append(
-                Trace(name=p.name, x=at[0], y=at[1], color="ink", dash="dot", legend=False, says=says, label=label)
-            )
-    told = join(f"{where} {label}" for (where, _), label in levels.items())
-    said = f"{told or 'No level of memory showed as a flat part'}."
+    traces = []
+    rows = []
+    for i, (key, curve) in enumerate(curves.items()):
+        name = _where(key.device, curves)
+        if key.threads:
+            name += f", {count(key.threads, 'thread')}"
+        says = []
+        for point in curve:
+            rate = bytes_rate(point.rate.value)
+            says.append(f"{name}, {key.operation} over {size(point.nbytes)}: {rate}")
+            rows.append((name, key.operation, size(point.nbytes), rate, labels.short(point.kernel)))
+        points = [(point.nbytes, point.rate) for point in curve]
+        traces.append(line(f"{name}, {key.operation}", points, says=says, **marks(i)))
+    plateaus = _shown_plateaus(material, curves)
+    traces += [_plateau_trace(plateau) for plateau in plateaus]
     view = View(
         label="",
         x=Axis(title="working set", unit="byte"),
         y=Axis(title="bandwidth", unit="byte/s"),
         traces=traces,
-        says=said,
+        says=_levels_sentence(plateaus, curves),
     )
-    heads = "device | operation | working set | bandwidth | fastest there"
     return [
         Chart(
             name="memory",
             title="Memory: bandwidth by working set",
             views=[view],
-            numbers=Table(heads, rows, 2),
+            numbers=Table("device | operation | working set | bandwidth | fastest there", rows, 2),
             picture="memory.svg",
         )
     ]
 
 
-def copies(of: Material) -> list[Chart]:
+def _shown_plateaus(material: Material, curves: Curves) -> list[memory_levels.Plateau]:
+    """The levels of memory on the drawn curves, by rising thread count."""
+    shown = []
+    for plateau in memory_levels.plateaus(material.rows, material.analysis.machine):
+        key = memory_levels.Key(device=plateau.device, threads=plateau.threads, operation=plateau.operation)
+        if key in curves:
+            shown.append(plateau)
+    return sorted(shown, key=lambda plateau: plateau.threads or 0)
+
+
+def _plateau_label(plateau: memory_levels.Plateau) -> str:
+    return f"{plateau.name} {bytes_rate(plateau.rate.value)}"
+
+
+def _plateau_trace(plateau: memory_levels.Plateau) -> Trace:
+    """A level of memory as a level line."""
+    rate = rounded(plateau.rate.value)
+    words = f"{plateau.name}: {bytes_rate(plateau.rate.value)}"
+    return Trace(
+        name=plateau.name,
+        x=[plateau.from_bytes, plateau.to_bytes],
+        y=[rate, rate],
+        color="ink",
+        dash="dot",
+        says=[words, words],
+        legend=False,
+        label=_plateau_label(plateau),
+    )
+
+
+def _levels_sentence(plateaus: list[memory_levels.Plateau], curves: Curves) -> str:
+    """Every level of every device, with the rate of its last plateau."""
+    rates = {}
+    for plateau in plateaus:
+        device = _where(plateau.device, curves)
+        rates[device, plateau.name] = f"{device} {_plateau_label(plateau)} ({plateau.operation})"
+    if not rates:
+        return "No level of memory showed as a flat part."
+    return f"{join(rates.values())}."
+
+
+def copies(material: Material) -> list[Chart]:
     """Seconds of a copy against its bytes: points measured, lines the fitted laws; none without laws."""
-    traces, rows = [], []
-    laws = _telling(links.laws_of(of.rows))
+    laws = _drawn_laws(links.laws_of(material.rows))
     if not laws:
         return []
+    traces = []
+    rows = []
     for i, law in enumerate(laws):
-        way, seen, how = _way(law), links.errors(law, of.rows), marks(i)
-        sizes = [rounded(nbytes) for nbytes, *_ in seen]
-        says = [
-            f"{way}, {size(n)}: {seconds(t)} measured, {seconds(fit)} by the law ({percent(e)} off)"
-            for n, fit, t, e in seen
-        ]
-        times, fits = [rounded(t) for _, _, t, _ in seen], [rounded(fit) for _, fit, _, _ in seen]
-        color, marker, dash = how.values()
-        traces += [
-            Trace(name=way, x=sizes, y=times, color=color, marker=marker, line=False, says=says, hollow=True),
-            Trace(name=f"{way}, law", x=sizes, y=fits, color=color, dash=dash, says=says, legend=False),
-        ]
-        rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
-    fastest = {law.direction: f"{_way(law)} {bytes_rate(law.bandwidth.value)}" for law in reversed(laws)}
-    told = f"The fastest to copy: {join(fastest.values())}."
+        name = _law_name(law)
+        errors = links.errors(law, material.rows)
+        traces += _law_traces(name, errors, i)
+        for nbytes, fitted, measured, error in errors:
+            rows.append((name, size(nbytes), seconds(measured), seconds(fitted), percent(error)))
+    fastest = {law.direction: f"{_law_name(law)} {bytes_rate(law.bandwidth.value)}" for law in reversed(laws)}
     view = View(
         label="",
         x=Axis(title="bytes of a copy", unit="byte"),
         y=Axis(title="time of a copy", unit="s"),
         traces=traces,
-        says=told,
+        says=f"The fastest to copy: {join(fastest.values())}.",
     )
-    heads = "way | bytes | measured | by the law | off by"
     return [
         Chart(
             name="transfers",
             title="Copies between host and GPU",
             views=[view],
-            numbers=Table(heads, rows),
+            numbers=Table("way | bytes | measured | by the law | off by", rows),
             picture="transfers.svg",
         )
     ]
 
 
-def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_levels.Curve]:
+def _law_traces(name: str, errors: list[tuple[int, float, float, float]], number: int) -> list[Trace]:
+    """The measured points and the law. `errors`: (bytes, seconds by the law, measured seconds, error); `number`: of the look."""
+    look = marks(number)
+    sizes = []
+    measured_times = []
+    fitted_times = []
+    says = []
+    for nbytes, fitted, measured, error in errors:
+        sizes.append(rounded(nbytes))
+        measured_times.append(rounded(measured))
+        fitted_times.append(rounded(fitted))
+        times = f"{seconds(measured)} measured, {seconds(fitted)} by the law ({percent(error)} off)"
+        says.append(f"{name}, {size(nbytes)}: {times}")
+    points = Trace(
+        name=name,
+        x=sizes,
+        y=measured_times,
+        color=look["color"],
+        marker=look["marker"],
+        line=False,
+        says=says,
+        hollow=True,
+    )
+    fit = Trace(
+        name=f"{name}, law",
+        x=sizes,
+        y=fitted_times,
+        color=look["color"],
+        dash=look["dash"],
+        says=says,
+        legend=False,
+    )
+    return [points, fit]
+
+
+def _shown_curves(measurements: Measurements) -> Curves:
     """One operation a device, with one thread and with most: the triad where it has as many sizes as the others."""
-    every, least = memory_levels.curves(measurements), memory_levels.LEAST_SIZES
-    found = {key: curve for key, curve in every.items() if len(curve) >= least}
-    made = {}
-    for keys in group_by(found, lambda key: key.device).values():
+    long_curves = {}
+    for key, curve in memory_levels.curves(measurements).items():
+        if len(curve) >= memory_levels.LEAST_SIZES:
+            long_curves[key] = curve
+    shown = {}
+    for keys in group_by(long_curves, lambda key: key.device).values():
         by_threads = group_by(keys, lambda key: key.threads or 0)
         for threads in dict.fromkeys((min(by_threads), max(by_threads))):
-            best = min(by_threads[threads], key=lambda key: (-len(found[key]), _ORDER.index(key.operation)))
-            made[best] = found[best]
-    return made
+            best = min(by_threads[threads], key=lambda key: (-len(long_curves[key]), _ORDER.index(key.operation)))
+            shown[best] = long_curves[best]
+    return shown
 
 
 def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
@@ -117,21 +185,22 @@ def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
     return "GPU" if gpus == {device} else labels.numbered(device)
 
 
-def _telling(laws: list[links.Link]) -> list[links.Link]:
-    """One law for each way of copying that behaves differently. Of each direction and memory the fastest; registered and
+def _drawn_laws(laws: list[links.Link]) -> list[links.Link]:
+    """One law for each kind of copy that behaves differently. Of each direction and memory the fastest; registered and
     write-combined memory only if none is pinned. Also what people write (asarray) and our staged copy."""
-    made: dict[tuple, links.Link] = {}
-    pinned = {x.direction for x in laws if x.host_memory == "pinned"}
+    drawn: dict[tuple, links.Link] = {}
+    pinned = {law.direction for law in laws if law.host_memory == "pinned"}
     for law in laws:
         if law.host_memory in ("registered", "write-combined") and law.direction in pinned:
             continue
         variant = labels.variant(law.kernel)
-        kind = variant if variant in _APART else labels.backend(law.kernel)
-        made.setdefault((law.direction, law.host_memory, kind), law)
-    return list(made.values())
+        kind = variant if variant in _ALSO_DRAWN else labels.backend(law.kernel)
+        drawn.setdefault((law.direction, law.host_memory, kind), law)
+    return list(drawn.values())
 
 
-def _way(law: links.Link) -> str:
+def _law_name(law: links.Link) -> str:
+    """Direction, host memory and kernel."""
     is_cupy = labels.backend(law.kernel) == "cupy"
     kernel = labels.variant(law.kernel) if is_cupy else labels.short(law.kernel)
     return " ".join(filter(None, (law.direction, law.host_memory, kernel)))

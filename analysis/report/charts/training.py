@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from analysis import labels
-from analysis.crossover.crossover import Answer
+from analysis.crossover.crossover import Answer, CrossoverPoint
 from analysis.predict.budget import REST, Budget, BudgetPart
 from analysis.predict.components import FIT
 from analysis.predict.step_parts import HIDDEN, WORDS
@@ -11,55 +11,100 @@ from analysis.report.charts.chart import Axis, Chart, View, crossed, sides, stac
 from analysis.stats import group_by
 from analysis.table import Table
 from analysis.text import budget, training
-from analysis.text import rows as row_words
+from analysis.text.rows import losses
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds
 
 
-def steps(made: "list[Budget]") -> list[Chart]:
+def steps(budgets: "list[Budget]") -> list[Chart]:
     """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
-    views = []
-    for group in groups(made):
-        names = dict.fromkeys(p.words for b in group for p in b.parts if is_known(p))
-        where = _apart([_place(b) for b in group])
-        parts = {
-            name: [sum(p.seconds.value for p in b.parts if p.words == name and p.seconds) for b in group]
-            for name in names
-        }
-        parts[REST] = [b.remainder.value for b in group]
-
-        def words(part, j, v, where=where, group=group):
-            return f"{part} on the {where[j]}: {seconds(v)}, {percent(v / group[j].step.value)} of the step"
-
-        says = " ".join(map(budget.sentence, (group[0], *group[1:][-1:])))
-        axes = Axis(title="seconds of a step", unit="s", log=False), Axis(title="", unit="text", log=False)
-        traces = stacked(parts, where, words)
-        views.append(View(label=_name(group[0]), x=axes[0], y=axes[1], traces=traces, says=says, bars=True))
-    title = "Where a training step's time goes"
-    return [Chart(name="budget", title=title, views=views, numbers=numbers(made), chooses="Training")] if views else []
+    views = [_step_view(group) for group in groups(budgets)]
+    if not views:
+        return []
+    return [
+        Chart(
+            name="budget",
+            title="Where a training step's time goes",
+            views=views,
+            numbers=numbers(budgets),
+            chooses="Training",
+        )
+    ]
 
 
-def groups(made: Iterable[Budget]) -> list[list[Budget]]:
+def _step_view(group: list[Budget]) -> View:
+    """A bar a device: the parts of a training's step."""
+    parts = {}
+    for name in known_parts(group):
+        parts[name] = [_part_seconds(one, name) for one in group]
+    parts[REST] = [one.remainder.value for one in group]
+    devices = _numbered([_place(one) for one in group])
+
+    def words(part: str, bar: int, time: float) -> str:
+        share = percent(time / group[bar].step.value)
+        return f"{part} on the {devices[bar]}: {seconds(time)}, {share} of the step"
+
+    says = budget.sentence(group[0])
+    if len(group) > 1:
+        says += f" {budget.sentence(group[-1])}"
+    return View(
+        label=_name(group[0]),
+        x=Axis(title="seconds of a step", unit="s", log=False),
+        y=Axis(title="", unit="text", log=False),
+        traces=stacked(parts, devices, words),
+        says=says,
+        bars=True,
+    )
+
+
+def _part_seconds(one: Budget, name: str) -> float:
+    """Seconds of the parts of that name."""
+    return sum(part.seconds.value for part in one.parts if part.words == name and part.seconds)
+
+
+def groups(budgets: Iterable[Budget]) -> list[list[Budget]]:
     """Budgets grouped by training, one a device; only groups in which a part of a step is known."""
-    found = group_by(made, lambda b: (break_even.setup_of(b.training), b.training.problem))
-    return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
+    by_training = group_by(budgets, lambda one: (break_even.setup_of(one.training), one.training.problem))
+    return [group for group in by_training.values() if known_parts(group)]
 
 
-def numbers(made: list[Budget]) -> Table:
+def known_parts(budgets: Iterable[Budget]) -> list[str]:
+    """The names of the parts of which a time is known, in the order of the budgets."""
+    names: dict[str, None] = {}
+    for one in budgets:
+        names.update(dict.fromkeys(part.words for part in one.parts if is_known(part)))
+    return list(names)
+
+
+def numbers(budgets: list[Budget]) -> Table:
     """A line a training and device: the step with its parts, which add up to it, its losses and flags."""
-    names = list(dict.fromkeys(p.words for b in made for p in b.parts if is_known(p)))
-    names.sort(key=lambda n: n == WORDS[HIDDEN])
-    rows = []
-    for b in made:
-        at = {p.words: f"{seconds(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
-        rest = f"{seconds(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
-        step = _name(b), _place(b), labels.time(b.step), labels.width(b.step)
-        rest = rest if any(map(is_known, b.parts)) else "-"
-        last = rest, row_words.losses(b.training) or "-", "; ".join(b.flags) or "-"
-        rows.append((*step, *(at.get(n, "-") for n in names), *last))
-    heads = *names, "not explained", "losses", "flags"
+    names = known_parts(budgets)
+    names.sort(key=lambda name: name == WORDS[HIDDEN])
+    heads = (*names, "not explained", "losses", "flags")
+    rows = [_cells(one, names) for one in budgets]
     return Table(("training", "device", "a step", "±", *heads), rows, 2, heads)
+
+
+def _cells(one: Budget, names: list[str]) -> tuple[str, ...]:
+    """A line of the table; `names`: of the parts, a column each."""
+    times = {}
+    for part in one.parts:
+        if part.seconds:
+            times[part.words] = seconds(part.seconds.value) + (" (in part)" if part.partial else "")
+    rest = "-"
+    if any(is_known(part) for part in one.parts):
+        rest = f"{seconds(one.remainder.value)} ({100 * one.remainder.value / one.step.value:.0f} %)"
+    return (
+        _name(one),
+        _place(one),
+        labels.time(one.step),
+        labels.width(one.step),
+        *(times.get(name, "-") for name in names),
+        rest,
+        losses(one.training) or "-",
+        "; ".join(one.flags) or "-",
+    )
 
 
 def is_known(part: BudgetPart) -> bool:
@@ -67,66 +112,84 @@ def is_known(part: BudgetPart) -> bool:
     return bool(part.seconds and part.seconds.value)
 
 
-def _name(b: Budget) -> str:
+def _name(one: Budget) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
-    return training.with_type(break_even.setup_of(b.training))
+    return training.with_type(break_even.setup_of(one.training))
 
 
-def _place(b: Budget) -> str:
+def _place(one: Budget) -> str:
     """The device with its threads, and its form."""
-    keras = b.training.keras
-    form = [", GPU visible"] * (keras.gpu == "visible") + [f", jit {keras.jit_compile}"] * (keras.jit_compile != "auto")
-    threads = f" ({count(b.training.threads, 'thread')})" if b.training.threads else ""
-    return "".join([labels.device(b.training.device), threads, *form])
+    keras = one.training.keras
+    words = labels.device(one.training.device)
+    if one.training.threads:
+        words += f" ({count(one.training.threads, 'thread')})"
+    if keras.gpu == "visible":
+        words += ", GPU visible"
+    if keras.jit_compile != "auto":
+        words += f", jit {keras.jit_compile}"
+    return words
 
 
-def _apart(names: list[str]) -> list[str]:
-    """The names, those that are alike numbered."""
-    seen = [names[: i + 1].count(name) for i, name in enumerate(names)]
-    return [name if n == 1 else f"{name} ({n})" for name, n in zip(names, seen, strict=True)]
+def _numbered(names: list[str]) -> list[str]:
+    """The names; a repeated one with its number, from the second on."""
+    numbered = []
+    for i, name in enumerate(names):
+        number = names[: i + 1].count(name)
+        numbered.append(name if number == 1 else f"{name} ({number})")
+    return numbered
 
 
 def along(answers: "Iterable[Answer]") -> list[Chart]:
     """Both devices' seconds along batch, samples, width or depth, a view each; by the step and by the whole training."""
-    views, rows = [], []
-    shown = [a for a in answers if len(a.points) > 2 and a.form.mode in (BY_STEP, BY_JOB)]
-    for a in sorted(shown, key=_plainest):
-        mode, varies = a.form.mode, a.family.varies
-        name = training.with_type(break_even.setup_in(a.family), varies)
-        cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
-        traces = sides(cpu, gpu, f"{varies} {{}}".format)
-        said, marked = training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
-        axes = Axis(title=varies, unit="count"), Axis(title=mode, unit="s")
-        views.append(
-            View(label=f"{name}: {mode} by {varies}", x=axes[0], y=axes[1], traces=traces, says=said, **marked)
-        )
-        rows += [
-            (name, mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
-            for p in a.points
-        ]
+    shown = [answer for answer in answers if len(answer.points) > 2 and answer.form.mode in (BY_STEP, BY_JOB)]
+    if not shown:
+        return []
+    views = []
+    rows = []
+    for answer in sorted(shown, key=_plainest):
+        name = training.with_type(break_even.setup_in(answer.family), answer.family.varies)
+        views.append(_along_view(name, answer))
+        for point in answer.points:
+            rows.append((name, answer.form.mode, answer.family.varies, *_point_cells(point)))
     heads = "training | counted by | along | at | CPU | GPU | CPU / GPU"
-    title = "Who wins a training, along one size"
-    return (
-        [
-            Chart(
-                name="along",
-                title=title,
-                views=views,
-                numbers=Table(heads, rows, 3),
-                picture="batches.svg",
-                chooses="Training",
-            )
-        ]
-        if views
-        else []
+    return [
+        Chart(
+            name="along",
+            title="Who wins a training, along one size",
+            views=views,
+            numbers=Table(heads, rows, 3),
+            picture="batches.svg",
+            chooses="Training",
+        )
+    ]
+
+
+def _along_view(name: str, answer: Answer) -> View:
+    mode = answer.form.mode
+    varies = answer.family.varies
+    cpu = [(point.n, point.cpu.seconds) for point in answer.points]
+    gpu = [(point.n, point.gpu.seconds) for point in answer.points]
+    return View(
+        label=f"{name}: {mode} by {varies}",
+        x=Axis(title=varies, unit="count"),
+        y=Axis(title=mode, unit="s"),
+        traces=sides(cpu, gpu, lambda n: f"{varies} {n}"),
+        says=training.answer_sentence(answer),
+        **crossed(answer.crossings, varies, "{} from "),
     )
 
 
-def _plainest(a: Answer) -> tuple:
-    """Keras's own fit first, then steps by batch, then those with most sizes."""
+def _point_cells(point: CrossoverPoint) -> tuple:
+    cpu = seconds(point.cpu.seconds.value)
+    gpu = seconds(point.gpu.seconds.value)
+    return (point.n, cpu, gpu, digits(point.ratio.value))
+
+
+def _plainest(answer: Answer) -> tuple:
+    """Keras's own fit first, then steps by batch, then answers with most sizes."""
     return (
-        break_even.setup_in(a.family).kernel != FIT,
-        a.family.varies != "batch",
-        a.form.mode != BY_STEP,
-        -len(a.points),
+        break_even.setup_in(answer.family).kernel != FIT,
+        answer.family.varies != "batch",
+        answer.form.mode != BY_STEP,
+        -len(answer.points),
     )
