@@ -122,4 +122,4 @@ def _with_size(training: Training, varies: str, size: int) -> Training:
 def _trained(prediction: Prediction) -> Trained:
     """A prediction as a training that ran: its row has no samples."""
     row = Row(what_if.FIT, prediction.training, prediction.settings)
-    return Trained(row.result("skipped", "predicted"), prediction.cost)
+    return Trained(row=row.result("skipped", "predicted"), cost=prediction.cost)

@@ -29,28 +29,34 @@ FORMS = {
     (True, True): "GPU visible, jit on",
 }
 _FORM_SWITCHES = ("jit_compile", "gpu")
-BY_STEP, BY_EPOCH, BY_JOB = "a step", "an epoch", "the whole training"
+BY_STEP = "a step"
+BY_EPOCH = "an epoch"
+BY_JOB = "the whole training"
 _MLP = re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)")
+_MLP_WITHOUT_SIZE = re.compile(r"mlp-(\d+)-(\d+|W)x(\d+|D)-(\d+)")
 _FASHION = re.compile(r"fashion-mlp-(\d+)")
 VARIES = ("batch", "samples", "width", "depth")
 
 
-class Setup(msgspec.Struct, frozen=True, order=True):
+class Setup(msgspec.Struct, frozen=True, order=True, kw_only=True):
     """Everything about a training but its device, the CPU's form and its epochs: rows of one Setup are the two sides of a
-    comparison. `switches`: those that are not their default, without the two that make a form."""
+    comparison."""
 
     kernel: str
     model: str
     batch: int
     samples: int
     dtype: str
+    #: (name, value) of those that are not their default, without the two that make a form.
     switches: tuple[tuple[str, str], ...] = ()
 
 
-class Trained(msgspec.Struct, frozen=True):
-    """A training on one device and its cost. If it is predicted, its `row` has no samples."""
+class Trained(msgspec.Struct, frozen=True, kw_only=True):
+    """A training on one device and its cost."""
 
-    row: "Measurement"
+    #: Its row, without samples where the cost is predicted.
+    row: Measurement
+    #: Its cost, measured or predicted.
     cost: TrainingCost
 
     @property
@@ -65,18 +71,22 @@ class Trained(msgspec.Struct, frozen=True):
         """Sort key of a training's rows; the first row stands for the training: known compilations, the nearest number of
         samples, the same type, most epochs, least noise."""
         p, step = self.row.problem, self.cost.step
-        apart, noise = abs(log(p.samples / t.samples)), step.noise if step.value > 0 else inf
-        return self.cost.compile is None, apart, p.dtype != t.dtype, -p.epochs, noise
+        distance = abs(log(p.samples / t.samples))
+        noise = step.noise if step.value > 0 else inf
+        return self.cost.compile is None, distance, p.dtype != t.dtype, -p.epochs, noise
 
 
-class Pair(msgspec.Struct, frozen=True):
-    """Both sides of a training: the GPU as the framework runs it by default, and the CPU in each form that was measured.
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Both sides of a training.
 
     The import has no interval in their costs: it is the same on both sides, so its uncertainty cannot change the winner.
     """
 
+    #: What both share.
     setup: Setup
+    #: The GPU as the framework runs it by default.
     gpu: Trained
+    #: The CPU in each form that was measured.
     cpus: tuple[Trained, ...]
 
     @property
@@ -121,23 +131,32 @@ def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Esti
     return cost.epoch_seconds(steps) if by == BY_EPOCH else whole_training(cost, epochs, steps)
 
 
-def form_of(m: "Measurement") -> str:
+def form_of(m: Measurement) -> str:
     """The form of a CPU row in words; empty for a GPU's."""
     if m.on_gpu:
         return ""
-    given = m.keras
-    return FORMS[given.jit_compile == "on", given.gpu == "visible"]
+    return FORMS[m.keras.jit_compile == "on", m.keras.gpu == "visible"]
 
 
-def setup_of(m: "Measurement") -> Setup:
+def setup_of(m: Measurement) -> Setup:
+    """The setup of a row's training."""
     p = m.problem
-    given = (
-        one for one in m.settings.switches.items() if one[0] not in _FORM_SWITCHES and one != ("data", "synthetic")
+    switches = [
+        (name, value)
+        for name, value in m.settings.switches.items()
+        if name not in _FORM_SWITCHES and (name, value) != ("data", "synthetic")
+    ]
+    return Setup(
+        kernel=m.kernel,
+        model=p.model,
+        batch=p.batch,
+        samples=p.samples,
+        dtype=p.dtype,
+        switches=tuple(sorted(switches)),
     )
-    return Setup(m.kernel, p.model, p.batch, p.samples, p.dtype, tuple(sorted(given)))
 
 
-def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+def trainings(measurements: Iterable[Measurement]) -> list[Measurement]:
     """The rows of warm processes that trained by themselves and have a time."""
     return [
         m
@@ -146,13 +165,15 @@ def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     ]
 
 
-def is_default(m: "Measurement") -> bool:
+def is_default(m: Measurement) -> bool:
     """Whether a row may stand for a side: the CPU in a form with the threads that the framework takes, the GPU by default."""
     jit = m.keras.jit_compile
-    return jit == "auto" if m.on_gpu else m.threads is None and jit != "off"
+    if m.on_gpu:
+        return jit == "auto"
+    return m.threads is None and jit != "off"
 
 
-def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
+def trained(measurements: Iterable[Measurement]) -> list[Trained]:
     """The rows with known costs, and these. Both devices get exactly the same import time."""
     every = [m for m in measurements if m.problem.op == "training"]
     one_of_form = {costs.start_form(row): row for row in every}
@@ -167,21 +188,21 @@ def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
         if parts is not None:
             import_s, device_s = parts
             start = device_s + import_s.value
-        with_costs.append(Trained(row, replace(cost, start=start)))
+        with_costs.append(Trained(row=row, cost=replace(cost, start=start)))
     return with_costs
 
 
-def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
+def pairs(measurements: Iterable[Measurement]) -> list[Pair]:
     """The trainings that ran on both a CPU and the first GPU, in each form by the row that ranks first."""
-    sides = (one for one in trained(measurements) if is_default(one.row) and one.device in ("cpu", "gpu:0"))
-    found = []
-    for setup, own in sorted(group_by(sides, lambda one: setup_of(one.row)).items()):
-        best = best_by(own, lambda one: (one.device, one.form), lambda one: one.rank(one.row.problem)).values()
-        gpu = next((one for one in best if is_gpu(one.device)), None)
-        cpus = tuple(one for one in best if not is_gpu(one.device))
-        if gpu and cpus:
-            found.append(Pair(setup, gpu, cpus))
-    return found
+    sides = [side for side in trained(measurements) if is_default(side.row) and side.device in ("cpu", "gpu:0")]
+    pairs = []
+    for setup, same_setup in sorted(group_by(sides, lambda side: setup_of(side.row)).items()):
+        best = best_by(same_setup, lambda side: (side.device, side.form), lambda side: side.rank(side.row.problem))
+        gpus = [side for side in best.values() if is_gpu(side.device)]
+        cpus = [side for side in best.values() if not is_gpu(side.device)]
+        if gpus and cpus:
+            pairs.append(Pair(setup=setup, gpu=gpus[0], cpus=tuple(cpus)))
+    return pairs
 
 
 def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
@@ -189,17 +210,20 @@ def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
 
     A batch that holds all samples varies with them: then both are 0.
     """
+    is_one_batch = setup.batch == setup.samples
     if varies == "batch":
-        return None if setup.batch == setup.samples else (setup.batch, replace(setup, batch=0, samples=0))
+        return None if is_one_batch else (setup.batch, replace(setup, batch=0, samples=0))
     if varies == "samples":
-        return setup.samples, replace(setup, samples=0, batch=0 if setup.batch == setup.samples else setup.batch)
-    if found := _MLP.fullmatch(setup.model):
-        inputs, units, layers, outputs = found.groups()
+        return setup.samples, replace(setup, samples=0, batch=0 if is_one_batch else setup.batch)
+    mlp = _MLP.fullmatch(setup.model)
+    if mlp:
+        inputs, units, layers, outputs = mlp.groups()
         if varies == "width":
             return int(units), replace(setup, model=f"mlp-{inputs}-Wx{layers}-{outputs}")
         return int(layers), replace(setup, model=f"mlp-{inputs}-{units}xD-{outputs}")
-    if varies == "depth" and (found := _FASHION.fullmatch(setup.model)):
-        return int(found[1]), replace(setup, model="fashion-mlp-D")
+    fashion = _FASHION.fullmatch(setup.model)
+    if varies == "depth" and fashion:
+        return int(fashion[1]), replace(setup, model="fashion-mlp-D")
     return None
 
 
@@ -208,9 +232,11 @@ def sized(t: Training, varies: str) -> tuple[int, Setup]:
 
     Raises: ValueError for a training without such a size.
     """
-    if found := size_of(Setup(costs.FIT, t.model, t.batch, t.samples, t.dtype), varies):
-        return found
-    raise ValueError(f"{t.model} has no {varies} that could vary")
+    setup = Setup(kernel=costs.FIT, model=t.model, batch=t.batch, samples=t.samples, dtype=t.dtype)
+    size_and_rest = size_of(setup, varies)
+    if size_and_rest is None:
+        raise ValueError(f"{t.model} has no {varies} that could vary")
+    return size_and_rest
 
 
 def at(fixed: Setup, varies: str, size: int) -> Setup:
@@ -219,19 +245,26 @@ def at(fixed: Setup, varies: str, size: int) -> Setup:
         return replace(fixed, batch=size)
     if varies == "samples":
         return replace(fixed, samples=size, batch=fixed.batch or size)
-    return replace(fixed, model=re.sub(r"(?<=[-x])[WD](?=x|-|$)", str(size), fixed.model))
+    mlp = _MLP_WITHOUT_SIZE.fullmatch(fixed.model)
+    if mlp is None:
+        return replace(fixed, model=f"fashion-mlp-{size}")
+    inputs, units, layers, outputs = mlp.groups()
+    if varies == "width":
+        return replace(fixed, model=f"mlp-{inputs}-{size}x{layers}-{outputs}")
+    return replace(fixed, model=f"mlp-{inputs}-{units}x{size}-{outputs}")
 
 
 def family_of(fixed: Setup, varies: str) -> Family:
-    words = tuple((name, value) for name, value in msgspec.structs.asdict(fixed).items() if name != "switches")
-    return Family("training", varies, (varies,), (*words, *fixed.switches))
+    """The family of the setup's trainings along what varies."""
+    fields = [(name, value) for name, value in msgspec.structs.asdict(fixed).items() if name != "switches"]
+    return Family("training", varies, (varies,), (*fields, *fixed.switches))
 
 
 def setup_in(family: Family) -> Setup:
     """The setup of a family's trainings; the varied field is 0, or a letter in the model's name."""
     fixed = dict(family.fixed)
-    own: dict[str, Any] = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
-    return Setup(**own, switches=tuple((name, str(value)) for name, value in fixed.items()))
+    fields: dict[str, Any] = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
+    return Setup(**fields, switches=tuple((name, str(value)) for name, value in fixed.items()))
 
 
 def crossing(
@@ -262,9 +295,10 @@ def planned(setup: Setup, varies: str) -> tuple[int, int]:
     """(samples, epochs) of the whole training that rows are compared by, as most rows are short; its time is computed from
     costs. They are the article's, but each row's own samples if samples vary or are all in one batch."""
     network = networks.known(setup.model)
-    own = varies == "samples" or setup.batch == setup.samples
-    samples = network.samples if network and not own else setup.samples
-    return samples, network.epochs if network else 1
+    if network is None:
+        return setup.samples, 1
+    takes_row_samples = varies == "samples" or setup.batch == setup.samples
+    return setup.samples if takes_row_samples else network.samples, network.epochs
 
 
 def planned_steps(setup: Setup, samples: int) -> int:
@@ -292,17 +326,22 @@ def compiling(side: Trained, training: Training) -> Trained:
     return replace(side, cost=replace(side.cost, compile=first))
 
 
-def sweeps(made: list[Pair], varies: Iterable[str] = VARIES) -> list[tuple[Setup, str, dict[int, Pair]]]:
+def sweeps(pairs: list[Pair], varies: Iterable[str] = VARIES) -> list[tuple[Setup, str, dict[int, Pair]]]:
     """(the fixed rest, the varied size, size -> pair) for each size that was measured at two values or more."""
-    found = []
+    sweeps = []
     for name in varies:
-        groups: dict[Setup, dict[int, Pair]] = {}
-        for pair in made:
-            if at := size_of(pair.setup, name):
-                held = groups.setdefault(at[1], {})
-                held[at[0]] = max(held.get(at[0], pair), pair, key=lambda p: p.weight)
-        found += [(fixed, name, dict(sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) > 1]
-    return found
+        pairs_by_size: dict[Setup, dict[int, Pair]] = {}
+        for pair in pairs:
+            size_and_rest = size_of(pair.setup, name)
+            if size_and_rest is None:
+                continue
+            size, fixed = size_and_rest
+            sizes = pairs_by_size.setdefault(fixed, {})
+            sizes[size] = max(sizes.get(size, pair), pair, key=lambda p: p.weight)
+        for fixed, sizes in pairs_by_size.items():
+            if len(sizes) > 1:
+                sweeps.append((fixed, name, dict(sorted(sizes.items()))))
+    return sweeps
 
 
 def job_of(pair: Pair, varies: str) -> tuple[int, int]:
@@ -311,19 +350,19 @@ def job_of(pair: Pair, varies: str) -> tuple[int, int]:
     return epochs, planned_steps(pair.setup, samples)
 
 
-def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES) -> list[Answer]:
+def answers(measurements: Iterable[Measurement], varies: Iterable[str] = VARIES) -> list[Answer]:
     """The crossover along each swept size: by the step, and by the whole training of the model's own samples and epochs; along
     samples by the epoch too."""
-    found = []
+    answers = []
     for fixed, name, sizes in sweeps(pairs(measurements), varies):
         jobs = {size: job_of(pair, name) for size, pair in sizes.items()}
         for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
             sides = {size: pair.sides(by, name) for size, pair in sizes.items()}
-            found.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
-    return found
+            answers.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
+    return answers
 
 
-def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
+def main_answers(measurements: Iterable[Measurement]) -> list[Answer]:
     """The crossovers to show: first those with a well-known crossing, then sweeps by the step without one; Keras's fits first
     in each group."""
 
@@ -332,12 +371,17 @@ def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
             return a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)
         return a.form.mode == BY_STEP and a.family.varies != "samples" and len(a.points) > 2
 
-    found = filter(tells, answers(measurements))
-    return sorted(found, key=lambda a: (not a.crossings, not setup_in(a.family).kernel.endswith("/fit")))
+    telling = filter(tells, answers(measurements))
+    return sorted(telling, key=lambda a: (not a.crossings, not _is_fit(setup_in(a.family))))
 
 
-def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
-    """One pair of each model and way of training, without options: at its article's batch, else the one with the most
+def _is_fit(setup: Setup) -> bool:
+    """Whether Keras's fit trains."""
+    return setup.kernel.rpartition("/")[2] == "fit"
+
+
+def main_pairs(measurements: Iterable[Measurement]) -> list[Pair]:
+    """One pair of each model and kernel, without options: at its article's batch, else the one with the most
     samples. Keras's fits come first, among them the articles' models."""
 
     def weight(pair: Pair) -> tuple:
@@ -346,50 +390,63 @@ def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
 
     def rank(pair: Pair) -> tuple[bool, bool]:
         network = networks.known(pair.setup.model)
-        return not pair.setup.kernel.endswith("/fit"), not (network and network.seed)
+        return not _is_fit(pair.setup), not (network and network.seed)
 
-    plain = (p for p in pairs(measurements) if not p.setup.switches)
-    groups = group_by(plain, lambda p: (p.setup.kernel, p.setup.model))
-    return sorted((max(own, key=weight) for own in groups.values()), key=rank)
+    plain = [pair for pair in pairs(measurements) if not pair.setup.switches]
+    same_model = group_by(plain, lambda pair: (pair.setup.kernel, pair.setup.model))
+    return sorted((max(group, key=weight) for group in same_model.values()), key=rank)
 
 
-def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+def unpaired(measurements: Iterable[Measurement]) -> list[Measurement]:
     """The plainest row of each device, model, batch and number of samples without a pair of the model and batch. Plainer are
     Keras's fits, fewer options, float32."""
     every = list(measurements)
     paired = {(p.setup.model, p.setup.batch) for p in pairs(every)}
 
-    def plainness(m: "Measurement") -> tuple:
+    def plainness(m: Measurement) -> tuple:
         p = m.problem
         return m.variant != "fit", len(m.settings.switches), m.threads is not None, p.dtype != "float32"
 
-    rows = (m for m in trainings(every) if (m.problem.model, m.problem.batch) not in paired)
-    groups = group_by(rows, lambda m: (m.problem.model, m.problem.batch, m.problem.samples, m.device))
-    return [min(own, key=plainness) for own in groups.values()]
+    rows = [m for m in trainings(every) if (m.problem.model, m.problem.batch) not in paired]
+    alike = group_by(rows, lambda m: (m.problem.model, m.problem.batch, m.problem.samples, m.device))
+    return [min(group, key=plainness) for group in alike.values()]
 
 
-def small_datasets(made: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
+def small_datasets(pairs: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
     """(the fixed rest, pairs by rising samples) of trainings at three sample counts or more, Keras's fits first."""
-    found = [(fixed, tuple(sizes.values())) for fixed, _, sizes in sweeps(made, ("samples",)) if len(sizes) > 2]
-    plain = [one for one in found if not set(dict(one[0].switches)) - {"residence"}]
-    return sorted(plain, key=lambda one: not one[0].kernel.endswith("/fit"))
+    small = []
+    for fixed, _, sizes in sweeps(pairs, ("samples",)):
+        other_options = set(dict(fixed.switches)) - {"residence"}
+        if len(sizes) > 2 and not other_options:
+            small.append((fixed, tuple(sizes.values())))
+    return sorted(small, key=lambda fixed_and_pairs: not _is_fit(fixed_and_pairs[0]))
 
 
 def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]]:
-    """(row, the plain row beside it) of each training by Keras that differs from a plain fit in options, type or threads."""
-    rows, found = [(one, setup_of(one.row)) for one in trained(measurements)], []
-    usual = [r for r in rows if r[0].row.threads is None and r[0].row.settings.switches in ({}, {"data": "synthetic"})]
-    plain = {(setup, one.device): one for one, setup in usual}
-    for one, setup in rows:
+    """(row, the plain row to compare it with) of each training by Keras that differs from a plain fit in options, type or
+    threads."""
+    every = trained(measurements)
+    plain = {(setup_of(side.row), side.device): side for side in every if _is_plain(side.row)}
+    changes = []
+    for side in every:
+        setup = setup_of(side.row)
         fit = replace(setup, kernel=costs.FIT, switches=())
-        same, single = (plain.get((replace(fit, dtype=dtype), one.device)) for dtype in (fit.dtype, "float32"))
-        base = single if same is one or same is None else same
-        if base and base is not one and not setup.kernel.endswith("loop"):
-            found.append((one, replace(base, cost=replace(base.cost, step=other_step(one, base)))))
-    return found
+        same_type = plain.get((fit, side.device))
+        base = same_type
+        if same_type is None or same_type is side:
+            base = plain.get((replace(fit, dtype="float32"), side.device))
+        is_loop = setup.kernel.endswith("loop")
+        if base and base is not side and not is_loop:
+            changes.append((side, replace(base, cost=replace(base.cost, step=other_step(side, base)))))
+    return changes
 
 
-def other_step(one: Trained, other: Trained) -> Estimate:
-    """The other's step, to compare with one's. If the rows are of two hours, the noise between runs is in its interval."""
-    apart = one.row.at[:13] != other.row.at[:13]
-    return other.cost.step * within_factor(1.0, 1 + apart * noise.DEFAULT[noise.MODELS])
+def _is_plain(m: Measurement) -> bool:
+    """Whether a row has no options, and the threads that the framework takes."""
+    return m.threads is None and m.settings.switches in ({}, {"data": "synthetic"})
+
+
+def other_step(side: Trained, other: Trained) -> Estimate:
+    """The other's step, to compare with a side's. If the rows are of two hours, the noise between runs is in its interval."""
+    same_hour = side.row.at[:13] == other.row.at[:13]
+    return other.cost.step if same_hour else other.cost.step * within_factor(1.0, 1 + noise.DEFAULT[noise.MODELS])

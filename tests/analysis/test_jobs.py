@@ -79,7 +79,7 @@ def test_the_row_that_stands_for_a_training_is_chosen_by_one_thing_after_the_oth
 
     def side(samples: int, epochs: int, dtype: str, **given) -> Trained:
         row = trained("cifar10-cnn", 32, samples, (0.0, 0.0, 1e-3), epochs=epochs, dtype=dtype)
-        return Trained(row, replace(cost, **given))
+        return Trained(row=row, cost=replace(cost, **given))
 
     ranked = [
         side(320, 10, "float32"),
@@ -112,10 +112,23 @@ def test_a_batch_crossover_lies_where_the_laws_meet():
 
 
 def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
-    assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 320, "float32"), 50_000) == 1562
-    uneven = break_even.Setup(FIT, "cifar10-cnn", 32, 330, "float32")
-    assert break_even.planned_steps(uneven, 50_000) == 1563 and break_even.Pair(uneven, None, ()).steps == 11
-    assert break_even.planned_steps(break_even.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
+    assert (
+        break_even.planned_steps(
+            break_even.Setup(kernel=FIT, model="cifar10-cnn", batch=32, samples=320, dtype="float32"), 50_000
+        )
+        == 1562
+    )
+    uneven = break_even.Setup(kernel=FIT, model="cifar10-cnn", batch=32, samples=330, dtype="float32")
+    assert (
+        break_even.planned_steps(uneven, 50_000) == 1563
+        and break_even.Pair(setup=uneven, gpu=None, cpus=()).steps == 11
+    )
+    assert (
+        break_even.planned_steps(
+            break_even.Setup(kernel=FIT, model="peaks", batch=100, samples=100, dtype="float32"), 40
+        )
+        == 1
+    )
     # Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100
     rows = both("cifar10-cnn", 32, 100, 1e-3, 1e-3, once=(5.0, 0.0, 3.5))
     assert training_words.last_batch_sentence(break_even.pairs(rows)) == []  # no such phase
@@ -274,7 +287,7 @@ def test_a_step_below_nothing_is_doubted_most():
     cost = costs.measured(m)
     steps = [Estimate(1e-3, 0.9e-3, 1.1e-3), Estimate(1e-3, 0.0, 2e-3), Estimate(-1e-3, -2e-3, 1e-4)]
     ranked = [replace(cost, step=step) for step in steps]
-    assert sorted([ranked[2], ranked[0], ranked[1]], key=lambda one: Trained(m, one).rank(m.problem)) == ranked
+    assert sorted([ranked[2], ranked[0], ranked[1]], key=lambda one: Trained(row=m, cost=one).rank(m.problem)) == ranked
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)

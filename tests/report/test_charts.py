@@ -392,7 +392,7 @@ def test_the_table_of_break_evens_has_the_likeliest_seconds():
     rows_of = [
         row("training/keras/fit", Training("lenet", 32, 320), 1e-3, device=device) for device in ("cpu", "gpu:0")
     ]
-    pair = Pair(setup, Trained(rows_of[1], gpu), (Trained(rows_of[0], cpu),))
+    pair = Pair(setup=setup, gpu=Trained(row=rows_of[1], cost=gpu), cpus=(Trained(row=rows_of[0], cost=cpu),))
     (made,) = break_even.break_even([pair])
     assert made.numbers.rows[0][1:5] == ["2.00 s", "6.00 s", "3.00 s", "1.00 s"]
     on_cpu, on_gpu = made.views[0].traces

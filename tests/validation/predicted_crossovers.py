@@ -97,9 +97,9 @@ def _predicted(profile: Profile, pair: Pair) -> Pair:
     """A pair with predicted costs instead of the measured ones."""
     gpu = _predicted_training(profile, pair.gpu)
     cpus = tuple(_predicted_training(profile, cpu) for cpu in pair.cpus)
-    return Pair(pair.setup, gpu, cpus)
+    return Pair(setup=pair.setup, gpu=gpu, cpus=cpus)
 
 
 def _predicted_training(profile: Profile, training: Trained) -> Trained:
     row = training.row
-    return Trained(row, predict(row.problem, row.settings, profile).cost)
+    return Trained(row=row, cost=predict(row.problem, row.settings, profile).cost)
