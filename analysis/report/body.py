@@ -24,67 +24,78 @@ from analysis.report.sections import (
 from analysis.text import input_pipeline
 
 
-class Section(msgspec.Struct, frozen=True):
-    """name: its address on the page. make: the blocks of one run, nothing where it has no such rows.
-    charts: names of pictures.CHARTS."""
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """A section of the page. Its blocks are those of BLOCKS under its name."""
 
+    #: Its address on the page.
     name: str
+    #: Its heading.
     title: str
-    make: Callable[[Material], list[Block]] = lambda of: []
+    #: Names of pictures.CHARTS, drawn above the blocks.
     charts: tuple[str, ...] = ()
 
 
-def _trainings(of: Material) -> list[Block]:
-    not_on_steps = of.summary.left("side by side") + of.summary.left("starts")
-    budgets = step_budgets.section(of.analysis.budgets, of.rows, not_on_steps)
-    return budgets + training.section(of)
+def _trainings(run: Material) -> list[Block]:
+    not_on_steps = run.summary.left("side by side") + run.summary.left("starts")
+    budgets = step_budgets.section(run.analysis.budgets, run.rows, not_on_steps)
+    return budgets + training.section(run)
 
 
-def _inference(run: Material) -> list[Block]:
-    return inference.section(run.rows, run.summary.left("inference"))
-
-
-def _crossings(of: Material) -> list[Block]:
-    analysis = of.analysis
+def _crossings(run: Material) -> list[Block]:
+    analysis = run.analysis
     return crossings.section(analysis.rows, analysis.crossovers, analysis.machine)
 
 
 def _layers(op: str) -> Section:
-    stem = f"{NOUNS[op]}s"
-    return Section(stem, HEADINGS[op], lambda of: layers.section(of.layers[op]), (stem,))
+    """The section of an operation's layers, with the chart of the same name."""
+    name = f"{NOUNS[op]}s"
+    return Section(name=name, title=HEADINGS[op], charts=(name,))
 
 
-METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.analysis.loaded))
+METHOD = Section(name="method", title="How it was measured")
 SECTIONS = (
-    Section("crossover", "Where the GPU wins", _crossings, ("crossover",)),
-    Section("roofline", "How far from the hardware's limit", roofline.section, ("roofline",)),
-    Section("kernels", "Kernels", charts=("rates",)),
-    Section(
-        "ladder-matmul",
-        "From three loops to the library",
-        lambda run: roofline.ladder_section(run, "matmul"),
-        ("ladder-matmul",),
-    ),
-    Section(
-        "ladder-conv",
-        "From seven loops to the library",
-        lambda run: roofline.ladder_section(run, "conv"),
-        ("ladder-conv",),
-    ),
-    *map(_layers, HEADINGS),
-    Section("memory", "Memory: how fast at every level", movement.memory_section, ("memory",)),
-    Section("transfers", "Copies between host and GPU", movement.copies_section, ("transfers",)),
-    Section("feeding", input_pipeline.TITLE, movement.input_pipeline_section, ("feeding",)),
-    Section("launches", "Launches and framework constants", movement.launches_section),
-    Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
-    Section("training", "Training with Keras", _trainings, ("along", "budget", "break-even")),
-    Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
-    Section("layer-calls", "Layers by themselves", layer_calls.section),
-    Section("inference", "Inference: a model's answers, batch by batch", _inference),
+    Section(name="crossover", title="Where the GPU wins", charts=("crossover",)),
+    Section(name="roofline", title="How far from the hardware's limit", charts=("roofline",)),
+    Section(name="kernels", title="Kernels", charts=("rates",)),
+    Section(name="ladder-matmul", title="From three loops to the library", charts=("ladder-matmul",)),
+    Section(name="ladder-conv", title="From seven loops to the library", charts=("ladder-conv",)),
+    _layers("conv"),
+    _layers("matmul"),
+    Section(name="memory", title="Memory: how fast at every level", charts=("memory",)),
+    Section(name="transfers", title="Copies between host and GPU", charts=("transfers",)),
+    Section(name="feeding", title=input_pipeline.TITLE, charts=("feeding",)),
+    Section(name="launches", title="Launches and framework constants"),
+    Section(name="several", title=several_gpus.TITLE),
+    Section(name="training", title="Training with Keras", charts=("along", "budget", "break-even")),
+    Section(name="small-data", title="Small data sets: is it the copying?", charts=("small-dataset",)),
+    Section(name="layer-calls", title="Layers by themselves"),
+    Section(name="inference", title="Inference: a model's answers, batch by batch"),
 )
+#: Name of a section -> the function that makes its blocks for a run, none where the run has no such rows. A section that has
+#: only charts is not here.
+BLOCKS: dict[str, Callable[[Material], list[Block]]] = {
+    "method": lambda run: method.how_section(run.analysis.loaded),
+    "crossover": _crossings,
+    "roofline": roofline.section,
+    "ladder-matmul": lambda run: roofline.ladder_section(run, "matmul"),
+    "ladder-conv": lambda run: roofline.ladder_section(run, "conv"),
+    "convolutions": lambda run: layers.section(run.layers["conv"]),
+    "products": lambda run: layers.section(run.layers["matmul"]),
+    "memory": movement.memory_section,
+    "transfers": movement.copies_section,
+    "feeding": movement.input_pipeline_section,
+    "launches": movement.launches_section,
+    "several": lambda run: several_gpus.section(run.rows),
+    "training": _trainings,
+    "small-data": training.small_section,
+    "layer-calls": layer_calls.section,
+    "inference": lambda run: inference.section(run.rows, run.summary.left("inference")),
+}
 
 
 @functools.cache
-def blocks(of: Section, run: Material) -> list[Block]:
-    """The section's blocks for the run, made once."""
-    return of.make(run)
+def blocks(section: Section, run: Material) -> list[Block]:
+    """The section's blocks for the run, worked out once."""
+    if section.name not in BLOCKS:
+        return []
+    return BLOCKS[section.name](run)

@@ -1,4 +1,5 @@
-"""The command line of the report, and what that of the roofline shares with it: everything heavy is imported after parsing."""
+"""The command line of the report, and its parts that the command line of the roofline shares: all heavy modules are imported
+after parsing."""
 
 import argparse
 import contextlib
@@ -20,10 +21,11 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         f"python -m {command} reports/local/MACHINE/RUN",
         f"python -m {command} reports/nvidia-h200/suite -o DIR",
     )
-    made = options.parser(command, does, *examples, question=question, needs="output")
-    made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
+    command_parser = options.parser(command, does, *examples, question=question, needs="output")
+    runs_help = "a result file, a run folder or a machine folder"
+    command_parser.add_argument("runs", nargs="+", metavar="RUN", help=runs_help)
     where = " (default: RUN's folder; of several folders one of its own in reports/local/beside)"
-    made.add_argument(
+    command_parser.add_argument(
         "-o",
         "--output",
         dest="out",
@@ -31,7 +33,7 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         type=options.folder,
         help=help_screen.help_text(f"folder of {makes}", where),
     )
-    return made
+    return command_parser
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,19 +86,19 @@ def _report(plan: "ReportPlan") -> int:
     from analysis import report
     from analysis.report import html, material, page
 
-    shown = material.shown(plan.runs)
-    for one in shown:
-        terminal.show([one.label, *one.said] if one.label else one.said)
+    runs = material.shown(plan.runs)
+    for run in runs:
+        terminal.show([run.label, *run.answer] if run.label else run.answer)
     with terminal.doing("writing the page and its pictures"):
-        path = page.write(shown, page.place(plan.runs, plan.out))
-    opened = report.to_open(path) if html.has_libraries() else path
-    print(opened)
+        markdown = page.write(runs, page.place(plan.runs, plan.out))
+    to_open = report.to_open(markdown) if html.has_libraries() else markdown
+    print(to_open)
     if plan.readme:
-        _write_blocks(plan, plan.readme, shown)
+        _write_blocks(plan, plan.readme, runs)
     if plan.opens:
         import webbrowser
 
-        webbrowser.open(opened.resolve().as_uri())
+        webbrowser.open(to_open.resolve().as_uri())
     require_matplotlib("the report has no pictures")
     if not html.has_libraries():
         raise options.Missing(
@@ -105,15 +107,15 @@ def _report(plan: "ReportPlan") -> int:
     return options.OK
 
 
-def _write_blocks(plan: "ReportPlan", readme: pathlib.Path, shown: "list[Material]") -> None:
+def _write_blocks(plan: "ReportPlan", readme: pathlib.Path, runs: "list[Material]") -> None:
     """Writes the blocks of another page anew, between its markers that name the first run."""
     from analysis import table
     from analysis.report import page
 
-    first = shown[0]
+    first = runs[0]
     blocks = {
-        "answer": [f"- {table.text(sentence)}" for sentence in first.said],
-        "page": page.short(shown, plan.runs[0]),
+        "answer": [f"- {table.text(sentence)}" for sentence in first.answer],
+        "page": page.short(runs, plan.runs[0]),
         "trainings": first.table_of_trainings,
     }
     if "<!-- findings: " in table.page_text(readme):

@@ -17,10 +17,11 @@ _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js",
 
 
 class Page:
-    """Gathers sections and the charts in them, of one run or of several. folder: that of the SVGs; None without."""
+    """Collects sections and the charts in them, of one run or of several. folder: that of the SVGs; None without."""
 
     def __init__(self, runs: "list[Material]", folder: pathlib.Path | None):
-        self.runs, self.of, self.folder = runs, runs[0], folder
+        self.runs = runs
+        self.folder = folder
         self.several = len(runs) > 1
         self.charts: dict[str, Chart] = {}
         self.sections: list[dict] = []
@@ -34,29 +35,33 @@ class Page:
 
     def draw(self, *names: str) -> str:
         """The figures of charts, each with its sentence and its table; several runs are drawn in one figure."""
-        found = []
-        for c in pictures.over_each_other(names, self.runs):
-            self.charts[c.name] = c
-            found.append(parts().chart(c, self.numbers(c), self.picture(c.picture)))
-        return "".join(found)
+        figures = []
+        for chart in pictures.merged_charts(names, self.runs):
+            self.charts[chart.name] = chart
+            figures.append(parts().chart(chart, self.numbers(chart), self.picture(chart.picture)))
+        return "".join(figures)
 
-    def numbers(self, of: Chart) -> str:
+    def numbers(self, chart: Chart) -> str:
         """The chart's table, folded."""
-        return html_blocks.table(of.numbers.heads, of.numbers.rows, "The numbers of this chart", is_open=False)
+        return html_blocks.table(chart.numbers.heads, chart.numbers.rows, "The numbers of this chart", is_open=False)
 
     def part(self, section: body.Section) -> str:
         """A section as HTML, run by run; under each run's name where there are several."""
         level = 4 if self.several else 3
-        told = [(of, html_blocks.html_of(body.blocks(section, of), section.title, level)) for of in self.runs]
-        return parts().by_run(told)
+        by_run = []
+        for run in self.runs:
+            blocks = body.blocks(section, run)
+            by_run.append((run, html_blocks.html_of(blocks, section.title, level)))
+        return parts().by_run(by_run)
 
     def add(self, name: str, title: str, *bodies: str) -> None:
-        if any(b.strip() for b in bodies):
+        """Adds a section of these pieces of HTML; none if all are empty."""
+        if any(part.strip() for part in bodies):
             self.sections.append({"name": name, "title": title, "body": safe("\n".join(bodies))})
 
     def render(self, data: dict, **shown) -> str:
         """The whole page, without control characters of a file's names. data: the scripts' data besides the charts."""
-        charts = {n: {"views": c.views} for n, c in self.charts.items()}
+        charts = {name: {"views": chart.views} for name, chart in self.charts.items()}
         scripts = [_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--") for name in _SCRIPTS]
         page = templates().get_template("page.html.j2")
         html = page.render(
@@ -70,9 +75,9 @@ class Page:
         return terminal.printable(html)
 
 
-def as_json(found: object) -> str:
+def as_json(data: object) -> str:
     """JSON with escaped <, > and &, safe inside an HTML script element."""
-    text = msgspec.json.encode(found).decode()
+    text = msgspec.json.encode(data).decode()
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

@@ -5,6 +5,8 @@ import os
 import pathlib
 from collections.abc import Iterable
 
+import msgspec
+
 from analysis import table
 from analysis.analysis import Analysis
 from analysis.report import layers, rows, stored_gpu
@@ -19,7 +21,9 @@ class Material:
     """The analysis of one run or machine with its words and tables. letter, name: its label on a page of several runs."""
 
     def __init__(self, analysis: Analysis, letter: str = "", name: str = ""):
-        self.analysis, self.letter, self.name = analysis, letter, name
+        self.analysis = analysis
+        self.letter = letter
+        self.name = name
 
     @property
     def label(self) -> str:
@@ -41,7 +45,7 @@ class Material:
         return summary.summary(self.analysis, why_no_crossover=not self.about_stored_gpu)
 
     @property
-    def said(self) -> list[str]:
+    def answer(self) -> list[str]:
         """The sentences of the page's answer."""
         return self.about_stored_gpu + self.summary.lines
 
@@ -75,9 +79,22 @@ class Material:
         return summary.findings(self.analysis)
 
 
-AGAIN = 0.5  # share of the smaller run's timed rows, without roofs, above which common rows mean a repeated run
+#: Share of the smaller run's timed rows, without roofs, above which common rows mean a repeated run.
+AGAIN = 0.5
 _UNKNOWN = "an unknown machine"
-_ROOFS = ("peak", "stream")  # what every command measures for its own roofs
+#: Operations that every command measures for its own roofs.
+_ROOFS = ("peak", "stream")
+
+
+class _Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of one machine that a page shows as one run."""
+
+    #: The key of the machine; "" where it is not known.
+    machine: str
+    #: The rows.
+    loaded: Loaded
+    #: The last two names of the first path that they are from.
+    name: str
 
 
 def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
@@ -85,22 +102,31 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
 
     Raises: FileNotFoundError when there is no result file; NoRows when a path has no row.
     """
-    groups: list[tuple[str, Loaded, str]] = []  # machine, rows, a name
+    groups: list[_Group] = []
     for path in paths:
-        for key, loaded in by_machine(path).items():
-            own = [i for i, group in enumerate(groups) if group[0] == key]
-            if own and not any(_again(groups[i][1], loaded) for i in own):
-                _, before, name = groups[own[0]]
-                groups[own[0]] = key, read_files([*before.files, *loaded.files]), name
-            else:
-                groups.append((key, loaded, _name(path)))
-    machines = [key for key, *_ in groups]
+        for machine, loaded in by_machine(path).items():
+            _add(groups, _Group(machine=machine, loaded=loaded, name=_name(path)))
     if len(groups) == 1:
-        return [Material(Analysis.from_loaded(groups[0][1]))]
-    return [
-        Material(Analysis.from_loaded(loaded), letter(i), (key or _UNKNOWN) if machines.count(key) == 1 else name)
-        for i, (key, loaded, name) in enumerate(groups)
-    ]
+        return [Material(Analysis.from_loaded(groups[0].loaded))]
+    machines = [group.machine for group in groups]
+    runs = []
+    for i, group in enumerate(groups):
+        is_only_one = machines.count(group.machine) == 1
+        name = group.machine or _UNKNOWN if is_only_one else group.name
+        runs.append(Material(Analysis.from_loaded(group.loaded), letter(i), name))
+    return runs
+
+
+def _add(groups: list[_Group], group: _Group) -> None:
+    """Adds a group, or joins its rows to the first one of its machine where they don't repeat any of that machine's."""
+    same_machine = [i for i, other in enumerate(groups) if other.machine == group.machine]
+    is_repeated = any(_again(groups[i].loaded, group.loaded) for i in same_machine)
+    if not same_machine or is_repeated:
+        groups.append(group)
+        return
+    first = same_machine[0]
+    files = [*groups[first].loaded.files, *group.loaded.files]
+    groups[first] = msgspec.structs.replace(groups[first], loaded=read_files(files))
 
 
 def letter(i: int) -> str:
@@ -110,11 +136,15 @@ def letter(i: int) -> str:
 
 def _again(a: Loaded, b: Loaded) -> bool:
     """Whether more than AGAIN of the smaller run's timed rows are in both: then the run was measured again."""
-    keys = [
-        {m.key for m in loaded.measurements if m.ok and m.samples and m.problem.op not in _ROOFS} for loaded in (a, b)
-    ]
-    least = min(map(len, keys))
-    return bool(least) and len(keys[0] & keys[1]) > AGAIN * least
+    keys_a = _timed_keys(a)
+    keys_b = _timed_keys(b)
+    fewest = min(len(keys_a), len(keys_b))
+    return fewest > 0 and len(keys_a & keys_b) > AGAIN * fewest
+
+
+def _timed_keys(loaded: Loaded) -> set:
+    """The keys of the rows with samples, without those of roofs."""
+    return {m.key for m in loaded.measurements if m.ok and m.samples and m.problem.op not in _ROOFS}
 
 
 def _name(path: "str | os.PathLike") -> str:

@@ -4,29 +4,36 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
-from analysis.report.charts import break_even, crossover, input_pipeline, ladder, layers, overlay
-from analysis.report.charts import movement as charts_movement
-from analysis.report.charts import roofline as charts_roofline
-from analysis.report.charts import training as charts_training
+from analysis.report.charts import (
+    break_even,
+    crossover,
+    input_pipeline,
+    ladder,
+    layers,
+    movement,
+    overlay,
+    roofline,
+    training,
+)
 from analysis.report.charts.chart import Chart, View
 from analysis.report.material import Material
 from analysis.table import text
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "crossover": crossover.chart,
-    "roofline": lambda of: charts_roofline.chart(of.rows, of.analysis.roofs),
+    "roofline": lambda run: roofline.chart(run.rows, run.analysis.roofs),
     "ladder-matmul": lambda run: ladder.ladder_chart(run.analysis.ladders["matmul"], "matmul"),
     "ladder-conv": lambda run: ladder.ladder_chart(run.analysis.ladders["conv"], "conv"),
-    "memory": charts_movement.memory,
-    "transfers": charts_movement.copies,
-    "feeding": lambda of: input_pipeline.pipeline_chart(of.rows),
-    "convolutions": lambda of: layers.charts(of.layers["conv"]),
-    "products": lambda of: layers.charts(of.layers["matmul"]),
-    "rates": lambda of: charts_roofline.rates(of.rows, of.analysis.roofs),
-    "along": lambda of: charts_training.along(of.analysis.training_crossovers),
-    "budget": lambda of: charts_training.steps(of.analysis.budgets),
-    "break-even": lambda of: break_even.break_even(of.analysis.pairs),
-    "small-dataset": lambda of: break_even.small(of.analysis.small_datasets, of.analysis.budgets),
+    "memory": movement.memory,
+    "transfers": movement.copies,
+    "feeding": lambda run: input_pipeline.pipeline_chart(run.rows),
+    "convolutions": lambda run: layers.charts(run.layers["conv"]),
+    "products": lambda run: layers.charts(run.layers["matmul"]),
+    "rates": lambda run: roofline.rates(run.rows, run.analysis.roofs),
+    "along": lambda run: training.along(run.analysis.training_crossovers),
+    "budget": lambda run: training.steps(run.analysis.budgets),
+    "break-even": lambda run: break_even.break_even(run.analysis.pairs),
+    "small-dataset": lambda run: break_even.small(run.analysis.small_datasets, run.analysis.budgets),
 }
 
 
@@ -34,42 +41,59 @@ def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
     """Draws the pictures of one run, or of several runs in one picture each. Needs matplotlib."""
     from analysis.report.charts import svg
 
-    who = ", ".join(of.label for of in runs if of.label)
+    labels = ", ".join(run.label for run in runs if run.label)
     for name, title, view in _views(CHARTS, runs):
-        svg.save(svg.figure(view, title, who), folder / name)
+        svg.save(svg.figure(view, title, labels), folder / name)
 
 
 def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
     """The Markdown lines of the pictures of these charts, each with its sentence as alternative text."""
-    views = _views(charts, runs)
-    return [line for name, title, view in views for line in (f"![{text(view.says or title)}]({name})", "")]
+    lines = []
+    for name, title, view in _views(charts, runs):
+        lines += [f"![{text(view.says or title)}]({name})", ""]
+    return lines
 
 
 def numbers(charts: Iterable[str], runs: "list[Material]") -> list[str]:
     """The Markdown lines of these charts' tables, each under its chart's title."""
     lines = []
-    for one in over_each_other(charts, runs):
-        if one.numbers.rows:
-            lines += [f"{one.title}:", "", *one.numbers.md(), *([f"\\{one.note}", ""] if one.note else [])]
+    for chart in merged_charts(charts, runs):
+        if not chart.numbers.rows:
+            continue
+        lines += [f"{chart.title}:", "", *chart.numbers.md()]
+        if chart.note:
+            lines += [f"\\{chart.note}", ""]
     return lines
 
 
-def over_each_other(charts: Iterable[str], runs: "list[Material]") -> list[Chart]:
+def merged_charts(charts: Iterable[str], runs: "list[Material]") -> list[Chart]:
     """The charts of these names, those of several runs drawn over each other."""
-    return [one for name in charts for one in overlay.several((of.letter, charts_of(name, of)) for of in runs)]
+    every = []
+    for name in charts:
+        by_letter = [(run.letter, charts_of(name, run)) for run in runs]
+        every += overlay.several(by_letter)
+    return every
 
 
 @functools.cache
-def charts_of(name: str, of: Material) -> list[Chart]:
+def charts_of(name: str, run: Material) -> list[Chart]:
     """The charts of that name, worked out once a run."""
-    return CHARTS[name](of)
+    return CHARTS[name](run)
 
 
 def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
     """(file name, title, view) of each picture: the view with the most runs in it."""
-    letters = {of.letter for of in runs}
-    for one in over_each_other(charts, runs):
-        drawn = [view for view in one.views if not view.bars] or one.views
-        if one.picture:
-            view = max(drawn, key=lambda v: len(letters & {t.name[0] for t in v.traces}))
-            yield one.picture, ": ".join(filter(None, (one.title, view.label))), view
+    letters = {run.letter for run in runs}
+    for chart in merged_charts(charts, runs):
+        if not chart.picture:
+            continue
+        drawn = [view for view in chart.views if not view.bars] or chart.views
+        view = max(drawn, key=lambda view: _runs_in(view, letters))
+        title = f"{chart.title}: {view.label}" if view.label else chart.title
+        yield chart.picture, title, view
+
+
+def _runs_in(view: View, letters: set[str]) -> int:
+    """How many of the runs with these letters have a trace in a view; a trace's name begins with its run's letter."""
+    in_view = {trace.name[0] for trace in view.traces}
+    return len(letters & in_view)

@@ -32,7 +32,7 @@ def test_the_page_the_answer_and_the_questions_share_the_roofs_of_one_analysis(r
     run = Material(Analysis.from_loaded(loaded))
     assert roof_calls == []
     assert page.markdown([run], False) and questions.answered(run.analysis)
-    assert summary.answer(run.analysis) == run.said
+    assert summary.answer(run.analysis) == run.answer
     assert roof_calls == [len(loaded.measurements)]
     assert run.analysis.roofs == roofs.roofs_of(loaded.measurements, fake.GPU_MACHINE)
 

@@ -124,7 +124,7 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(input_pipeline_section(material(rows))))
     few = rows[: pipeline_laws.FEWEST - 1]
     assert pipeline_chart(few) == [] == input_pipeline_section(material(few))
-    assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).said) and not input_pipeline_section(
+    assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).answer) and not input_pipeline_section(
         material([])
     )
 

@@ -52,7 +52,7 @@ def test_a_page_has_layers_crossovers_and_the_sum():
     for batch in (2, 8, 4):
         rows += [call("fprop", batch * 1e-3, batch=batch), call("fprop", 4e-3, batch=batch, device="gpu:0")]
     (section,) = (section for section in body.SECTIONS if section.name == "layer-calls")
-    tables = [block.table for block in section.make(page_of(rows)) if isinstance(block, TableBlock)]
+    tables = [block.table for block in body.blocks(section, page_of(rows)) if isinstance(block, TableBlock)]
     layers, winners, parts = tables
     assert [(cells[0], cells[2], cells[layers.heads.index("batch")]) for cells in layers.rows] == [
         ("hidden", device, batch) for batch in (2, 8, 4) for device in ("CPU", "GPU")

@@ -91,7 +91,7 @@ def chart(name: str, color: str, marker: str, x: tuple[float, float], **view) ->
     )
 
 
-def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
+def test_charts_of_several_runs_lie_merged_charts_each_with_its_marks():
     (made,) = overlay.several(
         [
             ("A", [chart("GPU x", "blue", "square", (1.0, 2.0), lines=[(1.5, "here")])]),
@@ -177,7 +177,7 @@ def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
         assert numbers.count(f"\n| {letter} | ") == len(tried)
 
 
-def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
+def test_two_cpus_are_drawn_merged_charts_and_a_gpu_may_come_second(tmp_path):
     cpus = [Material(Analysis.from_loaded(fake.cpu_run(sizes=SIZES)), letter, letter) for letter in "AB"]
     (both,) = overlay.several((of.letter, crossover.chart(of)) for of in cpus)
     assert [t.name for t in both.views[0].traces] == ["A CPU, best, float32", "B CPU, best, float32"]

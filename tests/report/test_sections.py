@@ -211,7 +211,7 @@ def test_each_chart_with_rows_has_its_table_under_its_title(monkeypatch):
         SimpleNamespace(title="Empty", numbers=Table("n"), note=""),
         SimpleNamespace(title="Copies", numbers=Table("way", [("h2d",)]), note=""),
     ]
-    monkeypatch.setattr(pictures, "over_each_other", lambda names, runs: charts)
+    monkeypatch.setattr(pictures, "merged_charts", lambda names, runs: charts)
     assert pictures.numbers((), []) == [
         *("Rates:", "", "| n |", "| --- |", "| 8 |", "", "\\* a note", ""),
         *("Copies:", "", "| way |", "| --- |", "| h2d |", ""),

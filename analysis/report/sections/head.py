@@ -180,7 +180,7 @@ def answers_section(runs: "list[Material]") -> list[str]:
     for run in runs:
         if run.label:
             answers.append(Heading(text=run.label))
-        answers += listed(run.said)
+        answers += listed(run.answer)
     return ["## The answer", "", *markdown(answers)]
 
 
