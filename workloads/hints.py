@@ -9,6 +9,7 @@ import re
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import PurePath
@@ -40,6 +41,9 @@ class TypedCommand(Protocol):
 
     def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
         """The words without the mistake of a Stop."""
+
+    def without(self, words: Sequence[str], flags: Sequence[str]) -> list[str]:
+        """The words of a command without these flags and their values."""
 
     def puts_example(self, words: Sequence[str], stop: Stop) -> bool:
         """Whether `corrected` puts a value that works in place of one that is not known."""
@@ -100,7 +104,7 @@ class Hints:
             words = fixed
             mistake = self.mistake(words)
             if mistake is None:
-                still_there = not set(words) <= set(self.words)
+                still_there = not Counter(words) <= Counter(self.words)
                 is_example = leaves_out or (is_example and still_there)
                 return Proposal(line=self.line(words), notes=tuple(notes), is_example=is_example)
             note = self.message(mistake, words)

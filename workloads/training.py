@@ -1,6 +1,7 @@
 """Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole training cost, and who wins."""
 
 import dataclasses
+import shlex
 import sys
 import time
 from argparse import Namespace
@@ -395,12 +396,22 @@ def _only_fit(script: str) -> str:
     Raises: Usage where it shows none, or several.
     """
     from workloads.frameworks.user_fit import fit_places
+    from workloads.records import model_files
 
     places = fit_places.places(script)
     if len(places) == 1:
         return places[0]
-    called = f"; it calls one at {', '.join(places)}" if places else ""
-    error = options.Usage(f"--script takes the line of its fit too{called}", right=f"--fit {next(iter(places), '1')}")
+    function = "" if places else model_files.function_without_fit(script)
+    if function:
+        message = f"{script} calls no fit itself; its model is typed --model {function}"
+        raise options.Usage(message, wrong="--script", right=shlex.join(["--model", function]))
+    if not places:
+        message = f"{script} calls no fit itself; explain shows the first one that it comes to"
+        error = options.Usage(message, instead=shlex.join(["python", "-m", "analysis.explain", script]))
+    else:
+        called = ", ".join(places)
+        message = f"--script takes the line of its fit too; it calls one at {called}"
+        error = options.Usage(message, right=f"--fit {places[0]}")
     error.is_example = True
     raise error
 

@@ -116,6 +116,7 @@ WRONG = {
         --shapes 8x32x32x3 --kernel 5x5 --fast => --fast --shapes 8x32x32x3:64x5x5
         --shapes '(8,32,32,3)' --filters 16 --kernel_size '(3,3)' => --shapes 8x32x32x3:16x3x3
         --shapes N=8,H=32,W=16,C=3,K=16,R=5 --fast => --shapes 8x32x16x3:16x5x3 --fast
+        --shape 32x32x3 --filters 64 --kernel 3 --fast => -m workloads.conv --fast --shapes 32x32x32x3:64x3x3
         --model cifar10-cnn --layer conv2 --fast => python -m workloads.layer --model cifar10-cnn --layer conv2 --fast
         --modes residnt => --modes resident""",
     "workloads.training": """
@@ -139,8 +140,18 @@ WRONG = {
         --model lenet --precision bf16-mixed => --model lenet --precision mixed_bfloat16
         --model mine.py:build --input-shape 32,32,3 => --model mine.py:build
         --model mine.py build --epochs 3 => --model mine.py:build --epochs 3
-        --model mine.py:build --samples -5 => --samples 5""",
-    "workloads.inference": "--precision bf16 => --precision mixed_bfloat16",
+        --model mine.py:build --samples -5 => --samples 5
+        mine.py 32 --epochs 3 => -m workloads.training --model mine.py:build --epochs 3
+        fits.py --epochs 3 => --script fits.py --epochs 3
+        --script mine.py --epochs 3 => -m workloads.training --model mine.py:build --epochs 3
+        --script train.py => -m analysis.explain train.py
+        --model vgg19 => --model vgg-16
+        --model ResNet18 --epochs 3 => --model resnet-50 --epochs 3""",
+    "workloads.inference": """
+        --precision bf16 => --precision mixed_bfloat16
+        fits.py => -m analysis.explain fits.py
+        main.py --batch 8 => -m analysis.explain main.py --batch 8""",
+    "workloads.layer": "Conv2D --input 8x8x3 --filters 4 --kernel-size 3 => --layer Conv2D --input 8x8x3 --filters 4 --kernel 3",
     "workloads.launch": """
         --calls stepp => --calls step
         --kernels 100 --fast => --fast""",
@@ -162,13 +173,18 @@ WRONG = {
         --only matmul launch --skip launch --fast => --only matmul --fast
         doctor => python -m workloads.doctor
         --only transfer,matmul --device cpu --fast => --only matmul --device cpu --fast
-        --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick""",
+        --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick
+        mine.py => -m analysis.explain --model mine.py:build
+        --model mine.py:build --epochs 3 => -m workloads.training --model mine.py:build --epochs 3
+        --model cifar10-cnn --epochs 5 => -m workloads.training --model cifar10-cnn --epochs 5""",
     "workloads.doctor": """
         --dtype half =>
         --over -5 --noise => --noise
         reports/nvidia-h200/sute => reports/nvidia-h200/suite""",
     "workloads.describe": """
         --model mine.py:biuld => --model mine.py:build
+        mine.py --summary => -m workloads.describe --model mine.py:build
+        --script mine.py:build --batch 32 => --model mine.py:build --batch 32 --operations
         --model variable.py => --model variable.py:model""",
     "workloads": """
         matmull --sizes 64 => python -m workloads.matmul --sizes 64
@@ -278,7 +294,8 @@ WRONG = {
         SUITE --output roof.svg => SUITE --output roof""",
     "analysis.fleet": """
         SUITE --fail-on 'slower>3percent' => SUITE --save before
-        SUITE --against nvidia-h200 --fail-on 'slower>3%' => SUITE --against""",
+        SUITE --against nvidia-h200 --fail-on 'slower>3%' => SUITE --against
+        SUITE --baseline nvidia-h200 --treshold '3 percent' => --fail-on 'slower>3%'""",
     "analysis.compare": """
         => SUITE LADDER
         OLD NEW => SUITE LADDER
@@ -288,6 +305,7 @@ WRONG = {
         SUITE SUITE --fail-on 10%% => --fail-on 'slower>10%'
         photos --fail-on 5% => then: photos later --fail-on 5%
         reports/nvidia-h200/training-width --fail-on 5% => /reports/nvidia-h200 --fail-on 5%
+        SUITE SUITE --treshold 5% => SUITE SUITE --fail-on 5%
         SUITE SUITE --threshold 0.05 => SUITE SUITE --fail-on 'slower>5%'
         SUITE SUITE --fail-on '3,5 percent' => --fail-on 'slower>3.5%'""",
     "analysis.export": """
@@ -307,6 +325,8 @@ WRONG = {
         nvidia-h200 --model lenet --switch jit=on => --profile nvidia-h200 --model lenet --switch jit_compile=on
         --model cifar10-cnm --profile SUITE => --model cifar10-cnn
         --model lenet --profile SUITE --switch jit=on => --switch jit_compile=on
+        fits.py --gpu-profile nvidia-h200 => -m analysis.explain fits.py --gpu-profile nvidia-h200
+        mine.py --profile SUITE => --model mine.py:build --profile
         --model lenet --profile SUITE --switch precision=bf16 => --switch precision=mixed_bfloat16
         --model lenet --profile SUITE --device tpu => --model lenet --profile""",
 }
@@ -325,6 +345,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text("hello")
     (tmp_path / "train.py").write_text("import keras")
     (tmp_path / "fits.py").write_text("import keras\n\nmodel = keras.Sequential()\nmodel.fit([1], [2], epochs=3)\n")
+    (tmp_path / "main.py").write_text(MODELS + "\ndef main():\n    build().fit(data())\n\nmain()\n")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/args.py").write_text("def build(units):\n    return units\n")
@@ -381,6 +402,23 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
     else:
         monkeypatch.setattr(options, "command", only_checked)
         assert main_of(module)(corrected) == options.OK
+
+
+GUESSES = """
+    workloads.training mine.py 32
+    workloads.training --model vgg19
+    workloads.doctor mine.py
+    workloads.conv --shape 32x32x3 --filters 64 --kernel 3
+    analysis.explain mine.ipynb
+    analysis.explain --model lenet --price-gpu 3.50 --price-cpu abc
+"""
+
+
+@pytest.mark.parametrize("typed", GUESSES.strip().splitlines())
+def test_a_guessed_value_is_an_example(typed, folder, capsys):
+    command, *words = shlex.split(typed)
+    assert main_of(command)(words) in (options.USAGE, options.MISSING)
+    assert "  try, for example: " in capsys.readouterr().err
 
 
 def test_a_script_with_one_fit_needs_no_line_of_it(folder):
@@ -496,6 +534,7 @@ MAKE = """
     stress fuzz ARGS="-n 3" => make stress NAME=fuzz ARGS='-n 3'
     bench NAME=matmul-numba VENV= PYTHON=python3 => make bench NAME=matmul_numba VENV= PYTHON=python3
     bench NAME=matmul => make bench NAME=matmul_numba
+    bench NAME=matmuls => make bench NAME=matmul_numba
     bench NAME conv_numba => make bench NAME=conv_numba
     benches NAME=tiles => make stress NAME=tiles
     benches NAME=aa => make bench NAME=aa

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from workloads import REPORTS
@@ -403,9 +404,11 @@ def _groups(words: Sequence[str], flags: Flags, takes_runs: bool = False) -> lis
 
 
 def has_new_words(words: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether some of these words, or of the parts of their lists, were not there before."""
-    parts = {"", *re.split("[ ,=]", " ".join(before))}
-    return not set(re.split("[ ,=]", " ".join(words))) <= parts
+    """Whether some of these words, or of the parts of their lists, were not there before, or fewer times."""
+    parts = Counter(re.split("[ ,=]+", " ".join(words)))
+    parts_before = Counter(re.split("[ ,=]+", " ".join(before)))
+    del parts[""]
+    return not parts <= parts_before
 
 
 def has_run_like(words: Sequence[str], run: str) -> bool:

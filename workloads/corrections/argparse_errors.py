@@ -161,6 +161,9 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         flags = self.flags
         position = self.words.index(word)
         before = self.words[position - 1] if position else ""
+        by_content = self._python_file(word)
+        if by_content:
+            return by_content
         if "--profile" in flags and corrections.is_run(word):
             right = shlex.join(["--profile", word])
             return Usage(f"{word!r} is typed after its flag: {right}", wrong=word, right=right)
@@ -177,9 +180,8 @@ class TypedWords(NamedTuple):  # as hints.Proposal
             unwanted = position - 1 if word.lower() in _NO else position
             left = [*self.words[:unwanted], *self.words[position + 1 :]]
             return Usage(f"{before} takes no value", instead=self.line(left))
-        if corrections.script_before([word]) and not {"--model", "--script"} & flags.keys():
-            instead = shlex.join(["python", "-m", "analysis.explain", word])
-            return Usage(f"{word!r} is a script, which {hints.name_typed('analysis.explain')} takes", instead=instead)
+        if self._is_layer_class(word):
+            return Usage(f"{word!r} is typed after its flag: --layer {word}", wrong=word, right=f"--layer {word}")
         listed = self._parts_of_only()
         meant_part = closest(word, listed, 0.8) if listed else ""
         if meant_part:
@@ -192,6 +194,57 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         if Path(word).suffix in _FILES and "--format" in flags:
             return Usage(f"{message}; what this prints goes into a file by > {word}", wrong=word)
         return Usage(message, wrong=word, right=right)
+
+    def _python_file(self, word: str) -> Usage | None:
+        """The error for a Python file or a notebook that no flag takes, by what the file does: a script, or functions of which
+        one builds a model. None of any other word, and of a script where --script takes it."""
+        if not corrections.script_before([word]):
+            return None
+        from workloads.records import model_files
+
+        function = model_files.function_without_fit(word)
+        if function:
+            named = f"--model {shlex.quote(function)}"
+            message = f"{word!r} calls no fit itself; its model is typed {named}"
+            if "--model" in self.flags:
+                return self._named_function(word, function, message)
+            return Usage(message, instead=self._by_other_command("analysis.explain", ["--model", function], word))
+        if "--script" in self.flags:
+            return None
+        message = f"{word!r} is a script, which {hints.name_typed('analysis.explain')} takes"
+        return Usage(message, instead=self._by_other_command("analysis.explain", [word], word))
+
+    def _named_function(self, word: str, function: str, message: str) -> Usage:
+        """The error for a file in place of its function, without a number behind it: nobody knows what that counts."""
+        place = self.words.index(word)
+        others = list(self.words[place + 1 :])
+        number = others[0] if others and others[0].isdecimal() else ""
+        if not number:
+            return Usage(message, wrong=word, right=f"--model {shlex.quote(function)}")
+        message += f"; {number} is left out: a batch is typed --batch {number}"
+        error = Usage(message, instead=self.line([*self.words[:place], "--model", function, *others[1:]]))
+        error.is_example = True
+        return error
+
+    def _by_other_command(self, command: str, subject: Sequence[str], word: str) -> str:
+        """Another command with these words for what it is about in place of a typed word, and with all typed flags that it has."""
+        start = ["python", "-m", command]
+        other = hints.hints_for(shlex.join([*start, *subject]))
+        if other is None:
+            return shlex.join([*start, *subject])
+        names = {typed.partition("=")[0] for typed in self.words if typed[:1] in DASHES}
+        lacking = sorted(names - set(other.parser.flag_names()))
+        position = self.words.index(word)
+        others = other.parser.without([*self.words[:position], *self.words[position + 1 :]], lacking)
+        return shlex.join([*start, *subject, *others])
+
+    def _is_layer_class(self, word: str) -> bool:
+        """Whether a word may be the class of a layer, for a command that times one: Conv2D, but no ResNet50."""
+        if "--layer" not in self.flags or not word[:1].isupper() or not word.isidentifier():
+            return False
+        from kernels import networks
+
+        return not closest(word, networks.names(), 0.8)
 
     def _unknown_flag(self, word: str) -> Usage:
         """The error for a flag that is not known, or a word with `=`."""
@@ -254,7 +307,9 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         others = help_screen.commands_with(name, self.module)
         words = ["--fast" if word == "--quick" else word for word in self.words]  # as crossover run begins
         has_model = "--model" in words and not self.takes_runs
-        for other in others[:2]:
+        unknown = {word.partition("=")[0] for word in words if word[:2] == "--"} - self.flags.keys()
+        taking_all = [other for other in others if all(other in help_screen.commands_with(flag, other) for flag in unknown)]
+        for other in (taking_all or others)[:2]:
             line = shlex.join(["python", "-m", other, *words])
             if self._is_taken_by_another(line, only_one=len(others) == 1 and has_model):
                 error = Usage(f"{message}, a flag of {hints.name_typed(other)}", instead=line)
@@ -300,7 +355,8 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         usual_name = "-".join(name.lstrip(DASHES).lower().split("_"))
         if usual_name in other_flags.VERSION:
             return Usage(f"{message}: the version is typed without a command", instead="python -m crossover --version")
-        here = other_flags.OTHER_NAMES.get(usual_name, "")
+        known_name = "" if misspelled(name, flags) else misspelled(usual_name, other_flags.OTHER_NAMES)
+        here = other_flags.OTHER_NAMES.get(usual_name) or other_flags.OTHER_NAMES.get(known_name, "")
         if usual_name.startswith("list-"):
             here = other_flags.OTHER_NAMES["list"]
         if here in flags:

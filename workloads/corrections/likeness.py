@@ -209,10 +209,16 @@ def _parts(name: str) -> list[str]:
     return sorted(re.split("[-_]", name))
 
 
+def _letters(name: str) -> set[str]:
+    """The words of a name without its numbers: vgg of vgg-16 and of vgg19."""
+    return set(re.findall("[a-z]{2,}", name))
+
+
 def sharing_a_word(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one among those with a word in common: mnist-cnn of mnist_mlp; "" without one."""
-    words = set(_parts(name.lower()))
-    sharing = [other for other in known if words & set(_parts(other))]
+    """The known name that is most like this one among those with a word in common: mnist-cnn of mnist_mlp, vgg-16 of vgg19; ""
+    without one."""
+    words = _letters(name.lower())
+    sharing = [other for other in known if words & _letters(other)]
     similar = _most_similar(name.lower(), sharing, 0.0)
     return similar[0] if similar else ""
 

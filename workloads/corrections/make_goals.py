@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from workloads import ROOT, help_screen, hints
-from workloads.corrections.likeness import closest
+from workloads.corrections.likeness import closest, misspelled
 
 VARIABLES = ("ARGS", "NAME", "VENV", "PYTHON", "EXTRAS", "RUN", "CANDIDATES")
 _MAKE_VARIABLES = ("SHELL", "MAKEFLAGS", "MFLAGS", "PAGES")
@@ -116,7 +116,7 @@ class MakeLine:
         if typed_name and typed_name not in known:
             message = f"no {target} {typed_name!r}; known: {' '.join(known)}"
         similar = closest(typed_name, known, _LIKENESS) if typed_name else ""
-        alike = [name for name in known if typed_name and typed_name in name.split("_")]
+        alike = [name for name in known if typed_name and misspelled(typed_name, name.split("_"))]
         if len(alike) > 1:
             return self._several_meant(target, typed_name, alike)
         variables = {"NAME": similar or known[0], **self._variables_without("NAME")}

@@ -27,6 +27,7 @@ OTHER_NAMES = {
     "arch": "--model",
     "architecture": "--model",
     "net": "--model",
+    "baseline": "--against",
     "threshold": "--fail-on",
     "tolerance": "--fail-on",
     "max-regression": "--fail-on",

@@ -73,7 +73,9 @@ def joined(words: Sequence[str], flags: Mapping[str, object]) -> tuple[list[str]
     numbers, left = _parts(words, flags, _RANGE)
     if {"first", "last"} <= numbers.keys():
         return [*left, "--sizes", _range(numbers)], False
-    images, words = _images_without_filters(words)
+    images: dict[str, str] = {}
+    if "--stride" in flags:
+        images, words = _images_without_filters(words)
     if "--shapes" not in flags or "--shapes" in words:
         return [], False
     if "--stride" in flags:
@@ -83,7 +85,7 @@ def joined(words: Sequence[str], flags: Mapping[str, object]) -> tuple[list[str]
         numbers = {**images, **numbers}
         every = {**_USUAL, **numbers}
         shape = "{N}x{H}x{W}x{C}:{K}x{R}x{S}".format(**every)
-        return [*left, "--shapes", shape], not numbers.keys() >= set("HWCKRS")
+        return [*left, "--shapes", shape], not numbers.keys() >= set("NHWCKRS")
     numbers, left = _parts(words, flags, _PRODUCT)
     if len(numbers) < 2:
         return [], False
@@ -92,11 +94,14 @@ def joined(words: Sequence[str], flags: Mapping[str, object]) -> tuple[list[str]
 
 
 def _images_without_filters(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """(part -> its number, of a --shapes with images alone, 8x32x32x3; the other words); ({}, the words) without one."""
+    """(part -> its number, of a --shapes with images alone, 8x32x32x3, or one image, 32x32x3; the other words); ({}, the words)
+    without one."""
     for position, word in enumerate(words[:-1]):
-        numbers = re.fullmatch(r"[(\[]?(\d+)[x,](\d+)[x,](\d+)[x,](\d+)[)\]]?", words[position + 1], re.IGNORECASE)
-        if word == "--shapes" and numbers:
-            return dict(zip("NHWC", numbers.groups(), strict=True)), [*words[:position], *words[position + 2 :]]
+        images = re.fullmatch(r"[(\[]?\d+([x,]\d+){2,3}[)\]]?", words[position + 1], re.IGNORECASE)
+        if word in ("--shapes", "--shape") and images:
+            numbers = re.findall(r"\d+", images[0])
+            letters = "NHWC"[-len(numbers) :]
+            return dict(zip(letters, numbers, strict=True)), [*words[:position], *words[position + 2 :]]
     return {}, list(words)
 
 

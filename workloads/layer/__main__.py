@@ -153,7 +153,9 @@ class LayerPlan(MeasuringPlan):
         """
         paths = [layer.path for layer in layers]
         if self.only and self.only not in paths:
-            raise options.unknown("layer", self.only, paths)
+            error = options.unknown("layer", self.only, paths)
+            error.is_example = self.only[:1].isupper()  # a class, of which a model may have several layers
+            raise error
         chosen = []
         for layer in layers:
             if self.only and layer.path != self.only:

@@ -50,6 +50,7 @@ class NoRun(Usage, FileNotFoundError):
         what = f"no result file in {run or repr(run)}{names}"
         if os.path.isfile(run):
             what = f"{run} is no result file"
+            self.leaves_out = True
         elif len(called) > 1:
             what = f"{run!r} is a run of several machines: {', '.join(map(options.near, called))}"
         super().__init__(what, wrong=run, right=example, similar="path" if similar else "")

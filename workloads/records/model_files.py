@@ -408,6 +408,25 @@ def _in_file(path: str, function: str, wrong: str) -> str:
     return f"{path}:{chosen}" if chosen else ""
 
 
+def function_without_fit(path: str) -> str:
+    """`path:function` of the function that builds a model in a Python file that trains none when it runs; "" of a script, and of
+    a file without such a function."""
+    tree = _parsed(path) if path.endswith(".py") else None
+    if tree is None or _runs_fit(tree):
+        return ""
+    return _in_file(path, "", path)
+
+
+def _runs_fit(tree: ast.Module) -> bool:
+    """Whether a module calls `fit` when it runs: at its top level, or in a function that its top level names."""
+    spelled_at_top: set[str] = set()
+    for node in tree.body:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            spelled_at_top |= _spelled(node)
+    fitting = [function.name for function in _functions(tree) if "fit" in _spelled(function)]
+    return not spelled_at_top.isdisjoint(["fit", *fitting])
+
+
 def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 

@@ -38,7 +38,9 @@ def _no_script(script: str) -> options.Usage:
     """The error for a script that is not there, with the similar one that is."""
     near = similar_path(script)
     right = near if is_script(near) else ""
-    return options.Usage(f"there is no file {script}", wrong=script, right=right, similar="file" if right else "")
+    error = options.Usage(f"there is no file {script}", wrong=script, right=right, similar="file" if right else "")
+    error.is_example = Path(right).suffix != Path(script).suffix
+    return error
 
 
 def without_fit(script: str) -> options.Usage:
