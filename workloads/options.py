@@ -187,10 +187,9 @@ class Parser(argparse.ArgumentParser):
             if plain != word and not os.path.lexists(word):
                 raise Usage(f"{word!r} has letters of a printed page; it is typed {plain!r}", wrong=word, right=plain)
         self._refuse_help_in_words()
-        self._refuse_second_command()
+        self._refuse_command_or_function()
         self._refuse_separators()
         self._refuse_function_without_colon()
-        self._refuse_function_as_script()
         self._refuse_range_in_words()
         self._refuse_placeholders()
         self._refuse_second_values()
@@ -212,9 +211,10 @@ class Parser(argparse.ArgumentParser):
             if word in HELP_WORDS and not (word == "help" and inside) and not os.path.exists(word):
                 raise Usage(f"{word!r}: the help of a command is typed -h", instead=self._line(["-h"]))
 
-    def _refuse_second_command(self) -> None:
-        """Raises Usage for the name of another command as the first word: one command is typed at a time."""
-        mistake = self._typed_words().second_command()
+    def _refuse_command_or_function(self) -> None:
+        """Raises Usage for the name of another command as the first word, and for a function in place of a script."""
+        typed_words = self._typed_words()
+        mistake = typed_words.second_command() or typed_words.function_as_script()
         if mistake:
             raise mistake
 
@@ -234,16 +234,6 @@ class Parser(argparse.ArgumentParser):
             if flag == "--model" and file.endswith(".py") and word.isidentifier() and not os.path.exists(word):
                 instead = self._line([*self.words[: position - 1], f"{file}:{word}", *self.words[position + 1 :]])
                 raise Usage(f"a function of a file is typed {file}:{word}", instead=instead)
-
-    def _refuse_function_as_script(self) -> None:
-        """Raises Usage for a function of a file as a script: --script mine.py:build."""
-        flags = self._option_string_actions
-        if "--model" not in flags:
-            return
-        for name, _, values in corrections.by_flag(self.words, flags):
-            if name == "--script" and re.fullmatch(r"\S+\.py:[A-Za-z_]\w*", values[0] if values else ""):
-                right = shlex.join(["--model", values[0]])
-                raise Usage(f"{values[0]!r} is a function, which is typed {right}", wrong="--script", right=right)
 
     def _refuse_range_in_words(self) -> None:
         """Raises Usage for a range in several words, such as `64 to 4096`."""

@@ -396,12 +396,12 @@ def _only_fit(script: str) -> str:
     Raises: Usage where it shows none, or several.
     """
     from workloads.frameworks.user_fit import fit_places
-    from workloads.records import model_files
+    from workloads.records import source_trees
 
     places = fit_places.places(script)
     if len(places) == 1:
         return places[0]
-    function = "" if places else model_files.function_without_fit(script)
+    function = "" if places else source_trees.function_without_fit(script)
     if function:
         message = f"{script} calls no fit itself; its model is typed --model {function}"
         raise options.Usage(message, wrong="--script", right=shlex.join(["--model", function]))

@@ -152,6 +152,16 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         error.leaves_out = command != self.module
         return error
 
+    def function_as_script(self) -> Usage | None:
+        """The error for a function of a file as a script, --script mine.py:build; None without one."""
+        if "--model" not in self.flags:
+            return None
+        for name, values in self._typed_values():
+            if name == "--script" and re.fullmatch(r"\S+\.py:[A-Za-z_]\w*", " ".join(values)):
+                right = shlex.join(["--model", *values])
+                return Usage(f"{values[0]!r} is a function, which is typed {right}", wrong="--script", right=right)
+        return None
+
     def _is_switch(self, word: str) -> bool:
         """Whether a word is a flag that takes no value."""
         return word in self.flags and self.flags[word].nargs == 0
@@ -200,9 +210,9 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         one builds a model. None of any other word, and of a script where --script takes it."""
         if not corrections.script_before([word]):
             return None
-        from workloads.records import model_files
+        from workloads.records import source_trees
 
-        function = model_files.function_without_fit(word)
+        function = source_trees.function_without_fit(word)
         if function:
             named = f"--model {shlex.quote(function)}"
             message = f"{word!r} calls no fit itself; its model is typed {named}"
@@ -227,7 +237,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         return error
 
     def _by_other_command(self, command: str, subject: Sequence[str], word: str) -> str:
-        """Another command with these words for what it is about in place of a typed word, and with all typed flags that it has."""
+        """Another command with its subject in place of a typed word, and with all typed flags that it has."""
         start = ["python", "-m", command]
         other = hints.hints_for(shlex.join([*start, *subject]))
         if other is None:
@@ -307,9 +317,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         others = help_screen.commands_with(name, self.module)
         words = ["--fast" if word == "--quick" else word for word in self.words]  # as crossover run begins
         has_model = "--model" in words and not self.takes_runs
-        unknown = {word.partition("=")[0] for word in words if word[:2] == "--"} - self.flags.keys()
-        taking_all = [other for other in others if all(other in help_screen.commands_with(flag, other) for flag in unknown)]
-        for other in (taking_all or others)[:2]:
+        for other in self._with_all_flags(others)[:2]:
             line = shlex.join(["python", "-m", other, *words])
             if self._is_taken_by_another(line, only_one=len(others) == 1 and has_model):
                 error = Usage(f"{message}, a flag of {hints.name_typed(other)}", instead=line)
@@ -325,6 +333,16 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         error = Usage(message, wrong=name)
         error.leaves_out = True
         return error
+
+    def _with_all_flags(self, commands: Sequence[str]) -> Sequence[str]:
+        """Those of some commands that declare all typed flags that this one lacks; all of them where none does."""
+        declaring = list(commands)
+        for word in self.words:
+            name = word.partition("=")[0]
+            if word[:2] == "--" and name not in self.flags:
+                with_flag = help_screen.commands_with(name, self.module)
+                declaring = [command for command in declaring if command in with_flag]
+        return declaring or commands
 
     def _is_taken_by_another(self, line: str, only_one: bool = False) -> bool:
         """Whether a line of another command works as it is; `only_one`: whether that command has all its flags, where no other

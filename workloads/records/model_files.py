@@ -17,9 +17,6 @@ from workloads.records import command_lines, other_libraries, regular_files, sou
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # What a module may make names or submodules with that its source does not spell.
 _MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__path__", "modules", "*"}
-# Words of a function that builds a model, in its name or its code.
-_BUILDS = {"Sequential", "Model", "Functional"}
-_CALLED_SO = re.compile(r"build|model|net|create|make")
 # What the files of other programs are, by their endings, the longest first.
 _OTHER_FORMATS = {
     ".weights.h5": "a file of weights only, without layers",
@@ -398,66 +395,21 @@ def _in_file(path: str, function: str, wrong: str) -> str:
     tree = _parsed(path)
     if tree is None:
         return ""
-    callable_ones = [node for node in _functions(tree) if not required_arguments(node)]
+    callable_ones = [node for node in source_trees.functions(tree) if not source_trees.required_arguments(node)]
     others = [node for node in callable_ones if f"{path}:{node.name}" != wrong]
     near = closest(function, [node.name for node in others]) if function else ""
-    builders = [node.name for node in others if _builds_model(node)]
-    variables = [variable for variable in _model_variables(tree) if f"{path}:{variable}" != wrong]
+    builders = [node.name for node in others if source_trees.builds_model(node)]
+    variables = [variable for variable in source_trees.model_variables(tree) if f"{path}:{variable}" != wrong]
     candidates = [near] if near else [*builders, *variables]
     chosen = candidates[0] if candidates else ""
     return f"{path}:{chosen}" if chosen else ""
 
 
-def function_without_fit(path: str) -> str:
-    """`path:function` of the function that builds a model in a Python file that trains none when it runs; "" of a script, and of
-    a file without such a function."""
-    tree = _parsed(path) if path.endswith(".py") else None
-    if tree is None or _runs_fit(tree):
-        return ""
-    return _in_file(path, "", path)
-
-
-def _runs_fit(tree: ast.Module) -> bool:
-    """Whether a module calls `fit` when it runs: at its top level, or in a function that its top level names."""
-    spelled_at_top: set[str] = set()
-    for node in tree.body:
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            spelled_at_top |= _spelled(node)
-    fitting = [function.name for function in _functions(tree) if "fit" in _spelled(function)]
-    return not spelled_at_top.isdisjoint(["fit", *fitting])
-
-
-def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-
-
-def _model_variables(tree: ast.Module) -> list[str]:
-    """The variables of a module that hold a model: they are called `model`, or their value is built by Keras's words for one."""
-    variables = []
-    for node in tree.body:
-        if not isinstance(node, ast.Assign):
-            continue
-        builds = not _BUILDS.isdisjoint(_spelled(node.value))
-        for target in node.targets:
-            if isinstance(target, ast.Name) and (builds or target.id == "model"):
-                variables.append(target.id)
-    return variables
-
-
-def required_arguments(function: ast.FunctionDef) -> list[str]:
-    """The arguments that a function cannot be called without."""
-    arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    needed = positional[: len(positional) - len(arguments.defaults)]
-    by_keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return [argument.arg for argument in needed] + [argument.arg for argument, value in by_keyword if value is None]
-
-
 def _needed_by(tree: ast.Module, function: str) -> list[str]:
     """The arguments that the function of this name cannot be called without; [] without such a function."""
-    for node in _functions(tree):
+    for node in source_trees.functions(tree):
         if node.name == function:
-            return required_arguments(node)
+            return source_trees.required_arguments(node)
     return []
 
 
@@ -465,12 +417,6 @@ def _arguments_needed(module: str, function: str) -> list[str]:
     """The arguments that a function of a file cannot be called without; [] of what is no such file."""
     tree = _parsed(os.path.expanduser(module)) if module.endswith(".py") else None
     return _needed_by(tree, function) if tree is not None else []
-
-
-def _builds_model(function: ast.FunctionDef) -> bool:
-    if _CALLED_SO.search(function.name):
-        return True
-    return not _BUILDS.isdisjoint(_spelled(function))
 
 
 def _parsed(path: str) -> ast.Module | None:
@@ -492,13 +438,4 @@ def _tree(spec: ModuleSpec | None) -> ast.Module | None:
 def _may_bind(tree: ast.Module | None, name: str = "") -> bool:
     """Whether a module's source has the name, or anything that could create it. True if there is no source or it does not
     parse: the worker reports that better."""
-    return tree is None or not {name, *_MAKES_NAMES}.isdisjoint(_spelled(tree))
-
-
-def _spelled(tree: ast.AST) -> set[str | None]:
-    """The names that a source spells."""
-    fields = ("id", "attr", "name", "asname")
-    spelled: set[str | None] = set()
-    for node in ast.walk(tree):
-        spelled.update(getattr(node, field, None) for field in fields)
-    return spelled
+    return tree is None or not {name, *_MAKES_NAMES}.isdisjoint(source_trees.spelled(tree))
