@@ -213,8 +213,7 @@ class Parser(argparse.ArgumentParser):
 
     def _refuse_command_or_function(self) -> None:
         """Raises Usage for the name of another command as the first word, and for a function in place of a script."""
-        typed_words = self._typed_words()
-        mistake = typed_words.second_command() or typed_words.function_as_script()
+        mistake = self._typed_words().command_or_function()
         if mistake:
             raise mistake
 

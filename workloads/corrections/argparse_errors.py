@@ -130,7 +130,11 @@ class TypedWords(NamedTuple):  # as hints.Proposal
             return self._unknown_flag(word)
         return self._stray(word)
 
-    def second_command(self) -> Usage | None:
+    def command_or_function(self) -> Usage | None:
+        """The error for a second command, or for a function in place of a script; None without either."""
+        return self._second_command() or self._function_as_script()
+
+    def _second_command(self) -> Usage | None:
         """The error for the name of another command as the first word behind switches; None without one. What is shown is that
         command with the words behind it where it takes them, else this one without it."""
         switches = list(itertools.takewhile(self._is_switch, self.words))
@@ -152,7 +156,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         error.leaves_out = command != self.module
         return error
 
-    def function_as_script(self) -> Usage | None:
+    def _function_as_script(self) -> Usage | None:
         """The error for a function of a file as a script, --script mine.py:build; None without one."""
         if "--model" not in self.flags:
             return None
