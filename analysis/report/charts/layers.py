@@ -4,19 +4,21 @@ from collections.abc import Callable, Iterable
 
 from analysis import labels
 from analysis.crossover import layers
-from analysis.crossover.crossover import LATENCY
+from analysis.crossover.crossover import LATENCY, Answer
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import Layers
 from analysis.roofline.bounds import Judged, judge, mark_note
 from analysis.stats import call_s, quick_seconds
 from analysis.table import Table
-from analysis.text import answers as words
-from analysis.text import rows as row_words
+from analysis.text import answers
 from analysis.text.crossings import form_name, verdict_words
+from analysis.text.rows import rate
 from analysis.units import flops_rate, seconds
+from kernels.problems import Problem
 from workloads.records import Measurement
 
+#: Side -> color and marker.
 _SIDES = {
     "numpy": ("blue", "circle"),
     "mkl": ("sky", "diamond"),
@@ -27,140 +29,239 @@ _SIDES = {
     "tensorflow CPU": ("ink", "x"),
     "tensorflow GPU": ("purple", "cross-thin"),
 }
+_OTHER_SIDE = ("green", "triangle-up")
+#: Device -> color of its roofs.
 _ROOFS = {"CPU": "blue", "GPU": "vermillion"}
-_MOST = 40  # lines of a chart
+#: Lines of a chart at most.
+_MOST = 40
 
 
-def charts(of: Layers) -> list[Chart]:
+def charts(study: Layers) -> list[Chart]:
     """The chart of rates, and a chart of winners for each size that varies; [] without rows."""
-    return [*_rates(of), *(_crossings(of, varies) for varies in of.drawn)]
+    return [*_rates(study), *(_winners(study, varies) for varies in study.drawn)]
 
 
-def _add(traces: dict[str, Trace], name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
-    trace = traces.setdefault(
-        name, Trace(name=name, x=[], y=[], color=look[0], marker=look[1], line=False, says=[], hollow=True)
-    )
+def _points_trace(name: str, color: str, marker: str) -> Trace:
+    """A trace of points, still without any."""
+    return Trace(name=name, x=[], y=[], color=color, marker=marker, line=False, says=[], hollow=True)
+
+
+def _add(trace: Trace, x: float, line: str, says: str) -> None:
+    """Adds a point on a line of the chart."""
     trace.x.append(rounded(x))
     trace.y.append(line)
     trace.says.append(says)
 
 
-def _rates(of: Layers) -> list[Chart]:
+def _rates(study: Layers) -> list[Chart]:
     """FLOP/s of the fastest kernel of every backend at each layer's largest batch, in the first precision, and the roofs."""
-    rows = layers.largest(of.rows, of.op)
-    maths = dict.fromkeys(layers.precision_of(m.problem) for m in rows)
-    if not maths:
+    rows = layers.largest(study.rows, study.op)
+    precisions = list(dict.fromkeys(layers.precision_of(row.problem) for row in rows))
+    if not precisions:
         return []
-    shown = "float32" if "float32" in maths else next(iter(maths))
-    best = layers.best_by_side([m for m in rows if layers.precision_of(m.problem) == shown], of.op)
-    problems, left_out = _most(list(best), lambda p: p.flops)
-    most = 0.0, ""
-    points: dict[str, Trace] = {}
-    roofs: dict[str, Trace] = {}
-    for p in problems:
-        line = f"{of.label(p)}, {layers.size_of(p)}"
-        for side, m in best[p].items():
-            rate = p.flops / quick_seconds(m)
-            told, most = flops_rate(rate), max(most, (rate, f"{m.label}, {line}"))
-            _add(points, side, _SIDES.get(side, ("green", "triangle-up")), rate, line, f"{line}: {told}, {m.label}")
-        for place, rate in _roofs_over(best[p].values(), of).items():
-            look = (_ROOFS.get(place, "gray"), "line-ns")
-            _add(roofs, f"roof, {place}", look, rate, line, f"{line}: roof of the {place} {flops_rate(rate)}")
-    one = layers.NOUNS[of.op]
-    title = f"Rate of {one}s; drawn: the largest batch, {shown}{left_out}"
-    says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
-    traces = [*points.values(), *roofs.values()]
-    lines = tuple(dict.fromkeys(y for t in points.values() for y in t.y))
+    precision = "float32" if "float32" in precisions else precisions[0]
+    rows = [row for row in rows if layers.precision_of(row.problem) == precision]
+    best = layers.best_by_side(rows, study.op)
+    problems, left_out = _largest(list(best), lambda problem: problem.flops)
+    traces = _rate_traces(study, {problem: best[problem] for problem in problems})
+    drawn: list[Measurement] = []
+    for problem in problems:
+        drawn += best[problem].values()
+    # Roofs come last and name no line that has no point.
+    lines: dict[str, None] = {}
+    for trace in traces:
+        lines.update(dict.fromkeys(trace.y))
+    noun = layers.NOUNS[study.op]
     view = View(
         label="",
         x=Axis(title="rate", unit="FLOP/s"),
-        y=Axis(title="", unit="text", log=False, lines=lines),
+        y=Axis(title="", unit="text", log=False, lines=tuple(lines)),
         traces=traces,
-        says=says,
+        says=_fastest_sentence(study, drawn),
     )
-    numbers, note = _numbers(of)
+    numbers, note = _numbers(study)
     return [
-        Chart(name=f"{one}s", title=title, views=[view], numbers=numbers, picture=f"{one}s.svg", note=note),
+        Chart(
+            name=f"{noun}s",
+            title=f"Rate of {noun}s; drawn: the largest batch, {precision}{left_out}",
+            views=[view],
+            numbers=numbers,
+            picture=f"{noun}s.svg",
+            note=note,
+        )
     ]
 
 
-def _numbers(of: Layers) -> tuple[Table, str]:
+def _line(study: Layers, problem: Problem) -> str:
+    """The line of the chart for a problem: its layer and batch."""
+    return f"{study.label(problem)}, {layers.size_of(problem)}"
+
+
+def _rate_traces(study: Layers, best: dict[Problem, dict[str, Measurement]]) -> list[Trace]:
+    """Points of each side, then the roofs. `best`: problem -> side -> its fastest row."""
+    points: dict[str, Trace] = {}
+    roofs: dict[str, Trace] = {}
+    for problem, by_side in best.items():
+        line = _line(study, problem)
+        for side, row in by_side.items():
+            if side not in points:
+                points[side] = _points_trace(side, *_SIDES.get(side, _OTHER_SIDE))
+            flops = problem.flops / quick_seconds(row)
+            _add(points[side], flops, line, f"{line}: {flops_rate(flops)}, {row.label}")
+        for device, flops in _roofs_over(by_side.values(), study).items():
+            if device not in roofs:
+                roofs[device] = _points_trace(f"roof, {device}", _ROOFS.get(device, "gray"), "line-ns")
+            _add(roofs[device], flops, line, f"{line}: roof of the {device} {flops_rate(flops)}")
+    return [*points.values(), *roofs.values()]
+
+
+def _fastest_sentence(study: Layers, rows: list[Measurement]) -> str:
+    """The highest rate of these rows."""
+    fastest, name = 0.0, ""
+    for row in rows:
+        flops = row.problem.flops / quick_seconds(row)
+        fastest, name = max((fastest, name), (flops, f"{row.label}, {_line(study, row.problem)}"))
+    noun = layers.NOUNS[study.op]
+    return f"At its largest batch a {noun} reaches at most {flops_rate(fastest)} ({name})."
+
+
+def _numbers(study: Layers) -> tuple[Table, str]:
     """A line a layer, direction and batch: the fastest kernel of each backend, with resident data and warm caches; then the
     meaning of the mark behind some shares, "" where none has it."""
-    best = layers.best_by_side(of.rows, of.op)
-    some = {side: m for at in best.values() for side, m in at.items()}
-    sides = sorted(some, key=lambda s: (bool(layers.framework_of(some[s])), some[s].on_gpu, some[s].device, s))
-    order = list(dict.fromkeys(map(of.label, best)))
-    placed = {p: (layers.precision_of(p), order.index(of.label(p)), layers.size_of(p)) for p in best}
+    best = layers.best_by_side(study.rows, study.op)
+    sides = _sorted_sides(best)
     rows = []
     judgments: list[Judged] = []
-    for p in sorted(best, key=lambda p: (placed[p][0] != "float32", *placed[p])):
-        wins = min(best[p].values(), key=layers.waited)
-        fastest = f"{wins.label}{f' x{wins.threads}' if wins.threads else ''} on the {labels.device(wins.device)}"
+    for problem in _sorted_problems(study, best):
         cells = []
         for side in sides:
-            m = best[p].get(side)
-            if m is None:
+            row = best[problem].get(side)
+            if row is None:
                 cells.append("-")
                 continue
-            judged = judge(m, of.roofs)
+            judged = judge(row, study.roofs)
             judgments.append(judged)
-            cells.append(_cell(m, judged))
-        which = of.names.get(p, "-"), of.shape(p), of.direction(p), layers.precision_of(p), layers.size_of(p)
-        rows.append((*which, p.alignment if p.alignment > 1 else "-", *cells, fastest))
-    shape = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
-    heads = "layer", shape, "direction", "precision", "batch", "multiples of", *sides, "fastest"
+            cells.append(_cell(row, judged))
+        layer = (
+            study.names.get(problem, "-"),
+            study.shape(problem),
+            study.direction(problem),
+            layers.precision_of(problem),
+            layers.size_of(problem),
+            problem.alignment if problem.alignment > 1 else "-",
+        )
+        fastest = min(best[problem].values(), key=layers.waited)
+        rows.append((*layer, *cells, _kernel_words(fastest)))
+    shape = "HxWxC:KxRxS" if study.op == "conv" else "MxNxK"
+    heads = ("layer", shape, "direction", "precision", "batch", "multiples of", *sides, "fastest")
     return Table(heads, rows, 4, ("layer", "multiples of")), mark_note(judgments)
 
 
-def _cell(m: Measurement, judged: Judged) -> str:
+def _sorted_sides(best: dict[Problem, dict[str, Measurement]]) -> list[str]:
+    """The sides of all problems: libraries before frameworks, the CPU before the GPU."""
+    rows: dict[str, Measurement] = {}
+    for by_side in best.values():
+        rows.update(by_side)
+
+    def place(side: str) -> tuple:
+        row = rows[side]
+        return (bool(layers.framework_of(row)), row.on_gpu, row.device, side)
+
+    return sorted(rows, key=place)
+
+
+def _sorted_problems(study: Layers, best: Iterable[Problem]) -> list[Problem]:
+    """The problems by precision, float32 first, then by layer and batch."""
+    order = list(dict.fromkeys(study.label(problem) for problem in best))
+
+    def place(problem: Problem) -> tuple:
+        precision = layers.precision_of(problem)
+        return (precision != "float32", precision, order.index(study.label(problem)), layers.size_of(problem))
+
+    return sorted(best, key=place)
+
+
+def _kernel_words(row: Measurement) -> str:
+    """`numba/tiled x2 on the CPU`."""
+    threads = f" x{row.threads}" if row.threads else ""
+    return f"{row.label}{threads} on the {labels.device(row.device)}"
+
+
+def _cell(row: Measurement, judged: Judged) -> str:
     """`3.22 ms, 144 GFLOP/s, 32.1 %`: the latency of a call, the rate and its share of the roof, both on the device's clock if
     it has one; of a framework with its execution."""
-    execution = f"{m.variant} " if layers.framework_of(m) else ""
+    execution = f"{row.variant} " if layers.framework_of(row) else ""
     share = f", {judged.share}" if judged.fraction else ""
-    return f"{execution}{seconds(layers.waited(m))}, {row_words.rate(m)}{share}"
+    return f"{execution}{seconds(layers.waited(row))}, {rate(row)}{share}"
 
 
-def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
+def _roofs_over(rows: Iterable[Measurement], study: Layers) -> dict[str, float]:
     """CPU, GPU -> the FLOP/s that the roofs allow for the fastest library row on it."""
-    found: dict[str, float] = {}
-    for m in sorted(rows, key=call_s, reverse=True):
-        judged = judge(m, of.roofs)
-        if judged.fraction and not layers.framework_of(m):
-            found[labels.device(m.device)] = m.problem.flops / quick_seconds(m) / judged.fraction.value
-    return found
+    roofs: dict[str, float] = {}
+    for row in sorted(rows, key=call_s, reverse=True):
+        judged = judge(row, study.roofs)
+        if judged.fraction and not layers.framework_of(row):
+            roofs[labels.device(row.device)] = row.problem.flops / quick_seconds(row) / judged.fraction.value
+    return roofs
 
 
-def _crossings(of: Layers, varies: str) -> Chart:
+def _winners(study: Layers, varies: str) -> Chart:
     """A line a family of the first precision, with bands of the winner of one resident call. All answers are in its table."""
-    shown = [a for a in of.answers if a.family.varies == varies]
-    resident = [a for a in shown if a.form == LATENCY and a.points]
-    first = resident[0].precision
-    resident, left_out = _most([a for a in resident if a.precision == first], lambda a: a.points[-1].cpu.seconds.value)
-    bands = {
-        sign: Trace(name=who, x=[], y=[], color=color, band=True, says=[]) for sign, (who, color) in WINNER.items()
-    }
-    for a in resident:
-        line = of.family_label(a)
-        for start, end, sign in spans(a) or [(a.points[0].n, a.points[0].n * 1.05, a.points[0].sign)]:
+    all_answers = [answer for answer in study.answers if answer.family.varies == varies]
+    resident = [answer for answer in all_answers if answer.form == LATENCY and answer.points]
+    precision = resident[0].precision
+    same_precision = [answer for answer in resident if answer.precision == precision]
+    drawn, left_out = _largest(same_precision, lambda answer: answer.points[-1].cpu.seconds.value)
+    says = [*answers.summaries(all_answers), answers.sentence(drawn[0])]
+    view = View(
+        label="",
+        x=Axis(title=drawn[0].family.size_name, unit="count", limits=_limits(drawn)),
+        y=Axis(title="", unit="text", log=False, lines=tuple(dict.fromkeys(map(study.family_label, drawn)))),
+        traces=_bands(study, drawn),
+        says=says[0],
+    )
+    name = f"{layers.NOUNS[study.op]}s-{varies}"
+    return Chart(
+        name=name,
+        title=f"Who wins, {precision}; shaded: {form_name(LATENCY)}{left_out}",
+        views=[view],
+        numbers=wins(answered(all_answers), study.heads, study.which),
+        picture=f"{name}.svg",
+    )
+
+
+def _bands(study: Layers, drawn: list[Answer]) -> list[Trace]:
+    """A trace for the CPU, the GPU and for where it can't be told: the sizes at which each wins, a line an answer."""
+    bands = {}
+    for sign, (words, color) in WINNER.items():
+        bands[sign] = Trace(name=words, x=[], y=[], color=color, band=True, says=[])
+    for answer in drawn:
+        line = study.family_label(answer)
+        words = f"{line}: {verdict_words(answer)}"
+        first = answer.points[0]
+        for start, end, sign in spans(answer) or [(first.n, first.n * 1.05, first.sign)]:
+            # None ends a piece of the trace.
             bands[sign].x.extend((rounded(start), rounded(end), None))
-            bands[sign].y.extend([line] * 3)
-            bands[sign].says.extend([f"{line}: {verdict_words(a)}"] * 3)
-    says = [*words.summaries(shown), words.sentence(resident[0])][0]
-    sizes, lines = [p.n for a in resident for p in a.points], tuple(dict.fromkeys(map(of.family_label, resident)))
-    room = 1.06 if min(sizes) < max(sizes) else 1.5
-    x = Axis(title=resident[0].family.size_name, unit="count", limits=(min(sizes) / room, max(sizes) * room))
-    axes = x, Axis(title="", unit="text", log=False, lines=lines)
-    view = View(label="", x=axes[0], y=axes[1], traces=[b for b in bands.values() if b.x], says=says)
-    title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
-    stem = f"{layers.NOUNS[of.op]}s-{varies}"
-    numbers = wins(answered(shown), of.heads, of.which)
-    return Chart(name=stem, title=title, views=[view], numbers=numbers, picture=f"{stem}.svg")
+            bands[sign].y.extend((line, line, line))
+            bands[sign].says.extend((words, words, words))
+    return [band for band in bands.values() if band.x]
 
 
-def _most(found: list, by: Callable) -> tuple[list, str]:
+def _limits(drawn: list[Answer]) -> tuple[float, float]:
+    """The sizes of the answers, with room on both sides."""
+    sizes = []
+    for answer in drawn:
+        sizes += [point.n for point in answer.points]
+    least = min(sizes)
+    most = max(sizes)
+    room = 1.06 if least < most else 1.5
+    return (least / room, most * room)
+
+
+def _largest(items: list, size: Callable) -> tuple[list, str]:
     """(the _MOST largest items in their order, words on the others for the title)."""
-    if len(found) <= _MOST:
-        return found, ""
-    kept = sorted(range(len(found)), key=lambda i: by(found[i]), reverse=True)[:_MOST]
-    return [found[i] for i in sorted(kept)], f" (the {_MOST} of {len(found)} with most work)"
+    if len(items) <= _MOST:
+        return items, ""
+    by_size = sorted(range(len(items)), key=lambda i: size(items[i]), reverse=True)
+    shown = [items[i] for i in sorted(by_size[:_MOST])]
+    return shown, f" (the {_MOST} of {len(items)} with most work)"

@@ -5,98 +5,160 @@ import itertools
 import math
 from collections.abc import Iterable
 
+import msgspec
 from msgspec.structs import replace
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.stats import group_by
 from analysis.table import Table
 
-# Markers and dashes that replace the first run's, for each further run.
+#: Markers and dashes that replace the first run's, for each further run.
 _MARKERS = (
     {"circle": "x", "square": "cross", "triangle-up": "star", "diamond": "bowtie", "triangle-down": "hourglass"},
     {"circle": "pentagon", "square": "hexagon", "triangle-up": "star-triangle-up", "diamond": "star-diamond"},
 )
+#: The marker of a further run for one that _MARKERS lacks.
 _OTHER = ("hash", "octagon")
 _DASHES = ("longdash", "longdashdot")
-_GAP = 0.034  # of the plot's height, from name to name
+#: From name to name beside lines, as a part of the plot's height.
+_GAP = 0.034
 
 
-def several(made: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
+class RunChart(msgspec.Struct, frozen=True, kw_only=True):
+    """A chart of one of several runs."""
+
+    #: Number of its run, from 0.
+    number: int
+    #: Letter of its run.
+    letter: str
+    #: The chart.
+    chart: Chart
+
+
+def several(runs: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
     """One chart of each name out of (a run's letter, its charts); a single run's, whose letter is empty, as they are."""
-    made = list(made)
-    if len(made) == 1:
-        return made[0][1]
-    parts = ((i, letter, chart) for i, (letter, charts) in enumerate(made) for chart in charts)
-    return [_one(own) for own in group_by(parts, lambda part: part[2].name).values()]
+    runs = list(runs)
+    if len(runs) == 1:
+        _, charts = runs[0]
+        return charts
+    parts = []
+    for number, (letter, charts) in enumerate(runs):
+        parts += [RunChart(number=number, letter=letter, chart=chart) for chart in charts]
+    by_name = group_by(parts, lambda part: part.chart.name)
+    return [_merged(same_name) for same_name in by_name.values()]
 
 
-def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
-    first, rows = parts[0][2], []
+def _merged(parts: list[RunChart]) -> Chart:
+    """The charts of several runs as one."""
+    first = parts[0].chart
+    notes = [part.chart.note for part in parts if part.chart.note]
+    return replace(
+        first,
+        views=_merged_views(parts),
+        numbers=_merged_numbers(parts),
+        chooses=first.chooses or "View",
+        note=notes[0] if notes else "",
+    )
+
+
+def _merged_views(parts: list[RunChart]) -> list[View]:
+    """Views of one label over each other."""
     views: dict[str, View] = {}
-    colors: dict[str, dict[str, str]] = {}  # of a view's label, then a trace's name: the color that it has in every run
-    heads = list(dict.fromkeys(head for *_, chart in parts for head in chart.numbers.heads))
-    for i, letter, chart in parts:
-        for view in chart.views:
+    # Label of a view -> name of a trace -> the color that it has in every run.
+    colors: dict[str, dict[str, str]] = {}
+    for part in parts:
+        for view in part.chart.views:
             if not view.bars:
-                earlier = colors.setdefault(view.label, {})
-                traces = [replace(t, color=earlier.get(t.name, t.color)) for t in view.traces]
-                earlier.update({t.name: t.color for t in traces})
-                view = replace(view, traces=traces)
-            own = _lettered(view, i, letter)
-            views[own.label] = over(views[own.label], own) if own.label in views else own
-        for row in chart.numbers.rows:
-            at = dict(zip(chart.numbers.heads, row, strict=True))
-            rows.append((letter, *(at.get(head, "-") for head in heads)))
-    shown = list(views.values())
-    numbers = Table(["run", *heads], rows, 3)
-    notes = [chart.note for *_, chart in parts if chart.note]
-    note = notes[0] if notes else ""
-    return replace(first, views=shown, numbers=numbers, chooses=first.chooses or "View", note=note)
+                view = _colored(view, colors.setdefault(view.label, {}))
+            view = _lettered(view, part.number, part.letter)
+            if view.label in views:
+                view = over(views[view.label], view)
+            views[view.label] = view
+    return list(views.values())
 
 
-def _lettered(view: View, i: int, letter: str) -> View:
+def _colored(view: View, colors: dict[str, str]) -> View:
+    """The view with the colors that its traces have in earlier runs; adds those of its new traces to `colors`."""
+    traces = []
+    for trace in view.traces:
+        colored = replace(trace, color=colors.get(trace.name, trace.color))
+        traces.append(colored)
+    colors.update({trace.name: trace.color for trace in traces})
+    return replace(view, traces=traces)
+
+
+def _merged_numbers(parts: list[RunChart]) -> Table:
+    """The rows of all runs, each after its run's letter."""
+    heads: dict[str, None] = {}
+    for part in parts:
+        heads.update(dict.fromkeys(part.chart.numbers.heads))
+    rows = []
+    for part in parts:
+        numbers = part.chart.numbers
+        for row in numbers.rows:
+            cells = dict(zip(numbers.heads, row, strict=True))
+            rows.append((part.letter, *(cells.get(head, "-") for head in heads)))
+    return Table(["run", *heads], rows, 3)
+
+
+def _lettered(view: View, number: int, letter: str) -> View:
+    """A run's view with its letter before all words. `number`: of the run, from 0."""
+    label = view.label
+    if view.bars:
+        label = ": ".join(filter(None, (letter, view.label)))
+    categories = tuple(f"{letter} {line}" for line in view.y.lines)
+    lines = []
+    for at, words in view.lines:
+        lines.append((at, words and f"{letter}: {words}"))
+    bands = []
+    for low, high, words in view.bands:
+        bands.append((low, high, f"{letter}: {words}"))
     return replace(
         view,
-        label=": ".join(filter(None, (letter, view.label))) if view.bars else view.label,
-        y=replace(view.y, lines=tuple(f"{letter} {line}" for line in view.y.lines)),
-        traces=[_styled(t, i, letter, view) for t in view.traces],
+        label=label,
+        y=replace(view.y, lines=categories),
+        traces=[_styled(trace, number, letter, view) for trace in view.traces],
         says=view.says and f"{letter}: {view.says}",
-        lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
-        bands=[(low, high, f"{letter}: {words}") for low, high, words in view.bands],
+        lines=lines,
+        bands=bands,
     )
 
 
-def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
+def _styled(trace: Trace, number: int, letter: str, view: View) -> Trace:
     """The trace with its run's letter. A further run gets its own marker and dash; charts with a line a thing keep theirs, as
     each run has its own lines."""
-    named = replace(
-        t,
-        name=t.name if view.bars else f"{letter} {t.name}",
-        y=[f"{letter} {line}" for line in t.y] if view.y.lines else t.y,
-        label=f"{letter} {t.label}" if t.label else "",
-        says=[f"{letter}, {words}" for words in t.says],
-    )
-    if not i or view.bars or view.y.lines:
-        return named
-    of = (i - 1) % len(_MARKERS)
-    marker = _MARKERS[of].get(t.marker, _OTHER[of]) if t.marker else ""
-    return replace(named, marker=marker, dash=_DASHES[of])
+    name = trace.name if view.bars else f"{letter} {trace.name}"
+    y = trace.y
+    if view.y.lines:
+        y = [f"{letter} {line}" for line in trace.y]
+    label = f"{letter} {trace.label}" if trace.label else ""
+    says = [f"{letter}, {words}" for words in trace.says]
+    lettered = replace(trace, name=name, y=y, label=label, says=says)
+    is_first = number == 0
+    if is_first or view.bars or view.y.lines:
+        return lettered
+    style = (number - 1) % len(_MARKERS)
+    marker = trace.marker
+    if marker:
+        marker = _MARKERS[style].get(marker, _OTHER[style])
+    return replace(lettered, marker=marker, dash=_DASHES[style])
 
 
 def over(a: View, b: View) -> View:
-    """Both views merged; names beside lines are moved apart again."""
+    """Both views merged; names beside lines are moved from each other again."""
     traces = [*a.traces, *b.traces]
-    x, y = _both(a.x, b.x), _both(a.y, b.y)
+    x = _both(a.x, b.x)
+    y = _both(a.y, b.y)
     if x.limits and y.limits:
-        reached = [_reaching(t, x.limits, y.limits[0]) if t.label else t for t in traces]
-        traces = named(reached, *map(math.log, y.limits))
-    says = " ".join(filter(None, (a.says, b.says)))
+        bottom, top = y.limits
+        traces = [_reaching(trace, x.limits, bottom) if trace.label else trace for trace in traces]
+        traces = named(traces, math.log(bottom), math.log(top))
     return View(
         label=a.label,
         x=x,
         y=y,
         traces=traces,
-        says=says,
+        says=" ".join(filter(None, (a.says, b.says))),
         bars=a.bars,
         lines=[*a.lines, *b.lines],
         bands=[*a.bands, *b.bands],
@@ -104,38 +166,58 @@ def over(a: View, b: View) -> View:
 
 
 def _both(a: Axis, b: Axis) -> Axis:
-    ends = (min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1])) if a.limits and b.limits else None
-    return replace(a, limits=ends, lines=(*a.lines, *b.lines))
+    """An axis with the values and lines of both."""
+    limits = None
+    if a.limits and b.limits:
+        limits = (min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1]))
+    return replace(a, limits=limits, lines=(*a.lines, *b.lines))
 
 
-def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:
-    """A roof extended to the edge where its name stands: straight in log-log, a slope not below `bottom`."""
-    xs, ys = list(t.x), list(t.y)
+def _reaching(trace: Trace, x: tuple[float, float], bottom: float) -> Trace:
+    """A roof extended to the edge where its name stands: straight in log-log, a slope not below `bottom`. `x`: both edges."""
+    xs = list(trace.x)
+    ys = list(trace.y)
     slope = math.log(ys[-1] / ys[0]) / math.log(xs[-1] / xs[0])
-    if not t.label_left:
-        xs[-1] = x[1]
+    left, right = x
+    if not trace.label_left:
+        xs[-1] = right
     elif slope:
-        start = max(x[0], xs[0] * (bottom / ys[0]) ** (1 / slope))
-        xs[0], ys[0] = rounded(start), rounded(ys[0] * (start / xs[0]) ** slope)
-    return replace(t, x=xs, y=ys)
+        at_bottom = xs[0] * (bottom / ys[0]) ** (1 / slope)
+        start = max(left, at_bottom)
+        ys[0] = rounded(ys[0] * (start / xs[0]) ** slope)
+        xs[0] = rounded(start)
+    return replace(trace, x=xs, y=ys)
 
 
 def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
-    """Names beside the lines, moved apart where they would overlap; `bottom`, `top`: the logarithms of the axis's ends."""
-    made = list(lines)
-    for left in (True, False):
-        at = {i: math.log(t.y[-(not left)]) for i, t in enumerate(lines) if t.label and t.label_left == left}
-        order = sorted(at, key=at.__getitem__)
-        heights = [(at[i] - bottom) / (top - bottom) for i in order]
-        for i, height in zip(order, _spread(heights, min(_GAP, 1 / max(1, len(at))), 0.0, 1.0), strict=True):
-            made[i] = replace(lines[i], label_at=round(height, 4))
-    return made
+    """Names beside the lines, moved from each other where they would overlap; `bottom`, `top`: the logarithms of the axis's
+    limits."""
+    placed = list(lines)
+    for is_left in (True, False):
+        # Index of a line -> the logarithm of its height where its name stands.
+        heights = {}
+        for i, line in enumerate(lines):
+            if line.label and line.label_left == is_left:
+                heights[i] = math.log(line.y[0 if is_left else -1])
+        if not heights:
+            continue
+        rising = sorted(heights, key=heights.__getitem__)
+        parts = [(heights[i] - bottom) / (top - bottom) for i in rising]
+        gap = min(_GAP, 1 / len(heights))
+        for i, part in zip(rising, _spread(parts, gap, 0.0, 1.0), strict=True):
+            placed[i] = replace(lines[i], label_at=round(part, 4))
+    return placed
 
 
 def _spread(heights: list[float], gap: float, least: float, most: float) -> list[float]:
-    """Rising heights moved at least `gap` apart, half up and half down, and kept between `least` and `most` if they fit."""
-    up = itertools.accumulate(heights, lambda below, h: max(h, below + gap))
-    down = itertools.accumulate(reversed(heights), lambda above, h: min(h, above - gap))
-    middles = [(a + b) / 2 for a, b in zip(up, reversed(list(down)), strict=True)]
+    """Rising heights moved at least `gap` from each other, half up and half down, and between `least` and `most` if they
+    fit."""
+    up = list(itertools.accumulate(heights, lambda below, height: max(height, below + gap)))
+    down = list(itertools.accumulate(reversed(heights), lambda above, height: min(height, above - gap)))
+    down.reverse()
     last = len(heights) - 1
-    return [min(max(h, least + i * gap), most - (last - i) * gap) for i, h in enumerate(middles)]
+    spread = []
+    for i, (highest, lowest) in enumerate(zip(up, down, strict=True)):
+        middle = (highest + lowest) / 2
+        spread.append(min(max(middle, least + i * gap), most - (last - i) * gap))
+    return spread

@@ -16,40 +16,54 @@ from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, group_by, is_gpu, quick_seconds
 from analysis.table import Table
 from analysis.text import answers
-from analysis.text import rows as row_words
+from analysis.text.rows import rate
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement, Measurements
 
-_LOOKS = (("circle", "dot"), ("square", "solid"))  # of the CPU's and the GPU's points
-_POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "layer's product")}
+#: Marker and dash of the CPU's and of the GPU's points.
+_CPU_LOOK = ("circle", "dot")
+_GPU_LOOK = ("square", "solid")
+#: Operation -> marker of its layers, and what a layer is called.
+_LAYERS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "layer's product")}
+#: FLOP per byte: where the slopes of a device without an arithmetic roof end.
 _RIGHT = 30_000.0
-_WALKS = 12  # layers drawn as walks: those with most work
-_LEAST = 3  # batches that make a walk
-_WALKED = "Layers walk up and to the right as their batch grows; a small batch comes nowhere near a roof."
+#: Layers drawn as walks at most: the ones with most work.
+_WALKS = 12
+#: Batches that make a walk.
+_LEAST = 3
+_WALK_MARKERS = ("triangle-up", "diamond", "square", "circle", "cross", "x")
+_WALK_SENTENCE = "Layers walk up and to the right as their batch grows; a small batch comes nowhere near a roof."
 PRODUCTS = "device | product | at | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
+#: (device, precision) -> n -> the fastest row.
+Paths = dict[tuple[str, str], dict[int, Measurement]]
+#: (layer, device) -> rows by rising batch.
+Walks = dict[tuple[str, str], list[Measurement]]
 
 
 def chart(measurements: Measurements, roofs: Roofs) -> list[Chart]:
     """One view of the square matmuls and one of the layers, as far as there are any; none without roofs and rows."""
-    paths, walks, points = best_resident(measurements), _walks(measurements), layer_points(measurements)
-    ceilings = any(r.measured and r.kind in ("compute", "memory", "cache") for r in roofs)
-    if not (ceilings or paths or points):
+    paths = best_resident(measurements)
+    walks = _walks(measurements)
+    points = layer_points(measurements)
+    has_roofs = any(roof.measured and roof.kind in ("compute", "memory", "cache") for roof in roofs)
+    if not (has_roofs or paths or points):
         return []
     views = []
     if paths or points or not walks:
-        views.append(_view("square matmuls, n growing", roofs, _squares(paths) + _layers(points), _said(paths)))
+        traces = _squares(paths) + _layers(points)
+        views.append(_view("square matmuls, n growing", roofs, traces, _largest_sentence(paths)))
     if walks:
-        found = [_walk(label, path, i) for i, ((label, _), path) in enumerate(walks.items())]
-        views.append(_view("layers, their batch growing", roofs, found, _WALKED))
+        traces = [_walk(layer, path, i) for i, ((layer, _), path) in enumerate(walks.items())]
+        views.append(_view("layers, their batch growing", roofs, traces, _WALK_SENTENCE))
     rows = products(measurements, roofs)
-    rows += layer_rows([m for walk in walks.values() for m in walk], roofs)
-    numbers = Table(PRODUCTS, [row.cells for row in rows], 3, "threads | flag")
+    for path in walks.values():
+        rows += layer_rows(path, roofs)
     return [
         Chart(
             name="roofline",
             title="Roofline: how far from the hardware's limit",
             views=views,
-            numbers=numbers,
+            numbers=Table(PRODUCTS, [row.cells for row in rows], 3, "threads | flag"),
             picture="roofline.svg",
             chooses="Points",
             note=mark_note(row.judged for row in rows),
@@ -75,11 +89,22 @@ class JudgedRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def cells(self) -> tuple[str, ...]:
         """The cells under PRODUCTS."""
-        m, judged = self.measurement, self.judged
-        intensity = digits(m.problem.flops / m.problem.bytes_moved)
-        roof = judged.roof.label if judged.roof else "-"
-        rate = row_words.rate(m)
-        return (*self.name, m.label, labels.threads(m), intensity, rate, judged.share, roof, self.flag)
+        row = self.measurement
+        return (
+            *self.name,
+            row.label,
+            labels.threads(row),
+            digits(_intensity(row)),
+            rate(row),
+            self.judged.share,
+            self.judged.roof.label if self.judged.roof else "-",
+            self.flag,
+        )
+
+
+def _intensity(row: Measurement) -> float:
+    """FLOP per byte."""
+    return row.problem.flops / row.problem.bytes_moved
 
 
 def products(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
@@ -103,18 +128,30 @@ def layer_rows(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
 
 def layer_points(measurements: Measurements) -> "list[Measurement]":
     """The fastest library row of every convolution and dense layer at its largest batch, a device and arithmetic."""
-    rows = (m for op in _POINTS for m in layers.largest(measurements, op) if not layers.framework_of(m))
-    return list(best_by(rows, lambda m: (m.problem, m.device), call_s).values())
+    rows = []
+    for op in _LAYERS:
+        rows += [row for row in layers.largest(measurements, op) if not layers.framework_of(row)]
+    return list(best_by(rows, lambda row: (row.problem, row.device), call_s).values())
 
 
 def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
     """The points under the roofs, whose names stand beside them: slopes' on the left, level lines' on the right."""
-    xs, ys = [x for t in points for x in t.x], [y for t in points for y in t.y]
-    left, right = min([1.0, *xs]) / 3, max([100.0, *xs]) * 2
-    tops = [r.rate.value for r in roofs if r.kind == "compute"] + ys
-    memory = [left * r.rate.value for r in roofs if r.kind in ("memory", "cache")]
-    bottom, top = min([*ys, *memory, *(tops[:1])], default=1e9) / 2, max(tops, default=1e12) * 2
-    lines = {(t.name, t.label): t for t in _roofs(roofs, left, right, bottom)}  # GPUs of one model have equal roofs
+    xs: list[float] = []
+    ys: list[float] = []
+    for trace in points:
+        xs += trace.x
+        ys += trace.y
+    left = min([1.0, *xs]) / 3
+    right = max([100.0, *xs]) * 2
+    levels = [roof.rate.value for roof in roofs if roof.kind == "compute"]
+    slopes_start = [left * roof.rate.value for roof in roofs if roof.kind in ("memory", "cache")]
+    lowest = [*ys, *slopes_start]
+    if levels:
+        lowest.append(levels[0])
+    bottom = min(lowest, default=1e9) / 2
+    top = max([*levels, *ys], default=1e12) * 2
+    # GPUs of one model have equal roofs.
+    lines = {(trace.name, trace.label): trace for trace in _roofs(roofs, left, right, bottom)}
     drawn = overlay.named(list(lines.values()), math.log(bottom), math.log(top))
     return View(
         label=label,
@@ -125,213 +162,307 @@ def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
     )
 
 
-def _said(paths: dict) -> str:
-    """The largest float32 product of each device."""
-    told = [
-        f"{row_words.rate(path[max(path)])} on the {path[max(path)].side} at n = {max(path):,}"
-        for (_, precision), path in paths.items()
-        if precision == "float32"
-    ]
-    what = f"float32 products reach {join(told)}," if told else "Kernels"
-    return f"{what} under the roofs measured on this machine."
+def _largest_sentence(paths: Paths) -> str:
+    """The rate of the largest float32 product of each device."""
+    largest = []
+    for (_, precision), path in paths.items():
+        if precision == "float32":
+            n = max(path)
+            largest.append(f"{rate(path[n])} on the {path[n].side} at n = {n:,}")
+    subject = f"float32 products reach {join(largest)}," if largest else "Kernels"
+    return f"{subject} under the roofs measured on this machine."
 
 
 def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
-    """Slopes for bytes, level lines for arithmetic, curves for an empty call. A slope ends at its device's highest arithmetic
-    roof; a level line begins at the ridge point of the fastest memory. Equal ones of the data sheet are drawn once."""
-    made = []
-    for (device, measured), own in group_by(roofs, lambda r: (r.device, r.measured)).items():
-        (side, hue), levels = ("GPU", "vermillion") if is_gpu(device) else ("CPU", "blue"), _of(own, "compute")
-        for roof in _slopes(own):
-            rate, link = roof.rate.value, roof.kind == "link"
-            top = levels[-1].rate.value if levels else rate * _RIGHT
-            start, end = max(low, bottom / rate), min(high, top / rate)
-            before = "" if link else f"{side} "
-            color, dash = ("sky", "dashdot") if link else (hue, "solid" if roof.kind == "memory" else "dash")
-            if not measured:
-                before = f"sheet {before}"
-                color, dash = "ink", "dot"
-            made.append(
-                _line(
-                    f"{before}{roof.label}",
-                    roof.speed,
-                    [(start, start * rate), (end, end * rate)],
-                    color=color,
-                    dash=dash,
-                    label=f"{before}{roof.short} {roof.speed}",
-                    left=True,
-                )
-            )
-        memory, fastest = _of(own, "memory"), _of(own, "memory", "cache")
-        for alike in group_by(levels, lambda r: r.name if r.measured else r.rate.value).values():
-            rate, name, note = alike[-1].rate.value, alike[-1].name, alike[-1].note
-            ends = [(max(low, rate / fastest[-1].rate.value) if fastest else low, rate), (high, rate)]
-            if measured:
-                ridge = f", ridge at {digits(rate / memory[-1].rate.value)} FLOP per byte" if memory else ""
-                color = PRECISIONS.get(alike[-1].math, "ink")
-                line = f"{side} {name}" + (f", {note}" if note else "")
-                speed = alike[-1].speed
-                made.append(_line(line, speed + ridge, ends, color=color, dash="solid", label=f"{line} {speed}"))
-            else:
-                line = f"sheet {', '.join(r.name for r in alike)}"
-                speed = flops_rate(rate)
-                made.append(_line(line, speed, ends, color="gray", dash="dot", label=f"{line} {speed}"))
-        for roof in _of(own, "launch"):
-            # a float32 matmul of n has intensity n / 6: the line is 2 n^3 FLOP over the time of an empty call
-            xs = max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15))
-            name, dash = f"empty {roof.name}, {seconds(1 / roof.rate.value)}", "dash" if roof.name == WAITED else "dot"
-            ends = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in xs]
-            made.append(_line(name, "what it leaves of float32 matmuls", ends, color="purple", dash=dash))
-    return made
+    """Slopes for bytes, level lines for arithmetic, curves for an empty call. `low`, `high`: FLOP per byte at the edges;
+    `bottom`: FLOP/s at the lower edge."""
+    traces = []
+    for same in group_by(roofs, lambda roof: (roof.device, roof.measured)).values():
+        traces += _slope_traces(same, low, high, bottom)
+        traces += _level_traces(same, low, high)
+        for roof in _by_rate(same, "launch"):
+            traces.append(_launch_trace(roof, low, high, bottom))
+    return traces
 
 
-def _of(roofs: list[Roof], *kinds: str) -> list[Roof]:
-    """Those of these kinds, the lowest first."""
-    return sorted((r for r in roofs if r.kind in kinds), key=lambda r: r.rate.value)
+def _by_rate(roofs: list[Roof], *kinds: str) -> list[Roof]:
+    """The roofs of these kinds, the lowest first."""
+    return sorted((roof for roof in roofs if roof.kind in kinds), key=lambda roof: roof.rate.value)
 
 
-def _slopes(own: list[Roof]) -> list[Roof]:
+def _device(roof: Roof) -> str:
+    return "GPU" if is_gpu(roof.device) else "CPU"
+
+
+def _slope_traces(roofs: list[Roof], low: float, high: float, bottom: float) -> list[Trace]:
+    """The slopes of a device's roofs, measured or of the data sheet. Each ends at the device's highest arithmetic roof."""
+    levels = _by_rate(roofs, "compute")
+    traces = []
+    for roof in _slopes(roofs):
+        bytes_per_s = roof.rate.value
+        top = levels[-1].rate.value if levels else bytes_per_s * _RIGHT
+        start = max(low, bottom / bytes_per_s)
+        end = min(high, top / bytes_per_s)
+        before = "" if roof.kind == "link" else f"{_device(roof)} "
+        if not roof.measured:
+            before = f"sheet {before}"
+        color, dash = _slope_look(roof)
+        slope = _line(
+            f"{before}{roof.label}",
+            roof.speed,
+            [(start, start * bytes_per_s), (end, end * bytes_per_s)],
+            color=color,
+            dash=dash,
+            label=f"{before}{roof.short} {roof.speed}",
+            left=True,
+        )
+        traces.append(slope)
+    return traces
+
+
+def _slope_look(roof: Roof) -> tuple[str, str]:
+    """Color and dash of a slope."""
+    if not roof.measured:
+        return "ink", "dot"
+    if roof.kind == "link":
+        return "sky", "dashdot"
+    color = "vermillion" if is_gpu(roof.device) else "blue"
+    return color, "solid" if roof.kind == "memory" else "dash"
+
+
+def _level_traces(roofs: list[Roof], low: float, high: float) -> list[Trace]:
+    """The level lines of a device's arithmetic. Each begins at the ridge point of the fastest memory. Equal ones of the data
+    sheet are drawn once."""
+    fastest = _by_rate(roofs, "memory", "cache")[-1:]
+    levels = _by_rate(roofs, "compute")
+    by_name = group_by(levels, lambda roof: roof.name if roof.measured else roof.rate.value)
+    traces = []
+    for same in by_name.values():
+        highest = same[-1]
+        flops = highest.rate.value
+        start = max(low, flops / fastest[0].rate.value) if fastest else low
+        points = [(start, flops), (high, flops)]
+        if highest.measured:
+            name = f"{_device(highest)} {highest.name}"
+            if highest.note:
+                name += f", {highest.note}"
+            speed = highest.speed
+            words = speed + _ridge(roofs, flops)
+            color = PRECISIONS.get(highest.math, "ink")
+            dash = "solid"
+        else:
+            name = f"sheet {', '.join(roof.name for roof in same)}"
+            speed = flops_rate(flops)
+            words = speed
+            color = "gray"
+            dash = "dot"
+        traces.append(_line(name, words, points, color=color, dash=dash, label=f"{name} {speed}"))
+    return traces
+
+
+def _ridge(roofs: list[Roof], flops: float) -> str:
+    """Where an arithmetic roof meets the memory's, in words; "" without a roof of the memory."""
+    memory = _by_rate(roofs, "memory")
+    if not memory:
+        return ""
+    return f", ridge at {digits(flops / memory[-1].rate.value)} FLOP per byte"
+
+
+def _launch_trace(roof: Roof, low: float, high: float, bottom: float) -> Trace:
+    """What an empty call leaves of float32 matmuls.
+
+    A matmul of n has intensity n / 6, so at intensity x it has 2 (6 x)^3 FLOP; the line is these over the time of the call.
+    """
+    start = max(low, _launch_at(roof, bottom))
+    end = min(high, _launch_at(roof, 1e15))
+    points = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in (start, end)]
+    name = f"empty {roof.name}, {seconds(1 / roof.rate.value)}"
+    dash = "dash" if roof.name == WAITED else "dot"
+    return _line(name, "what it leaves of float32 matmuls", points, color="purple", dash=dash)
+
+
+def _slopes(roofs: list[Roof]) -> list[Roof]:
     """A device's best roof of each memory level, and the link's slower direction. Caches are taken at the thread count of the
     memory's best roof, as with fewer threads they may lie below it."""
-    memory, caches = _of(own, "memory")[-1:], [r for r in own if r.kind == "cache"]
-    most = memory[0].threads if memory else max((r.threads or 0 for r in caches), default=0) or None
-    return [*(r for r in caches if r.threads == most), *memory, *_of(own, "link")[:1]]
+    memory = _by_rate(roofs, "memory")[-1:]
+    caches = [roof for roof in roofs if roof.kind == "cache"]
+    if memory:
+        threads = memory[0].threads
+    else:
+        threads = max((roof.threads or 0 for roof in caches), default=0) or None
+    return [*(roof for roof in caches if roof.threads == threads), *memory, *_by_rate(roofs, "link")[:1]]
 
 
-def _launch_at(roof: Roof, rate: float) -> float:
+def _launch_at(roof: Roof, flops: float) -> float:
     """The intensity of the float32 matmul that has that rate when it takes as long as an empty call."""
-    return (rate / (2 * roof.rate.value)) ** (1 / 3) / 6
+    return (flops / (2 * roof.rate.value)) ** (1 / 3) / 6
 
 
 def _line(
     name: str,
-    rate: str,
-    ends: list[tuple[float, float]],
+    words: str,
+    points: list[tuple[float, float]],
     *,
     color: str,
     dash: str,
     label: str = "",
     left: bool = False,
 ) -> Trace:
-    """A roof as a trace, with many points so that the pointer finds it anywhere. Its `label` stands at its left or right end;
-    without one its name is in the legend."""
-    (x0, y0), (x1, y1) = ends
+    """A roof through two points as a trace, with many points so that the pointer finds it anywhere. Its `label` stands at its
+    left or right end; without one its name is in the legend."""
+    (x0, y0), (x1, y1) = points
     if x1 <= x0:
-        x1, y1 = x0 * 1.01, y0
-    xs, ys = (list(map(rounded, np.geomspace(*between, 9))) for between in ((x0, x1), (y0, y1)))
+        x1 = x0 * 1.01
+        y1 = y0
+    xs = np.geomspace(x0, x1, 9)
+    ys = np.geomspace(y0, y1, 9)
     return Trace(
         name=name,
-        x=xs,
-        y=ys,
+        x=[rounded(x) for x in xs],
+        y=[rounded(y) for y in ys],
         color=color,
         dash=dash,
-        says=[f"{name}: {rate}"] * len(xs),
+        says=[f"{name}: {words}"] * len(xs),
         legend=color != "gray",  # a phone's legend has no room for the data sheet too
         label_left=left,
         label=label,
     )
 
 
-def _points(name: str, rows: Measurements, at: str, look: tuple[str, str, str], **how) -> Trace:
-    """Rows by intensity and rate; `at`: `n =` or `batch`, `look`: color, marker and dash."""
+def _points(name: str, rows: Measurements, size_name: str, **style) -> Trace:
+    """Rows by intensity and rate. `size_name`: `n =` or `batch`; `style`: other fields of Trace."""
     name = f"{rows[0].side} {name}"
-    says = [f"{name}, {at} {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in rows]
-    xs = [rounded(m.problem.flops / m.problem.bytes_moved) for m in rows]
-    ys = [rounded(m.problem.flops / call_s(m)) for m in rows]
-    return Trace(
-        name=name, x=xs, y=ys, color=look[0], marker=look[1], dash=look[2], says=says, hollow=not rows[0].on_gpu, **how
-    )
+    xs = []
+    ys = []
+    says = []
+    for row in rows:
+        xs.append(rounded(_intensity(row)))
+        ys.append(rounded(row.problem.flops / call_s(row)))
+        says.append(f"{name}, {size_name} {layers.size_of(row.problem)}: {rate(row)}, {row.label}")
+    return Trace(name=name, x=xs, y=ys, says=says, hollow=not rows[0].on_gpu, **style)
 
 
-def _squares(paths: "dict[tuple[str, str], dict[int, Measurement]]") -> list[Trace]:
+def _squares(paths: Paths) -> list[Trace]:
     """Square products as n grows, a trace a device and arithmetic."""
-    return [
-        _points(
-            f"{precision} matmul",
-            [path[n] for n in sorted(path)],
-            "n =",
-            (PRECISIONS.get(precision, "ink"), *_LOOKS[is_gpu(device)]),
-        )
-        for (device, precision), path in paths.items()
-    ]
+    traces = []
+    for (device, precision), path in paths.items():
+        rows = [path[n] for n in sorted(path)]
+        color = PRECISIONS.get(precision, "ink")
+        marker, dash = _GPU_LOOK if is_gpu(device) else _CPU_LOOK
+        traces.append(_points(f"{precision} matmul", rows, "n =", color=color, marker=marker, dash=dash))
+    return traces
 
 
 def _layers(points: Measurements) -> list[Trace]:
     """Layers at their largest batch, a trace an operation, device and arithmetic."""
-    grouped = group_by(points, lambda m: (m.problem.op, precision_of(m.problem), m.side))
-    return [
-        _points(
-            f"{math_} {_POINTS[op][1]}",
-            rows,
-            "batch",
-            (PRECISIONS.get(math_, "ink"), _POINTS[op][0], "solid"),
-            line=False,
-        )
-        for (op, math_, _), rows in grouped.items()
-    ]
+    grouped = group_by(points, lambda row: (row.problem.op, precision_of(row.problem), row.side))
+    traces = []
+    for (op, precision, _), rows in grouped.items():
+        marker, noun = _LAYERS[op]
+        color = PRECISIONS.get(precision, "ink")
+        traces.append(_points(f"{precision} {noun}", rows, "batch", color=color, marker=marker, line=False))
+    return traces
 
 
-def _walks(measurements: Measurements) -> "dict[tuple[str, str], list[Measurement]]":
+def _walks(measurements: Measurements) -> Walks:
     """(layer, device) -> the fastest library row of the first precision at each batch, rising. Only the layers with most work
     that have enough batches."""
-    rows = [
-        m
-        for op in ("conv", "matmul")
-        for m in layers.warm(measurements, op)
-        if precision_of(m.problem) == "float32" and not layers.framework_of(m)
-    ]
-    best = best_by(rows, lambda m: (batch_family(m.problem), m.device, layers.size_of(m.problem)), call_s)
-    paths = group_by(best, lambda key: key[:2])
-    kept = {
-        key: [best[at] for at in sorted(path, key=lambda at: at[2])]
-        for key, path in paths.items()
-        if len(path) >= _LEAST
-    }
-    work = {family: kept[family, device][-1].problem.flops for family, device in kept}
+    rows = []
+    for op in ("conv", "matmul"):
+        for row in layers.warm(measurements, op):
+            if precision_of(row.problem) == "float32" and not layers.framework_of(row):
+                rows.append(row)
+    best = best_by(rows, lambda row: (batch_family(row.problem), row.device, layers.size_of(row.problem)), call_s)
+    paths = {}
+    for (family, device), keys in group_by(best, lambda key: key[:2]).items():
+        if len(keys) >= _LEAST:
+            rising = sorted(keys, key=lambda key: key[2])
+            paths[family, device] = [best[key] for key in rising]
+    work = {family: path[-1].problem.flops for (family, _), path in paths.items()}
     ranked = sorted(work, key=lambda family: -work[family])[:_WALKS]
-    return {(answers.family_name(family), device): path for (family, device), path in kept.items() if family in ranked}
+    walks = {}
+    for (family, device), path in paths.items():
+        if family in ranked:
+            walks[answers.family_name(family), device] = path
+    return walks
 
 
-def _walk(label: str, path: Measurements, i: int) -> Trace:
-    marker = ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6]
-    look = ("vermillion" if path[0].on_gpu else "blue", marker, DASHES[i // 2 % len(DASHES)])
-    return _points(label, path, "batch", look, legend=False)
+def _walk(layer: str, path: Measurements, number: int) -> Trace:
+    """A layer's rows by its batch. `number`: of the walk, from 0; two at a time share marker and dash."""
+    look = number // 2
+    return _points(
+        layer,
+        path,
+        "batch",
+        color="vermillion" if path[0].on_gpu else "blue",
+        marker=_WALK_MARKERS[look % len(_WALK_MARKERS)],
+        dash=DASHES[look % len(DASHES)],
+        legend=False,
+    )
 
 
 def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
     """FLOP/s against n of every kernel by its best thread count, rungs too, a view a precision; none without square matmuls."""
-    square = (m for m in layers.timed(measurements, "matmul") if m.problem.side)
-    grouped, views, rows = group_by(square, lambda m: m.problem.math), [], []
-    judgments: list[Judged] = []
-    for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
-        traces, best = [], dict[str, tuple[float, str]]()
-        kernels = group_by(grouped[precision], lambda m: (m.on_gpu, m.kernel))
-        for i, (on_gpu, kernel) in enumerate(sorted(kernels)):
-            path = dict(sorted(best_by(kernels[on_gpu, kernel], lambda m: m.problem.n, call_s).items()))
-            side, name = next(iter(path.values())).side, labels.short(kernel)
-            found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n:,}") for n, m in path.items()]
-            best[side] = max([*found, best.get(side, (0.0, ""))])
-            said = [f"{name} on the {side}, n = {n:,}: {row_words.rate(m)}" for n, m in path.items()]
-            ys, look = [rounded(rate) for rate, _ in found], marks(i)
-            traces.append(Trace(name=f"{side} {name}", x=list(path), y=ys, says=said, hollow=side == "CPU", **look))
-            for n, m in path.items():
-                judged = judge(m, roofs)
-                judgments.append(judged)
-                rows.append((precision, name, side, n, labels.threads(m), row_words.rate(m), judged.share))
-        tops = join(f"{flops_rate(rate)} on the {side} ({at})" for side, (rate, at) in best.items())
-        axes = Axis(title="n of an n x n x n product", unit="count"), Axis(title="rate", unit="FLOP/s")
-        views.append(View(label=precision, x=axes[0], y=axes[1], traces=traces, says=f"{precision}: at best {tops}."))
-    heads = "precision | kernel | on the | n | threads | rate | of its roof"
-    if not views:
+    square = [row for row in layers.timed(measurements, "matmul") if row.problem.side]
+    by_precision = group_by(square, lambda row: row.problem.math)
+    if not by_precision:
         return []
+    views = []
+    rows = []
+    judgments: list[Judged] = []
+    for precision in sorted(by_precision, key=lambda math_: (math_ != "float32", math_)):
+        paths = _rate_paths(by_precision[precision])
+        views.append(_rate_view(precision, paths))
+        for path in paths:
+            for n, row in path.items():
+                judged = judge(row, roofs)
+                judgments.append(judged)
+                kernel = labels.short(row.kernel)
+                rows.append((precision, kernel, row.side, n, labels.threads(row), rate(row), judged.share))
     return [
         Chart(
             name="rates",
             title="Rate of every kernel, by size",
             views=views,
-            numbers=Table(heads, rows, 3),
+            numbers=Table("precision | kernel | on the | n | threads | rate | of its roof", rows, 3),
             picture="rates.svg",
             chooses="Precision",
             note=mark_note(judgments),
         )
     ]
+
+
+def _rate_paths(rows: Measurements) -> list[dict[int, Measurement]]:
+    """For each kernel: n -> its fastest row, by rising n. The CPU's kernels first."""
+    kernels = group_by(rows, lambda row: (row.on_gpu, row.kernel))
+    paths = []
+    for key in sorted(kernels):
+        best = best_by(kernels[key], lambda row: row.problem.n, call_s)
+        paths.append(dict(sorted(best.items())))
+    return paths
+
+
+def _rate_view(precision: str, paths: list[dict[int, Measurement]]) -> View:
+    """The kernels of a precision, a trace each, and the highest rate on each device."""
+    traces = []
+    best: dict[str, tuple[float, str]] = {}
+    for i, path in enumerate(paths):
+        first = next(iter(path.values()))
+        kernel = labels.short(first.kernel)
+        ys = []
+        says = []
+        for n, row in path.items():
+            flops = row.problem.flops / quick_seconds(row)
+            ys.append(rounded(flops))
+            says.append(f"{kernel} on the {first.side}, n = {n:,}: {rate(row)}")
+            best[first.side] = max((flops, f"{kernel} at n = {n:,}"), best.get(first.side, (0.0, "")))
+        name = f"{first.side} {kernel}"
+        traces.append(Trace(name=name, x=list(path), y=ys, says=says, hollow=not first.on_gpu, **marks(i)))
+    tops = join(f"{flops_rate(flops)} on the {side} ({words})" for side, (flops, words) in best.items())
+    return View(
+        label=precision,
+        x=Axis(title="n of an n x n x n product", unit="count"),
+        y=Axis(title="rate", unit="FLOP/s"),
+        traces=traces,
+        says=f"{precision}: at best {tops}.",
+    )

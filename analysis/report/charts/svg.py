@@ -10,6 +10,8 @@ import textwrap
 import xml.etree.ElementTree as ElementTree
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from analysis import units
 from analysis.report import replacing
 from analysis.report.charts.chart import Axis, Trace, View
@@ -50,28 +52,27 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
-# Plotly's name and matplotlib's.
-_MARKERS = dict(
-    pair.split()
-    for pair in """circle o
-square s
-triangle-up ^
-diamond D
-triangle-down v
-cross P
-x x
-star *
-bowtie d
-hourglass <
-pentagon p
-hexagon h
-star-triangle-up >
-star-diamond H
-hash +
-octagon 8
-line-ns |
-cross-thin +""".splitlines()
-)
+# Plotly's name -> matplotlib's.
+_MARKERS = {
+    "circle": "o",
+    "square": "s",
+    "triangle-up": "^",
+    "diamond": "D",
+    "triangle-down": "v",
+    "cross": "P",
+    "x": "x",
+    "star": "*",
+    "bowtie": "d",
+    "hourglass": "<",
+    "pentagon": "p",
+    "hexagon": "h",
+    "star-triangle-up": ">",
+    "star-diamond": "H",
+    "hash": "+",
+    "octagon": "8",
+    "line-ns": "|",
+    "cross-thin": "+",
+}
 _DASHES = {
     "solid": (),
     "dash": (5, 2),
@@ -89,63 +90,116 @@ _NAMESPACES = {
     "cc": "http://creativecommons.org/ns#",
     "dc": "http://purl.org/dc/elements/1.1/",
 }
-_COLUMN = 0.4  # of the axes' width: the names of slopes stand left of where these start
-_BAR_HEIGHT = 0.24  # inches of a bar
-_LINE_HEIGHT = 0.15  # inches of a line of its caption
-_LETTERS = 17  # letters of a caption an inch
-_CAPTION = 7.5  # points
-_WIDE, _FONT, _MOST = 9.0, 8.5, 40  # inches, points, lines of a legend
+#: Part of the axes' width: the names of slopes stand left of where these start.
+_COLUMN = 0.4
+#: Inches.
+_WIDTH = 9.0
+_BAR_HEIGHT = 0.24
+_CAPTION_LINE_HEIGHT = 0.15
+#: Letters of a caption an inch.
+_LETTERS = 17
+#: Points.
+_FONT = 8.5
+_CAPTION_FONT = 7.5
+_TITLE_FONT = 11.5
+#: Lines of a legend at most.
+_MOST = 40
 
 
-def figure(view: "View", title: str, who: str = "") -> "Figure":
-    """The view with its lines, their intervals, the names beside them and a legend. `who`: the letters."""
+class Margins(msgspec.Struct, frozen=True, kw_only=True):
+    """Size of a picture, and where its axes lie in it."""
+
+    #: Inches.
+    height: float
+    #: Parts of the picture's width.
+    left: float
+    right: float
+    #: Part of the picture's height.
+    bottom: float
+    #: Part of the picture's height.
+    top: float
+
+    @property
+    def rectangle(self) -> tuple[float, float, float, float]:
+        """Left, bottom, width and height, as matplotlib takes them."""
+        return (self.left, self.bottom, self.right - self.left, self.top - self.bottom)
+
+
+def figure(view: "View", title: str, runs: str = "") -> "Figure":
+    """The view with its lines, their intervals, the names beside them and a legend. `runs`: which run each letter is."""
     import matplotlib
     from matplotlib.figure import Figure
 
     if view.bars:
         return _bar_figure(view, title)
-    legend = [t for t in view.traces if t.legend and not t.label][:_MOST]
-    below = 0.2 + 0.175 * (math.ceil(len(legend) / 2) + bool(who))
-    longest = max((len(t.label) for t in view.traces if not t.label_left), default=0)
-    lines = view.y.lines
-    high = (1.15 + 0.235 * max(len(lines), 3) if lines else 6.0) + below
-    left, right = (
-        (0.3 + 0.078 * max(map(len, lines))) / _WIDE if lines else 0.16,
-        min(0.7, 1 - (0.3 + 0.068 * longest) / _WIDE) if longest and view.y.limits else 0.95,
-    )
+    legend = [trace for trace in view.traces if trace.legend and not trace.label][:_MOST]
+    legend_lines = math.ceil(len(legend) / 2) + bool(runs)
+    margins = _margins(view, legend_lines)
     with matplotlib.rc_context(SETTINGS):
-        made = Figure(figsize=(_WIDE, high))
-        bottom = (0.57 + below) / high
-        axes = made.add_axes((left, bottom, right - left, 1 - 0.42 / high - bottom))
-        axes.set(xscale="log", yscale="linear" if lines else "log", xlabel=view.x.title)
-        fits = 950 * (1 - left) / 0.84 / max(1, len(title))
-        axes.set_title(title, loc="left", fontsize=min(11.5, fits))
-        handles = {t.name: _draw(axes, t, lines) for t in view.traces}
-        start = _limits(axes, view)
+        picture = Figure(figsize=(_WIDTH, margins.height))
+        axes = picture.add_axes(margins.rectangle)
+        axes.set(xscale="log", yscale="linear" if view.y.lines else "log", xlabel=view.x.title)
+        axes.set_title(title, loc="left", fontsize=_title_font(title, margins.left))
+        handles = {trace.name: _draw(axes, trace, view.y.lines) for trace in view.traces}
+        start = _limit_x(axes, view)
         _across(axes, view, start)
         _ticks(axes.xaxis, view.x, start, axes.get_xlim()[1])
-        if lines:
-            axes.set_ylim(len(lines) - 0.5, -0.5)
-            axes.set_yticks(range(len(lines)), lines, fontsize=9)
-            axes.tick_params(axis="y", length=0)
-        else:
-            ys = [y for t in view.traces for y in t.y]  # a torn interval must not flatten the rest
-            axes.set_ylim(*(view.y.limits or (min(ys) / 1.8, max(ys) * 1.8)))
-            _ticks(axes.yaxis, view.y, *axes.get_ylim())
+        _set_y(axes, view)
         if view.y.limits:
             _names(axes, view, start)
         if legend:
-            made.legend(
-                handles=[handles[t.name] for t in legend],
+            picture.legend(
+                handles=[handles[trace.name] for trace in legend],
                 loc="lower left",
                 bbox_to_anchor=(0.02, 0.004),
                 ncols=2,
                 fontsize=_FONT,
-                title=who,
+                title=runs,
                 alignment="left",
                 title_fontsize=_FONT,
             )
-    return made
+    return picture
+
+
+def _margins(view: View, legend_lines: int) -> Margins:
+    """Room for categories on the left, for labels on the right, and for the legend below."""
+    below = 0.2 + 0.175 * legend_lines
+    categories = view.y.lines
+    if categories:
+        height = 1.15 + 0.235 * max(len(categories), 3) + below
+        left = (0.3 + 0.078 * max(map(len, categories))) / _WIDTH
+    else:
+        height = 6.0 + below
+        left = 0.16
+    longest = max((len(trace.label) for trace in view.traces if not trace.label_left), default=0)
+    right = 0.95
+    if longest and view.y.limits:
+        right = min(0.7, 1 - (0.3 + 0.068 * longest) / _WIDTH)
+    return Margins(height=height, left=left, right=right, bottom=(0.57 + below) / height, top=1 - 0.42 / height)
+
+
+def _title_font(title: str, left: float) -> float:
+    """Points of a title that begins at `left`, a part of the picture's width, and ends inside it."""
+    fits = 950 * (1 - left) / 0.84 / max(1, len(title))
+    return min(_TITLE_FONT, fits)
+
+
+def _set_y(axes, view: "View") -> None:
+    """The limits and ticks of the y axis: a line a category, or values."""
+    categories = view.y.lines
+    if categories:
+        axes.set_ylim(len(categories) - 0.5, -0.5)
+        axes.set_yticks(range(len(categories)), categories, fontsize=9)
+        axes.tick_params(axis="y", length=0)
+        return
+    limits = view.y.limits
+    if not limits:
+        # Those of the values: a very wide interval must not flatten the rest.
+        least = min(min(trace.y) for trace in view.traces if trace.y)
+        most = max(max(trace.y) for trace in view.traces if trace.y)
+        limits = (least / 1.8, most * 1.8)
+    axes.set_ylim(*limits)
+    _ticks(axes.yaxis, view.y, *axes.get_ylim())
 
 
 def _bar_figure(view: "View", title: str) -> "Figure":
@@ -155,17 +209,17 @@ def _bar_figure(view: "View", title: str) -> "Figure":
 
     (bars,) = view.traces
     names_width = 0.3 + 0.085 * max(map(len, view.y.lines))
-    captions = [textwrap.wrap(caption, round((_WIDE - names_width) * _LETTERS)) for caption in bars.captions]
-    row_height = _BAR_HEIGHT + _LINE_HEIGHT * max(map(len, captions))
+    letters = round((_WIDTH - names_width) * _LETTERS)
+    captions = [textwrap.wrap(caption, letters) for caption in bars.captions]
+    row_height = _BAR_HEIGHT + _CAPTION_LINE_HEIGHT * max(map(len, captions))
     height = 1.5 + row_height * len(bars.y)
     most = max([*bars.x, *(at for at, _ in view.lines)])
+    left = names_width / _WIDTH
+    margins = Margins(height=height, left=left, right=0.97, bottom=0.6 / height, top=1 - 0.9 / height)
     with matplotlib.rc_context(SETTINGS):
-        picture = Figure(figsize=(_WIDE, height))
-        left = names_width / _WIDE
-        bottom = 0.6 / height
-        axes = picture.add_axes((left, bottom, 0.97 - left, 1 - 0.9 / height - bottom))
-        fits = 950 * (1 - left) / 0.84 / len(title)
-        axes.set_title(title, loc="left", fontsize=min(11.5, fits), pad=13 + 12 * len(view.lines))
+        picture = Figure(figsize=(_WIDTH, height))
+        axes = picture.add_axes(margins.rectangle)
+        axes.set_title(title, loc="left", fontsize=_title_font(title, left), pad=13 + 12 * len(view.lines))
         axes.grid(axis="y", visible=False)
         axes.set(xlim=(0, 1.02 * most), ylim=(len(bars.y) - 0.2, -0.4), xlabel=view.x.title)
         axes.barh(range(len(bars.y)), bars.x, height=_BAR_HEIGHT / row_height, color=COLORS[bars.color])
@@ -176,11 +230,11 @@ def _bar_figure(view: "View", title: str) -> "Figure":
             _end(axes, (bars.x[row], row), words, inside=bars.x[row] > most / 2)
             under = (2, -72 * _BAR_HEIGHT / 2 - 1)
             caption = axes.annotate("\n".join(captions[row]), (0, row), under, textcoords="offset points", va="top")
-            caption.set(color=COLORS["gray"], fontsize=_CAPTION)
-        across = axes.get_xaxis_transform()
+            caption.set(color=COLORS["gray"], fontsize=_CAPTION_FONT)
+        x_data_y_axes = axes.get_xaxis_transform()
         for i, (at, words) in enumerate(view.lines):
             axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
-            above = axes.annotate(words, (at, 1), (0, 3 + 12 * i), across, "offset points")
+            above = axes.annotate(words, (at, 1), (0, 3 + 12 * i), x_data_y_axes, "offset points")
             above.set(ha="right", va="bottom", fontsize=_FONT)
     return picture
 
@@ -194,87 +248,119 @@ def _end(axes, end: tuple[float, int], words: str, inside: bool) -> None:
 
 
 def _across(axes, view: "View", start: float) -> None:
-    """The bands and lines of the view, each with its words at the top."""
+    """The bands and lines of the view, each with its words at the top. `start`: where the lines of the view begin."""
     least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band has no room for its words
-    wide = []
+    words_at = [(at, 0.94, words) for at, words in view.lines]
     for (low, high, words), color in itertools.zip_longest(view.bands, view.band_colors):
         axes.axvspan(low, high, color=COLORS[color or "gray"], alpha=0.15, lw=0)
         if color is None or high > least * low:
-            wide.append((low, 0.99, words))
-    for at, up, words in (*((at, 0.94, words) for at, words in view.lines), *wide):
+            words_at.append((low, 0.99, words))
+    for at, height, words in words_at:
         if words:
-            across = axes.get_xaxis_transform()
-            axes.annotate(words, (at, up), (3, 0), across, "offset points", va="top", fontsize=_FONT)
+            x_data_y_axes = axes.get_xaxis_transform()
+            axes.annotate(words, (at, height), (3, 0), x_data_y_axes, "offset points", va="top", fontsize=_FONT)
     for at, _ in view.lines:
         axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
 
 
-def _draw(axes, t: "Trace", lines: tuple[str, ...]):
-    """Draws the trace with its interval; returns its handle for the legend. lines: the words of the y axis, if any."""
-    color = COLORS[t.color]
-    (drawn,) = axes.plot(
-        [math.nan if x is None else x for x in t.x],
-        [lines.index(y) for y in t.y] if lines else t.y,
-        color=color,
-        label=t.name,
-        marker=_MARKERS[t.marker] if t.marker else "",
-        ms=6 if lines else 4.5,
-        lw=12 if t.band else 1.3 if t.line else 0,
-        alpha=0.45 if t.band else None,
-        solid_capstyle="butt" if t.band else None,
-        dashes=_DASHES[t.dash] if t.line else (),
-        mfc="white" if t.hollow else color,
-        zorder=3 if t.marker else 2,
-    )
-    if t.label and not t.label_left and not t.label_at:  # a level's, beside it
-        end = (t.x[-1], t.y[-1])
-        axes.annotate(t.label, end, (0, 5), textcoords="offset points", ha="right", fontsize=_FONT)
-    if t.low and not t.line:  # points in no order
-        axes.vlines(t.x, t.low, t.high, color=color, alpha=0.5, lw=1)
-    elif t.low:
-        axes.fill_between(t.x, t.low, t.high, color=color, alpha=0.18, lw=0)
+def _draw(axes, trace: "Trace", categories: tuple[str, ...]):
+    """Draws the trace with its interval; returns its handle for the legend. `categories`: of the y axis, if any."""
+    xs = [math.nan if x is None else x for x in trace.x]
+    ys = [categories.index(y) for y in trace.y] if categories else trace.y
+    (drawn,) = axes.plot(xs, ys, label=trace.name, **_line_style(trace), **_marker_style(trace, bool(categories)))
+    is_level = trace.label and not trace.label_left and not trace.label_at
+    if is_level:
+        end = (trace.x[-1], trace.y[-1])
+        axes.annotate(trace.label, end, (0, 5), textcoords="offset points", ha="right", fontsize=_FONT)
+    color = COLORS[trace.color]
+    if trace.low and trace.line:
+        axes.fill_between(trace.x, trace.low, trace.high, color=color, alpha=0.18, lw=0)
+    elif trace.low:  # points in no order
+        axes.vlines(trace.x, trace.low, trace.high, color=color, alpha=0.5, lw=1)
     return drawn
 
 
-def _limits(axes, view: "View") -> float:
-    """Sets the ends of the x axis; where the lines start: left of it there is room for the names of slopes."""
+def _line_style(trace: "Trace") -> dict[str, Any]:
+    """Color, width and dashes, as matplotlib takes them."""
+    style: dict[str, Any] = {"color": COLORS[trace.color], "lw": 0, "dashes": ()}
+    if trace.line:
+        style |= {"lw": 1.3, "dashes": _DASHES[trace.dash]}
+    if trace.band:
+        style |= {"lw": 12, "alpha": 0.45, "solid_capstyle": "butt"}
+    return style
+
+
+def _marker_style(trace: "Trace", has_categories: bool) -> dict[str, Any]:
+    """Marker, its size and color, as matplotlib takes them."""
+    style: dict[str, Any] = {"marker": "", "zorder": 2}
+    if trace.marker:
+        style = {"marker": _MARKERS[trace.marker], "zorder": 3}
+    style["ms"] = 6 if has_categories else 4.5
+    style["mfc"] = "white" if trace.hollow else COLORS[trace.color]
+    return style
+
+
+def _limit_x(axes, view: "View") -> float:
+    """Sets the limits of the x axis; returns where the lines start: left of it there is room for the names of slopes."""
     low, high = view.x.limits or axes.get_xlim()
-    names = any(t.label and t.label_left for t in view.traces)
-    axes.set_xlim(low * (low / high) ** (_COLUMN / (1 - _COLUMN)) if names else low, high)
+    has_names = any(trace.label and trace.label_left for trace in view.traces)
+    left = low
+    if has_names:
+        left = low * (low / high) ** (_COLUMN / (1 - _COLUMN))
+    axes.set_xlim(left, high)
     return low
 
 
-def _ticks(axis, of: "Axis", low: float, high: float) -> None:
+def _ticks(axis, described: "Axis", low: float, high: float) -> None:
     """Powers of ten (of two for bytes) in the axis's unit, with their halves and fifths where they are few."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-    few = (1, 3) if of.unit == "FLOP/s" else (1, 2, 5)
-    base, parts = (2, (1,)) if of.unit == "byte" else (10, few if high < 100 * low else (1,))
-    at = LogLocator(base, parts, numticks=9).tick_values(low, high)
-    axis.set_major_locator(FixedLocator([v for v in at if low <= v <= high]))
+    base = 2 if described.unit == "byte" else 10
+    parts: tuple[int, ...] = (1,)
+    if base == 10 and high < 100 * low:
+        parts = (1, 3) if described.unit == "FLOP/s" else (1, 2, 5)
+    values = LogLocator(base, parts, numticks=9).tick_values(low, high)
+    axis.set_major_locator(FixedLocator([value for value in values if low <= value <= high]))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: units.tick(value, of.unit)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: units.tick(value, described.unit)))
 
 
 def _names(axes, view: "View", start: float) -> None:
-    """The names of slopes left of them, of level lines right of them, at the heights where they keep apart."""
+    """The names of slopes left of them, of level lines right of them, at the heights where they do not overlap."""
     low, high = axes.get_xlim()
-    column, ends = math.log(start / low) / math.log(high / low), list(map(math.log, axes.get_ylim()))
-    for t in (t for t in view.traces if t.label):
-        x, away, side = (column, -0.035, "right") if t.label_left else (1.0, 0.025, "left")
-        at = (math.log(t.y[0 if t.label_left else -1]) - ends[0]) / (ends[1] - ends[0])
-        arrow = {"arrowstyle": "-", "color": COLORS[t.color], "lw": 0.6, "shrinkA": 1, "shrinkB": 0}
+    slopes_start = math.log(start / low) / math.log(high / low)
+    for trace in view.traces:
+        if not trace.label:
+            continue
+        if trace.label_left:
+            x = slopes_start
+            label_x = slopes_start - 0.035
+            y = trace.y[0]
+        else:
+            x = 1.0
+            label_x = 1.025
+            y = trace.y[-1]
+        bottom, top = axes.get_ylim()
+        height = (math.log(y) - math.log(bottom)) / (math.log(top) - math.log(bottom))
+        arrow = {
+            "arrowstyle": "-",
+            "color": COLORS[trace.color],
+            "lw": 0.6,
+            "shrinkA": 1,
+            "shrinkB": 0,
+            "relpos": (float(trace.label_left), 0.5),
+        }
         axes.annotate(
-            t.label,
-            (x, at),
-            (x + away, t.label_at),
+            trace.label,
+            (x, height),
+            (label_x, trace.label_at),
             "axes fraction",
             "axes fraction",
-            arrow | {"relpos": (float(t.label_left), 0.5)},
+            arrow,
             annotation_clip=False,
-            color=_INK.get(t.color, COLORS[t.color]),
+            color=_INK.get(trace.color, COLORS[trace.color]),
             va="center",
-            ha=side,
+            ha="right" if trace.label_left else "left",
             fontsize=_FONT,
         )
 
