@@ -73,9 +73,9 @@ def width(stream: TextIO | None = None) -> int:
     """Columns of the terminal that the stream (stdout) writes to, or COLUMNS where it is set; 0 of a pipe or a file, whose lines
     may have any length."""
     stream = stream or sys.stdout
-    told = os.environ.get("COLUMNS", "")
-    if told.isdigit() and int(told):
-        return max(LEAST, int(told))
+    variable = os.environ.get("COLUMNS", "")
+    if variable.isdigit() and int(variable):
+        return max(LEAST, int(variable))
     if stream is None or not stream.isatty():  # None: closed
         return 0
     with contextlib.suppress(OSError, ValueError):
@@ -159,7 +159,8 @@ def _in_ansi_quotes(part: str) -> str:
 
 def length(text: str) -> int:
     """Columns that a text takes, its colors left out."""
-    return len(_PAINTED.sub("", text))
+    codes = _PAINTED.findall(text)
+    return len(text) - sum(map(len, codes))
 
 
 def shorten(text: str, most: int) -> str:
@@ -197,25 +198,33 @@ def _cut_between_words(line: str, most: int, hang: int) -> list[str]:
 
 def filled(lines: Iterable[str], most: int) -> str:
     """Lines as one text, each wrapped."""
-    return "\n".join(part for line in lines for part in wrapped(line, most))
+    parts: list[str] = []
+    for line in lines:
+        parts += wrapped(line, most)
+    return "\n".join(parts)
 
 
 def _continued(head: str, command: str, most: int) -> list[str]:
-    lines, last, words = [], head, _WORD.findall(command)
-    indent = " " * max(0, min(length(head) + 2, most // 4, most - 2 - max(map(len, words))))
+    """A command behind a head, in lines that end in a backslash but for the last."""
+    words = _WORD.findall(command)
+    longest_word = max(map(len, words))
+    indent = " " * max(0, min(length(head) + 2, most // 4, most - 2 - longest_word))
+    lines = []
+    last = head
     for word in words:
         blank = "" if not last.strip() or last == head else " "
         while length(last) + len(blank) + len(word) > most - 2:
             if last.strip() and last != head:
                 lines.append(f"{last} \\")
-                last, blank = indent, ""
+                last = indent
+                blank = ""
             if len(indent) + len(word) <= most - 2:
                 break
-            cut = min(
-                most - 1 - length(last), len(word) - 1
-            )  # no line holds it: the shell joins what a bare backslash parts
+            # No line holds the word: the shell joins what a bare backslash parts.
+            cut = min(most - 1 - length(last), len(word) - 1)
             lines.append(f"{last}{word[:cut]}\\")
-            last, word = "", word[cut:]
+            last = ""
+            word = word[cut:]
         last += blank + word
     return [*lines, last]
 
@@ -225,9 +234,18 @@ class Waiting:
     whenever nothing is printed for _SILENT_S seconds; the next output replaces it."""
 
     def __init__(self, stream: TextIO):
-        self._stream, self._lock, self._done = stream, threading.Lock(), threading.Event()
-        self._begin = self._last = time.monotonic()
-        self._shown, self._ready, self.what = False, True, "working"
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._begin = time.monotonic()
+        #: When something was printed last.
+        self._last = self._begin
+        #: Whether the status line stands on the terminal.
+        self._shown = False
+        #: Whether the last printed line has ended.
+        self._ready = True
+        #: What the command does.
+        self.what = "working"
 
     def start(self) -> None:
         if redraws(self._stream):
@@ -247,8 +265,8 @@ class Waiting:
         """Writes the status line, if the command has been silent and its last line has ended."""
         with self._lock:
             if now - self._last > _SILENT_S and self._ready and not self._done.is_set():
-                told = shorten(printable(f"[{now - self._begin:.0f} s] {self.what} ..."), width(self._stream) - 1)
-                self._stream.write(f"\r\x1b[K{told}")
+                status = printable(f"[{now - self._begin:.0f} s] {self.what} ...")
+                self._stream.write(f"\r\x1b[K{shorten(status, width(self._stream) - 1)}")
                 self._stream.flush()
                 self._shown = True
 
@@ -258,8 +276,10 @@ class Waiting:
             if self._shown:
                 self._stream.write("\r\x1b[K")
                 self._stream.flush()
-            self._shown, self._last = False, time.monotonic()
-            self._ready = text.endswith("\n") if text else self._ready
+            self._shown = False
+            self._last = time.monotonic()
+            if text:
+                self._ready = text[-1] == "\n"
 
 
 _waiting: Waiting | None = None  # the running command's status line
@@ -295,8 +315,12 @@ class Wrapping:
     `draws`, a progress bar moves the cursor."""
 
     def __init__(self, stream: TextIO, waiting: Waiting, needed: bool = True):
-        self._stream, self._waiting, self._rest, self.wraps = stream, waiting, "", True
+        self._stream = stream
+        self._waiting = waiting
         self._needed = needed
+        #: The beginning of a line that has not ended.
+        self._rest = ""
+        self.wraps = True
         self.draws = False
 
     def __getattr__(self, name: str) -> Any:
@@ -310,9 +334,8 @@ class Wrapping:
     def write(self, text: str) -> int:
         shown = text if self.draws else printable(text, painted=redraws(self._stream))
         *lines, self._rest = (self._rest + shown).split("\n")
-        most = self.columns
-        parts = [part for line in lines for part in wrapped(line, most)]
-        self._put("".join(f"{part}\n" for part in parts))
+        if lines:
+            self._put(f"{filled(lines, self.columns)}\n")
         return len(text)
 
     def flush(self) -> None:
@@ -332,9 +355,10 @@ class Wrapping:
     def _put(self, text: str) -> None:
         if text:
             self._waiting.saying(text)
-            named = (getattr(self._stream, "encoding", None) or "utf-8").lower()
+            encoding = (getattr(self._stream, "encoding", None) or "utf-8").lower()
+            has_every_letter = encoding[:3] == "utf"
             try:
-                self._stream.write(text if named.startswith("utf") else text.translate(_ASCII))
+                self._stream.write(text if has_every_letter else text.translate(_ASCII))
             except OSError as error:
                 self._lose(error)
 
