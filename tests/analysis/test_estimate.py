@@ -154,6 +154,8 @@ def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
 def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_are_left_out():
     one, other = drawn(np.random.default_rng(1), 1.0, 1, 1, 0, 0), drawn(np.random.default_rng(1), 2.0, 1, 1, 0, 0)
     assert stats.verdict(one, other).word == "can't tell"
+    five = Samples("device", (2.0,) * 5, 1, (1,) * 5, "")
+    assert {stats.verdict(one, five).word, stats.verdict(five, one).word} == {"can't tell"}
     three, four = (Samples("device", (1.0, 2.0, 4.0, 9.0)[:k], 1, (1,) * k, "") for k in (3, 4))
     assert stats.verdict(three, four, paired=True).ratio == stats.exact(1.0)
     late = msgspec.structs.replace(
