@@ -315,7 +315,9 @@ def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
 def test_one_sample_and_lone_rows():
     one = Samples("host-latency", (1.0,), 1, (1,), "max-time")
     old = loaded(timed(one), timed(steady(1.0), n=2), timed(steady(1.0), n=3), timed(one, n=4, status="failed"))
-    new = loaded(timed(replace(one, seconds=(3.0,))), timed(steady(1.0), n=3, status="failed"), timed(steady(1.0), n=5))
+    untimed = timed(one, n=6, status="failed")  # a new row without a time is none of the lone ones
+    failed = timed(steady(1.0), n=3, status="failed")
+    new = loaded(timed(replace(one, seconds=(3.0,))), failed, timed(steady(1.0), n=5), untimed)
     made = comparison.comparison(old, new)
     assert [(r.old.problem.n, r.word) for r in made.rows] == [(64, "can't tell")]
     assert [m.problem.n for m in made.broken] == [3]
