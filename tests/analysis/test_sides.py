@@ -7,7 +7,10 @@ from test_jobs import trained
 
 from analysis.explain import explanation, findings, sides
 from analysis.explain.request import Request
+from analysis.stats import NOTHING, exact
 from analysis.text.explanation.sentence import sentence
+from analysis.training.break_even import Trained
+from analysis.training.costs import TrainingCost
 from kernels.networks import find
 from kernels.networks.operations import TracedStep
 from kernels.problems import Training
@@ -50,6 +53,14 @@ def test_no_predicted_step_is_faster_than_the_data(alone_s, gpu_step_s, waiting,
     (finding,) = findings.data_alone(explained)
     assert finding.numbers == {"samples_per_s": pytest.approx(32 / alone_s), "waiting": waiting}
     assert sentence(finding) == words
+
+
+def test_the_data_alone_are_those_of_the_row_that_had_them_faster():
+    rows = {}
+    for device, alone_s in (("cpu", 5e-3), ("gpu:0", 3e-3)):
+        cost = TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=exact(STEP_S))
+        rows[device] = Trained(row_of(values={"input_step_s": alone_s}), cost)
+    assert sides.data_alone_s(rows) == 3e-3
 
 
 def test_nothing_is_said_of_data_that_were_not_timed():

@@ -12,6 +12,7 @@ from analysis.predict.network_kernels import step_kernels
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
 from analysis.predict.step_kernels import step_kernel, traced_fusion, traced_op_by_op
+from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_kernels.traced_kernel import StepPrecision
 from analysis.predict.step_work import RoughWork
 from analysis.stats import exact
@@ -423,6 +424,16 @@ def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):
     assert parts.rough == RoughWork(share=0.25, kinds=("FFT2D by its bytes alone",))
     alone = traced_fusion.compiled(step(relu), BATCH, PLAIN, "gpu:0")
     assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).rough is None
+
+
+def test_the_kinds_of_rough_work_are_those_that_take_most(monkeypatch):
+    """Of 1, 3 and 2 MB at a second a megabyte the last two are named, the longest first."""
+    kernels = []
+    for megabytes, kind in ((1, "a"), (3, "b"), (2, "c")):
+        problem = Stream("copy", megabytes * 1_000_000, "float32")
+        kernels.append(StepKernel(name=kind, part="element-wise", problem=problem, rough=kind))
+    parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", COMPILED)
+    assert parts.rough == RoughWork(share=1.0, kinds=("b", "c"))
 
 
 def test_a_view_takes_no_time_beside_its_call(monkeypatch):

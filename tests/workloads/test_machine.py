@@ -199,6 +199,7 @@ def test_gpus_with_nvml_and_without(monkeypatch):
     assert (first.pcie_generation, first.pcie_width) == (5, 16)
     here = facts.describe()
     assert (here.key, here.driver, len(here.gpus)) == ("nvidia-h200-x2", "580.159.04", 2)
+    assert (here.gpu("gpu:0"), here.gpu("gpu:1"), here.gpu("gpu:2")) == (*here.gpus, None)
     fake_cupy(monkeypatch)
     refuse = FakeNvml.NVMLError("not supported")
     for library in (None, FakeNvml(), FakeNvml(nvmlDeviceGetPowerManagementLimit=refuse, nvmlDeviceGetUUID=refuse)):

@@ -86,6 +86,9 @@ def test_noisy_rows_have_more_rounds_for_a_share_of_the_time_and_no_more_than_a_
     assert rounds.EXTRA == 0.15
     assert sorted((r.problem.n, i) for r, i in asked[30:]) == [(8, 6), (8, 7), (32, 6), (32, 7)]
     assert [m.visits for m in around.measurements] == [7, 5, 7, 5, 5, 5]
+    # 25 planned visits leave 1.875 s: 1 s for the noisiest, and too little for two visits to the other.
+    asked, _ = swept([row(n) for n in (8, 32, 64, 128, 256)], answer)
+    assert [(r.problem.n, i) for r, i in asked[25:]] == [(32, 6), (32, 7)]
     monkeypatch.setattr(rounds, "EXTRA", 1e9)
     asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + number % 2))
     assert len(asked) == rounds.MOST_VISITS - 1  # by twos from five
