@@ -272,6 +272,12 @@ def test_the_smallest_slowdown_goes_by_the_lower_end_of_a_lopsided_interval(rati
     assert row.smallest_slowdown == pytest.approx(slowdown)
 
 
+def test_a_rule_counts_slower_rows_by_their_ratio_and_not_by_an_end_of_its_interval():
+    row = _row(timed(steady(1.0)), Verdict(word="slower", ratio=Estimate(1.08, 1.03, 1.2)))
+    compared = comparison.RunComparison(differences=(), rows=(row,), broken=(), only_old=(), only_new=())
+    assert (compared.regressions(0.05), compared.regressions(0.1)) == ((row,), ())
+
+
 @pytest.mark.parametrize(("rows", "most"), [(1, "10 %"), (2, "20 %"), (5, "50 %"), (9, "90 %"), (10, "90 %")])
 def test_nine_of_ten_rows_show_the_slowdown_that_is_named(rows, most):
     """Rows that show 10, 20, 30 ... % and more; of five rows nine of ten are all five, of ten the first nine."""

@@ -75,6 +75,7 @@ def test_works_of_embeddings_frozen_and_unknown_layers_by_hand():
     found = {(w.layer, w.direction): w for w in step(network, 2)}
     assert networks.outputs(network)[0] == (6, 4) and networks.parameters(network) == 200
     assert found["words", "lookup"].problem.bytes_moved == 2 * 4 * (2 * 6 * 4)
+    assert found["words", "lookup_grad"].problem.bytes_moved == 2 * 4 * (2 * 6 * 4 + 200)
     assert found["words", "adam embeddings"].problem.elements == 200
     network = Network("own", "", (4,), 3, (Layer("out", "dense", 3),), "nadam")
     update = next(w for w in step(network, 2) if w.direction == "nadam kernel")
