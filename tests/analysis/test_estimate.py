@@ -127,6 +127,13 @@ def test_errors_of_a_ratio_add_as_squares_end_by_end_in_the_logarithm():
     assert stats.quotient(new, old, more=12.0).low == pytest.approx(0.5 * math.exp(-13))
 
 
+def test_very_many_samples_have_the_medians_of_as_many_alike():
+    """A draw of 40,000 samples is more than 16 bits count."""
+    few, many = (stats._resampled_medians([[1.0] * k, [3.0] * k]) for k in (2, 20_000))
+    assert set(few.tolist()) == {1.0, 2.0, 3.0}
+    assert (many == few).all()
+
+
 @pytest.mark.parametrize("free", [*range(1, 12), 20, 100])
 def test_students_t_is_that_of_scipy(free):
     """Four digits from the table, beyond it an expansion, which is worst at its begin."""
