@@ -401,6 +401,7 @@ def test_less_precision_is_compared_at_the_largest_batch_that_both_have():
     assert (plain.rate.median, less.rate.median) == pytest.approx((flops / 4e-3, flops / 1e-3))
     assert (plain.speedup, less.speedup.median, less.rate.problems) == (None, pytest.approx(4.0), 1)
     assert layers.largest(rows, "matmul") == [rows[2], rows[4]]
+    assert layers.largest(rows[::-1], "matmul") == [rows[4], rows[2]]
 
 
 def test_a_spread_is_the_median_with_its_ends():

@@ -52,6 +52,7 @@ def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
 @pytest.mark.parametrize(("samples", "batches"), [(255, (1, 8, 32, 64, 255)), (256, (1, 8, 32, 64, 256))])
 def test_the_batches_of_a_data_set_are_below_its_samples_and_all_of_them_once(samples, batches):
     assert replace(MNIST, samples=samples).batches() == batches
+    assert replace(MNIST, samples=samples, batch=100).batches() == (*batches[:-1], 100, samples)
 
 
 def test_costs_by_hand():
