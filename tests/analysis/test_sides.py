@@ -59,7 +59,7 @@ def test_the_data_alone_are_those_of_the_row_that_had_them_faster():
     rows = {}
     for device, alone_s in (("cpu", 5e-3), ("gpu:0", 3e-3)):
         cost = TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=exact(STEP_S))
-        rows[device] = Trained(row_of(values={"input_step_s": alone_s}), cost)
+        rows[device] = Trained(row=row_of(values={"input_step_s": alone_s}), cost=cost)
     assert sides.data_alone_s(rows) == 3e-3
 
 
