@@ -10,9 +10,16 @@ from analysis.report.templates import inline, parts, safe
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-OPEN_ROWS, OPEN_ITEMS = 12, 6  # longer tables are closed; of longer lists the rest is
-_NAMED_HEADS = 5  # of a table without a name
-_LONG, _LONGEST_NUMBER = 30, 40  # characters
+#: Longer tables are closed.
+OPEN_ROWS = 12
+#: The items beyond these are closed.
+OPEN_ITEMS = 6
+#: Heads that name a table without a caption, at most.
+_NAMED_HEADS = 5
+#: Characters of words beyond which their column is wide.
+_LONG = 30
+#: Characters of a cell that counts as a number, at most.
+_LONGEST_NUMBER = 40
 _NUMBER = re.compile(r"^[-+<]?\d")
 
 
@@ -28,7 +35,7 @@ def table(
         styles[0] = "run"
     if is_open is None:
         is_open = len(rows) <= OPEN_ROWS
-    return parts().table(heads, styles, rows, caption, is_open)
+    return parts().table(heads, styles, rows, caption, open=is_open)
 
 
 def _column(rows: Sequence[Sequence[object]], index: int) -> list[str]:

@@ -12,20 +12,29 @@ from analysis.text import answers
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings
 
-HEADINGS = {"conv": "Convolutions", "matmul": "Products of dense layers and other shapes"}  # by operation
+#: Operation -> the heading of its section.
+HEADINGS = {"conv": "Convolutions", "matmul": "Products of dense layers and other shapes"}
+#: Layout of a product -> the direction of the dense layer's step that it is.
 _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
 
 
-class Layers(msgspec.Struct, frozen=True):
+class Layers(msgspec.Struct, frozen=True, kw_only=True):
     """Rows, answers, names, roofs and totals of one operation, for its sections and pictures."""
 
+    #: "conv" or "matmul".
     op: str
-    rows: tuple[Measurement, ...]
-    answers: tuple[Answer, ...]
-    names: dict[Problem, str]
-    roofs: Roofs
+    #: The rows of the operation.
+    rows: tuple[Measurement, ...] = ()
+    #: Their crossovers.
+    answers: tuple[Answer, ...] = ()
+    #: Problem -> the name of the network's layer that it is.
+    names: dict[Problem, str] = {}
+    #: The roofs of the machine.
+    roofs: Roofs = ()
+    #: (network, the summed times of its layers in one step).
     totals: tuple[tuple[str, Total], ...] = ()
-    won: tuple[str, ...] = ()  # who wins the networks' steps, in sentences
+    #: Who wins the networks' steps, in sentences.
+    won: tuple[str, ...] = ()
 
     @property
     def drawn(self) -> list[str]:
@@ -53,27 +62,42 @@ class Layers(msgspec.Struct, frozen=True):
         """The shape with N in the place of the batch."""
         if problem.op == "matmul" and (problem.count > 1 or problem.epilogue):
             return labels.product(problem)
-        of = msgspec.structs.asdict(problem) | dict.fromkeys(batch_family(problem).fields, "N")
+        fields = msgspec.structs.asdict(problem) | dict.fromkeys(batch_family(problem).fields, "N")
         if problem.op == "conv":
-            how = labels.unusual(of) if problem.pad == "same" else labels.how(of)
-            return labels.one_image(of) + (f" ({', '.join(how)})" if how else "")
-        return f"{of['m']}x{of['n']}x{of['k']}" + (f" {problem.layout}" if problem.layout != "nn" else "")
+            image = labels.one_image(fields)
+            how = labels.unusual(fields) if problem.pad == "same" else labels.how(fields)
+            return f"{image} ({', '.join(how)})" if how else image
+        sizes = f"{fields['m']}x{fields['n']}x{fields['k']}"
+        return sizes if problem.layout == "nn" else f"{sizes} {problem.layout}"
 
     def family_label(self, a: Answer) -> str:
         """The label of a family; with its layer's name where only the batch varies."""
-        held = (m.problem for m in self.rows if a.family.varies == "batch" and a.family.holds(m.problem))
-        problem = next(held, None)
-        return self.label(problem) if problem else answers.family_name(a.family)
+        if a.family.varies == "batch":
+            for m in self.rows:
+                if a.family.holds(m.problem):
+                    return self.label(m.problem)
+        return answers.family_name(a.family)
 
 
 def select(loaded: Loaded, op: str, roofs: Roofs) -> Layers:
     """The rows of an operation without a section of their own, with their answers; both empty without such rows."""
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
-    own = (m for m in rows if not layers.is_square(m.problem) or layers.framework_of(m) or m.settings.cache != "warm")
-    if op == "matmul" and not any(own):
-        return Layers(op, (), (), {}, roofs)
-    told = tuple(layer_crossovers(rows, op, machine=loaded.machine))
-    works = network_steps.steps(rows, op)
-    sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows, op))
-    won = tuple(answers.steps(rows, op, loaded.machine))
-    return Layers(op, rows, told, network_steps.names(rows, op), roofs, sums, won)
+    if op == "matmul" and all(map(_is_square_of_library, rows)):
+        return Layers(op=op, roofs=roofs)
+    totals: list[tuple[str, Total]] = []
+    for model, works in network_steps.steps(rows, op):
+        totals += [(model, total) for total in network_steps.totals(works, rows, op)]
+    return Layers(
+        op=op,
+        rows=rows,
+        answers=tuple(layer_crossovers(rows, op, machine=loaded.machine)),
+        names=network_steps.names(rows, op),
+        roofs=roofs,
+        totals=tuple(totals),
+        won=tuple(answers.steps(rows, op, loaded.machine)),
+    )
+
+
+def _is_square_of_library(m: Measurement) -> bool:
+    """Whether a product is in the section of square products: by a library, from warm caches."""
+    return layers.is_square(m.problem) and not layers.framework_of(m) and m.settings.cache == "warm"

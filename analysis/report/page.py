@@ -62,17 +62,19 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     lines = head.header(every, with_commands=False)
     lines += head.answers_section(every)
     if has_matplotlib():
-        lines += [line for section in body.SECTIONS for line in pictures.images(section.charts, every)]
-    found = []
-    for folder, own in group_by(files_of(run), study_folder).items():
-        loaded = read_files(own)
+        for section in body.SECTIONS:
+            lines += pictures.images(section.charts, every)
+    table_rows = []
+    for folder, result_files in group_by(files_of(run), study_folder).items():
+        loaded = read_files(result_files)
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()
         rows = ", ".join(f"{n} {status}" for status, n in counts)
-        names = dict.fromkeys(file.stem for file in own)
-        found.append((folder.name, ", ".join(names), ", ".join(dates), rows))
+        names = dict.fromkeys(file.stem for file in result_files)
+        table_rows.append((folder.name, ", ".join(names), ", ".join(dates), rows))
     how = f"`python -m analysis.report {pathlib.Path(run).as_posix()}/RUN --open` makes the page of one."
-    return [*lines, "## Runs", "", how, "", *Table("run | files | measured on | rows", found, 4).md()[:-1]]
+    table = Table("run | files | measured on | rows", table_rows, left=4)
+    return [*lines, "## Runs", "", how, "", *table.md()[:-1]]
 
 
 def markdown(every: list[Material], drawn: bool) -> str:

@@ -14,9 +14,14 @@ from analysis.table import named
 from analysis.text import rows
 from workloads.records import Measurement, Samples, visits
 
-QUANTILES = 50  # of a row at most, over all its clocks
-FEWER, MANY = 20, 1000  # quantiles of each row on pages with more rows than MANY
-WORDS = named("kernel | problem | how | math | device | status, flags | check")  # columns without numbers
+#: Quantiles of a row at most, over all its clocks.
+QUANTILES = 50
+#: The same on pages with more rows than MANY.
+FEWER = 20
+MANY = 1000
+#: Columns without numbers.
+WORDS = named("kernel | problem | how | math | device | status, flags | check")
+#: Values of a row's settings that a record leaves out.
 _DEFAULTS = {"mode": "resident", "cache": "warm", "process": "warm"}
 
 
@@ -45,9 +50,15 @@ def is_concurrent(m: Measurement) -> bool:
 
 def number_row(m: Measurement, judged: Judged) -> tuple:
     """The cells of a row in NUMBERS."""
-    host, queued, of_all = labels.on(m, "host-latency"), labels.on(m, "host-throughput"), None
+    host = labels.on(m, "host-latency")
+    throughput = labels.time(labels.on(m, "host-throughput"))
+    no_time = labels.time(None)
     if is_concurrent(m):
-        queued, of_all = None, queued
+        queued = no_time
+        contention = throughput
+    else:
+        queued = throughput
+        contention = no_time
     doubts = "; ".join(filter(None, (labels.status(m), *m.flags, judged.flag)))
     return (
         m.kernel,
@@ -59,7 +70,8 @@ def number_row(m: Measurement, judged: Judged) -> tuple:
         labels.time(host),
         labels.width(host),
         labels.time(labels.on(m, "device")),
-        *(labels.time(e) for e in (queued, of_all)),
+        queued,
+        contention,
         rows.rate(m),
         judged.share,
         doubts,
@@ -67,25 +79,33 @@ def number_row(m: Measurement, judged: Judged) -> tuple:
 
 
 def order(m: Measurement) -> tuple:
-    p, s = m.problem, m.settings
-    which = p.op, p.math, getattr(p, "n", 0), labels.shape(p)
-    without_n = p.direction or p.operation, getattr(p, "nbytes", 0), getattr(p, "count", 0)
-    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, without_n
+    """The key by which the rows of a page are sorted: by problem, device and kernel."""
+    problem = m.problem
+    settings = m.settings
+    size = (problem.op, problem.math, getattr(problem, "n", 0), labels.shape(problem))
+    kernel = (is_gpu(settings.device), m.kernel, settings.mode, settings.threads or 0)
+    others = (problem.direction or problem.operation, getattr(problem, "nbytes", 0), getattr(problem, "count", 0))
+    return *size, *kernel, others
 
 
 def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict:
     """The row's numbers, named as in result files and analysis.roofline.frame; empty and default values are left out."""
-    s, taken = m.settings, [x for x in m.samples if x.seconds]
-    made = {
+    settings = m.settings
+    unusual = {}
+    for name, default in _DEFAULTS.items():
+        value = getattr(settings, name)
+        if value != default:
+            unusual[name] = value
+    numbers = {
         "kernel": m.kernel,
         "problem": msgspec.to_builtins(m.problem),
-        "device": s.device,
-        "threads": s.threads or None,
-        **{name: getattr(s, name) for name, usual in _DEFAULTS.items() if getattr(s, name) != usual},
-        "switches": s.switches,
+        "device": settings.device,
+        "threads": settings.threads or None,
+        **unusual,
+        "switches": settings.switches,
         "status": m.status,
         "reason": m.reason,
-        "clocks": {x.clock: _clock(x, visits.span(m), max(2, most // len(taken))) for x in taken},
+        "clocks": _clocks(m, most),
         "roof_fraction": rounded(judged.fraction.value) if judged.fraction else None,
         "phases_s": _finite(m.phases_s),
         "values": _finite(m.values),
@@ -95,17 +115,25 @@ def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict:
         "notes": m.notes,
         "at": m.at,
     }
-    return {name: value for name, value in made.items() if value not in ({}, [], "", None)}
+    return {name: value for name, value in numbers.items() if value not in ({}, [], "", None)}
 
 
 def _finite(numbers: dict[str, float]) -> dict[str, float]:
     return {name: rounded(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
+def _clocks(m: Measurement, most: int) -> dict[str, dict]:
+    """Clock -> its numbers, for the clocks with samples. most: quantiles of all of them together."""
+    timed = [samples for samples in m.samples if samples.seconds]
+    return {samples.clock: _clock(samples, visits.span(m), max(2, most // len(timed))) for samples in timed}
+
+
 def _clock(samples: "Samples", span: str, most: int) -> dict:
     """Seconds a call on one clock: median with its interval, number of samples, why sampling stopped, rising quantiles."""
-    middle, n = median_of(samples), len(samples.seconds)
-    at = np.sort(samples.seconds)[np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))]
+    middle = median_of(samples)
+    n = len(samples.seconds)
+    indices = np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))
+    quantiles = np.sort(samples.seconds)[indices]
     return {
         "median_s": rounded(middle.value),
         "low_s": rounded(middle.low),
@@ -113,5 +141,5 @@ def _clock(samples: "Samples", span: str, most: int) -> dict:
         "samples": n,
         "calls": samples.calls,
         "stopped": samples.stop_reason + span,
-        "quantiles_s": [float(f"{v:.4g}") for v in at],
+        "quantiles_s": [float(f"{value:.4g}") for value in quantiles],
     }

@@ -22,14 +22,19 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     known = profile.stored(STORED).is_file()
     if not known or machine is None or machine.gpus or any(is_gpu(m.device) for m in rows):
         return []
-    plain = [
-        m.problem for m in break_even.trainings(rows) if break_even.is_default(m) and networks.known(m.problem.model)
-    ]
-    if not plain:
+    defaults = [m.problem for m in break_even.trainings(rows) if break_even.is_default(m)]
+    known_trainings = [problem for problem in defaults if networks.known(problem.model)]
+    if not known_trainings:
         return []
-    first = plain[0]
+    first = known_trainings[0]
     network = networks.find(first.model)
-    training = Training(first.model, first.batch, max(network.samples, first.batch), network.epochs, first.dtype)
+    training = Training(
+        model=first.model,
+        batch=first.batch,
+        samples=max(network.samples, first.batch),
+        epochs=network.epochs,
+        dtype=first.dtype,
+    )
     explanation = explain(Request(training), Sources(profile.Profile(rows, machine), profile.read(STORED), predict))
     both = explanation.both
     # with the stored machine's own CPU the GPU's time is no prediction for here

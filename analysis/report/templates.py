@@ -43,9 +43,9 @@ def templates() -> "jinja2.Environment":
     import jinja2
 
     loader = jinja2.FileSystemLoader(WEB)
-    made = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    made.filters["inline"] = inline
-    return made
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["inline"] = inline
+    return environment
 
 
 def parts() -> Any:

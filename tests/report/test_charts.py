@@ -289,8 +289,8 @@ def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():
     ],
 )
 def test_a_layer_is_named_by_its_shape_without_the_batch(problem, label, shape):
-    one = layers.Layers(problem.op, (), (), {}, ())
-    named = layers.Layers(problem.op, (), (), {problem: "conv2"}, ())
+    one = layers.Layers(op=problem.op)
+    named = layers.Layers(op=problem.op, names={problem: "conv2"})
     assert (one.label(problem), one.shape(problem)) == (label, shape)
     direction = {"nn": "fprop", "tn": "wgrad"}.get(getattr(problem, "layout", ""), problem.direction)
     assert named.label(problem) == f"conv2 {direction}"
@@ -339,13 +339,13 @@ def test_a_table_of_whole_steps_has_a_column_a_side():
         seconds={"CPU": 2e-3, "tensorflow CPU": 4e-3},
     )
     none = network_steps.Total(batch=16, math="float32", works=2, directions=("fprop",), flops=1, seconds={})
-    of = layers.Layers("conv", (), (), {}, (), (("lenet", total), ("lenet", none)))
+    of = layers.Layers(op="conv", totals=(("lenet", total), ("lenet", none)))
     lines = markdown(layer_section._totals_table(of))
     cells = cells_of(lines, "|")
     assert cells[0] == ["network", "precision", "batch", "directions", "convolutions", "GFLOP", "CPU", "tensorflow CPU"]
     assert cells[2:] == [["lenet", "float32", "8", "fprop wgrad", "2", "3.00", "2.00 ms", "4.00 ms"]]
     assert lines[0].startswith("All of them in one step")
-    assert layer_section._totals_table(layers.Layers("conv", (), (), {}, (), (("lenet", none),))) == []
+    assert layer_section._totals_table(layers.Layers(op="conv", totals=(("lenet", none),))) == []
 
 
 def test_a_training_is_won_by_the_side_of_fewer_seconds():
@@ -407,7 +407,7 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
         row("conv/tensorflow/function", problem, 2e-3),
         row("conv/tensorflow/function", problem, 40e-3, cache="cold"),
     ]
-    convolutions = layers.Layers("conv", tuple(rows_of), (), {}, ())
+    convolutions = layers.Layers(op="conv", rows=tuple(rows_of))
     tables = layer_section._framework_slowdowns(convolutions) + layer_section._cold_slowdowns(convolutions)
     lines = markdown(tables)
     cells = cells_of(lines, "| cpu")
@@ -427,7 +427,7 @@ def test_the_roof_over_a_layer_is_that_of_the_fastest_librarys_row():
     """100 GFLOP/s on the CPU, whatever a framework reaches; a device without a roof has none."""
     problem = Conv(4, 9, 7, 3, 5, 3, 2)
     roofs = [roof("compute", "float32", 100e9)]
-    of = layers.Layers("conv", (), (), {}, roofs)
+    of = layers.Layers(op="conv", roofs=roofs)
     library = row("conv/numpy/im2col", problem, 1e-3, threads=1)
     framework = row("conv/tensorflow/function", problem, 1e-6)
     on_gpu = row("conv/cudnn/plan", problem, 1e-4, device="gpu:0")
