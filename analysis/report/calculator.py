@@ -6,7 +6,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -14,159 +14,258 @@ from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, Answer, best_of_cpu
 from analysis.crossover.families import comparable, precision_of
 from analysis.predict import curves, profile
-from analysis.predict.prediction import Prediction, predict
+from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile
 from analysis.stats import Estimate, best_by, group_by, middle
 from analysis.training.costs import whole_training
 from kernels import networks
+from kernels.networks import Network
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
-from workloads.records import Measurements, Settings
+from workloads.records import Measurement, Measurements, Settings
 
-_FEWEST = 3  # sizes of a table
-_GRID = 2  # of a product's axes, from size to size
-_NEAR = math.log(4)  # a product is extrapolated where no measured one has all three sizes within this factor
+#: Sizes of a table, at least.
+_FEWEST = 3
+#: Every so-many-th power of two is on the grid of a product's axis.
+_GRID = 2
+#: A product is extrapolated where no measured one has all three sizes within this factor; its logarithm.
+_NEAR = math.log(4)
 _BATCHES = (1, 4, 16, 64, 256, 1024)
 
 
-class Axis(msgspec.Struct, frozen=True):
-    """A size and its values on the grid, rising."""
+class SizeAxis(msgspec.Struct, frozen=True, kw_only=True):
+    """A size and its values on the grid."""
 
+    #: n, M, batch, ...
     name: str
+    #: Rising.
     values: tuple[float, ...]
 
 
-class Table(msgspec.Struct, frozen=True):
-    """Seconds at each point of the grid, the last axis running fastest. `known`: 1 where a measured row is near, 0 where the
-    point is extrapolated; empty: known everywhere."""
+class SecondsTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds at each point of a grid."""
 
-    axes: tuple[Axis, ...]
+    #: The sizes; the last one runs fastest.
+    axes: tuple[SizeAxis, ...]
+    #: One a point.
     seconds: tuple[float, ...]
+    #: 1 where a measured row is near, 0 where the point is extrapolated; empty: known everywhere.
     known: tuple[int, ...] = ()
 
 
-class Tool(msgspec.Struct, frozen=True):
-    """One calculator: tables of seconds on each side, and of the seconds that each way of copying adds. kind: call, or training
-    (then once and epoch have tables too). constants: (name, value) shown with every answer. precision: of a call's products."""
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """One calculator."""
 
+    #: What it calculates, for the page's list.
     name: str
+    #: "call" or "training".
     kind: str
-    sides: dict[str, Table]
-    copies: dict[str, Table] = {}
-    once: dict[str, Table] = {}
-    epoch: dict[str, Table] = {}
+    #: Side (cpu, gpu) -> seconds of a call, or of a step.
+    sides: dict[str, SecondsTable]
+    #: Mode of copying -> the seconds that it adds to the GPU's call.
+    copies: dict[str, SecondsTable] = {}
+    #: Side -> seconds of a training before its first epoch.
+    once: dict[str, SecondsTable] = {}
+    #: Side -> seconds of an epoch.
+    epoch: dict[str, SecondsTable] = {}
+    #: (name, value) shown with every answer.
     constants: tuple[tuple[str, str], ...] = ()
+    #: Of a call's products.
     precision: str = ""
 
 
 def squares(measurements: Measurements, answers: tuple[Answer, ...]) -> list[Tool]:
     """A tool for each precision of square products: seconds along n on both sides, or on the CPU alone without a GPU, and the
     seconds that each way of copying adds."""
-    found = {
-        a.precision: {side: {p.n: getattr(p, side).seconds.value for p in a.points} for side in ("cpu", "gpu")}
-        for a in answers
-        if a.form == LATENCY and len(a.points) >= _FEWEST
-    } or {
-        name: {"cpu": {n: side.seconds.value for n, side in best.items()}}
-        for name, best in best_of_cpu(measurements).items()
-    }
-    made = []
-    for name, sides in found.items():
+    by_precision = _square_seconds(answers) or _square_seconds_of_cpu(measurements)
+    tools = []
+    for name, sides in by_precision.items():
+        tables = _lines(sides)
+        if tables:
+            copies = _lines(_copy_seconds(answers, name))
+            tools.append(Tool(name=f"{name}, n x n x n", kind="call", sides=tables, copies=copies, precision=name))
+    return tools
+
+
+#: Side or mode of copying -> n -> seconds.
+_Seconds = dict[str, dict[int, float]]
+
+
+def _square_seconds(answers: tuple[Answer, ...]) -> dict[str, _Seconds]:
+    """Precision -> side -> n -> seconds of the fastest square product, where both sides were measured at enough sizes."""
+    by_precision = {}
+    for a in answers:
+        if a.form == LATENCY and len(a.points) >= _FEWEST:
+            cpu = {point.n: point.cpu.seconds.value for point in a.points}
+            gpu = {point.n: point.gpu.seconds.value for point in a.points}
+            by_precision[a.precision] = {"cpu": cpu, "gpu": gpu}
+    return by_precision
+
+
+def _square_seconds_of_cpu(measurements: Measurements) -> dict[str, _Seconds]:
+    """The same of the CPU alone."""
+    by_precision = {}
+    for name, best in best_of_cpu(measurements).items():
+        by_precision[name] = {"cpu": {n: side.seconds.value for n, side in best.items()}}
+    return by_precision
+
+
+def _copy_seconds(answers: tuple[Answer, ...], precision_name: str) -> _Seconds:
+    """Mode of copying -> n -> the seconds that it adds to a resident call, where these are above 0."""
+    by_mode = {}
+    for resident, copied in reuse.pairs(answers, precision_name):
+        calls = {point.n: point.gpu.seconds.value for point in resident.points}
         added = {}
-        for resident, copied in reuse.pairs(answers, name):
-            calls = {p.n: p.gpu.seconds.value for p in resident.points}
-            more = {p.n: p.gpu.seconds.value - calls[p.n] for p in copied.points if p.n in calls}
-            added[copied.form.mode] = {n: s for n, s in more.items() if s > 0}
-        tables, copies = ({at: _line(own) for at, own in by.items() if len(own) >= _FEWEST} for by in (sides, added))
-        made += [Tool(f"{name}, n x n x n", "call", tables, copies, precision=name)] if tables else []
-    return made
+        for point in copied.points:
+            if point.n in calls and point.gpu.seconds.value > calls[point.n]:
+                added[point.n] = point.gpu.seconds.value - calls[point.n]
+        by_mode[copied.form.mode] = added
+    return by_mode
 
 
-def _line(seconds: dict[int, float]) -> Table:
-    return Table((Axis("n", tuple(map(float, seconds))),), tuple(seconds.values()))
+def _lines(seconds: _Seconds) -> dict[str, SecondsTable]:
+    """Tables along n, of what has enough sizes."""
+    tables = {}
+    for name, by_size in seconds.items():
+        if len(by_size) >= _FEWEST:
+            axis = SizeAxis(name="n", values=tuple(map(float, by_size)))
+            tables[name] = SecondsTable(axes=(axis,), seconds=tuple(by_size.values()))
+    return tables
 
 
 def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
     """A tool for each precision with products of M, N and K on both sides: a curve through the fastest row of each shape
     (analysis.predict.curves), read off on a grid."""
-    rows = [
-        m
-        for m in comparable(measurements, "matmul")
-        if m.ok and profile.kind(m.problem) == "nn" and m.mode == "resident" and m.on("host-latency")
-    ]
-    at, made = group_by(rows, lambda m: (m.on_gpu, precision_of(m.problem))), []
-    for tool in squared:
-        name = tool.precision
-        sides = {"gpu": at.get((True, name), []), "cpu": at.get((False, name)) or at.get((False, "float32"), [])}
-        tables = {side: _grid(found, *precision(name)) for side, found in sides.items() if len(found) >= _FEWEST}
-        if tables.keys() == tool.sides.keys():
-            made.append(Tool(f"{name}, M x N x K", "call", tables, tool.copies, precision=name))
-    return made
+    by_side = group_by(
+        filter(_is_plain_product, comparable(measurements, "matmul")),
+        lambda m: (m.on_gpu, precision_of(m.problem)),
+    )
+    tools = []
+    for square in squared:
+        name = square.precision
+        cpu = by_side.get((False, name)) or by_side.get((False, "float32"), [])
+        gpu = by_side.get((True, name), [])
+        tables = {}
+        for side, rows in (("gpu", gpu), ("cpu", cpu)):
+            if len(rows) >= _FEWEST:
+                tables[side] = _grid(rows, *precision(name))
+        if tables.keys() == square.sides.keys():
+            copies = square.copies
+            tools.append(Tool(name=f"{name}, M x N x K", kind="call", sides=tables, copies=copies, precision=name))
+    return tools
 
 
-def _grid(rows: Measurements, dtype: str, math_: str) -> Table:
+def _is_plain_product(m: Measurement) -> bool:
+    """Whether a row is a single product of operands that lie on the device, timed one call at a time."""
+    return m.ok and profile.kind(m.problem) == "nn" and m.mode == "resident" and bool(m.on("host-latency"))
+
+
+def _grid(rows: Measurements, dtype: str, math_: str) -> SecondsTable:
+    """Seconds at every point of a grid over the rows' sizes, and whether a row is near."""
     best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
-    measured = {Matmul(m, n, k, dtype, math_): middle(row.on("host-latency")) for (m, n, k), row in best.items()}
-    made = curves.curve(
-        curves.MeasuredShape(coordinates=_at(p), seconds=s, flops=p.flops, nbytes=p.bytes_moved)
-        for p, s in measured.items()
-    )
-    assert made is not None
-    axes = tuple(Axis(name, _powers(sizes)) for name, sizes in zip("MNK", zip(*best, strict=True), strict=True))
-    sizes = itertools.product(*(axis.values for axis in axes))
-    corners = [Matmul(int(m), int(n), int(k), dtype, math_) for m, n, k in sizes]
-    known = (
-        any(max(abs(a - b) for a, b in zip(_at(p), _at(near), strict=True)) <= _NEAR for near in measured)
-        for p in corners
-    )
-    seconds = (float(made.seconds(_at(p), p.flops, p.bytes_moved).value) for p in corners)
-    return Table(axes, tuple(seconds), tuple(map(int, known)))
+    shapes = []
+    near: list[tuple[float, ...]] = []
+    for (m, n, k), row in best.items():
+        problem = Matmul(m, n, k, dtype=dtype, math=math_)
+        coordinates = _logarithms(problem)
+        near.append(coordinates)
+        shapes.append(
+            curves.MeasuredShape(
+                coordinates=coordinates,
+                seconds=middle(row.on("host-latency")),
+                flops=problem.flops,
+                nbytes=problem.bytes_moved,
+            )
+        )
+    curve = curves.curve(shapes)
+    assert curve is not None
+    axes = []
+    for name, sizes in zip("MNK", zip(*best, strict=True), strict=True):
+        axes.append(SizeAxis(name=name, values=_powers(sizes)))
+    seconds = []
+    known = []
+    for m, n, k in itertools.product(*(axis.values for axis in axes)):
+        corner = Matmul(int(m), int(n), int(k), dtype=dtype, math=math_)
+        coordinates = _logarithms(corner)
+        seconds.append(float(curve.seconds(coordinates, corner.flops, corner.bytes_moved).value))
+        known.append(int(any(_distance(coordinates, shape) <= _NEAR for shape in near)))
+    return SecondsTable(axes=tuple(axes), seconds=tuple(seconds), known=tuple(known))
 
 
 def _powers(values: tuple[int, ...]) -> tuple[float, ...]:
     """Powers of two (every _GRID-th) over the values' range."""
-    first, last = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
-    found = list(range(first, last + 1, _GRID))
-    return tuple(2.0**p for p in (found if found[-1] >= last else [*found, last]))
+    first = math.floor(math.log2(min(values)))
+    last = math.ceil(math.log2(max(values)))
+    powers = list(range(first, last + 1, _GRID))
+    if powers[-1] < last:
+        powers.append(last)
+    return tuple(2.0**power for power in powers)
 
 
-def _at(p: Matmul) -> tuple[float, ...]:
-    return (math.log(p.m), math.log(p.n), math.log(p.k))
+def _logarithms(problem: Matmul) -> tuple[float, ...]:
+    """The logarithms of a product's three sizes."""
+    return (math.log(problem.m), math.log(problem.n), math.log(problem.k))
 
 
-def trainings(of: Profile, models: Iterable[str]) -> list[Tool]:
+def _distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    """The largest difference between two points along an axis."""
+    return max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def trainings(profile_: Profile, models: Iterable[str]) -> list[Tool]:
     """A tool for each model that the profile predicts on both devices: predicted seconds of a step, of an epoch, and once a
     training, along the batch, at the model's own samples."""
-    devices = {"cpu": "cpu", "gpu": "gpu:0"}
-    if not set(devices.values()) <= set(of.devices):
+    if not set(_DEVICES.values()) <= set(profile_.devices):
         return []
-    costs: tuple[Callable[[Prediction], Estimate], ...] = (
-        lambda p: p.step_s,
-        lambda p: p.epoch_total_s,
-        lambda p: whole_training(p.cost, 0, p.training.steps),
-    )
-    made = []
-    for model, network in ((model, networks.known(model)) for model in models):
+    tools = []
+    for model in models:
+        network = networks.known(model)
         if network is None:
             continue
-        batches = [b for b in _BATCHES if b <= network.samples]
-        jobs = [Training(model, b, network.samples, network.epochs) for b in batches]
         try:
-            found = {side: [predict(job, Settings(device), of) for job in jobs] for side, device in devices.items()}
+            tools.append(_training(profile_, model, network))
         except ValueError:
             continue
-        axis = (Axis("batch", tuple(map(float, batches))),)
-        step, epoch, once = (
-            {side: Table(axis, tuple(max(1e-9, float(cost(p).value)) for p in own)) for side, own in found.items()}
-            for cost in costs
-        )
-        constants = ("samples an epoch", f"{network.samples:,}"), ("epochs", str(network.epochs))
-        made.append(Tool(f"training {model}", "training", step, {}, once, epoch, constants))
-    return made
+    return tools
 
 
-def tools(measurements: Measurements, answers: tuple[Answer, ...], of: Profile) -> list[Tool]:
+#: Side -> the device that it is predicted on.
+_DEVICES = {"cpu": "cpu", "gpu": "gpu:0"}
+
+
+def _training(profile_: Profile, model: str, network: Network) -> Tool:
+    """The tool of a model. Raises: ValueError where the profile does not predict it."""
+    batches = [batch for batch in _BATCHES if batch <= network.samples]
+    axis = SizeAxis(name="batch", values=tuple(map(float, batches)))
+    step = {}
+    epoch = {}
+    once = {}
+    for side, device in _DEVICES.items():
+        predictions = []
+        for batch in batches:
+            job = Training(model, batch, samples=network.samples, epochs=network.epochs)
+            predictions.append(predict(job, Settings(device), profile_))
+        step[side] = _along(axis, [p.step_s for p in predictions])
+        epoch[side] = _along(axis, [p.epoch_total_s for p in predictions])
+        once[side] = _along(axis, [whole_training(p.cost, 0, p.training.steps) for p in predictions])
+    constants = (("samples an epoch", f"{network.samples:,}"), ("epochs", str(network.epochs)))
+    return Tool(
+        name=f"training {model}",
+        kind="training",
+        sides=step,
+        once=once,
+        epoch=epoch,
+        constants=constants,
+    )
+
+
+def _along(axis: SizeAxis, estimates: list[Estimate]) -> SecondsTable:
+    """A table of predicted seconds along one axis; at least a nanosecond, whose logarithm the page takes."""
+    return SecondsTable(axes=(axis,), seconds=tuple(max(1e-9, float(estimate.value)) for estimate in estimates))
+
+
+def tools(measurements: Measurements, answers: tuple[Answer, ...], profile_: Profile) -> list[Tool]:
     """All calculators that a machine's rows allow: square products, products, trainings; without a GPU the CPU's side."""
     squared = squares(measurements, answers)
-    models = dict.fromkeys(m.problem.model for m in of.trainings)
-    return [*squared, *products(measurements, squared), *trainings(of, models)]
+    models = dict.fromkeys(m.problem.model for m in profile_.trainings)
+    return [*squared, *products(measurements, squared), *trainings(profile_, models)]

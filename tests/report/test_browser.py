@@ -98,8 +98,9 @@ def answered(page) -> dict[str, float]:
     }
 
 
-def table(seconds: tuple[float, ...], *axes: tuple[float, ...], known: tuple[int, ...] = ()) -> calculator.Table:
-    return calculator.Table(tuple(calculator.Axis("n", values) for values in axes), seconds, known)
+def table(seconds: tuple[float, ...], *axes: tuple[float, ...], known: tuple[int, ...] = ()) -> calculator.SecondsTable:
+    n_axes = tuple(calculator.SizeAxis(name="n", values=values) for values in axes)
+    return calculator.SecondsTable(axes=n_axes, seconds=seconds, known=known)
 
 
 RISING = table((1.0, 100.0, 200.0), (10.0, 100.0, 1000.0))
@@ -128,11 +129,13 @@ def test_calls_share_their_copies_and_jobs_are_their_start_and_epochs(page):
         {"cpu": table(cpu, ends), "gpu": table(gpu, ends)}
         for cpu, gpu in (((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0)))
     )
-    tool = calculator.Tool("t", "training", step, {"roundtrip": table((6.0, 6.0), ends)}, start, epoch)
+    copies = {"roundtrip": table((6.0, 6.0), ends)}
+    tool = calculator.Tool(name="t", kind="training", sides=step, copies=copies, once=start, epoch=epoch)
     assert ask(page, "call", tool, [1.5], "roundtrip", 3)["gpu"] == pytest.approx(4.0)  # 2 + 6 / 3
     assert ask(page, "job", tool, 1.5, 4) == {"cpu": pytest.approx(22.0), "gpu": pytest.approx(24.0)}
     square = table((1.0, 100.0), (1.0, 10.0))
-    products = calculator.Tool("p", "call", {"gpu": table((1.0,), (1.0,), (1.0,), (1.0,))}, {"roundtrip": square})
+    sides = {"gpu": table((1.0,), (1.0,), (1.0,), (1.0,))}
+    products = calculator.Tool(name="p", kind="call", sides=sides, copies={"roundtrip": square})
     copied = ask(page, "call", products, [5, 5, 2], "roundtrip", 1)["gpu"]
     assert copied == pytest.approx(1.0 + 15.0)  # 25 + 10 + 10 elements: those of n = sqrt(15), which costs n squared
 
