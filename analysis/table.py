@@ -9,12 +9,16 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from workloads import terminal
 
 _SHORT = 10  # columns that words keep when they wrap, and at least half of the longest
 UNBROKEN = "\u00a0"  # a space at which no line ends
 _SPACES = re.compile(rf"[^\S{UNBROKEN}]+")
 _IN_MARKDOWN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|", UNBROKEN: "&nbsp;"})
+# A bracket behind which Markdown would see a link.
+_BEFORE_LINK = re.compile(r"\](?=[(\[:])")
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
@@ -45,13 +49,14 @@ class Slower(Styled):
 
 def with_single_spaces(value: object) -> str:
     """Text without ends of lines, as the words of a page are."""
-    return _SPACES.sub(" ", str(value)).strip()
+    return " ".join(_SPACES.split(str(value))).strip()
 
 
 def text(value: object) -> str:
     """Text that Markdown shows as it is, also inside a table: no HTML, no link."""
-    flat = with_single_spaces(value).translate(_IN_MARKDOWN)
-    return re.sub(r"\](?=[(\[:])", "&rbrack;", flat)
+    escaped = with_single_spaces(value).translate(_IN_MARKDOWN)
+    parts = _BEFORE_LINK.split(escaped)
+    return "&rbrack;".join(parts)
 
 
 def named(heads: str | Iterable[str]) -> list[str]:
@@ -61,7 +66,8 @@ def named(heads: str | Iterable[str]) -> list[str]:
 
 def parsed(rows: str) -> list[list[str]]:
     """The cells of rows written as `one | two`, a line each; spaces around them do not count."""
-    return [[cell.strip() for cell in row.split("|")] for row in rows.strip().splitlines()]
+    lines = rows.strip().splitlines()
+    return [list(map(str.strip, line.split("|"))) for line in lines]
 
 
 class Table:
@@ -78,36 +84,51 @@ class Table:
         least: str | Iterable[str] = (),
         last: bool = False,
     ):
-        names, rest, cells = named(heads), named(optional), [_flat(row) for row in rows]
-        empty = {i for i, name in enumerate(names) if name in rest and all(str(row[i]) in ("", "-") for row in cells)}
-        self.heads = [name for i, name in enumerate(names) if i not in empty]
-        self.rows = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
+        every_head = named(heads)
+        every_row = [_on_one_line(row) for row in rows]
+        columns = [
+            i for i, head in enumerate(every_head) if head not in named(optional) or _says_anything(every_row, i)
+        ]
+        self.heads = [every_head[i] for i in columns]
+        self.rows = [_chosen(row, columns) for row in every_row]
+        #: Columns that a narrow terminal does without.
         self._least = [self.heads.index(name) for name in named(least) if name in self.heads]
-        self._words = {*range(left - sum(i < left for i in empty)), *([len(self.heads) - 1] if last else [])}
+        #: Columns of words.
+        self._words = set(range(sum(i < left for i in columns)))
+        if last:
+            self._words.add(len(self.heads) - 1)
 
     def text(self, most: int | None = None) -> list[str]:
         """The lines for a terminal of so many columns (default: that of stdout; 0: unlimited). If columns other than those of
         `least` would be lost, each cell gets a line of its own under its row's first cell."""
         most = terminal.width() if most is None else most
-        cells = [max((len(str(row[i])) for row in self.rows), default=0) for i in range(len(self.heads))]
-        widths = self.fitted(cells, most)
+        widths = self.fitted([_longest_cell(self.rows, i) for i in range(len(self.heads))], most)
         if len(widths) < len(self.heads) - len(self._least):
-            lines = []
-            for first, *rest in self.rows:
-                named = zip(self.heads[1:], rest, strict=True)
-                lines.append(str(first))
-                lines += [
-                    terminal.Line(f"{cell}", label=f"  {name}: ") for name, cell in named if cell not in ("", "-")
-                ]
-            return [part for line in lines for part in terminal.wrapped(line, most)]
-        return [*self.head(widths, most), *(line for row in self.rows for line in self.lines(row, widths, most))]
+            return self._cell_lines(most)
+        lines = self.head(widths, most)
+        for row in self.rows:
+            lines += self.lines(row, widths, most)
+        return lines
+
+    def _cell_lines(self, most: int) -> list[str]:
+        """Each row as its first cell, with a line for each further cell that says anything."""
+        lines: list[str] = []
+        for first, *rest in self.rows:
+            lines += terminal.wrapped(str(first), most)
+            for name, cell in zip(self.heads[1:], rest, strict=True):
+                if cell not in ("", "-"):
+                    lines += terminal.wrapped(terminal.Line(f"{cell}", label=f"  {name}: "), most)
+        return lines
 
     def head(self, widths: dict[int, int], most: int) -> list[str]:
         """The heads over columns of these widths, in several lines where they are longer."""
         parts = [textwrap.wrap(head, widths.get(i, len(head))) for i, head in enumerate(self.heads)]
-        high = max(len(parts[i]) for i in widths)
-        lines = zip(*([""] * (high - len(part)) + part[:high] for part in parts), strict=True)
-        return [line for cells in lines for line in self.lines(cells, widths, most)]
+        height = max(len(parts[i]) for i in widths)
+        columns = [[""] * (height - len(part)) + part[:height] for part in parts]
+        lines: list[str] = []
+        for cells in zip(*columns, strict=True):
+            lines += self.lines(cells, widths, most)
+        return lines
 
     def md(self) -> list[str]:
         """The Markdown lines, and an empty one; nothing without rows."""
@@ -121,56 +142,87 @@ class Table:
     def fitted(self, cells: Sequence[int], most: int) -> dict[int, int]:
         """Column -> its width, for the columns that fit a terminal of so many columns (0: unlimited), given the widths of their
         cells. First heads wrap, then columns of `least` go, then words wrap."""
-        whole = [max(wide, len(head)) for wide, head in zip(cells, self.heads, strict=True)]
-        least = [max(wide, *map(len, head.split())) for wide, head in zip(cells, self.heads, strict=True)]
-        kept = dict(enumerate(whole))
+        whole = [max(width, len(head)) for width, head in zip(cells, self.heads, strict=True)]
+        least = [max(width, *map(len, head.split())) for width, head in zip(cells, self.heads, strict=True)]
+        widths = dict(enumerate(whole))
 
-        def over() -> int:
-            return sum(kept.values()) + 2 * (len(kept) - 1) - most if most else 0
+        def excess() -> int:
+            """Columns of the terminal that are lacking; below 0 those to spare."""
+            gaps = 2 * (len(widths) - 1)
+            return sum(widths.values()) + gaps - most if most else 0
 
         def widen(to: Sequence[int]) -> None:
-            for i in kept:
-                kept[i] += max(0, min(to[i] - kept[i], -over()))
+            for i in widths:
+                widths[i] += max(0, min(to[i] - widths[i], -excess()))
 
-        if over() > 0:
-            kept = dict(enumerate(least))
+        def wrappable() -> list[int]:
+            words = [i for i in widths if i in self._words]
+            return [i for i in words if widths[i] > max(_SHORT, cells[i] // 2)]
+
+        if excess() > 0:
+            widths = dict(enumerate(least))
         for column in self._least:
-            if over() > 0:
-                del kept[column]
-        while over() > 0 and (long := [i for i in kept if i in self._words and kept[i] > max(_SHORT, cells[i] // 2)]):
-            kept[max(long, key=lambda i: kept[i])] -= 1
-        while over() > 0 and len(kept) > 1:
-            del kept[list(kept)[-2 if len(kept) > 2 else -1]]
+            if excess() > 0:
+                del widths[column]
+        while excess() > 0 and wrappable():
+            widest = max(wrappable(), key=lambda i: widths[i])
+            widths[widest] -= 1
+        while excess() > 0 and len(widths) > 1:
+            columns = list(widths)
+            del widths[columns[-2 if len(columns) > 2 else -1]]
         if most:
             widen(least)
             widen(whole)
-        return kept
+        return widths
 
     def lines(self, cells: Sequence[object], widths: dict[int, int], most: int) -> list[str]:
         """The lines of a row. A cell that is too long takes the row's spare room, then continues below. A last cell that would
         continue more than once, or break inside a word, gets lines of its own."""
-        shown = {i: [str(cells[i])] for i in widths}
+        parts_of_cell = {i: [str(cells[i])] for i in widths}
         spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
-        for i, (cell,) in shown.items():
-            if most and (more := len(cell) - widths[i]) > 0:
-                room = min(more, max(0, spare))
-                shown[i], spare = textwrap.wrap(cell, widths[i] + room), spare - room
-        *_, last = shown
-        made, below = list[str](), list[str]()
-        if len(shown[last]) > 2 or " ".join(shown[last]).split() != cell.split():
-            below = textwrap.wrap(cell, most, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-            shown[last] = [""]
-        for parts in itertools.zip_longest(*shown.values(), fillvalue=""):
-            padded = [(p.ljust if i in self._words else p.rjust)(widths[i]) for i, p in zip(shown, parts, strict=True)]
+        for i in widths:
+            cell = str(cells[i])
+            excess = len(cell) - widths[i]
+            if most and excess > 0:
+                room = min(excess, max(0, spare))
+                parts_of_cell[i] = textwrap.wrap(cell, widths[i] + room)
+                spare -= room
+        *_, last = widths
+        last_cell = str(cells[last])
+        below: list[str] = []
+        breaks_a_word = " ".join(parts_of_cell[last]).split() != last_cell.split()
+        if len(parts_of_cell[last]) > 2 or breaks_a_word:
+            below = textwrap.wrap(last_cell, most, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+            parts_of_cell[last] = [""]
+        lines = []
+        for parts in itertools.zip_longest(*parts_of_cell.values(), fillvalue=""):
+            padded = [self._padded(part, i, widths[i]) for i, part in zip(widths, parts, strict=True)]
             padded[-1] = padded[-1].rstrip()
-            painted = (_painted(cells[i], part) for i, part in zip(shown, padded, strict=True))
-            made.append("  ".join(painted).rstrip())
-        return made + below
+            painted = [_painted(cells[i], part) for i, part in zip(widths, padded, strict=True)]
+            lines.append("  ".join(painted).rstrip())
+        return lines + below
+
+    def _padded(self, part: str, column: int, width: int) -> str:
+        """Words begin where their column does, numbers end there."""
+        return part.ljust(width) if column in self._words else part.rjust(width)
 
 
-def _flat(row: Iterable[object]) -> list[object]:
+def _on_one_line(row: Iterable[object]) -> list[object]:
     """The cells of a row, each on one line."""
     return [terminal.on_one_line(str(cell)) if "\n" in str(cell) else cell for cell in row]
+
+
+def _says_anything(rows: list[list[object]], column: int) -> bool:
+    """Whether a column has a cell that is neither empty nor a dash."""
+    return any(str(row[column]) not in ("", "-") for row in rows)
+
+
+def _chosen(row: list[object], columns: list[int]) -> list[object]:
+    return [row[i] for i in columns]
+
+
+def _longest_cell(rows: list[list[object]], column: int) -> int:
+    return max((len(str(row[column])) for row in rows), default=0)
 
 
 def _painted(cell: object, part: str) -> str:
@@ -178,16 +230,37 @@ def _painted(cell: object, part: str) -> str:
     return terminal.paint(part, cell.style) if isinstance(cell, Styled) else part
 
 
+class _PrintedHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A head of a printed table."""
+
+    #: What stands over the column.
+    name: str
+    #: Columns of the terminal that its cells take.
+    width: int
+    #: Whether its cells are words, which begin where the column does.
+    has_words: bool
+
+    @classmethod
+    def from_text(cls, head: str) -> "_PrintedHead":
+        """The head of `kernel 24<` or `time 8`."""
+        name, _, width = head.rpartition(" ")
+        return cls(name=name, width=int(width.rstrip("<")), has_words="<" in width)
+
+
 class Printed(Table):
     """A table whose rows are printed as they come, fitted to the terminal, or whole as Markdown. Its heads say how wide they
     are, and which are words (`kernel 24< | time 8`)."""
 
     def __init__(self, heads: str | Iterable[str], markdown: bool = False, least: str | Iterable[str] = ()):
-        parts = [head.rpartition(" ") for head in named(heads)]
-        super().__init__([name for name, _, _ in parts], least=least)
-        self._most, self._markdown, self.begun = 0 if markdown else terminal.width(), markdown, False
-        self._words = {i for i, (_, _, wide) in enumerate(parts) if wide.endswith("<")}
-        self._widths = self.fitted([int(wide.rstrip("<")) for _, _, wide in parts], self._most)
+        columns = [_PrintedHead.from_text(head) for head in named(heads)]
+        super().__init__([column.name for column in columns], least=least)
+        self._markdown = markdown
+        self._most = 0 if markdown else terminal.width()
+        self._words = {i for i, column in enumerate(columns) if column.has_words}
+        self._widths = self.fitted([column.width for column in columns], self._most)
+        #: Whether the heads are printed.
+        self.begun = False
+        #: Heads of the columns that the terminal has no room for.
         self.hidden = {head for i, head in enumerate(self.heads) if i not in self._widths}
 
     def show(self, cells: Sequence[object]) -> None:
@@ -195,15 +268,22 @@ class Printed(Table):
         if not self.begun:
             print(*(self.md_head() if self._markdown else self.head(self._widths, self._most)), sep="\n")
         self.begun = True
-        flat = _flat(cells)
-        lines = [line(map(text, flat))] if self._markdown else self.lines(flat, self._widths, self._most)
+        row = _on_one_line(cells)
+        lines = [line(map(text, row))] if self._markdown else self.lines(row, self._widths, self._most)
         print(*lines, sep="\n", flush=True)
 
 
 def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
     """The lines of sentences and tables, as Markdown or for the terminal."""
-    each = ([p] if isinstance(p, str) else p.md()[:-1] if markdown else p.text() for p in parts)
-    return list(itertools.chain.from_iterable(each))
+    lines: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            lines.append(part)
+        elif markdown:
+            lines += part.md()[:-1]
+        else:
+            lines += part.text()
+    return lines
 
 
 def cell(value: object) -> object:
@@ -221,7 +301,8 @@ def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
         return
     writer = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
+    for row in rows:
+        writer.writerow({name: cell(value) for name, value in row.items()})
 
 
 def line(cells: Iterable[str]) -> str:
