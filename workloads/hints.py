@@ -104,8 +104,8 @@ class Hints:
             words = fixed
             mistake = self.mistake(words)
             if mistake is None:
-                still_there = not Counter(words) <= Counter(self.words)
-                is_example = leaves_out or (is_example and still_there)
+                has_new_words = not Counter(words) <= Counter(self.words)
+                is_example = leaves_out or (is_example and has_new_words)
                 return Proposal(line=self.line(words), notes=tuple(notes), is_example=is_example)
             note = self.message(mistake, words)
             if note not in notes and not self._is_of_an_example(mistake):
@@ -230,9 +230,12 @@ def are_wanted(hints: Hints) -> bool:
 
 def python() -> str:
     """The word to type for this interpreter: `python` if that runs it, else its path, relative if it lies below here."""
-    found = shutil.which("python") or ""
-    same = os.path.realpath(found) == os.path.realpath(sys.executable) and os.path.dirname(found) in sys.executable
-    return "python" if found and same else shlex.quote(near(sys.executable))
+    on_path = shutil.which("python") or ""
+    is_same_file = os.path.realpath(on_path) == os.path.realpath(sys.executable)
+    is_same_folder = os.path.dirname(on_path) in sys.executable
+    if on_path and is_same_file and is_same_folder:
+        return "python"
+    return shlex.quote(near(sys.executable))
 
 
 def started_as() -> str:
