@@ -242,7 +242,7 @@ def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
     of = material.Material(Analysis.from_loaded(records.read(worker.ROOT / "reports/nvidia-h200")))
     assert quoted("README.md", "trainings: python -m analysis.report reports/nvidia-h200 ") == of.table_of_trainings
     block = quoted("README.md", "findings: python -m analysis.report reports/nvidia-h200 ")
-    assert block == of.findings and len(block) == 6
+    assert block == of.findings and len(block) == 5
 
 
 def test_what_commands_print_is_quoted_as_they_print_it(monkeypatch):
