@@ -8,8 +8,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-
-import msgspec
+from typing import NamedTuple
 
 from workloads import terminal
 
@@ -230,7 +229,7 @@ def _painted(cell: object, part: str) -> str:
     return terminal.paint(part, cell.style) if isinstance(cell, Styled) else part
 
 
-class _PrintedHead(msgspec.Struct, frozen=True, kw_only=True):
+class _PrintedHead(NamedTuple):  # --help of a command does without msgspec
     """A head of a printed table."""
 
     #: What stands over the column.
