@@ -11,7 +11,7 @@ from analysis.explain import crossovers, doubts, sides, used_rows
 from analysis.explain.doubts import Assumption
 from analysis.explain.request import GPU, Request, settings_of
 from analysis.explain.sides import Side
-from analysis.explain.sources import Predict, Sources, predictor
+from analysis.explain.sources import Predict, Sources, TrainingPredictor
 from analysis.finding import Warning
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import host_factor
@@ -45,7 +45,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def _predict(self) -> Predict:
-        return predictor(self.request, self.sources)
+        return TrainingPredictor(request=self.request, sources=self.sources).predict
 
     @functools.cached_property
     def _predicted(self) -> tuple[dict[str, Prediction], dict[str, Lacking]]:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.explain.sources import Sources
-from analysis.predict import prediction, profile
+from analysis.predict import profile
 from analysis.predict.profile import STORED_GPU, Profile
 from analysis.stats import is_gpu
 from workloads import REPORTS, options, records, terminal
@@ -37,11 +37,11 @@ class RowNames(msgspec.Struct, frozen=True, kw_only=True):
         if not stored and may_borrow and facts.gpu_problem():
             stored = STORED_GPU
         if not stored:
-            return Sources(cpu, cpu if has_gpu else None, prediction.predict)
+            return Sources(cpu=cpu, gpu=cpu if has_gpu else None)
         gpu = profile.read(stored)
         if not any(map(is_gpu, gpu.devices)):
             raise unknown_gpu(stored)
-        return Sources(cpu, gpu, prediction.predict)
+        return Sources(cpu=cpu, gpu=gpu)
 
     def with_folders(self, folders: Iterable[pathlib.Path]) -> "RowNames":
         """The same with the rows that were just measured into these folders of this machine."""

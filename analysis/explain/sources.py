@@ -1,30 +1,56 @@
 """Where predictions come from: the rows of the CPU and of the GPU, and what predicts from them."""
 
 import contextlib
+import functools
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from analysis.explain.request import Request
-from analysis.predict import what_if
+from analysis.predict import prediction, what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile
+from analysis.stats import Estimate
+from kernels.networks import Network
 from kernels.problems import Training
 from workloads.records import Settings
 
 Predict = Callable[..., Prediction]  # (training, settings, kernel) -> prediction
 
 
-class Sources(msgspec.Struct, frozen=True):
+class Predictor(Protocol):
+    """What predicts a training from a profile."""
+
+    def predict(
+        self, training: Training, settings: Settings, profile: Profile, network: Network | None, *, kernel: str
+    ) -> Prediction:
+        """The cost of a training.
+
+        Raises: Lacking where the profile has too few rows for it.
+        """
+
+
+class RowPredictor:
+    """Predicts from a profile's rows."""
+
+    def predict(
+        self, training: Training, settings: Settings, profile: Profile, network: Network | None, *, kernel: str
+    ) -> Prediction:
+        """The cost of a training; see analysis.predict.prediction.predict."""
+        return prediction.predict(training, settings, profile, network, kernel=kernel)
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that an explanation is made from."""
 
     #: The rows of the CPU.
     cpu: Profile
     #: The rows of the GPU: the same profile, or a stored machine's; None without a GPU.
     gpu: Profile | None
-    #: The function that predicts a training from a profile.
-    predict: Callable
+    #: What predicts from them.
+    predictor: Predictor = RowPredictor()
 
     @property
     def borrowed(self) -> Profile | None:
@@ -36,24 +62,43 @@ class Sources(msgspec.Struct, frozen=True):
         return self.cpu if device == "cpu" or self.gpu is None else self.gpu
 
 
-def predictor(request: Request, sources: Sources) -> Predict:
-    """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
-    host."""
-    stored = sources.borrowed
-    factor = host_factor(sources.cpu, stored) if stored else None
-    start = start_factor(sources.cpu, stored) if stored else None
+class TrainingPredictor(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
+    """Predicts trainings of one request: each from the profile of its device; a stored GPU is driven by this machine's host."""
 
-    def predict(training: Training, settings: Settings, kernel: str = what_if.FIT) -> Prediction:
-        profile = sources.profile(settings.device)
-        prediction = sources.predict(training, settings, profile, request.network, kernel=kernel)
-        if factor is None:
-            return prediction
+    #: The request.
+    request: Request
+    #: The rows.
+    sources: Sources
+
+    @functools.cached_property
+    def _host_factor(self) -> Estimate | None:
+        """How many times as long this machine's host takes as the stored GPU's; None where that is not known."""
+        stored = self.sources.borrowed
+        return host_factor(self.sources.cpu, stored) if stored else None
+
+    @functools.cached_property
+    def _start_factor(self) -> Estimate | None:
+        """The same of starting a process."""
+        stored = self.sources.borrowed
+        return start_factor(self.sources.cpu, stored) if stored else None
+
+    def predict(self, training: Training, settings: Settings, kernel: str = what_if.FIT) -> Prediction:
+        """The cost of a training.
+
+        Raises: Lacking where the profile has too few rows for it.
+        """
+        predicted = self._from(self.sources.profile(settings.device), training, settings, kernel)
+        stored = self.sources.borrowed
+        if stored is None or self._host_factor is None:
+            return predicted
         if settings.on_gpu:
-            return rescaled(prediction, factor, start)
-        if prediction.unmeasured and kernel == what_if.FIT:
+            return rescaled(predicted, self._host_factor, self._start_factor)
+        if predicted.unmeasured and kernel == what_if.FIT:
             with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays unknown
-                on_stored_cpu = sources.predict(training, settings, stored, request.network, kernel=kernel)
-                return completed(prediction, on_stored_cpu, factor, start)
-        return prediction
+                on_stored_cpu = self._from(stored, training, settings, kernel)
+                return completed(predicted, on_stored_cpu, self._host_factor, self._start_factor)
+        return predicted
 
-    return predict
+    def _from(self, profile: Profile, training: Training, settings: Settings, kernel: str) -> Prediction:
+        network = self.request.network
+        return self.sources.predictor.predict(training, settings, profile, network, kernel=kernel)

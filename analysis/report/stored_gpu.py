@@ -5,7 +5,6 @@ from analysis.explain.findings import winner
 from analysis.explain.request import Request
 from analysis.explain.sources import Sources
 from analysis.predict import profile
-from analysis.predict.prediction import predict
 from analysis.stats import is_gpu
 from analysis.text.explanation import verdict
 from analysis.text.explanation.subject import subject
@@ -35,7 +34,8 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
         epochs=network.epochs,
         dtype=first.dtype,
     )
-    explanation = explain(Request(training), Sources(profile.Profile(rows, machine), profile.read(STORED), predict))
+    sources = Sources(cpu=profile.Profile(rows, machine), gpu=profile.read(STORED))
+    explanation = explain(Request(training), sources)
     both = explanation.both
     # with the stored machine's own CPU the GPU's time is no prediction for here
     if explanation.host_factor is None or not both:

@@ -17,7 +17,6 @@ from analysis.explain.plan import ExplainPlan
 from analysis.explain.sources import Sources
 from analysis.finding import Finding
 from analysis.predict import profile
-from analysis.predict.prediction import predict
 from analysis.stats import Estimate, exact
 from analysis.text import cases
 from kernels import networks
@@ -32,7 +31,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 @pytest.fixture(scope="module")
 def stored():
     here = profile.read(str(ROOT / "reports/nvidia-h200"))
-    return Sources(here, here, predict)
+    return Sources(cpu=here, gpu=here)
 
 
 def replied(name, of) -> cases.Reply:
@@ -99,7 +98,7 @@ def copies(pageable=10e9, pinned=50e9):
 
 def bare(*rows):
     made = profile.Profile(rows)
-    return Sources(made, made, predict)
+    return Sources(cpu=made, gpu=made)
 
 
 def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies():

@@ -351,7 +351,6 @@ def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
 
     of = borrowed()
     monkeypatch.setattr(stored_gpu, "STORED", GPU_MACHINE.key)
-    monkeypatch.setattr(stored_gpu, "predict", predict)
     monkeypatch.setattr(stored_gpu.profile, "read", lambda *runs: of.gpu)
     untold = msgspec.structs.replace(trained("cifar10-cnn", 32, 640, (0.0, 0.0, 2e-3)), fits=())
     rows = [*of.cpu.measurements, untold]
@@ -388,7 +387,7 @@ def test_what_is_measured_first_is_the_real_step(tmp_path):
     e = explained()
     parts = measure.parts(KnownCosts.from_explanation(e), e.request, sources(), ["cpu", "gpu:0"])
     assert [part.name for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
-    bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
+    bare = Sources(cpu=profile.Profile((), CPU_MACHINE), gpu=None)
     names = ["its own step on the CPU", "dispatch on the CPU"]
     parts = measure.parts(KnownCosts(), e.request, bare, ["cpu"])
     assert [part.name for part in parts] == names
@@ -421,7 +420,7 @@ def test_a_step_is_measured_with_the_smaller_batch_that_an_epoch_ends_in(batch, 
 
 def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
     """Of 90 s, up to 270: after 120 and 240 s there are 30 left for 5 s of dense layers, then none for 10 s of passes."""
-    bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
+    bare = Sources(cpu=profile.Profile((), CPU_MACHINE), gpu=None)
     parts = measure.parts(KnownCosts(), explained().request, bare, ["cpu"], everything=True)
     child, shown = SlowChild(), []
     failures = measure.run(

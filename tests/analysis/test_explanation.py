@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
-from fake_predictions import MS, borrowed, predict, sources
+from fake_predictions import MS, FunctionPredictor, borrowed, predict, sources
 from msgspec.structs import replace
 from test_jobs import both, trained
 
@@ -408,7 +408,7 @@ def test_the_device_with_most_work_that_no_row_is_of_is_named():
         rough = RoughWork(share=shares[settings.device], kinds=("FFT2D by its bytes alone",))
         return replace(predict(training, settings, *others, **named), rough=rough)
 
-    e = explained(of=replace(sources(), predict=roughly))
+    e = explained(of=replace(sources(), predictor=FunctionPredictor(roughly)))
     text = "Rough, within a factor of 4: 30 % of a step's work on the GPU (FFT2D by its bytes alone)."
     assert said(e, "rough-work") == [text]
     assert said(explained(), "rough-work") == []
@@ -530,7 +530,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     )
     assert stored.rescaled(fed, exact(2.0)).step_s.value == pytest.approx(6 * MS), "dispatch 4 and the batch 2 ms"
     of = borrowed()
-    e = explained(of=Sources(profile.Profile((), GPU_MACHINE), of.gpu, predict))
+    e = explained(of=Sources(cpu=profile.Profile((), GPU_MACHINE), gpu=of.gpu, predictor=FunctionPredictor(predict)))
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
     assert said(e, "host") == ["Dispatch is taken as with nvidia-h200's own CPU: no call was measured on both."]
 
@@ -540,7 +540,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     of = borrowed()
     starts = ((of.cpu, 3.0), (of.gpu, 4.0))
     here, there = (profile.Profile((*p.measurements, importing(s)), p.machine) for p, s in starts)
-    made = explained(of=Sources(here, there, predict))
+    made = explained(of=Sources(cpu=here, gpu=there, predictor=FunctionPredictor(predict)))
     assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4)
     assert made.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
 
@@ -565,7 +565,7 @@ def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
     def bare(*args, **given):
         return msgspec.structs.replace(predict(*args, **given), start_s=exact(0.0))
 
-    e = explained(of=msgspec.structs.replace(sources(), predict=bare))
+    e = explained(of=msgspec.structs.replace(sources(), predictor=FunctionPredictor(bare)))
     assert [side.unknown for side in e.both] == [("start-up",)] * 2
     assert "Note  Left out of the CPU's time, as no row tells it: start-up." in answer.answer(e, "again")
     assert details.training_table(e).rows[0][1:] == ["-", "-"]
@@ -577,7 +577,7 @@ def lacking(device):
             raise Lacking(f"no rows of {device}", [f"python -m workloads.launch --device {device}"])
         return predict(training, settings, of, network, **keywords)
 
-    return msgspec.structs.replace(sources(), predict=made)
+    return msgspec.structs.replace(sources(), predictor=FunctionPredictor(made))
 
 
 def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explained():
@@ -598,7 +598,7 @@ def test_what_two_sides_lack_is_named_at_once():
         raise Lacking(f"no rows of {settings.device}", [f"measure {settings.device}", "measure both"])
 
     with pytest.raises(Lacking) as missing:
-        explained(of=msgspec.structs.replace(sources(), predict=made))
+        explained(of=msgspec.structs.replace(sources(), predictor=FunctionPredictor(made)))
     commands = "measure cpu; measure both; measure gpu:0"
     assert str(missing.value) == f"the profile has no rows of cpu, no rows of gpu:0; measure with: {commands}"
     e = explained(of=sources(with_gpu=False))

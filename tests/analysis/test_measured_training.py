@@ -12,7 +12,7 @@ from analysis.explain import explanation
 from analysis.explain.request import Request
 from analysis.explain.sources import Sources
 from analysis.numbers import timed
-from analysis.predict import prediction, profile
+from analysis.predict import profile
 from analysis.text import training as words
 from analysis.training import break_even
 from analysis.training import measured_training as measured
@@ -68,7 +68,7 @@ def stored() -> profile.Profile:
 def test_no_stored_training_of_the_h200_is_told_twice_with_different_seconds():
     """The summary's sentences, the page's table and every explanation of the same training."""
     own = stored()
-    both = Sources(own, own, prediction.predict)
+    both = Sources(cpu=own, gpu=own)
     rows = break_even.trained(own.measurements)
     table = {line[0]: line[3:5] for line in words.table(own.measurements)}
     told = 0

@@ -3,6 +3,7 @@
 import made_profile
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, tensor_peaks
+from fake_predictions import FunctionPredictor
 from msgspec.structs import replace
 
 from analysis.explain import explanation, findings, narrowing
@@ -47,7 +48,9 @@ def predicted(training, settings, of=None, network=None, *, kernel="") -> Predic
 
 def explained(training=TEN_STEPS, sources=None, predict=predicted):
     here = profile.Profile((), GPU_MACHINE)
-    return explanation.explain(Request(training), sources or Sources(here, here, predict))
+    return explanation.explain(
+        Request(training), sources or Sources(cpu=here, gpu=here, predictor=FunctionPredictor(predict))
+    )
 
 
 def with_step(step_s: Estimate, **fields):
@@ -110,7 +113,7 @@ def test_nothing_is_to_be_narrowed_where_a_winner_is_told_or_a_range_is_narrow_o
         return one if settings.on_gpu else replace(one, step_s=exact(6 * MS))
 
     here = profile.Profile((), CPU_MACHINE)
-    stored = Sources(here, profile.Profile((), GPU_MACHINE), predict)
+    stored = Sources(cpu=here, gpu=profile.Profile((), GPU_MACHINE), predictor=FunctionPredictor(predict))
     assert narrowing.narrowest(explained(sources=stored)) is None  # the GPU's range is wide, and no GPU is here
     assert narrowing.narrowest(explained(predict=predict)).device == GPU
 
@@ -133,7 +136,7 @@ def test_the_rows_that_are_named_narrow_it_more_than_others():
     others = [m for m in everything if m.device == "cpu" and isinstance(m.problem, Stream) and m.problem.nbytes > 2**22]
     few = [m for m in everything if m not in named and m not in others]
     bare = profile.Profile(few, GPU_MACHINE)
-    one = explained(Training("cifar10-cnn", 128, 1280, 20), Sources(bare, bare, prediction.predict))
+    one = explained(Training("cifar10-cnn", 128, 1280, 20), Sources(cpu=bare, gpu=bare))
     widths = narrowing.part_widths(one.sides[0], one.cpu)
     assert max(widths, key=widths.get) == "conv"
     left = []

@@ -53,7 +53,7 @@ def test_both_predict_the_same(model, device):
 def test_both_explain_the_same(model):
     network = networks.find(model)
     asked = Request(Training(model, network.batch, network.samples, network.epochs))
-    stored, whole = (explanation.explain(asked, Sources(one, one, prediction.predict)) for one in both())
+    stored, whole = (explanation.explain(asked, Sources(cpu=one, gpu=one)) for one in both())
     assert len(stored.both) == 2
     assert stored.record() == whole.record()
 

@@ -13,6 +13,13 @@ from kernels.problems import Launch, Peak
 MS = 1e-3
 
 
+class FunctionPredictor:
+    """A predictor that answers by a function."""
+
+    def __init__(self, function):
+        self.predict = function
+
+
 def predict(training, settings, of, network=None, *, kernel="training/keras/fit") -> Prediction:
     """On the CPU a step takes 1 ms and 20 µs a sample; on the GPU 2 ms (0.3 in a bare loop; half of it in calls of several
     steps), 0.1 ms and 1 µs a sample for copies, 1 µs a sample for arithmetic. Arithmetic grows with a multilayer
@@ -73,12 +80,13 @@ def sources(*more, with_gpu: bool = True) -> Sources:
     """A GPU machine's profile of launches, copies, peaks and `more` rows; or a CPU machine's."""
     if not with_gpu:
         here = profile.Profile((*starts(2 * MS), *more), CPU_MACHINE)
-        return Sources(here, None, predict)
+        return Sources(cpu=here, gpu=None, predictor=FunctionPredictor(predict))
     here = profile.Profile((*launch_rows(0.0), *transfer_rows(0.0), *peaks(), *more), GPU_MACHINE)
-    return Sources(here, here, predict)
+    return Sources(cpu=here, gpu=here, predictor=FunctionPredictor(predict))
 
 
 def borrowed(cpu_step: float = 2 * MS) -> Sources:
     """This machine's CPU, whose Keras step takes `cpu_step` seconds, beside the stored GPU machine, whose CPU takes 1 ms."""
     stored = profile.Profile((*starts(1 * MS, 2 * MS), *transfer_rows(0.0), *peaks()), GPU_MACHINE)
-    return Sources(profile.Profile(tuple(starts(cpu_step)), CPU_MACHINE), stored, predict)
+    here = profile.Profile(tuple(starts(cpu_step)), CPU_MACHINE)
+    return Sources(cpu=here, gpu=stored, predictor=FunctionPredictor(predict))
