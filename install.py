@@ -111,8 +111,13 @@ def size(extras):
     known = {extra: (int(packages), int(megabytes) * 1_000_000) for extra, packages, megabytes in lines}
     if not extras <= known.keys():
         return None
-    parts = [known[extra] for extra in extras]
-    return Packages(packages=sum(packages for packages, _ in parts), download=sum(download for _, download in parts))
+    packages = 0
+    download = 0
+    for extra in extras:
+        extra_packages, extra_download = known[extra]
+        packages += extra_packages
+        download += extra_download
+    return Packages(packages=packages, download=download)
 
 
 def check(venv, expected):

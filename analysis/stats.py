@@ -369,7 +369,9 @@ def _independent_ratio(old: Samples, new: Samples) -> Estimate:
     old_medians = list(_block_medians(old).values())
     new_medians = list(_block_medians(new).values())
     pairs = np.sort(np.divide.outer(new_medians, old_medians), axis=None)
-    left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(old_medians) + len(new_medians) + 1) / 12))
+    blocks = len(old_medians) + len(new_medians)
+    rank_deviation = math.sqrt(len(pairs) * (blocks + 1) / 12)  # of Mann and Whitney's U
+    left_out = int(len(pairs) / 2 - Z * rank_deviation)
     if left_out < 1:
         return ratio
     return covering(ratio.value, float(pairs[left_out - 1]), float(pairs[-left_out]))

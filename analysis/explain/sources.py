@@ -72,7 +72,7 @@ class TrainingPredictor(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq
 
     @functools.cached_property
     def _host_factor(self) -> Estimate | None:
-        """How many times as long this machine's host takes as the stored GPU's; None where that is not known."""
+        """Slowdown of this machine's host beside that of the stored GPU; None where that is not known."""
         stored = self.sources.borrowed
         return host_factor(self.sources.cpu, stored) if stored else None
 

@@ -17,7 +17,7 @@ _SHAPES_ALONE = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 #: They set a variable to what they compute from it.
 _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 #: In their gradient's graph they stay: on a CPU oneDNN hands it what they note of the maxima, without which it looks for them
-#: again and takes 3 to 4 times as long as in a step.
+#: again and is 3 to 4 times slower than in a step.
 _NOTING = frozenset({"MaxPool"})
 #: They read an element of a list that a loop saved.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem"})
