@@ -127,7 +127,7 @@ def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
 
 def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "a b")
-    argv = ["--sizes", "8:64:+8", *FAST[:-1], "--format", "csv", "--stop-after", "0.001"]
+    argv = ["--sizes", "8:64:+8", *FAST[:-1], "--format", "csv", "--stop-after", "1e-9"]
     assert matmul.main(argv) == 0
     told = capsys.readouterr().err
     assert "stopped by stop-after" in told and f"-o '{sweep.LOCAL}/" in told and "--resume" in told

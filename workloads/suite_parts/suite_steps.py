@@ -263,7 +263,9 @@ def measure_steps(
         for step in steps:
             left_s = None
             if measuring.stop_after_s is not None:
-                left_s = measuring.stop_after_s - (time.monotonic() - begin)
+                # the first step is always begun: it writes its file and prints how to resume
+                elapsed_s = time.monotonic() - begin if codes else 0.0
+                left_s = measuring.stop_after_s - elapsed_s
                 if left_s <= 0:
                     break
             # a workload's second part goes on in its file
