@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, Z, exact, middle, quotient, t_quantile, visit_medians
+from analysis.stats import Estimate, Z, exact, quick_median, quotient, t_quantile, visit_medians
 from workloads import REPORTS
 from workloads.records import Loaded, Machine, Measurement, Samples
 
@@ -150,11 +150,11 @@ def _pairs(old: Measurement, new: Measurement) -> Iterator[tuple[tuple[str, int]
         after = new.on(before.clock)
         if after is None:
             continue
-        key = side(old, before.clock), math.floor(math.log10(middle(before)))
+        key = side(old, before.clock), math.floor(math.log10(quick_median(before)))
         visits = np.subtract.outer(np.log(visit_medians(before)), np.log(visit_medians(after)))
         pair = _Pair(
             disturbed=disturbed,
-            difference=abs(math.log(middle(after) / middle(before))),
+            difference=abs(math.log(quick_median(after) / quick_median(before))),
             visit_differences=np.abs(visits).ravel(),
             span_s=min(old.span_s or 0.0, new.span_s or 0.0),
         )

@@ -5,6 +5,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,12 +35,12 @@ class Estimate(msgspec.Struct, frozen=True):
     high: float
 
     def __add__(self, other: "Estimate | float") -> "Estimate":
-        """The ends add too, so the interval holds however the two depend on each other."""
+        """The sum. Low ends add, and high ends add, so the interval is right however the errors of both are correlated."""
         b = exact(other)
         return Estimate(self.value + b.value, self.low + b.low, self.high + b.high)
 
     def __sub__(self, other: "Estimate | float") -> "Estimate":
-        """The interval reaches from low less high to high less low."""
+        """The difference. Its interval is right however the errors of both are correlated."""
         b = exact(other)
         return Estimate(self.value - b.value, self.low - b.high, self.high - b.low)
 
@@ -47,29 +48,29 @@ class Estimate(msgspec.Struct, frozen=True):
         return exact(other) - self
 
     def __mul__(self, other: "Estimate | float") -> "Estimate":
-        """The interval holds the products of all ends; a number scales."""
+        """The product; its interval covers the products of all ends."""
         b = exact(other)
         products = (self.low * b.low, self.low * b.high, self.high * b.low, self.high * b.high)
         return Estimate(self.value * b.value, min(products), max(products))
 
     def __truediv__(self, other: "Estimate | float") -> "Estimate":
-        """A ratio of times, or a rate: an end below 0 counts as 0, and over a divisor that may be 0 the ratio may be infinite. A
-        number scales."""
+        """The ratio of two times, or of an amount and a time. A dividend below 0 counts as 0, as there are no negative times; a
+        divisor that may be 0 makes the high end infinite."""
         if not isinstance(other, Estimate):
             return self * (1 / other)
         return Estimate(_over(self.value, other.value), _over(self.low, other.high), _over(self.high, other.low))
 
     def __rtruediv__(self, other: float) -> "Estimate":
-        """A rate from a time, or a time from a rate."""
+        """A number divided by this estimate: a rate from a time, or a time from a rate."""
         return exact(other) / self
 
     def at_least(self, other: "Estimate | float") -> "Estimate":
-        """The larger of both, end by end: the time of work that waits for both."""
+        """The maximum of both, taken for value, low end and high end by themselves: the time of work that waits for both."""
         b = exact(other)
         return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
     def at_most(self, other: "Estimate") -> "Estimate":
-        """The smaller of both, end by end."""
+        """The minimum of both, taken for value, low end and high end by themselves."""
         return Estimate(min(self.value, other.value), min(self.low, other.low), min(self.high, other.high))
 
     def within(self, other: "Estimate") -> "Estimate":
@@ -97,28 +98,30 @@ def total(parts: Iterable[Estimate | None]) -> Estimate:
 
 
 def _over(a: float, b: float) -> float:
+    """a / b for times: a negative `a` counts as 0, and dividing by 0 or less gives infinity."""
     return max(0.0, a) / b if b > 0 else math.inf
 
 
-def plus_minus(value: float, half: float) -> Estimate:
-    """A number with half the width of its interval."""
-    return Estimate(value, value - half, value + half)
+def plus_minus(value: float, half_width: float) -> Estimate:
+    """An estimate whose interval reaches `half_width` to either side of the value."""
+    return Estimate(value, value - half_width, value + half_width)
 
 
 def covering(value: float, *others: float) -> Estimate:
-    """An estimate whose interval is widened to include the others."""
+    """An estimate of `value` whose interval is just wide enough to include the others too."""
     return Estimate(value, min(value, *others), max(value, *others))
 
 
 def from_draws(value: float, drawn: Sequence[float] | np.ndarray) -> Estimate:
-    """A number with the 95 % interval of its redrawn values; without redrawn values the interval has no width."""
+    """An estimate of `value` with a 95 % interval: the 2.5 % to 97.5 % quantiles of its values in random draws. Without draws
+    the interval has no width."""
     if not len(drawn):
         return exact(value)
     return covering(value, *np.quantile(drawn, [0.025, 0.975]).tolist())
 
 
 def within_factor(value: float, factor: float) -> Estimate:
-    """A number that may be wrong by a factor either way."""
+    """An estimate from value / factor to value * factor."""
     return Estimate(value, value / factor, value * factor)
 
 
@@ -131,157 +134,191 @@ def independent_sum(parts: Iterable[Estimate]) -> Estimate:
     return Estimate(value, max(0.0, value - below), value + above)
 
 
-def _blocks(seconds, block) -> dict[int, list[float]]:
-    """The samples of each block; the samples one by one where there is a single block."""
+def _by_block(seconds: Sequence[float], blocks: Sequence[int]) -> dict[int, list[float]]:
+    """Block -> its samples in seconds; `blocks` has the block of each sample. Samples that are all of one block count as a block
+    each."""
     groups: dict[int, list[float]] = {}
-    for b, s in zip(block, seconds, strict=True):
-        groups.setdefault(b, []).append(s)
-    return groups if len(groups) > 1 else {i: [s] for i, s in enumerate(seconds)}
+    for block, sample_s in zip(blocks, seconds, strict=True):
+        groups.setdefault(block, []).append(sample_s)
+    if len(groups) > 1:
+        return groups
+    return {index: [sample_s] for index, sample_s in enumerate(seconds)}
 
 
 def visit_medians(samples: Samples) -> list[float]:
-    """The median seconds of each visit (block) of a Samples record."""
+    """The median seconds of the samples of each visit (block), in the order of the visits."""
     groups: dict[int, list[float]] = {}
     for block, seconds in zip(samples.block, samples.seconds, strict=True):
         groups.setdefault(block, []).append(seconds)
     return [float(statistics.median(group)) for group in groups.values()]
 
 
+class _BlockDraws(NamedTuple):
+    """Random draws of whole blocks with replacement, for the block bootstrap."""
+
+    #: How often each block occurs in each distinct draw: blocks x distinct draws.
+    counts: np.ndarray
+    #: The column of `counts` of each of the RESAMPLES draws, as many of them are alike.
+    column_of_draw: np.ndarray
+
+
 @functools.lru_cache(maxsize=256)
-def _draws(blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """(counts, index) of RESAMPLES draws of whole blocks with replacement. counts, distinct draws only: times each block is
-    drawn, blocks x draws. index: the distinct draw of each of the RESAMPLES."""
+def _block_draws(blocks: int) -> _BlockDraws:
+    """RESAMPLES random draws of `blocks` blocks from as many; always the same ones."""
     picks = np.random.default_rng(1).integers(0, blocks, (RESAMPLES, blocks))
-    places = (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1)
-    counts = np.bincount(places, minlength=RESAMPLES * blocks)
-    distinct, which = np.unique(counts.astype(np.int16).reshape(RESAMPLES, blocks), axis=0, return_inverse=True)
-    return np.ascontiguousarray(distinct.T), which.ravel()
+    cells = (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1)
+    counts = np.bincount(cells, minlength=RESAMPLES * blocks).astype(np.int16).reshape(RESAMPLES, blocks)
+    distinct, column_of_draw = np.unique(counts, axis=0, return_inverse=True)
+    return _BlockDraws(np.ascontiguousarray(distinct.T), column_of_draw.ravel())
 
 
 def _resampled_medians(groups: list[list[float]]) -> np.ndarray:
-    """Medians over RESAMPLES draws of whole blocks: the samples are sorted once, a draw only weighs them; its median is where
-    the weights up to there pass half.
+    """The median in each of RESAMPLES random draws of whole blocks; `groups` has the samples of each block.
+
+    All samples are sorted once. A draw gives each of them a weight, the number of times that its block was drawn; the draw's
+    median is the sample at which the summed weights reach half of their total.
 
     No BLAS: the worker calls this between timed blocks, and BLAS threads spin on after a call.
     """
     values = np.fromiter(itertools.chain.from_iterable(groups), float)
     order = np.argsort(values, kind="stable")
     values = values[order]
-    block = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[order]
-    distinct, which = _draws(len(groups))
-    small = len(groups) * max(map(len, groups)) < 1 << 15  # so no rank passes 16 bits
-    rank = distinct[block].astype(np.int16 if small else np.int64, copy=False)  # samples x draws
-    for before, after in itertools.pairwise(rank):
+    block_of_value = np.repeat(np.arange(len(groups)), [len(group) for group in groups])[order]
+    draws = _block_draws(len(groups))
+    fits_16_bits = len(groups) * max(map(len, groups)) < 1 << 15
+    weights = draws.counts[block_of_value].astype(np.int16 if fits_16_bits else np.int64, copy=False)
+    summed_weights = weights  # samples x draws; summed in place, as this runs between timed blocks
+    for before, after in itertools.pairwise(summed_weights):
         after += before
-    lower = values[_below(rank, (rank[-1] - 1) // 2)]
-    upper = values[_below(rank, rank[-1] // 2)]
-    return ((lower + upper) / 2)[which]
+    total_weight = summed_weights[-1]
+    lower = values[_values_up_to(summed_weights, (total_weight - 1) // 2)]
+    upper = values[_values_up_to(summed_weights, total_weight // 2)]
+    return ((lower + upper) / 2)[draws.column_of_draw]
 
 
-def _below(rank: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """How many samples of each draw have a rank up to the half."""
-    return np.add.reduce(rank <= half, axis=0, dtype=np.int32)
+def _values_up_to(summed_weights: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    """For each draw (column), how many samples have a summed weight of at most the draw's limit."""
+    return np.add.reduce(summed_weights <= limit, axis=0, dtype=np.int32)
 
 
-def t_quantile(free: int) -> float:
-    """Student's t at 97.5 % for that many degrees of freedom."""
-    expanded = Z + (Z**3 + Z) / (4 * free) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * free**2)
-    return _T_QUANTILES[free - 1] if free <= len(_T_QUANTILES) else expanded
+def t_quantile(degrees_of_freedom: int) -> float:
+    """The 97.5 % quantile of Student's t; from a table, beyond it by the expansion in 1 / degrees_of_freedom."""
+    if degrees_of_freedom <= len(_T_QUANTILES):
+        return _T_QUANTILES[degrees_of_freedom - 1]
+    first_order = (Z**3 + Z) / (4 * degrees_of_freedom)
+    second_order = (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * degrees_of_freedom**2)
+    return Z + first_order + second_order
 
 
-def _few_blocks(blocks: int) -> float:
-    """Exponent that widens a percentile interval over few blocks, in the logarithm, so that it covers 95 %.
+def _widening_exponent(blocks: int) -> float:
+    """The power to which the ratio of each end of a bootstrap interval to its value is raised, so that the interval covers 95 %
+    although the blocks are few.
 
     Source: T. Hesterberg, What Teachers Should Know About the Bootstrap (2015), section 3.2: t over normal quantile
     times sqrt(n / (n - 1)).
     """
-    free = blocks - 1
-    return t_quantile(free) / Z * math.sqrt(blocks / free)
+    return t_quantile(blocks - 1) / Z * math.sqrt(blocks / (blocks - 1))
 
 
 def _resampled_interval(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
-    """(low, high) of the 95 % interval of a positive number from its resampled values, widened where the blocks are few."""
+    """(low, high) of the 95 % interval of a positive number: the 2.5 % and 97.5 % quantiles of its resampled values `draws`,
+    widened because the number of blocks that were resampled is small."""
     low, high = np.partition(draws, _TAILS)[_TAILS].tolist()
     if not (value > 0 and low > 0):
         return min(low, value), max(high, value)
-    wider = _few_blocks(blocks)
-    return value * min(low / value, 1.0) ** wider, value * max(high / value, 1.0) ** wider
+    exponent = _widening_exponent(blocks)
+    return value * min(low / value, 1.0) ** exponent, value * max(high / value, 1.0) ** exponent
 
 
-def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate:
-    """`value` with its interval: the range of medians of RANGE visits, else by resampling; a single group gives no width. Of
-    more visits it also covers their mean, by Student's t: where a machine switches between two levels the median is one of
-    these, and the run's level lies between them."""
+def _interval(value: float, groups: list[list[float]], *, are_visits: bool) -> Estimate:
+    """A median with its 95 % interval; `groups` has the samples of each visit, or single samples if not `are_visits`.
+
+    Of a single group the interval has no width. Of RANGE visits it is the range of their medians, else it is resampled. Of more
+    visits it also covers the mean of their medians, by Student's t: where a machine switches between two speeds the median is
+    one of these, and the level of the run lies between them.
+    """
     if len(groups) == 1:
         return exact(value)
     medians = [float(statistics.median(group)) for group in groups]
-    if visits and len(groups) in RANGE:
+    if are_visits and len(groups) in RANGE:
         return covering(value, *medians)
     low, high = _resampled_interval(value, _resampled_medians(groups), len(groups))
-    if visits and len(groups) > max(RANGE):
+    if are_visits and len(groups) > max(RANGE):
         mean = statistics.fmean(medians)
-        half = t_quantile(len(groups) - 1) * statistics.stdev(medians) / math.sqrt(len(groups))
-        low = min(low, max(mean - half, min(medians)))
-        high = max(high, min(mean + half, max(medians)))
+        half_width = t_quantile(len(groups) - 1) * statistics.stdev(medians) / math.sqrt(len(groups))
+        low = min(low, max(mean - half_width, min(medians)))
+        high = max(high, min(mean + half_width, max(medians)))
     return Estimate(value, low, high)
 
 
-def median(seconds, block=None) -> Estimate:
-    """The median of samples with its 95 % interval over visits (blocks; without any each sample is one): samples of a visit
-    hang together. Of a single visit its samples are resampled; of a single sample nothing is known but its value.
+def median(seconds: Sequence[float], block: Sequence[int] | None = None) -> Estimate:
+    """The median of samples with its 95 % interval.
+
+    `block` has the visit in which each sample was taken; None if they are independent. Samples of a visit are correlated, so
+    whole visits are resampled; of a single visit, its samples. A single sample gives an interval without width.
 
     Source: Kuensch (1989), block bootstrap; the range of few medians is the sign test's interval.
     """
     blocks = block if block is not None else range(len(seconds))
-    groups = list(_blocks(seconds, blocks).values())
+    groups = list(_by_block(seconds, blocks).values())
     value = float(statistics.median(seconds))
-    return _interval(value, groups, len(set(blocks)) > 1)
+    return _interval(value, groups, are_visits=len(set(blocks)) > 1)
 
 
 def least_squares(columns: np.ndarray, seconds: np.ndarray, noise: np.ndarray | float = 0.0) -> np.ndarray:
-    """Nonnegative coefficients, one for each column, that minimize the relative errors of the seconds, each weighed by its
-    noise and a law's own. Columns are scaled first, as bytes are many and their seconds few."""
+    """Nonnegative coefficients c, one for each column, for which columns @ c has the least squared relative errors against the
+    measured `seconds`.
+
+    Args:
+        columns: measurements x terms of the linear model, such as 1, samples and bytes.
+        noise: the relative error of each measured time; noisy ones weigh less.
+    """
     from scipy.optimize import nnls
 
     weights = LAW_NOISE / np.hypot(noise, LAW_NOISE) * np.ones(len(seconds))
-    shares = columns * (weights / seconds)[:, np.newaxis]
-    scale = np.maximum(shares.max(axis=0), 1e-300)  # of a column that holds nothing
-    return nnls(shares / scale, weights)[0] / scale
+    relative = columns * (weights / seconds)[:, np.newaxis]
+    scale = np.maximum(relative.max(axis=0), 1e-300)  # as bytes are many and their seconds few; a column may be all 0
+    coefficients, _ = nnls(relative / scale, weights)
+    return coefficients / scale
 
 
 @functools.lru_cache(maxsize=_CACHED_ROWS)
-def median_of(samples) -> Estimate:
-    """The median seconds of a Samples record with its interval, worked out once for each record."""
+def median_of(samples: Samples) -> Estimate:
+    """The median seconds with its 95 % interval; cached."""
     return median(samples.seconds, samples.block)
 
 
 @functools.lru_cache(maxsize=_CACHED_ROWS)
-def middle(samples) -> float:
-    """The median seconds of a Samples record without its interval: cheap, for picking the fastest of many rows."""
+def quick_median(samples: Samples) -> float:
+    """The median seconds without an interval, which takes long to compute; cached."""
     return statistics.median(samples.seconds)
 
 
 def faster(cpu: Estimate, gpu: Estimate) -> str:
-    """gpu, cpu, or neither where the intervals overlap."""
+    """The device of the shorter time: "gpu", "cpu", or "neither" where the intervals overlap."""
     if gpu.high < cpu.low:
         return "gpu"
     return "cpu" if cpu.high < gpu.low else "neither"
 
 
 def likely(cpu: Estimate, gpu: Estimate, *, predicted: bool = False) -> str:
-    """gpu, cpu, or neither: the faster device, also where the intervals of predictions overlap but their values are LIKELY
-    apart, unless one of them is MOST_UNSURE wide."""
+    """The device of the shorter time: "gpu", "cpu" or "neither".
+
+    Measured times whose intervals overlap give "neither". Of predicted times the shorter one is named all the same if they
+    differ by a factor of LIKELY, unless the interval of one is wider than a factor of MOST_UNSURE.
+    """
     surely = faster(cpu, gpu)
     if surely != "neither" or not predicted:
         return surely
-    quick, slow = sorted((cpu.value, gpu.value))
-    if slow < LIKELY * quick or any(side.high > MOST_UNSURE * side.low for side in (cpu, gpu)):
+    shorter, longer = sorted((cpu.value, gpu.value))
+    is_unsure = any(seconds.high > MOST_UNSURE * seconds.low for seconds in (cpu, gpu))
+    if longer < LIKELY * shorter or is_unsure:
         return "neither"
     return "gpu" if gpu.value < cpu.value else "cpu"
 
 
 def group_by(items: Iterable, key: Callable) -> dict:
-    """key(item) -> the items that have it, in the order of both."""
+    """key(item) -> list of the items with that key. Groups come in the order of their first items."""
     groups: dict = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -289,40 +326,53 @@ def group_by(items: Iterable, key: Callable) -> dict:
 
 
 def best_by(items: Iterable, key: Callable, cost: Callable) -> dict:
-    """key(item) -> the item of least cost among those with that key."""
+    """key(item) -> the item with the least cost(item) among the items with that key."""
     return {value: min(group, key=cost) for value, group in group_by(items, key).items()}
 
 
 def is_gpu(device: str) -> bool:
+    """Whether `cpu`, `gpu:0`, `gpu:1` ... names a GPU."""
     return device != "cpu"
 
 
 def clock_of(measurement: Measurement) -> Samples | None:
-    """The samples that a kernel is judged by: the device clock on a GPU where there is one, else host latency."""
+    """The samples by which a kernel is judged: those of the GPU's own clock if there are any, else those of the host, which
+    calls the kernel and waits for its end."""
     on_device = measurement.on("device") if measurement.on_gpu else None
     return on_device or measurement.on("host-latency")
 
 
+def samples_on(measurement: Measurement, clock: str) -> Samples:
+    """The samples of a measurement on a clock (host-latency, host-throughput or device).
+
+    Raises: ValueError if it has none.
+    """
+    samples = measurement.on(clock)
+    if samples is None:
+        raise ValueError(f"{measurement.key} was not timed on the clock {clock}")
+    return samples
+
+
 def judged_by(measurement: Measurement) -> Samples | None:
-    """The samples of that clock; None when the row has no such time or is not ok."""
+    """`clock_of`, but None unless the measurement succeeded and has samples."""
     samples = clock_of(measurement)
     return samples if samples and measurement.ok and samples.seconds else None
 
 
 def seconds_of(measurement: Measurement) -> Estimate | None:
-    """Seconds per call by these samples; None without any."""
+    """Median seconds of a call with the interval, by the samples of `judged_by`; None without any."""
     samples = judged_by(measurement)
     return median_of(samples) if samples else None
 
 
 def quick_seconds(measurement: Measurement) -> float | None:
-    """The value of `seconds_of` without its interval."""
+    """Median seconds of a call, by the samples of `judged_by`; None without any."""
     samples = judged_by(measurement)
-    return middle(samples) if samples else None
+    return quick_median(samples) if samples else None
 
 
 def timed(measurements: Iterable[Measurement], clock: str) -> list[tuple[Measurement, Samples]]:
-    """The rows that have a time on that clock, each with its samples."""
+    """The successful measurements that have samples on a clock (host-latency, host-throughput or device), with these samples."""
     rows = []
     for m in measurements:
         samples = m.on(clock)
@@ -332,18 +382,18 @@ def timed(measurements: Iterable[Measurement], clock: str) -> list[tuple[Measure
 
 
 def quickest(measurements: Iterable[Measurement], clock: str) -> tuple[Measurement, Samples] | None:
-    """The row with the least median on that clock, and its samples; None if no row has a time."""
-    return min(timed(measurements, clock), key=lambda pair: middle(pair[1]), default=None)
+    """The measurement with the least median on a clock, and its samples; None if none has any."""
+    return min(timed(measurements, clock), key=lambda pair: quick_median(pair[1]), default=None)
 
 
 def call_s(measurement: Measurement) -> float:
-    """`quick_seconds`, but infinite for a row without a time, so that it can be sorted by."""
+    """`quick_seconds`, but infinite instead of None, so that it can be a key to sort by."""
     seconds = quick_seconds(measurement)
     return math.inf if seconds is None else seconds
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a time is another than before."""
+    """Whether a time differs from an earlier one."""
 
     #: faster, slower, same or can't tell.
     word: str
@@ -351,17 +401,18 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     ratio: Estimate
 
 
-def quotient(new: Estimate, old: Estimate, more: float = 0.0) -> Estimate:
-    """The ratio of two independent times: their errors, and `more` in the logarithm, add as squares. Both are above 0."""
+def quotient(new: Estimate, old: Estimate, log_error: float = 0.0) -> Estimate:
+    """The ratio new / old of two positive times with independent errors, which add as squares of logarithms. `log_error`: a
+    further independent error, half a 95 % interval of the ratio's natural logarithm."""
     value = new.value / old.value
-    low = math.hypot(math.log(new.value / new.low), math.log(old.high / old.value), more)
-    high = math.hypot(math.log(new.high / new.value), math.log(old.value / old.low), more)
+    low = math.hypot(math.log(new.value / new.low), math.log(old.high / old.value), log_error)
+    high = math.hypot(math.log(new.high / new.value), math.log(old.value / old.low), log_error)
     return Estimate(value, value * math.exp(-low), value * math.exp(high))
 
 
 def _independent_ratio(old: Samples, new: Samples) -> Estimate:
-    """The ratio of two independent times. Its interval is that of the ratios of all pairs of their blocks' medians; where the
-    blocks are too few for that, the errors of both times add as squares.
+    """The ratio new / old of two times that were not taken side by side. Its interval is read from the sorted ratios of all
+    pairs of a new and an old block's median; where there are too few blocks, the errors of both times add as squares.
 
     Source: Moses' interval, M. Hollander, D. Wolfe, E. Chicken, Nonparametric Statistical Methods (2014), section 4.3.
     """
@@ -378,38 +429,41 @@ def _independent_ratio(old: Samples, new: Samples) -> Estimate:
 
 
 def _block_medians(samples: Samples) -> dict[int, float]:
-    """Block -> the median of its samples; the samples one by one where there is a single block."""
-    blocks = _blocks(samples.seconds, samples.block)
+    """Block -> the median seconds of its samples. Samples that are all of one block count as a block each."""
+    blocks = _by_block(samples.seconds, samples.block)
     return {block: float(np.median(seconds)) for block, seconds in blocks.items()}
 
 
-def _paired_ratio(old: Samples, new: Samples, both: list[int]) -> Estimate:
-    """The ratio of times of visits that were taken side by side."""
+def _paired_ratio(old: Samples, new: Samples, common_blocks: list[int]) -> Estimate:
+    """The ratio new / old of times whose blocks of one number were taken side by side: the median of the ratios of each block
+    that both have."""
     old_medians = _block_medians(old)
     new_medians = _block_medians(new)
-    ratios = [new_medians[i] / old_medians[i] for i in both]
+    ratios = [new_medians[block] / old_medians[block] for block in common_blocks]
     are_visits = len(set(old.block)) > 1 and len(set(new.block)) > 1
-    return _interval(float(np.median(ratios)), [[ratio] for ratio in ratios], are_visits)
+    return _interval(float(np.median(ratios)), [[ratio] for ratio in ratios], are_visits=are_visits)
 
 
-def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:
-    """Is `new` faster or slower than `old`? Both are Samples.
+def verdict(old: Samples, new: Samples, *, paired: bool = False, between: float = 0.0) -> Verdict:
+    """Whether `new` is faster or slower than `old`.
 
     Args:
         paired: visit i of both was taken side by side, so drift cancels in each pair's ratio; visits without a partner are left
             out.
-        between: the share that two runs alike differ by, which widens the ratio of what was not paired.
+        between: the relative difference that equal runs show (0.05 for 5 %), which widens the ratio of visits that are not
+            paired.
 
-    A claim is made only when the ratio's whole interval lies beyond MIN_EFFECT; `same` only when it lies within MARGIN.
+    It is `faster` or `slower` only when the ratio's whole interval lies beyond MIN_EFFECT, and `same` only when it lies within
+    MARGIN.
     """
-    old_blocks = _blocks(old.seconds, old.block)
-    new_blocks = _blocks(new.seconds, new.block)
-    both = [block for block in old_blocks if block in new_blocks]
-    if paired and both:
-        ratio = _paired_ratio(old, new, both)
-        blocks = len(both)
+    old_blocks = _by_block(old.seconds, old.block)
+    new_blocks = _by_block(new.seconds, new.block)
+    common_blocks = [block for block in old_blocks if block in new_blocks]
+    if paired and common_blocks:
+        ratio = _paired_ratio(old, new, common_blocks)
+        blocks = len(common_blocks)
     else:
-        ratio = quotient(_independent_ratio(old, new), exact(1.0), math.log1p(between))
+        ratio = quotient(_independent_ratio(old, new), exact(1.0), log_error=math.log1p(between))
         blocks = min(len(old_blocks), len(new_blocks))
     if blocks < 2:
         return Verdict(word="can't tell", ratio=exact(ratio.value))

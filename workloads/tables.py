@@ -250,7 +250,7 @@ def _column(m: Measurement) -> str:
 def _host_s(m: Measurement) -> float:
     """Median host latency of a call; infinite without one."""
     timed = stats.quickest([m], "host-latency")
-    return stats.middle(timed[1]) if timed else math.inf
+    return stats.quick_median(timed[1]) if timed else math.inf
 
 
 def fastest(rows: list[Measurement]) -> Measurement | None:

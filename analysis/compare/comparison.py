@@ -9,7 +9,7 @@ from msgspec.structs import asdict, astuple
 from analysis import labels, noise
 from analysis.metrics import COMPARED
 from analysis.noise import Between
-from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, middle, verdict
+from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, quick_median, verdict
 from workloads.records import Loaded, Machine, Measurement, Run, Samples
 
 _BY_INTERVALS = Between(share=0.0, source="in the rows' own intervals")
@@ -137,7 +137,7 @@ def compared(old: Measurement, new: Measurement, machine: Machine | None, clock:
         both_by_process = old_samples.is_by_process and new_samples.is_by_process
         shows_noise = new_samples.clock == "device" and both_by_process
         if not shows_noise:
-            between = noise.between_runs(machine, noise.side(new, new_samples.clock), middle(new_samples))
+            between = noise.between_runs(machine, noise.side(new, new_samples.clock), quick_median(new_samples))
         judged = verdict(old_samples, new_samples, between=between.share)
     was_disturbed = disturbed(old, new_samples.clock) or disturbed(new, new_samples.clock)
     if judged.word != "same" and was_disturbed:
@@ -220,8 +220,8 @@ def _cells(row: Compared) -> tuple[object, ...]:
     return (
         row.name,
         row.clock,
-        middle(row.old.on(row.clock)),
-        middle(row.new.on(row.clock)),
+        quick_median(row.old.on(row.clock)),
+        quick_median(row.new.on(row.clock)),
         *astuple(row.verdict.ratio),
         row.word,
         row.between.share,

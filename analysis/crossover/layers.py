@@ -12,7 +12,7 @@ import msgspec
 from analysis import labels
 from analysis.crossover.families import MANY_IN_ONE, batch_family, framework_of, precision_of
 from analysis.roofline.bounds import Roofs, judge
-from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
+from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, quick_median, quick_seconds
 from analysis.units import digits, flops_rate, percent
 from kernels.problems import Problem
 from workloads.records import Measurement, Measurements
@@ -81,7 +81,7 @@ def timed(measurements: Measurements, op: str) -> "list[Measurement]":
 def waited(m: Measurement) -> float:
     """Seconds of a call that is waited for."""
     samples = m.on("host-latency") or clock_of(m)
-    return middle(samples)
+    return quick_median(samples)
 
 
 def side(m: Measurement) -> str:

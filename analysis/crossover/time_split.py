@@ -4,7 +4,7 @@ import msgspec
 
 from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow
 from analysis.crossover.families import SQUARES, Family, Rows
-from analysis.stats import middle, quickest
+from analysis.stats import quick_median, quickest
 from workloads.records import Measurement
 
 #: Device clock of the resident kernel.
@@ -96,4 +96,4 @@ def _least_seconds(rows: list[Measurement], clock: str) -> float | None:
     if row_and_samples is None:
         return None
     _, samples = row_and_samples
-    return middle(samples)
+    return quick_median(samples)

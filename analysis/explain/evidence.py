@@ -17,7 +17,7 @@ from analysis.predict.budget import TRANSFERS
 from analysis.predict.profile import Profile
 from analysis.predict.step_parts import total_of
 from analysis.roofline import links, overheads
-from analysis.stats import Estimate, group_by, middle
+from analysis.stats import Estimate, group_by, quick_median
 from analysis.training import break_even, contention, data_parallel, inference
 from analysis.training.break_even import BY_STEP
 from kernels import networks
@@ -311,7 +311,7 @@ def clock(case: Complaint, rows: Measurements) -> dict[str, Any] | None:
     if not timed or law is None or issue is None:
         return None
     near = min(timed, key=lambda m: abs(m.problem.bytes_moved - nbytes))
-    run_s = passes * nbytes * middle(near.on("device")) / near.problem.bytes_moved
+    run_s = passes * nbytes * quick_median(near.on("device")) / near.problem.bytes_moved
     issue_s = passes * issue.seconds.value
     copy_s = law.seconds(_FLOAT32 * elements).value
     return {"issued": issue_s, "ran": run_s, "copy": copy_s, "waited": max(0.0, run_s - issue_s) + copy_s}

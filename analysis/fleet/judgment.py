@@ -127,7 +127,7 @@ def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> 
             continue
         old_rows = [old for old, _ in rows]
         new_rows = [new for _, new in rows]
-        ratios = [stats.verdict(stats.clock_of(old), stats.clock_of(new)).ratio for old, new in rows]
+        ratios = [_ratio(old, new) for old, new in rows]
         deviation = Deviation(
             device=device,
             quantity=what,
@@ -139,6 +139,13 @@ def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> 
         )
         deviations.append(deviation)
     return deviations
+
+
+def _ratio(old: Measurement, new: Measurement) -> Estimate:
+    """The ratio new / old of the seconds of a call, of comparable rows."""
+    old_samples, new_samples = stats.clock_of(old), stats.clock_of(new)
+    assert old_samples is not None and new_samples is not None
+    return stats.verdict(old_samples, new_samples).ratio
 
 
 def _comparable(old: Measurement, new: Measurement) -> bool:
@@ -165,7 +172,7 @@ def _least(device: Device, rows: Measurements, least: float) -> float:
         samples = stats.clock_of(m)
         if samples:
             clock = noise.side(m, samples.clock)
-            shares.append(noise.between_runs(device.machine, clock, stats.middle(samples)).share)
+            shares.append(noise.between_runs(device.machine, clock, stats.quick_median(samples)).share)
     return max(least, statistics.median(shares))
 
 

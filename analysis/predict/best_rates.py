@@ -6,7 +6,7 @@ from collections.abc import Callable
 from analysis.predict.profile import Profile, once
 from analysis.predict.step_kernels.operation_counts import unfused_traffic
 from analysis.roofline import memory_levels
-from analysis.stats import middle
+from analysis.stats import quick_median
 from kernels.problems import Problem, Stream
 
 #: Times the last cache's size: arrays of so many bytes together leave nothing in it.
@@ -23,7 +23,7 @@ def best_rate(profile: Profile, device: str, op: str, is_counted: Callable[[Prob
     for row in profile.rows.get((op, device), ()):
         samples = row.on("device") or row.on("host-latency")
         if samples and is_counted(row.problem):
-            rate = getattr(row.problem, row.problem.rated) / middle(samples)
+            rate = getattr(row.problem, row.problem.rated) / quick_median(samples)
             best = max(rate, best or 0.0)
     return best
 

@@ -7,7 +7,7 @@ from analysis.predict.curves import Curve, curve, measured_pass
 from analysis.predict.passes import pass_seconds
 from analysis.predict.profile import DATA_SET, JIT, OP_BY_OP, Profile, once
 from analysis.predict.step_kernels.step_kernel import StepKernel
-from analysis.stats import NOTHING, Estimate, independent_sum, middle, total, within_factor
+from analysis.stats import NOTHING, Estimate, independent_sum, quick_median, total, within_factor
 from analysis.training import costs
 from kernels import networks
 from kernels.networks import Network
@@ -83,5 +83,5 @@ def _sets(profile: Profile, device: str) -> Curve | None:
             continue
         nbytes = row.problem.nbytes / 2
         if nbytes > _LEAST_SET_BYTES:
-            sets.append(measured_pass(nbytes, middle(row.samples[0])))
+            sets.append(measured_pass(nbytes, quick_median(row.samples[0])))
     return curve(sets, has_constant=False)

@@ -28,7 +28,7 @@ from analysis.predict.profile import (
     row_sources,
 )
 from analysis.predict.row_seconds import is_in_graph, whole_seconds
-from analysis.stats import exact, middle, within_factor
+from analysis.stats import exact, quick_median, within_factor
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
 
@@ -216,7 +216,7 @@ def _calls_and_graphs(profile: Profile, device: str, op: str) -> list[tuple[floa
     for row in profile.rows.get((op, device), ()):
         samples = row.on("host-latency")
         if row.backend == "tensorflow" and row.variant in seconds and row.settings.cache == "warm" and samples:
-            seconds[row.variant][row.problem] = middle(samples)
+            seconds[row.variant][row.problem] = quick_median(samples)
     in_graph = _mostly_overhead(seconds[_CALL], seconds[GRAPH])
     constant_filters = _mostly_overhead(seconds[_CALL], seconds[CONSTANT_FILTERS])
     if in_graph or not constant_filters:

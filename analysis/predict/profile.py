@@ -16,7 +16,7 @@ import msgspec
 from analysis.roofline import bounds, links, overheads, roofs
 from analysis.roofline.links import Link
 from analysis.roofline.overheads import Constant
-from analysis.stats import Estimate, covering, middle
+from analysis.stats import Estimate, covering, quick_median
 from analysis.units import count
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
@@ -251,7 +251,7 @@ class Profile:
         seconds = {}
         for row in self.measurements:
             if row.kernel == kernel and row.ok and row.device == device and row.problem.call == "step" and row.samples:
-                seconds[row.problem.count] = middle(row.samples[0])
+                seconds[row.problem.count] = quick_median(row.samples[0])
         return seconds
 
     @once
@@ -264,8 +264,8 @@ class Profile:
             on_device = row.on("device")
             if row.backend not in registry.LIBRARIES or not queued or not on_device:
                 continue
-            if middle(queued) > 2 * middle(on_device):
-                seconds.append(middle(queued))
+            if quick_median(queued) > 2 * quick_median(on_device):
+                seconds.append(quick_median(queued))
         return statistics.median(seconds) if seconds else None
 
     def copying(self, nbytes: int, device: str) -> Estimate | None:

@@ -1,7 +1,7 @@
 """Seconds of one row, on the clock of the source that it is read for."""
 
 from analysis.predict.profile import CONSTANT_FILTERS, GRAPH, LIBRARIES, clock
-from analysis.stats import middle
+from analysis.stats import quick_median
 from kernels import registry
 from workloads.records import Measurement, Samples
 
@@ -10,7 +10,7 @@ def whole_seconds(row: Measurement, source: str) -> float | None:
     """Seconds of a row with the call around it; None if the row is of another source. Passes of this project count as a
     library's, as all are bound by memory."""
     samples = _library_samples(row) if source == LIBRARIES else _tensorflow_samples(row, source)
-    return middle(samples) if samples else None
+    return quick_median(samples) if samples else None
 
 
 def _library_samples(row: Measurement) -> Samples | None:

@@ -16,7 +16,7 @@ from analysis.crossover.families import comparable, precision_of
 from analysis.predict import curves, profile
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile
-from analysis.stats import Estimate, best_by, group_by, middle
+from analysis.stats import Estimate, best_by, group_by, quick_median
 from analysis.training.costs import whole_training
 from kernels import networks
 from kernels.networks import Network
@@ -162,7 +162,9 @@ def _is_plain_product(m: Measurement) -> bool:
 
 def _grid(rows: Measurements, dtype: str, math_: str) -> SecondsTable:
     """Seconds at every point of a grid over the rows' sizes, and whether a row is near."""
-    best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
+    best = best_by(
+        rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: quick_median(m.on("host-latency"))
+    )
     shapes = []
     near: list[tuple[float, ...]] = []
     for (m, n, k), row in best.items():
@@ -172,7 +174,7 @@ def _grid(rows: Measurements, dtype: str, math_: str) -> SecondsTable:
         shapes.append(
             curves.MeasuredShape(
                 coordinates=coordinates,
-                seconds=middle(row.on("host-latency")),
+                seconds=quick_median(row.on("host-latency")),
                 flops=problem.flops,
                 nbytes=problem.bytes_moved,
             )

@@ -9,7 +9,7 @@ from analysis.labels import on
 from analysis.metrics import COLUMNS
 from analysis.roofline.bounds import quick_judge
 from analysis.roofline.roofs import Roof, Roofs, roofs_of
-from analysis.stats import group_by, middle, quick_seconds
+from analysis.stats import group_by, quick_median, quick_seconds
 from kernels.problems import Problem
 from workloads.records import Measurement, Measurements, by_machine
 
@@ -107,4 +107,4 @@ def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
 
 def _middle(m: Measurement, clock: str):
     samples = m.on(clock)
-    return middle(samples) if samples and samples.seconds else None
+    return quick_median(samples) if samples and samples.seconds else None

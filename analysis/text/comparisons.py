@@ -6,7 +6,7 @@ import math
 from analysis import labels, numbers
 from analysis.compare.comparison import CHANGED, WORDS, Compared, RunComparison, disturbed
 from analysis.noise import MODELS, THIS_MACHINE, side
-from analysis.stats import MARGIN, group_by, middle
+from analysis.stats import MARGIN, group_by, quick_median
 from analysis.table import Faster, Slower, Table
 from analysis.units import change, count, digits, percent, seconds
 from workloads import options, terminal
@@ -37,8 +37,8 @@ def _cells(row: Compared) -> tuple[str, ...]:
     verdict = f"{_change(ratio.value)} {row.word}" if row.word in CHANGED else row.word
     return (
         labels.brief(row.new),
-        seconds(middle(row.old.on(row.clock))),
-        seconds(middle(row.new.on(row.clock))),
+        seconds(quick_median(row.old.on(row.clock))),
+        seconds(quick_median(row.new.on(row.clock))),
         style(verdict),
         f"[{_change(ratio.low)}, {_change(ratio.high)}]",
         " ".join(row.flags),

@@ -5,30 +5,30 @@ from statistics import median
 
 import msgspec
 
-from analysis.stats import Estimate, covering, median_of, verdict
+from analysis.stats import Estimate, covering, median_of, samples_on, verdict
 from workloads.records import Measurement, Samples
 
 TRIAL = "training/keras/trial"
+#: The clock of the process that waits for the work.
 _CLOCK = "host-latency"
 
 
 def slowdown(alone: Measurement, together: Measurement, clock: str = _CLOCK) -> Estimate:
-    """The slowdown of a step: its time together, on that clock, over its time alone."""
-    before = alone.on(_CLOCK)
-    after = together.on(clock)
-    return _ratio(after, before)
+    """The time of a training step while other work runs on the machine, over its time alone.
 
-
-def _ratio(numerator: Samples | None, denominator: Samples | None) -> Estimate:
-    """The ratio of two medians, as tables show them. Its interval is that of the ratios of each round, as both were measured in
-    every round."""
-    value = median_of(numerator).value / median_of(denominator).value
-    ratio_by_round = verdict(denominator, numerator, paired=True).ratio
+    `clock`: the clock of the time beside other work; the time alone is always waited for by the host. The value is the ratio of
+    the medians, as tables show them. Both were measured in every round, so the interval is that of the ratios by round.
+    """
+    alone_samples = samples_on(alone, _CLOCK)
+    together_samples = samples_on(together, clock)
+    value = median_of(together_samples).value / median_of(alone_samples).value
+    ratio_by_round = verdict(alone_samples, together_samples, paired=True).ratio
     return covering(value, ratio_by_round.low, ratio_by_round.high)
 
 
 class Taught(msgspec.Struct, frozen=True, kw_only=True):
-    """A student that trains while a teacher answers its batches."""
+    """A student network that trains in one process while a teacher network, in another, answers the student's batches
+    (distillation)."""
 
     #: The student's row with the teacher at work.
     student: Measurement
@@ -45,7 +45,7 @@ class Taught(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def taught(rows: list[Measurement]) -> list[Taught]:
-    """One pair for each batch of which a student and a teacher were measured alone and together."""
+    """The first student of each batch size for which student and teacher were both measured alone and together."""
     by_batch: dict[int, Taught] = {}
     for student in rows:
         if student.experiment.companion != "teacher" or student.problem.batch in by_batch:
@@ -56,13 +56,20 @@ def taught(rows: list[Measurement]) -> list[Taught]:
     return list(by_batch.values())
 
 
-def _pair(student: Measurement, rows: list[Measurement]) -> Taught | None:
-    """A student with its teacher; None where one of them lacks a row, alone or together."""
-    teacher = None
+def _teacher_of(student: Measurement, rows: list[Measurement]) -> Measurement | None:
+    """The teacher's row of the same batch size, measured while the student trained."""
     for row in rows:
         if row.experiment.companion == "student" and row.problem.batch == student.problem.batch:
-            teacher = row
-            break
+            return row
+    return None
+
+
+def _pair(student: Measurement, rows: list[Measurement]) -> Taught | None:
+    """A student with its teacher. None unless both were measured together and alone.
+
+    student: its row that was measured while the teacher worked. rows: where the others are looked up.
+    """
+    teacher = _teacher_of(student, rows)
     if teacher is None:
         return None
     student_alone = _alone(student, rows)
@@ -73,10 +80,11 @@ def _pair(student: Measurement, rows: list[Measurement]) -> Taught | None:
     answer = teacher_alone.on(_CLOCK)
     if step is None or answer is None:
         return None
-    together = max((student.on(_CLOCK), teacher.on(_CLOCK)), key=lambda samples: median_of(samples).value)
+    together = (samples_on(student, _CLOCK), samples_on(teacher, _CLOCK))
+    slower = max(together, key=lambda samples: median_of(samples).value)
     after = median_of(step).value + median_of(answer).value
-    at_once = median_of(together).value
-    ratio_by_round = verdict(together, _sums(step, answer), paired=True).ratio
+    at_once = median_of(slower).value
+    ratio_by_round = verdict(slower, _sums(step, answer), paired=True).ratio
     return Taught(
         student=student,
         teacher=teacher,
@@ -88,14 +96,14 @@ def _pair(student: Measurement, rows: list[Measurement]) -> Taught | None:
 
 
 def _sums(step: Samples, answer: Samples) -> Samples:
-    """Seconds of a step and an answer, one after the other: a sample a round, the sum of both medians."""
+    """Samples of a step followed by an answer: for each round of measuring, the sum of the round's two medians."""
     medians = zip(step.medians.values(), answer.medians.values(), strict=True)
     seconds = tuple(step_s + answer_s for step_s, answer_s in medians)
     return Samples(clock=_CLOCK, seconds=seconds, calls=1, block_sizes=(1,) * len(seconds), stop_reason="")
 
 
 def _alone(measurement: Measurement, rows: list[Measurement]) -> Measurement | None:
-    """The row of the same work alone; None where there is none."""
+    """The row of the same kernel, problem, device and threads that was measured with nothing else running; None without one."""
     wanted = (measurement.kernel, measurement.problem, measurement.device, measurement.threads)
     for row in rows:
         is_alone = row.experiment.companion == "nothing" and row.experiment.at_once == 1
@@ -114,7 +122,8 @@ class GainsOfSeveral(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def several_at_once(rows: list[Measurement]) -> list[GainsOfSeveral]:
-    """The speedups of each training that was measured alone and several times at once."""
+    """The gain of running several copies of a training at once on one device, for each training that was measured so and alone:
+    the steps a second of all copies together over those of one copy alone."""
     alone_rows: dict[str, Measurement] = {}
     gains: dict[str, dict[int, Estimate]] = {}
     for row in rows:
@@ -129,7 +138,8 @@ def several_at_once(rows: list[Measurement]) -> list[GainsOfSeveral]:
 
 
 def trial_seconds(measurement: Measurement) -> float:
-    """Median seconds of a trial; in one process without the first, which starts the framework."""
+    """Median seconds of a trial (a training with one choice of hyperparameters). Of trials that share a process the first is left
+    out, as it also starts the framework."""
     samples = measurement.on(_CLOCK)
     seconds = samples.seconds if samples else ()
     if measurement.process == "fresh" or len(seconds) == 1:

@@ -204,7 +204,7 @@ def all_reduce(case: DataParallelCase) -> Estimate | None:
     gradient_bytes = 4 * case.several.values.get("parameters", 0.0)
     points = []
     for row in case.sums:
-        seconds = stats.middle(row.on("device") or row.samples[0])
+        seconds = stats.quick_median(row.on("device") or row.samples[0])
         points.append((row.problem.nbytes, seconds))
     points.sort()
     if not gradient_bytes or not points or not points[0][0] <= gradient_bytes <= points[-1][0]:

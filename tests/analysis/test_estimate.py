@@ -58,8 +58,8 @@ def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval
 def test_resampled_medians_are_those_of_numpy():
     rng = np.random.default_rng(11)
     groups = [rng.normal(1, 0.1, size) for size in (3, 1, 4, 2)]
-    distinct, which = stats._draws(4)
-    for fast, drawn_times in zip(stats._resampled_medians(groups), distinct.T[which], strict=True):
+    draws = stats._block_draws(4)
+    for fast, drawn_times in zip(stats._resampled_medians(groups), draws.counts.T[draws.column_of_draw], strict=True):
         drawn_values = [g for g, k in zip(groups, drawn_times, strict=True) for _ in range(k)]
         assert fast == np.median(np.concatenate(drawn_values))
 
@@ -124,7 +124,7 @@ def test_errors_of_a_ratio_add_as_squares_end_by_end_in_the_logarithm():
     old = Estimate(4.0, 4 * math.exp(-12), 4 * math.exp(4))
     expected = (0.5, 0.5 * math.exp(-5), 0.5 * math.exp(13))
     assert msgspec.structs.astuple(stats.quotient(new, old)) == pytest.approx(expected)
-    assert stats.quotient(new, old, more=12.0).low == pytest.approx(0.5 * math.exp(-13))
+    assert stats.quotient(new, old, log_error=12.0).low == pytest.approx(0.5 * math.exp(-13))
 
 
 def test_very_many_samples_have_the_medians_of_as_many_alike():

@@ -186,7 +186,7 @@ def _stored_rows(
     for m in measurements:
         for samples in m.samples if m.ok else ():
             same = [rows[m.key].on(samples.clock) for rows in others if m.key in rows]
-            middles = [stats.middle(one) for one in same if one]
+            middles = [stats.quick_median(one) for one in same if one]
             if len(middles) < FEWEST_OTHERS:
                 continue
             interval = noise.with_noise_between_runs(machine, m, samples, stats.median_of(samples))

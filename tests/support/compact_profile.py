@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from analysis.explain.doubts import SHARES
 from analysis.predict import profile
-from analysis.stats import middle
+from analysis.stats import quick_median
 from kernels import registry
 from workloads import ROOT, records
 from workloads.records import Measurement, Samples
@@ -37,7 +37,7 @@ def is_read(m: Measurement) -> bool:
 
 def by_median(samples: Samples) -> Samples:
     """The samples as a single one, their median."""
-    return replace(samples, seconds=(middle(samples),), block_sizes=(1,), stop_reason="")
+    return replace(samples, seconds=(quick_median(samples),), block_sizes=(1,), stop_reason="")
 
 
 def compact(m: Measurement) -> Measurement:

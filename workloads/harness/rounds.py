@@ -62,7 +62,7 @@ def sustained_rows(done: Iterable[Measurement]) -> list[Row]:
         if not m.ok or not m.on_gpu or settings.is_sustained(m) or m.problem.op not in _SUSTAINED_FROM_S:
             continue
         device_samples = m.on("device")
-        if device_samples and stats.middle(device_samples) >= _SUSTAINED_FROM_S[m.problem.op]:
+        if device_samples and stats.quick_median(device_samples) >= _SUSTAINED_FROM_S[m.problem.op]:
             switches = settings.SUSTAINED | m.settings.switches
             rows.append(replace(m.row, settings=replace(m.settings, switches=switches)))
     return rows

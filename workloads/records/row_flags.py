@@ -42,7 +42,7 @@ def first_call(m: Measurement) -> str:
         if len(samples.seconds) < 3:
             continue
         first_sample = samples.seconds[0]
-        median = stats.middle(samples)
+        median = stats.quick_median(samples)
         is_longest = first_sample == max(samples.seconds) and first_sample > _FIRST * median
         extra = (first_sample - median) * samples.calls
         first_call_extra = first - median
