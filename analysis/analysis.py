@@ -6,7 +6,8 @@ import msgspec
 
 from analysis import checks
 from analysis.crossover import ladder
-from analysis.crossover.crossover import Answer, crossovers
+from analysis.crossover.answer import Answer
+from analysis.crossover.crossover import crossovers
 from analysis.crossover.ladder import Ladder
 from analysis.predict import profile
 from analysis.predict.budget import Budget, budgets

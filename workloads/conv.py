@@ -109,10 +109,11 @@ class ConvPlan(MeasuringPlan):
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
         """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing varies."""
         from analysis.crossover import crossover
+        from analysis.crossover.forms import COPIES, LATENCY
 
         if not self.refines or not self.varies:
             return []
-        forms = (crossover.LATENCY, *crossover.COPIES)
+        forms = (LATENCY, *COPIES)
         answers = crossover.layer_crossovers(done, "conv", least={self.varies: 2}, forms=forms, machine=machine)
         return refined(done, answers, "conv", _size)
 

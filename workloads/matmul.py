@@ -93,11 +93,12 @@ class MatmulPlan(MeasuringPlan):
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":
         """The rows still needed to pin down each crossover of the square sizes, or in batch of the layers of --model."""
         from analysis.crossover import crossover
+        from analysis.crossover.forms import COPIES, LATENCY
         from analysis.text import crossings
 
         if not self.refines:
             return []
-        forms = [crossover.LATENCY, *crossover.COPIES]
+        forms = [LATENCY, *COPIES]
         layer_answers = crossover.layer_crossovers(done, "matmul", forms=forms, machine=machine)
         if self.layers:
             answers = [answer for answer in layer_answers if answer.family.varies == "batch"]

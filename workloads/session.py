@@ -298,14 +298,14 @@ def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
     At an added size only these run: both sides' best kernels, and the resident GPU call that says why. A size that another
     form measured nearby is reused.
     """
-    from analysis.crossover import crossover
+    from analysis.crossover import refinement
     from workloads.records import Row, Settings, distinct
 
     added: list[Row] = []
     families = [a.family for a in answers]
     for answer in sorted(answers, key=lambda a: families.index(a.family)):
         sizes = {answer.family.size(m.problem) for m in done if m.problem.op == op}
-        for n in crossover.refine(answer, sizes):
+        for n in refinement.refine(answer, sizes):
             near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
             sides = []
             for point in near:

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from analysis.crossover import crossover
-from analysis.crossover.crossover import LATENCY, Answer, CrossoverPoint, FastestRow, fastest
+from analysis.crossover import sign_changes
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
+from analysis.crossover.fastest_row import FastestRow, fastest
+from analysis.crossover.forms import LATENCY
 from analysis.crossover.layers import NOUNS, is_square, size_of
 from analysis.stats import group_by, total
 from analysis.units import count, join
@@ -68,7 +70,7 @@ def answers(step: NetworkStep, measurements: Measurements, machine: "Machine | N
         best = best_rows(measurements, step.op, framework, machine)
         form = replace(LATENCY, framework=framework)
         for math, points in _points(step, best).items():
-            step_answers.append(crossover.classify(math, form, points, family=family))
+            step_answers.append(sign_changes.classify(math, form, points, family=family))
     return sorted(
         step_answers,
         key=lambda answer: (

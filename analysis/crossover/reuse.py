@@ -6,8 +6,9 @@ only assumption is that the calls share the cost of the copies.
 
 from msgspec.structs import replace
 
-from analysis.crossover import crossover
-from analysis.crossover.crossover import COPIES, LATENCY, Answer, CrossoverPoint
+from analysis.crossover import sign_changes
+from analysis.crossover.answer import Answer, CrossoverPoint
+from analysis.crossover.forms import COPIES, LATENCY
 from analysis.stats import Estimate
 
 USES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
@@ -32,7 +33,7 @@ def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
     if not points:
         raise ValueError(f"no size was measured both with the data there and {copied.form.mode}")
     form = replace(copied.form, reuse=uses)
-    return crossover.classify(copied.precision, form, points, family=copied.family)
+    return sign_changes.classify(copied.precision, form, points, family=copied.family)
 
 
 def pairs(answers: "tuple[Answer, ...]", precision: str) -> list[tuple[Answer, Answer]]:

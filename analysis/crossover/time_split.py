@@ -2,8 +2,9 @@
 
 import msgspec
 
-from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import SQUARES, Family, Rows
+from analysis.crossover.fastest_row import FastestRow
 from analysis.stats import quick_median, quickest
 from workloads.records import Measurement
 

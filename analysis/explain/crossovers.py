@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import FINE, Answer
 from analysis.crossover.families import Family
 from analysis.explain.request import GPU, Request, settings_of
 from analysis.explain.sources import Predict
@@ -102,7 +101,7 @@ def predicted_crossover(request: Request, varies: str, sizes: Iterable[int], pre
         return None
     for _ in range(_HALVINGS):
         for a, b in itertools.pairwise(answer().points):
-            if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > crossover.FINE * a.n:
+            if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > FINE * a.n:
                 add(round(math.sqrt(a.n * b.n)))
     return answer()
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.explain import crossovers, doubts, sides, used_rows
 from analysis.explain.doubts import Assumption
 from analysis.explain.request import GPU, Request, settings_of

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import LATENCY, Answer, best_of_cpu
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import comparable, precision_of
+from analysis.crossover.fastest_row import best_of_cpu
+from analysis.crossover.forms import LATENCY
 from analysis.predict import curves, profile
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile

@@ -4,8 +4,10 @@ import msgspec
 
 from analysis import labels
 from analysis.crossover import layers, network_steps
-from analysis.crossover.crossover import LATENCY, Answer, layer_crossovers
+from analysis.crossover.answer import Answer
+from analysis.crossover.crossover import layer_crossovers
 from analysis.crossover.families import batch_family
+from analysis.crossover.forms import LATENCY
 from analysis.crossover.network_steps import Total
 from analysis.roofline.bounds import Roofs
 from analysis.text import answers

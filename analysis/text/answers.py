@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from analysis import labels, numbers
 from analysis.crossover import crossover, layers, network_steps
-from analysis.crossover.crossover import COPIES, LATENCY, Answer, Form
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import SQUARES, Family
+from analysis.crossover.forms import COPIES, LATENCY, Form
 from analysis.roofline.bounds import Roofs
 from analysis.stats import group_by
 from analysis.text import crossings, sentences

@@ -5,8 +5,10 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import labels, noise, numbers
-from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import Family
+from analysis.crossover.fastest_row import FastestRow
+from analysis.crossover.forms import Form
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.text import sentences
 from analysis.text.rates import machine_words

@@ -1,7 +1,7 @@
 """Inference in words: the batch from which the GPU wins, samples a second, the gains of batching and of requests in flight."""
 
 from analysis import numbers
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.stats import median_of
 from analysis.text import crossings, sentences
 from analysis.text.sentences import say

@@ -6,8 +6,9 @@ from collections import Counter
 import msgspec
 
 from analysis.analysis import Analysis
-from analysis.crossover.crossover import COPIES, LATENCY, Answer
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import SQUARES, rows_of
+from analysis.crossover.forms import COPIES, LATENCY
 from analysis.crossover.layers import is_square, timed
 from analysis.roofline import links
 from analysis.roofline.bounds import Roofs, pick

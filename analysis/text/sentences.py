@@ -7,7 +7,7 @@ import string
 from collections.abc import Callable
 from typing import ClassVar
 
-from analysis.crossover.crossover import Answer, Crossing
+from analysis.crossover.answer import Answer, Crossing
 from analysis.numbers import factor, gain, interval, number, share, time, timed
 from analysis.predict.prediction import Prediction
 from analysis.predict.step_parts import WORDS

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.analysis import Analysis
-from analysis.crossover.crossover import COPIES, LATENCY, Answer
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import rows_of
+from analysis.crossover.forms import COPIES, LATENCY
 from analysis.crossover.time_split import why
 from analysis.explain.request import Request, settings_of
 from analysis.predict.prediction import predict

@@ -8,7 +8,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from analysis import numbers
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.explain import doubts
 from analysis.stats import Estimate, best_by, faster, group_by, median_of
 from analysis.text import sentences

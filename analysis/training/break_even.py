@@ -11,9 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis import noise
-from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form
+from analysis.crossover import sign_changes
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import Family
+from analysis.crossover.fastest_row import FastestRow
+from analysis.crossover.forms import Form
 from analysis.stats import Estimate, best_by, group_by, is_gpu, within_factor
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
@@ -276,7 +278,7 @@ def crossing(
     for size, (cpu, gpu) in sorted(sizes.items()):
         epochs, steps = job(size)
         points.append(CrossoverPoint(n=size, cpu=_side(cpu, by, epochs, steps), gpu=_side(gpu, by, epochs, steps)))
-    return crossover.classify(points[0].cpu.math, Form(mode=by), points, family=family)
+    return sign_changes.classify(points[0].cpu.math, Form(mode=by), points, family=family)
 
 
 def _side(training: Trained, by: str, epochs: int, steps: int) -> FastestRow:

@@ -4,8 +4,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover.crossover import Answer, CrossoverPoint, FastestRow, Form, classify, refine
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import Family
+from analysis.crossover.fastest_row import FastestRow
+from analysis.crossover.forms import Form
+from analysis.crossover.refinement import refine
+from analysis.crossover.sign_changes import classify
 from analysis.stats import Estimate, group_by, median_of, quickest
 from workloads.records import Measurement, settings
 

@@ -4,8 +4,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover.crossover import LATENCY, Answer, CrossoverPoint, classify, fastest
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import Family
+from analysis.crossover.fastest_row import fastest
+from analysis.crossover.forms import LATENCY
+from analysis.crossover.sign_changes import classify
 from analysis.roofline import overheads
 from analysis.stats import Estimate, group_by, median_of, total
 from analysis.training import costs

@@ -7,9 +7,11 @@ from fake_measurements import CPU_MACHINE, laws, row, square
 from msgspec.structs import replace
 
 from analysis import noise
-from analysis.crossover import crossover, reuse, time_split
-from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, CrossoverPoint, FastestRow, Form
+from analysis.crossover import crossover, fastest_row, forms, refinement, reuse, sign_changes, time_split
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.crossover.families import SQUARES, comparable, dense_rows, rows_of
+from analysis.crossover.fastest_row import FastestRow
+from analysis.crossover.forms import AS_WRITTEN, LATENCY, THROUGHPUT, Form
 from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate, exact
 from analysis.text import crossings
@@ -42,7 +44,7 @@ def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
     assert answer.kind == "gpu-from" and (answer.low_n, answer.high_n) == (16, 1024)
     (crossing,) = answer.crossings
     assert (crossing.below, crossing.above, crossing.to) == (64, 256, "gpu")
-    while added := crossover.refine(answer, sizes):
+    while added := refinement.refine(answer, sizes):
         sizes += added
         answer = only(laws(cpu_law, gpu_law, sorted(sizes)))
     (crossing,) = answer.crossings
@@ -59,7 +61,7 @@ def at_points(*ratios: tuple[int, float, float]):
 
     gpu = side("gpu:0", Estimate(1.0, 1.0, 1.0))
     points = [CrossoverPoint(n=n, cpu=side("cpu", Estimate(r, r - half, r + half)), gpu=gpu) for n, r, half in ratios]
-    return crossover.classify("float32", LATENCY, points)
+    return sign_changes.classify("float32", LATENCY, points)
 
 
 def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_told():
@@ -69,7 +71,7 @@ def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_tol
     assert answer.kind == "gpu-from" and answer.bands == ((112, 112),)
     assert 96 < crossing.at.low < crossing.at.value < 104
     assert 112 < crossing.at.high < 128 and (crossing.below, crossing.above) == (96, 128)
-    assert "too close" not in crossings.verdict_words(answer) and crossover.refine(answer) == [100, 108, 120]
+    assert "too close" not in crossings.verdict_words(answer) and refinement.refine(answer) == [100, 108, 120]
     # a band that touches the range's end is open there; one before the crossing counts alike; one far off is apart
     assert at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1)).crossings[0].at.high == pytest.approx(112)
     assert at_points((64, 0.5, 0.1), (128, 1.0, 0.1)).kind == "cant-tell", "not the CPU throughout"
@@ -121,20 +123,20 @@ def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_i
     answer = only(laws(lambda n: cpu[n], lambda n: 1.0, cpu))
     assert answer.kind == "gpu-from" and answer.bands == ((128, 160),)
     assert [p.sign for p in answer.points] == [-1, 0, 0, 1]
-    added = crossover.refine(answer)
+    added = refinement.refine(answer)
     assert len(added) == 2 and 64 < added[0] < 128 and 160 < added[1] < 256
 
 
 def test_refining_adds_nothing_without_a_crossing_no_size_tried_and_one_of_another_form_near_the_middle():
-    assert crossover.refine(only(laws(lambda n: 2.0, lambda n: 1.0))) == []
+    assert refinement.refine(only(laws(lambda n: 2.0, lambda n: 1.0))) == []
     failed = [row("matmul/cupy/cublas", square(n), None, status="failed", reason="x") for n in range(65, 256)]
-    assert crossover.refine(only([*laws(cpu_law, gpu_law, [64, 256]), *failed])) == []
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [100, 101]))) == []
+    assert refinement.refine(only([*laws(cpu_law, gpu_law, [64, 256]), *failed])) == []
+    assert refinement.refine(only(laws(cpu_law, gpu_law, [100, 101]))) == []
     # a quarter of the gap is beyond the middle
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
+    assert refinement.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]
+    assert refinement.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
     answer = only(laws(cpu_law, gpu_law, [64, 256]))
-    assert crossover.refine(answer, [64, 132, 256]) == [132] and crossover.refine(answer, [64, 70, 256]) == [128]
+    assert refinement.refine(answer, [64, 132, 256]) == [132] and refinement.refine(answer, [64, 70, 256]) == [128]
 
 
 def test_the_cpu_side_is_the_best_row():
@@ -148,7 +150,7 @@ def test_the_cpu_side_is_the_best_row():
 
 def test_a_side_of_a_short_sweep_is_as_wide_as_what_runs_differ_by_over_the_root_of_two(monkeypatch):
     monkeypatch.setattr(noise, "stored", lambda root: {})
-    side = crossover.fastest([row("matmul/numpy/blas", square(64), 1.0)], "host-latency", CPU_MACHINE)
+    side = fastest_row.fastest([row("matmul/numpy/blas", square(64), 1.0)], "host-latency", CPU_MACHINE)
     assert side.seconds.high == pytest.approx((1 + noise.DEFAULT[noise.CPU]) ** 0.5**0.5)
 
 
@@ -261,7 +263,7 @@ def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocat
 def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
     """At n = 8 and 32 both were measured: 1 ms there, 11 ms with its copy, so 2 ms of ten calls. At 16 one of both alone."""
 
-    def answer(form: Form, seconds: dict[int, float]) -> crossover.Answer:
+    def answer(form: Form, seconds: dict[int, float]) -> Answer:
         cpu = FastestRow(kernel="matmul/numpy/blas", device="cpu", threads=1, math="float32", seconds=exact(5e-3))
         points = []
         for n, t in seconds.items():
@@ -270,11 +272,11 @@ def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
                 kernel="matmul/cupy/cublas", device="gpu:0", threads=None, math="float32", seconds=seconds_a_call
             )
             points.append(CrossoverPoint(n=n, cpu=cpu, gpu=gpu))
-        return crossover.classify("float32", form, points, family=SQUARES)
+        return sign_changes.classify("float32", form, points, family=SQUARES)
 
     resident, copied = (
         answer(LATENCY, {8: 1e-3, 16: 1e-3, 32: 2e-3}),
-        answer(crossover.COPIES[0], {8: 11e-3, 32: 12e-3, 64: 1.0}),
+        answer(forms.COPIES[0], {8: 11e-3, 32: 12e-3, 64: 1.0}),
     )
     shared = reuse.amortized(resident, copied, 10)
     assert [point.n for point in shared.points] == [8, 32] and shared.form.reuse == 10
@@ -284,7 +286,7 @@ def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
         reuse.pairs((resident, copied), "float32") == [(resident, copied)] and reuse.pairs((copied,), "float32") == []
     )
     with pytest.raises(ValueError, match="no size was measured both"):
-        reuse.amortized(resident, answer(crossover.COPIES[0], {64: 1.0, 128: 1.0}), 10)
+        reuse.amortized(resident, answer(forms.COPIES[0], {64: 1.0, 128: 1.0}), 10)
 
 
 def test_an_answer_is_explained_at_its_crossing_else_where_it_is_least_sure():

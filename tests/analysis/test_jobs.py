@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from analysis.analysis import Analysis
 from analysis.blocks import markdown
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
 from analysis.text import summary

@@ -12,8 +12,8 @@ from test_results_load import write
 from analysis import labels, noise, report
 from analysis import table as cells
 from analysis.crossover import crossover, families, layers, network_steps
-from analysis.crossover.crossover import COPIES, LATENCY
 from analysis.crossover.families import comparable, conv_rows
+from analysis.crossover.forms import COPIES, LATENCY
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.report import layers as layers_of_page
 from analysis.report import page

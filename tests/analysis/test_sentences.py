@@ -7,7 +7,9 @@ import pytest
 from fake_measurements import row
 
 from analysis import labels, numbers, table
-from analysis.crossover.crossover import LATENCY, Answer, Crossing, CrossoverPoint, FastestRow
+from analysis.crossover.answer import Answer, Crossing, CrossoverPoint
+from analysis.crossover.fastest_row import FastestRow
+from analysis.crossover.forms import LATENCY
 from analysis.stats import Estimate, exact
 from analysis.text import sentences
 from analysis.text.sentences import MEASURED, PREDICTED

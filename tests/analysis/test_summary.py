@@ -10,8 +10,8 @@ from test_crossover import only, resident_and_copies
 
 from analysis import units
 from analysis.analysis import Analysis
-from analysis.crossover.crossover import Form
 from analysis.crossover.families import SQUARES, rows_of
+from analysis.crossover.forms import Form
 from analysis.crossover.time_split import why
 from analysis.roofline.roofs import roofs_of
 from analysis.text import crossings, rates, summary

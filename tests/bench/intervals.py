@@ -22,6 +22,7 @@ from must_reach import REPORTS, Figure, exactly, table
 
 from analysis import noise, stats
 from analysis.crossover import crossover
+from analysis.crossover.forms import LATENCY
 from analysis.noise import Between, Noise, Share
 from analysis.stats import Estimate
 from kernels.problems import Matmul
@@ -216,7 +217,7 @@ def crossing(name: str, sizes: int, machine: Machine, seed: int) -> tuple[bool, 
     shares = tuple(replace(share, side=side) for side in (noise.CPU, noise.CALLS))
     number = Noise(machine=machine, taken_at="", span_s=0.0, sweeps=("",) * OTHER_RUNS, shares=shares)
     with mock.patch.object(noise, "stored", return_value={machine.key: number}):
-        (answer,) = crossover.crossovers(rows, [crossover.LATENCY], machine=machine)
+        (answer,) = crossover.crossovers(rows, [LATENCY], machine=machine)
     early = answer.kind == "gpu-at-smallest"
     if answer.crossings:
         early = answer.crossings[-1].to == "gpu" and answer.crossings[-1].at.high < TRUE_N

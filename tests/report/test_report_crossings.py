@@ -6,7 +6,7 @@ import pytest
 from test_crossover import only
 
 from analysis.analysis import Analysis
-from analysis.crossover.crossover import Crossing
+from analysis.crossover.answer import Crossing
 from analysis.crossover.families import Family
 from analysis.report.charts import break_even, chart, crossover
 from analysis.report.material import Material

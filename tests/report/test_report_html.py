@@ -12,7 +12,8 @@ from test_results_load import write
 from analysis.analysis import Analysis
 from analysis.blocks import BulletList, Heading, ListItem, Paragraph, TableBlock, markdown
 from analysis.crossover import reuse
-from analysis.crossover.crossover import LATENCY, crossovers
+from analysis.crossover.crossover import crossovers
+from analysis.crossover.forms import LATENCY
 from analysis.predict import budget
 from analysis.report import calculator, command, html, html_blocks, html_page, page, rows
 from analysis.report.charts import break_even as break_even_chart

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Iterable
 
 from analysis import table
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.numbers import number, share
 from analysis.predict import calibration, profile
 from analysis.predict.prediction import Prediction

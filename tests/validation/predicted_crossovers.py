@@ -5,7 +5,7 @@ import math
 
 import msgspec
 
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.predict.components import FIT
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile

@@ -189,8 +189,10 @@ def comparison(measured, predicted, regrets=()) -> predicted_crossovers.Comparis
 
 def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     def answer(*ratios):
-        from analysis.crossover import crossover
-        from analysis.crossover.crossover import CrossoverPoint, FastestRow, Form
+        from analysis.crossover import sign_changes
+        from analysis.crossover.answer import CrossoverPoint
+        from analysis.crossover.fastest_row import FastestRow
+        from analysis.crossover.forms import Form
 
         def side(device, seconds):
             estimate = Estimate(seconds, seconds, seconds)
@@ -198,7 +200,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
 
         gpu = side("gpu:0", 1.0)
         points = [CrossoverPoint(n=2**i, cpu=side("cpu", ratio), gpu=gpu) for i, ratio in enumerate(ratios)]
-        return crossover.classify("float32", Form("a step"), points)
+        return sign_changes.classify("float32", Form("a step"), points)
 
     def named(a):
         from analysis.crossover.families import Family

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from analysis.analysis import Analysis
 from analysis.crossover import crossover, families
-from analysis.crossover.crossover import LATENCY
 from analysis.crossover.families import comparable, conv_rows
+from analysis.crossover.forms import LATENCY
 from analysis.roofline.frame import frame
 from analysis.text import answers, summary
 from kernels import networks, registry

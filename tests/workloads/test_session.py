@@ -8,6 +8,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, run, square
 from msgspec.structs import replace
 
 from analysis.crossover import crossover
+from analysis.crossover.forms import LATENCY
 from kernels.problems import Inference, Training
 from workloads import inference, matmul, options, session, training
 from workloads.harness import sweep
@@ -107,7 +108,7 @@ def test_a_size_added_at_a_crossover_is_of_the_kernels_that_won_at_the_two_sizes
     }
     done = [row(f"matmul/{kernel}", square(n), seconds) for n, (kernel, seconds) in cpu.items()]
     done += [row("matmul/cupy/cublas", square(n), 1e-3) for n in cpu]
-    added = session.refined(done, crossover.crossovers(done, [crossover.LATENCY]), "matmul", matmul._size)
+    added = session.refined(done, crossover.crossovers(done, [LATENCY]), "matmul", matmul._size)
     assert sorted((one.problem.n, one.kernel) for one in added) == [
         (192, "matmul/cupy/cublas"),
         (192, "matmul/numba/parallel"),

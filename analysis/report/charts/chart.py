@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.crossover.crossover import FINE, Answer, Crossing
+from analysis.crossover.answer import FINE, Answer, Crossing
 from analysis.predict.budget import REST
 from analysis.stats import Estimate
 from analysis.table import Table

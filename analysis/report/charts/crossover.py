@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from analysis.crossover import reuse, time_split
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, FastestRow, best_of_cpu
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import SQUARES, Rows, rows_of
+from analysis.crossover.fastest_row import FastestRow, best_of_cpu
+from analysis.crossover.forms import COPIES, LATENCY, THROUGHPUT
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, crossed, line, marks, rounded, spans
 from analysis.report.material import Material
 from analysis.table import Table, named

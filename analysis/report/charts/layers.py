@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 
 from analysis import labels
 from analysis.crossover import layers
-from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.answer import Answer
+from analysis.crossover.forms import LATENCY
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import Layers

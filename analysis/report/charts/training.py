@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from analysis import labels
-from analysis.crossover.crossover import Answer, CrossoverPoint
+from analysis.crossover.answer import Answer, CrossoverPoint
 from analysis.predict.budget import REST, Budget, BudgetPart
 from analysis.predict.components import FIT
 from analysis.predict.step_parts import HIDDEN, WORDS

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.blocks import Block, Paragraph, listed, tabled
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import Why, why
 from analysis.report.charts.crossover import answered, wins

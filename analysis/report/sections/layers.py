@@ -2,8 +2,9 @@
 
 from analysis.blocks import Block, Heading, Paragraph, listed, tabled, titled
 from analysis.crossover import layers
-from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.answer import Answer
 from analysis.crossover.families import rows_of
+from analysis.crossover.forms import LATENCY
 from analysis.crossover.layers import NOUNS
 from analysis.crossover.time_split import Why, why
 from analysis.labels import short

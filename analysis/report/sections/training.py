@@ -4,7 +4,7 @@ articles' claims beside ours, and the effect of each option."""
 from analysis import numbers
 from analysis.blocks import Block, listed, tabled, titled
 from analysis.crossover import transfer_study
-from analysis.crossover.crossover import Answer
+from analysis.crossover.answer import Answer
 from analysis.explain.published import comparisons
 from analysis.report.material import Material
 from analysis.report.sections import several_gpus
