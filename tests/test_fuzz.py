@@ -76,7 +76,7 @@ def test_a_target_that_breaks_is_seen(monkeypatch):
     monkeypatch.setattr(fuzzing.options, "sizes", lambda words: [0])
     with pytest.raises(AssertionError):
         fuzzing.sizes(["1"])
-    monkeypatch.setattr("workloads.records.files.sound", lambda line: True)
+    monkeypatch.setattr("workloads.records.result_lines.sound", lambda line: True)
     wrong = [
         re.sub(rb'"block_sizes":\[[^]]*', b'"block_sizes":[', line.replace(b"/numpy/", b"/mkl/"))
         for line in fuzzing.LINES

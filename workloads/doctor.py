@@ -22,7 +22,7 @@ from workloads.machine.health import CheckResult, Fault
 if TYPE_CHECKING:
     from analysis.noise import NoiseShare
     from workloads.records import Measurement, Measurements
-    from workloads.records.files import ResultFile
+    from workloads.records.reading import ResultFile
 
 QUESTION = "Is this machine fit to be measured?"
 EXAMPLES = "python -m workloads.doctor", "python -m workloads.doctor reports/nvidia-h200/suite"
@@ -281,14 +281,14 @@ def stored(runs: Iterable[str]) -> Iterator[CheckResult]:
     from analysis import checks
     from analysis.analysis import Analysis
     from workloads import records
-    from workloads.records.files import MEASURE
+    from workloads.records.run_files import EXAMPLE_COMMAND
 
     for loaded in records.by_machine(*runs).values():
         here = loaded.machine
         where = here.key if here else "a machine that no line names"
         state = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
         yield CheckResult("rows", "ok", state)
-        command = checks.command(loaded.measurements[0]) if loaded.measurements else MEASURE
+        command = checks.command(loaded.measurements[0]) if loaded.measurements else EXAMPLE_COMMAND
         yield from broken(loaded.measurements, "it has no time, or none that counts", command)
         yield from Analysis.from_loaded(loaded).doubts
         for file in loaded.damaged:
@@ -299,12 +299,12 @@ def bad_lines(file: "ResultFile") -> CheckResult:
     """The finding for a result file with lines that cannot be read: the command that made the file measures their rows anew."""
     from analysis import checks
     from workloads.records import command_lines
-    from workloads.records.files import MEASURE
+    from workloads.records.run_files import EXAMPLE_COMMAND
 
     state = f"{units.count(file.bad_lines, 'line')} of {options.near(file.path)} cannot be read"
     mend = command_lines.resumed(file.runs[-1].command, options.near(file.path.parent)) if file.runs else ""
     if not mend:
-        command = checks.command(file.measurements[0]) if file.measurements else MEASURE
+        command = checks.command(file.measurements[0]) if file.measurements else EXAMPLE_COMMAND
         mend = f"{command} -o DIR"
     return CheckResult(check="bad lines", level="warn", state=state, why="their rows are lost", fix=mend)
 

@@ -347,7 +347,7 @@ def check_files(measuring: Measuring) -> None:
     Raises: Usage where the folder to resume has no run, the name to save is taken, or the run to compare with is not there.
     """
     from workloads.records import baselines
-    from workloads.records.files import NoRun
+    from workloads.records.run_files import NoRun
 
     if measuring.resume and measuring.output:
         _require_run_of(measuring.workload, Path(measuring.output))

@@ -213,7 +213,7 @@ def _require_runs(plan: "ComparePlan") -> None:
     """Raises NoRun where OLD or NEW is not there and NoRows where one has none, with a run to compare its partner with, where no
     similar one is there, or that is the partner."""
     from workloads import records
-    from workloads.records.files import NoRows, NoRun
+    from workloads.records.run_files import NoRows, NoRun
 
     for names, run, partner in ((("OLD", "NEW"), plan.old, plan.new), (("NEW", "OLD"), plan.new, plan.old)):
         try:

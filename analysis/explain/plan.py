@@ -24,7 +24,7 @@ from kernels import networks
 from kernels.networks import Network
 from workloads import options
 from workloads.records import model_files, published_cases, script_files, settings
-from workloads.records.files import NoRun
+from workloads.records.run_files import NoRun
 
 EVERY_CASE = "all"  # as the name of a case
 #: Samples of an example, where nothing tells them.

@@ -13,7 +13,8 @@ from analysis.stats import is_gpu
 from workloads import REPORTS, options, records, terminal
 from workloads.corrections.likeness import closest
 from workloads.machine import facts
-from workloads.records.files import NoRows, OtherSchema
+from workloads.records.run_files import NoRows
+from workloads.records.schemas import OtherSchema
 
 
 class RowNames(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ def _require_baseline(plan: "FleetPlan", judged_devices: "tuple[Device, ...]", s
     several runs of one machine: one of them that has the devices is proposed."""
     from analysis.fleet import devices
     from workloads.records import baselines
-    from workloads.records.files import NoRun
+    from workloads.records.run_files import NoRun
 
     name = plan.against
     try:

@@ -12,7 +12,7 @@ from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
 from workloads.corrections.likeness import closest
 from workloads.records import Settings, command_lines, regular_files, settings
-from workloads.records.files import NoRun
+from workloads.records.run_files import NoRun
 
 
 class CheckPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ def _impossible(prediction: Prediction) -> str:
 
 def _decoded(line: bytes) -> Prediction:
     """Raises: msgspec.DecodeError, ValueError and RecursionError for a line of something else."""
-    return msgspec.json.decode(regular_files.without_mark(line), type=Prediction)
+    return msgspec.json.decode(regular_files.without_byte_order_mark(line), type=Prediction)
 
 
 def _is_cut(line: bytes) -> bool:

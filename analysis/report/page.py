@@ -13,7 +13,7 @@ from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
 from analysis.table import Table, text
 from workloads import REPORTS, terminal
-from workloads.records import files, files_of, read_files, study_folder
+from workloads.records import files_of, read_files, run_files, study_folder
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = REPORTS / "local"
@@ -27,7 +27,7 @@ def folder_of(run: "str | os.PathLike") -> pathlib.Path:
     """The folder that a RUN is or lies in; of a stored machine's name that machine's folder."""
     path = pathlib.Path(run)
     if not path.exists():
-        path = files.machine_folder(os.fspath(run)) or path
+        path = run_files.machine_folder(os.fspath(run)) or path
     return path if path.is_dir() else path.parent
 
 

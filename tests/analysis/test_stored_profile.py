@@ -15,7 +15,7 @@ from analysis.training import break_even
 from kernels import networks
 from kernels.problems import Training
 from workloads import ROOT
-from workloads.records import Settings, files
+from workloads.records import Settings, decode
 
 H200 = "nvidia-h200"
 
@@ -31,7 +31,7 @@ def test_the_stored_profile_is_that_of_the_result_files(machine):
     packed = profile.stored(machine).read_bytes()
     assert len(packed) <= 500_000
     stored, expected = (
-        files.decode(lines.splitlines()) for lines in (gzip.decompress(packed), compact_profile.lines(machine))
+        decode(lines.splitlines()) for lines in (gzip.decompress(packed), compact_profile.lines(machine))
     )
     same = stored == expected  # pytest would compare megabytes
     assert same, "the rows in reports/ have changed: make profile"

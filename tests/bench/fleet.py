@@ -31,7 +31,7 @@ def order() -> bytes:
 def seconds(copied) -> dict[str, float]:
     """The median seconds of each row."""
     told = [(name, text.splitlines()) for name, text in copied]
-    rows = [m for name, lines in told if name.endswith(".jsonl") for m in records.decode(lines)[1]]
+    rows = [m for name, lines in told if name.endswith(".jsonl") for m in records.decode(lines).measurements]
     found = {m.key: stats.quick_seconds(m) for m in rows}
     if not found or None in found.values():
         raise RuntimeError(f"the suite did not measure: {told}")

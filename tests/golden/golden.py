@@ -37,7 +37,7 @@ from analysis.training import break_even, costs, data_parallel, inference
 from tests.validation import predicted_crossovers, prediction_errors
 from workloads import records
 from workloads.machine import facts
-from workloads.records import files, published_cases
+from workloads.records import published_cases, run_files
 
 FIXED = {  # what this machine would say of itself
     "gpu_problem": lambda: "" if _machine.gpus else "no NVIDIA driver",
@@ -102,7 +102,8 @@ def command(words: str, here=CPU_MACHINE) -> tuple[int, str, str]:
     _machine, argv, code = here, words.split(), 0
     with contextlib.ExitStack() as stack:
         stack.enter_context(unittest.mock.patch.multiple(facts, **FIXED))
-        stack.enter_context(unittest.mock.patch.object(files, "_nearest", lambda run: run))  # what ran in this checkout
+        # else a run of this checkout is proposed
+        stack.enter_context(unittest.mock.patch.object(run_files, "_nearest_folder", lambda run: run))
         stack.enter_context(unittest.mock.patch.object(sys, "argv", argv))
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         out = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))

@@ -35,7 +35,6 @@ from kernels.problems import Matmul
 from workloads import doctor, options, records
 from workloads.harness import plan, resuming
 from workloads.records import model_files
-from workloads.records.files import by_row
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
@@ -183,10 +182,11 @@ def sizes(words: list[str]) -> None:
 
 def reader(lines: list[bytes]) -> records.Loaded:
     """The reader: every line is a Run, a Measurement or counted as bad, and what was read can be written and read again."""
-    runs, rows, bad = records.decode(lines)
+    decoded = records.decode(lines)
+    runs, rows, bad = decoded.runs, decoded.measurements, decoded.bad_lines
     assert len(runs) + len(rows) + bad <= len(lines)
     again = records.decode([msgspec.json.encode(line) for line in (*runs, *rows)])
-    assert (again[0], again[1], again[2]) == (runs, rows, 0)
+    assert (again.runs, again.measurements, again.bad_lines) == (runs, rows, 0)
     for m in rows:
         assert min(m.phases_s.values(), default=0) >= 0
         assert min((value for name, value in m.values.items() if name.endswith("_s")), default=0) >= 0
@@ -203,19 +203,19 @@ def resumed(lines: list[bytes]) -> None:
         path = pathlib.Path(folder) / "matmul.jsonl"
         text = b"\n".join(lines)
         path.write_bytes(text)
-        before = records.decode(text.split(b"\n"))[1]
+        before = records.decode(text.split(b"\n")).measurements
         try:
-            with contextlib.redirect_stderr(io.StringIO()), records.Writer(path, run[0][0], True) as writer:
+            with contextlib.redirect_stderr(io.StringIO()), records.Writer(path, run.runs[0], True) as writer:
                 assert writer.done == before
-                writer.append(row[1][0])
+                writer.append(row.measurements[0])
         except options.Usage as error:
             assert path.read_bytes() == text
             return _one_line(error)
         last = text.rpartition(b"\n")[2]
-        torn = last.startswith((b'{"type":"run",', b'{"type":"measurement",')) and records.decode([last])[2] == 1
+        torn = last.startswith((b'{"type":"run",', b'{"type":"measurement",')) and records.decode([last]).bad_lines == 1
         assert path.read_bytes().startswith(text.removesuffix(last) if torn else text)
         after = records.read(path).measurements
-        assert after[-1] == records.shortened(row[1][0]) and {m.key for m in before} <= {m.key for m in after}
+        assert after[-1] == records.shortened(row.measurements[0]) and {m.key for m in before} <= {m.key for m in after}
 
 
 # How the runs of a file may differ, beside the command: each part of a method in turn.
@@ -245,15 +245,15 @@ RESUMED_RUNS = st.lists(
 def methods(runs: list[tuple[int, list[int], bytes]]) -> None:
     """A file that several runs go on with: every row has visits of one method, and nothing of the file is cut but torn lines."""
     begun, _, sound = (records.decode([line]) for line in LINES[:3])
-    rows = [msgspec.structs.replace(sound[1][0], problem=Matmul(8 << i, 8, 8), samples=()) for i in range(3)]
+    rows = [msgspec.structs.replace(sound.measurements[0], problem=Matmul(8 << i, 8, 8), samples=()) for i in range(3)]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         path = pathlib.Path(folder) / "matmul.jsonl"
         for number, visited, end in runs:
             text = path.read_bytes() if path.exists() else b""
-            run = msgspec.structs.replace(begun[0][0], **METHODS[number])
+            run = msgspec.structs.replace(begun.runs[0], **METHODS[number])
             with records.Writer(path, run, resume=bool(text)) as writer:
                 last = text.rpartition(b"\n")[2]
-                torn = last.startswith(b'{"type":"measurement",') and records.decode([last])[2] == 1
+                torn = last.startswith(b'{"type":"measurement",') and records.decode([last]).bad_lines == 1
                 assert path.read_bytes().startswith(text.removesuffix(last) if torn else text)
                 lines = resuming.continued(writer.rows_before, rows, run, path)
                 for i in visited:
@@ -263,7 +263,7 @@ def methods(runs: list[tuple[int, list[int], bytes]]) -> None:
                     made.append(visit)
             with path.open("ab") as file:
                 file.write(end)
-        _, read, _ = by_row(path.read_bytes().splitlines())
+        read = records.decode(path.read_bytes().splitlines()).rows
     for row in read.values():
         assert len({visit.values["trials"] for visit in row.lines}) == 1
         assert [visit.visit for visit in row.lines] == list(range(1, len(row.lines) + 1))
@@ -280,7 +280,7 @@ def _socket(path: pathlib.Path) -> None:
 
 
 def _two_machines(path: pathlib.Path) -> None:
-    (run,) = records.decode([LINES[0]])[0]
+    (run,) = records.decode([LINES[0]]).runs
     other = msgspec.structs.replace(run, machine=msgspec.structs.replace(run.machine, key="another"))
     path.write_bytes(b"\n".join([*LINES, msgspec.json.encode(other), LINES[-1]]))
 
@@ -314,7 +314,7 @@ def special(case: tuple[dict[str, str | list[bytes]], str]) -> None:
     """A folder with files of any kind: every reader comes to an answer or to a Usage of one line, and a file that is refused is
     as it was."""
     files, name = case
-    begun = records.decode([LINES[0]])[0][0]
+    begun = records.decode([LINES[0]]).runs[0]
     with tempfile.TemporaryDirectory() as place, contextlib.redirect_stderr(io.StringIO()):
         folder = pathlib.Path(place)
         for file, kind in files.items():

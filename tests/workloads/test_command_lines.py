@@ -30,7 +30,7 @@ def test_flags_go_with_their_values(command):
     ],
 )
 def test_a_command_that_begins_anew_has_a_folder_of_its_own(typed, other):
-    assert command_lines.anew(f"{MATMUL} {typed}") == f"{MATMUL} {other}"
+    assert command_lines.with_new_folder(f"{MATMUL} {typed}") == f"{MATMUL} {other}"
 
 
 def test_whether_a_command_names_its_folder():

@@ -215,7 +215,7 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
 def test_what_was_lost_or_torn_is_measured_by_resuming(tmp_path, placed):
     by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
     part = fleet.NodeRun(Node("n1", "n1", 2.0, 0.0), tmp_path)
-    kept = records.decode(part.earlier["peak.jsonl"].splitlines())[1]
+    kept = records.decode(part.earlier["peak.jsonl"].splitlines()).measurements
     assert [(m.key, m.status) for m in kept] == [(ROWS[0].key, "ok"), *((row.key, "failed") for row in ROWS[1:])]
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
     assert part.tally() == {"ok": 3}
@@ -308,10 +308,11 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known(monkeypatch):
     assert list(planned) == ([] if gpus else ["suite.log"])
     known = encoded(plan.run, *map(measured, plan.rows["peak"][1:]))
     files = copied({"peak.jsonl": known})
-    runs, rows, bad = records.decode(files["peak.jsonl"].splitlines())
-    assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
-    assert [run.command for run in runs] == [shlex.join(["python", "-m", "workloads.suite", *words])]
-    assert ["OMP_NUM_THREADS" in run.method.thread_variables for run in runs] == [False]
+    decoded = records.decode(files["peak.jsonl"].splitlines())
+    assert [(m.key, m.status) for m in decoded.measurements] == [(plan.rows["peak"][0].key, "ok")]
+    assert not decoded.bad_lines
+    assert [run.command for run in decoded.runs] == [shlex.join(["python", "-m", "workloads.suite", *words])]
+    assert ["OMP_NUM_THREADS" in run.method.thread_variables for run in decoded.runs] == [False]
     begun, *_, done = [msgspec.json.decode(line, type=Doing | Done) for line in files["messages.ndjson"].splitlines()]
     assert begun.visit == 1 and done == Done()
     (failed,) = [text for name, text in cluster.measure_node(b"{\n", {}, 1) if name == "messages.ndjson"]

@@ -15,7 +15,7 @@ from analysis.table import Best, Printed, Table, shown
 from workloads import ROOT, describe, doctor, hints, keywords, options, shared_flags, stops, terminal
 from workloads.corrections import runs
 from workloads.harness import plan
-from workloads.records.files import NoRun
+from workloads.records.run_files import NoRun
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from kernels.problems import Matmul, Training
 from workloads import records
 from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
+from workloads.records.result_lines import DecodedLines
 from workloads.records.settings import ordinary
 
 HERE = Machine("intel-avx512-2c", "a CPU", "intel", "avx512", 2, 1, 1 << 34)
@@ -369,8 +370,8 @@ def test_a_line_is_short_but_for_samples_and_times_of_day(tmp_path):
 )
 def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
     line = msgspec.json.encode(row(1)).decode()
-    assert old in line and records.decode([line.encode()])[2] == 0
-    assert records.decode([line.replace(old, new).encode()]) == ([], [], 1)
+    assert old in line and records.decode([line.encode()]).bad_lines == 0
+    assert records.decode([line.replace(old, new).encode()]) == DecodedLines(runs=[], rows={}, bad_lines=1)
 
 
 def test_a_row_of_jax_names_its_library_and_a_trial_is_not_ordinary():

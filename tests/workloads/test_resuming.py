@@ -14,7 +14,6 @@ from workloads import matmul, options, records, session, stream
 from workloads.harness import resuming, rounds, sweep
 from workloads.machine import clock
 from workloads.records import Measurement, Method, Row, Run, Samples, Settings
-from workloads.records.files import by_row
 
 pytestmark = pytest.mark.usefixtures("no_roofs")
 planted = planting.kernels_from(
@@ -47,7 +46,7 @@ def visited(n: int, number: int, at: float = 100.0) -> Measurement:
 
 
 def lines_of(*lines) -> dict:
-    return by_row(msgspec.json.encode(line) for line in lines)[1]
+    return records.decode(msgspec.json.encode(line) for line in lines).rows
 
 
 @pytest.mark.parametrize(
@@ -258,7 +257,7 @@ def test_a_file_without_a_line_of_ours_is_refused_and_stays(tmp_path, text):
     path.write_bytes(b"")  # nothing can be lost
     with records.Writer(path, RUN, resume=True):
         pass
-    assert records.decode(io.BytesIO(path.read_bytes()))[0] == [RUN]
+    assert records.decode(io.BytesIO(path.read_bytes())).runs == [RUN]
 
 
 def test_a_row_that_failed_is_measured_again(tmp_path, capsys):

@@ -19,7 +19,7 @@ def visit(i, *seconds, clock="host-latency", at=None, **fields):
 
 
 def decoded(*lines):
-    return records.decode([msgspec.json.encode(line) for line in lines])[1]
+    return records.decode([msgspec.json.encode(line) for line in lines]).measurements
 
 
 def test_the_visits_of_a_row_are_one_measurement_by_hand_and_each_clock_has_those_that_took_it():

@@ -20,8 +20,9 @@ from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, MESSAGES, PLAN, Node
 from workloads.harness import resuming, sweep
 from workloads.records import Measurement, Row, Run, command_lines, regular_files
-from workloads.records.files import by_row, end_last_line, require_ours
+from workloads.records.damaged_lines import end_last_line
 from workloads.records.messages import ChildFailure, Doing, Done
+from workloads.records.writer import require_result_file
 from workloads.shared_flags import Measuring
 from workloads.terminal import note
 
@@ -59,8 +60,7 @@ class NodeRun:
         self.earlier: dict[str, bytes] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
             lines = regular_files.lines(file)
-            runs, rows, _ = by_row(lines)
-            require_ours(file, lines, runs, rows)
+            require_result_file(file, lines, records.decode(lines))
             if not dry_run:
                 end_last_line(file, lines)
             self.earlier[file.name] = file.read_bytes()
@@ -76,7 +76,7 @@ class NodeRun:
             self.plan = msgspec.json.decode(text, type=NodePlan)
             earlier_runs: list[Run] = []
             for lines in self.earlier.values():
-                earlier_runs += records.decode(lines.splitlines())[0]
+                earlier_runs += records.decode(lines.splitlines()).runs
             if earlier_runs and _uuids(earlier_runs[-1]) != _uuids(self.plan.run):
                 raise records.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
         elif name not in (LOG, MESSAGES):

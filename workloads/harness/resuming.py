@@ -11,7 +11,8 @@ from analysis import units
 from workloads import options, terminal
 from workloads.machine import clock
 from workloads.records import Measurement, Method, Row, Run, command_lines
-from workloads.records.files import RowLines, result_file
+from workloads.records.reading import result_file
+from workloads.records.result_lines import RowLines
 from workloads.records.rows import VISITS_AT
 from workloads.shared_flags import Limits
 

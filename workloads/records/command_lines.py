@@ -46,7 +46,7 @@ def resumed(command: str, folder: str) -> str:
     return shlex.join([*_words(begun), "-o", folder, "--resume"])
 
 
-def anew(command: str) -> str:
+def with_new_folder(command: str) -> str:
     """The command without --resume, and with a new folder: DIR-new for `-o DIR`."""
     changed: list[str] = []
     before = ""

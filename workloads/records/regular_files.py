@@ -154,7 +154,7 @@ def _is_compressed(path: str | os.PathLike) -> bool:
     return Path(path).suffix == ".gz"
 
 
-def without_mark(line: bytes) -> bytes:
+def without_byte_order_mark(line: bytes) -> bytes:
     """A line without the byte order mark that some editors put before the first line of a file in UTF-8."""
     mark = codecs.BOM_UTF8
     return line[len(mark) :] if line[: len(mark)] == mark else line
