@@ -208,7 +208,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.show(overview())
         return options.OK
 
-    return options.command(options.parser("crossover", LONG, "python -m crossover"), [], options.no_plan, run)
+    command_parser = options.parser(module="crossover", description=LONG, examples=("python -m crossover",))
+    return options.command(command_parser, [], options.no_plan, run)
 
 
 if __name__ == "__main__":

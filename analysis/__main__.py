@@ -9,7 +9,8 @@ LONG = "Lists every command by the question it answers, those that understand me
 
 
 def main(argv: list[str] | None = None) -> int:
-    return options.command(options.parser("analysis", LONG, EXAMPLE), argv, options.no_plan, _run)
+    command_parser = options.parser(module="analysis", description=LONG, examples=(EXAMPLE,))
+    return options.command(command_parser, argv, options.no_plan, _run)
 
 
 def _run(plan: None) -> int:

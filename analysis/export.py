@@ -22,7 +22,13 @@ _NS = 1e9
 
 def parser() -> options.Parser:
     csv = "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv"
-    export_parser = options.parser("analysis.export", LONG, EXAMPLE, csv, question=QUESTION, needs="to")
+    export_parser = options.parser(
+        module="analysis.export",
+        description=LONG,
+        examples=(EXAMPLE, csv),
+        question=QUESTION,
+        brief_flags=("--to",),
+    )
     runs = "result files, run folders, machine folders or saved names"
     export_parser.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     export_parser.add_argument_group(

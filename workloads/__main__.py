@@ -61,7 +61,12 @@ def _run(plan: None) -> int:
     return options.OK
 
 
-main = options.entry(lambda: options.parser("workloads", LONG, EXAMPLE), options.no_plan, _run)
+def parser() -> options.Parser:
+    """The command line of python -m workloads, which takes no words."""
+    return options.parser(module="workloads", description=LONG, examples=(EXAMPLE,))
+
+
+main = options.entry(parser, options.no_plan, _run)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from workloads import options, printing, shared_flags, terminal
+from workloads import help_screen, options, printing, shared_flags, terminal
 from workloads.session import MeasuringPlan, print_ladder, refined
 from workloads.shared_flags import CommandLine
 
@@ -32,32 +32,13 @@ VARY = ("batch", "channels", "size")
 _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
 _BASE = "32x32x32x64:64x3x3"
 _MODEL = "cifar10-cnn"  # whose convolutions are timed where nothing else is named
-FLAGS = f"""
---model NAME               the convolutions of this network's training step, each distinct one once // (cifar10-cnn, unless
-                           there are --shapes or --vary)
---batch N ...              images a call: 32 | 1:2048:x4 // (32, or as the shape says)
---direction WAY ... =fprop  fprop dgrad wgrad all (fprop)
---shapes NxHxWxC:KxRxS ...  N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3
-                           (in this order with --layout NCHW too)
---stride N                 of --shapes (1)
---pad PAD                  of --shapes: same, valid or the zeros on every side (same)
---groups N                 of --shapes (1)
---vary {{batch,channels,size}}  batch, channels (as many in as out) or size (square images) of each shape ({_BASE})
---sizes N ...              what --vary goes through ({", ".join(f"{k} {v}" for k, v in _SIZES.items())})
---layout {{NHWC,NCHW}} =NHWC  how images lie in memory (NHWC)
---dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 (default float32)
---modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
---cache STATE ... =warm    warm cold: before each call (warm)
---no-refine                only the sizes named, none added around a crossover
---ladder                   the teaching rungs too, from seven plain loops upward"""
 
 COMMAND = CommandLine(
     name="conv",
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="model batch vary",
-    flags=FLAGS,
+    brief_flags=("--model", "--batch", "--vary"),
 )
 
 
@@ -78,6 +59,62 @@ class ConvPlan(MeasuringPlan):
     forms: "CallForms"
     #: Whether sizes are added around a crossover.
     refines: bool
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--model",
+            metavar="NAME",
+            help=help_screen.help_text(
+                "the convolutions of this network's training step, each distinct one once",
+                rest=" (cifar10-cnn, unless there are --shapes or --vary)",
+            ),
+        )
+        parser.add_argument(
+            "--batch",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            help=help_screen.help_text("images a call: 32 | 1:2048:x4", rest=" (32, or as the shape says)"),
+        )
+        parser.add_argument(
+            "--direction",
+            metavar="WAY",
+            nargs="+",
+            action="extend",
+            default=["fprop"],
+            help="fprop dgrad wgrad all (fprop)",
+        )
+        _add_shape_flags(parser)
+        parser.add_argument(
+            "--dtypes",
+            metavar="TYPE",
+            nargs="+",
+            action="extend",
+            default=["float32"],
+            help="float64 float32 tf32 float16 bfloat16 (default float32)",
+        )
+        parser.add_argument(
+            "--modes",
+            metavar="MODE",
+            nargs="+",
+            action="extend",
+            help=f"copy modes on a GPU (default: {' '.join(options.MODES)})",
+        )
+        parser.add_argument(
+            "--cache",
+            metavar="STATE",
+            nargs="+",
+            action="extend",
+            default=["warm"],
+            help="warm cold: before each call (warm)",
+        )
+        parser.add_argument(
+            "--no-refine", action="store_true", help="only the sizes named, none added around a crossover"
+        )
+        parser.add_argument(
+            "--ladder", action="store_true", help="the teaching rungs too, from seven plain loops upward"
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "ConvPlan":
@@ -119,11 +156,11 @@ class ConvPlan(MeasuringPlan):
 
     def table(self, machine: "Machine") -> printing.Printer:
         """A line a convolution, its layers' names first where a model's are timed."""
-        from workloads import tables
+        from workloads.tables import problem_tables
 
-        return tables.Convs(
+        return problem_tables.Convs(
             machine,
-            names=tables.layer_names(self.layers) if self.layers else None,
+            names=problem_tables.layer_names(self.layers) if self.layers else None,
             planned=self.problems,
             cold="cold" in self.forms.caches,
             markdown=self.measuring.format == "md",
@@ -146,6 +183,34 @@ class ConvPlan(MeasuringPlan):
             print_ladder(analysis, "conv")
         if lines:
             terminal.show(["", *lines])
+
+
+def _add_shape_flags(parser: options.Parser) -> None:
+    """Adds the flags of convolutions that are not a network's: their shapes, and what of a shape varies."""
+    parser.add_argument(
+        "--shapes",
+        metavar="NxHxWxC:KxRxS",
+        nargs="+",
+        action="extend",
+        help="N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3 "
+        "(in this order with --layout NCHW too)",
+    )
+    parser.add_argument("--stride", metavar="N", type=options.number, help="of --shapes (1)")
+    parser.add_argument("--pad", metavar="PAD", help="of --shapes: same, valid or the zeros on every side (same)")
+    parser.add_argument("--groups", metavar="N", type=options.number, help="of --shapes (1)")
+    parser.add_argument(
+        "--vary",
+        choices=("batch", "channels", "size"),
+        help=f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})",
+    )
+    parser.add_argument(
+        "--sizes",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help=f"what --vary goes through ({', '.join(f'{k} {v}' for k, v in _SIZES.items())})",
+    )
+    parser.add_argument("--layout", choices=("NHWC", "NCHW"), default="NHWC", help="how images lie in memory (NHWC)")
 
 
 def _layers(flags: Namespace) -> "list[Work]":
@@ -262,7 +327,7 @@ def _size(p: "Conv") -> tuple:
     return p.n, p.h, p.c_in, p.c_out, p.direction
 
 
-parser = COMMAND.parser
+parser = ConvPlan.parser
 parse = ConvPlan.parse
 main = ConvPlan.main
 run = ConvPlan.run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis import units
 from analysis.table import Table
-from workloads import options, terminal
+from workloads import help_screen, options, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,26 +28,60 @@ any compiled model: the operations of its training step, as TensorFlow traces it
 training script as it is: it runs up to its first fit, and the words after -- are its arguments."""
 TIME_LIMIT_S = 60
 BATCH = 32
-FLAGS = f"""
---model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
---script FILE  a training script (train.py, train.ipynb, package.train), in place of --model //; words after -- are its
-               arguments
---fit PLACE    of --script: the line of another fit than the first, or 3.2: line 2 of a notebook's third code cell
---operations   the operations of the training step, from its trace
---batch N      of --operations: samples in a batch ({BATCH})
---data NAME    of --operations: file.py:function that gives (x, y), a tf.data.Dataset, a PyDataset or a generator
---length N     of --operations: the length of open sizes, such as words in a text
---time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
---format {{table,json}} =table  what stdout gets (table)"""
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
-    described = options.parser(
-        "workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model script", flags=FLAGS
+    command_parser = options.parser(
+        module="workloads.describe",
+        description=LONG,
+        examples=EXAMPLES,
+        question=QUESTION,
+        brief_flags=("--model", "--script"),
     )
-    described.passes_on = True
-    return described
+    command_parser.passes_on = True
+    command_parser.add_argument(
+        "--model", metavar="NAME", default="cifar10-cnn", help="a name, file.py:function or file.keras (cifar10-cnn)"
+    )
+    command_parser.add_argument(
+        "--script",
+        metavar="FILE",
+        help=help_screen.help_text(
+            "a training script (train.py, train.ipynb, package.train), in place of --model",
+            rest="; words after -- are its arguments",
+        ),
+    )
+    command_parser.add_argument(
+        "--fit",
+        metavar="PLACE",
+        help="of --script: the line of another fit than the first, or 3.2: line 2 of a notebook's third code cell",
+    )
+    command_parser.add_argument(
+        "--operations", action="store_true", help="the operations of the training step, from its trace"
+    )
+    command_parser.add_argument(
+        "--batch", metavar="N", type=options.number, help=f"of --operations: samples in a batch ({BATCH})"
+    )
+    command_parser.add_argument(
+        "--data",
+        metavar="NAME",
+        help="of --operations: file.py:function that gives (x, y), a tf.data.Dataset, a PyDataset or a generator",
+    )
+    command_parser.add_argument(
+        "--length",
+        metavar="N",
+        type=options.number,
+        help="of --operations: the length of open sizes, such as words in a text",
+    )
+    command_parser.add_argument(
+        "--time-limit",
+        metavar="S",
+        type=options.positive,
+        default=str(TIME_LIMIT_S),
+        help=f"seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})",
+    )
+    command_parser.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
+    return command_parser
 
 
 class DescribePlan(NamedTuple):  # msgspec may not be installed when this module is imported

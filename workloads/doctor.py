@@ -30,12 +30,6 @@ LONG = """Checks what the measurements stand on: libraries and their threads, th
 TensorFlow, memory, disk, what else keeps this machine busy, and whether a few timings are true. With RUN it asks that of stored
 rows instead. --noise measures once what two runs of this machine differ by; comparisons of runs and crossovers of short sweeps
 then count with it. Exit code 1 when something is broken; having no GPU is normal."""
-FLAGS = """
---format {table,json} =table  what stdout gets (table)
---noise         make ten short sweeps and store what they differ by
---over S =900   seconds from the first of them to the last (900)
---stop-after S  begin no sweep later than this, exit 0, print how to resume
---resume        go on with the newest sweeps that are fewer than ten"""
 
 EXAMPLE_SUITE = "python -m workloads.suite --quick"
 _WATCH_S, _LOOKS = 0.6, 8
@@ -267,10 +261,37 @@ class DoctorPlan:
 
 
 def parser() -> options.Parser:
-    grammar = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS)
-    about = "result files, run folders or saved names to look at instead"
-    grammar.add_argument("runs", nargs="*", metavar="RUN", help=about)
-    return grammar
+    """The command line of python -m workloads.doctor."""
+    command_parser = options.parser(
+        module="workloads.doctor",
+        description=LONG,
+        examples=EXAMPLES,
+        question=QUESTION,
+        brief_flags=("--noise",),
+    )
+    command_parser.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
+    command_parser.add_argument(
+        "--noise", action="store_true", help="make ten short sweeps and store what they differ by"
+    )
+    command_parser.add_argument(
+        "--over",
+        metavar="S",
+        type=options.positive,
+        default="900",
+        help="seconds from the first of them to the last (900)",
+    )
+    command_parser.add_argument(
+        "--stop-after",
+        metavar="S",
+        type=options.positive,
+        help="begin no sweep later than this, exit 0, print how to resume",
+    )
+    command_parser.add_argument(
+        "--resume", action="store_true", help="go on with the newest sweeps that are fewer than ten"
+    )
+    runs_help = "result files, run folders or saved names to look at instead"
+    command_parser.add_argument("runs", nargs="*", metavar="RUN", help=runs_help)
+    return command_parser
 
 
 def stored(runs: Iterable[str]) -> Iterator[CheckResult]:

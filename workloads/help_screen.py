@@ -17,9 +17,9 @@ class HelpText(str):
     brief = ""
 
 
-def help_text(brief: str, more: str = "") -> HelpText:
-    """A flag's help for --help, whose first part is all that -h shows."""
-    text = HelpText(brief + more)
+def help_text(brief: str, *, rest: str) -> HelpText:
+    """The help of a flag of which -h shows `brief` alone; --help shows `brief` with `rest` after it."""
+    text = HelpText(brief + rest)
     text.brief = brief
     return text
 
@@ -62,14 +62,14 @@ class Help(argparse.Action):
     """The flag -h --help; the first is one screen where the parser says what people need."""
 
     def __call__(self, parser: Any, namespace, values, option_string=None):
-        print(screen(parser) if option_string == "-h" and parser.needs else parser.format_help().rstrip())
+        print(screen(parser) if option_string == "-h" and parser.brief_flags else parser.format_help().rstrip())
         parser.exit()
 
 
 def screen(parser: Any) -> str:
-    """The question that the command answers, the flags of `parser.needs`, the examples, and how to see the rest."""
+    """The question that the command answers, the flags of `parser.brief_flags`, the examples, and how to see the rest."""
     most, flags = terminal.width() or 80, [a for a in parser._actions if a.option_strings]
-    wanted = dict.fromkeys(parser._option_string_actions[f"--{name}"] for name in parser.needs)
+    wanted = dict.fromkeys(parser._option_string_actions[name] for name in parser.brief_flags)
     actions = [*(a for a in parser._actions if not a.option_strings), *wanted]
     heads = ["  " + " ".join(filter(None, (*a.option_strings, _takes(a)))) for a in actions]
     wide = min(max(map(len, heads), default=0), most // 3)
@@ -124,7 +124,7 @@ def commands() -> dict[str, str]:
 
 def commands_with(flag: str, near: str) -> list[str]:
     """The commands that declare this flag, those of the package of the command `near` first."""
-    declared = re.compile(rf"^ *(?:-\w )?{re.escape(flag)}(?= )", re.MULTILINE)
+    declared = re.compile(rf'add_argument\(\s*(?:"-\w",\s*)?"{re.escape(flag)}"')
     declaring = [command for command, text in _sources().items() if declared.search(text)]
     package = _package(near)
     return sorted(declaring, key=lambda command: _package(command) != package)

@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, NamedTuple
 
-from workloads import options, shared_flags
+from workloads import help_screen, options, shared_flags
 from workloads.printing import Lines, number, scaled, timed, where
 from workloads.session import MeasuringPlan, hidden, unfinished
 from workloads.shared_flags import CommandLine
@@ -28,25 +28,13 @@ SEEDS = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "inc
 VARIANTS = ("predict", "call", "serve")
 MODES = ("resident", "roundtrip")
 BATCHES, IN_FLIGHT = "1:256:x4", ("1", "4", "16")
-FLAGS = f"""
---model NAME ... =cifar10-cnn   the models that answer, also file.py:function and file.keras //; `seeds`: the articles' and
-                                inception-v3 (cifar10-cnn)
---batch N ... ={BATCHES}        samples a call ({BATCHES})
---modes MODE ... ={",".join(MODES)}  resident (samples and answers stay on the device) roundtrip (array to array) (both)
---in-flight N ...               so many single requests at a time, by the variant `serve` ({" ".join(IN_FLIGHT)})
---jit WORD ... =auto            jit_compile: auto on off (auto: Keras's choice)
---onednn WORD ...               TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)
---precision NAME ... =float32   Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)
---data {{synthetic,real}} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
---no-refine                     only the batches named, none added around a crossover"""
 
 COMMAND = CommandLine(
     name="inference",
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="model batch modes",
-    flags=FLAGS,
+    brief_flags=("--model", "--batch", "--modes"),
 )
 
 
@@ -78,6 +66,70 @@ class InferencePlan(MeasuringPlan):
     data: str
     #: Whether batches are added around the one from which the GPU wins.
     refines: bool
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--model",
+            metavar="NAME",
+            nargs="+",
+            action="extend",
+            default=["cifar10-cnn"],
+            help=help_screen.help_text(
+                "the models that answer, also file.py:function and file.keras",
+                rest="; `seeds`: the articles' and inception-v3 (cifar10-cnn)",
+            ),
+        )
+        parser.add_argument(
+            "--batch", metavar="N", nargs="+", action="extend", default=[BATCHES], help=f"samples a call ({BATCHES})"
+        )
+        parser.add_argument(
+            "--modes",
+            metavar="MODE",
+            nargs="+",
+            action="extend",
+            default=list(MODES),
+            help="resident (samples and answers stay on the device) roundtrip (array to array) (both)",
+        )
+        parser.add_argument(
+            "--in-flight",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            help=f"so many single requests at a time, by the variant `serve` ({' '.join(IN_FLIGHT)})",
+        )
+        parser.add_argument(
+            "--jit",
+            metavar="WORD",
+            nargs="+",
+            action="extend",
+            default=["auto"],
+            help="jit_compile: auto on off (auto: Keras's choice)",
+        )
+        parser.add_argument(
+            "--onednn",
+            metavar="WORD",
+            nargs="+",
+            action="extend",
+            help="TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)",
+        )
+        parser.add_argument(
+            "--precision",
+            metavar="NAME",
+            nargs="+",
+            action="extend",
+            default=["float32"],
+            help="Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)",
+        )
+        parser.add_argument(
+            "--data",
+            choices=("synthetic", "real"),
+            default="synthetic",
+            help="made-up samples of the same shape, or the real ones, downloaded (synthetic)",
+        )
+        parser.add_argument(
+            "--no-refine", action="store_true", help="only the batches named, none added around a crossover"
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "InferencePlan":
@@ -247,7 +299,7 @@ class InferenceTable(Lines):
         ]
 
 
-parser = COMMAND.parser
+parser = InferencePlan.parser
 parse = InferencePlan.parse
 main = InferencePlan.main
 run = InferencePlan.run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from kernels import registry
-from workloads import options, shared_flags
+from workloads import help_screen, options, shared_flags
 from workloads.printing import Lines, scaled, timed
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
@@ -49,12 +49,8 @@ ONCE = {
 }
 # Left out with --fast unless named: Keras with another jit_compile than its own choice, nine slow rows each.
 NOT_FAST = ("fit_jit", "fit_op_by_op")
-FLAGS = """
---calls CALL ...  empty elementwise matmul copy step epoch predict train_on_batch import device_start compile // (default: all;
-                  --fast: of TensorFlow's once-in-a-process calls only the import)
---counts N ...    so many of a call in a row (default: by call, 1 and more)"""
 
-COMMAND = CommandLine(name="launch", question=QUESTION, about=LONG, examples=EXAMPLES, needs="calls", flags=FLAGS)
+COMMAND = CommandLine(name="launch", question=QUESTION, about=LONG, examples=EXAMPLES, brief_flags=("--calls",))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,6 +64,26 @@ class LaunchPlan(MeasuringPlan):
     calls_named: bool
     #: So many of a call in a row; () for those of COUNTS.
     counts: tuple[int, ...]
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--calls",
+            metavar="CALL",
+            nargs="+",
+            action="extend",
+            help=help_screen.help_text(
+                "empty elementwise matmul copy step epoch predict train_on_batch import device_start compile",
+                rest=" (default: all; --fast: of TensorFlow's once-in-a-process calls only the import)",
+            ),
+        )
+        parser.add_argument(
+            "--counts",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            help="so many of a call in a row (default: by call, 1 and more)",
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "LaunchPlan":
@@ -192,7 +208,7 @@ class LaunchTable(Lines):
         return [*head, *timed(waited, 1e6), *others, " ".join([*notes, *m.flags])]
 
 
-parser = COMMAND.parser
+parser = LaunchPlan.parser
 parse = LaunchPlan.parse
 main = LaunchPlan.main
 run = LaunchPlan.run

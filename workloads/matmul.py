@@ -28,27 +28,13 @@ EXAMPLES = (
 LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through CuPy): resident on the device and with each
 kind of copy, under measured roofs: square products, any shapes, or those of a network's dense layers. Ends with the
 crossover in words."""
-FLAGS = f"""
---sizes N ...              square sizes: 256 512 | 1k | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)
---shapes MxNxK ...         products of other shapes, such as 4096x1024x512
---model NAME               the products of this network's dense layers in a training step
---batch N ...              products in one launch: 16 256 | 1:4096:x4 (1); samples a step of --model (32)
---direction WAY ...        of --model: fprop dgrad wgrad all (fprop)
---dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)
---layouts LAYOUT ...       which operand is stored transposed: nn nt tn (nn)
---epilogue bias-relu       max(A B + bias, 0) in one call, a dense layer's forward step (the product alone)
---modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
---cache STATE ... =warm    warm cold: before each call (warm)
---no-refine                only the sizes named, none added around a crossover
---ladder                   the teaching rungs too, from three plain loops upward"""
 
 COMMAND = CommandLine(
     name="matmul",
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="sizes model dtypes",
-    flags=FLAGS,
+    brief_flags=("--sizes", "--model", "--dtypes"),
 )
 
 
@@ -67,6 +53,77 @@ class MatmulPlan(MeasuringPlan):
     forms: "CallForms"
     #: Whether sizes are added around a crossover.
     refines: bool
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--sizes",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            help="square sizes: 256 512 | 1k | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)",
+        )
+        parser.add_argument(
+            "--shapes",
+            metavar="MxNxK",
+            nargs="+",
+            action="extend",
+            help="products of other shapes, such as 4096x1024x512",
+        )
+        parser.add_argument(
+            "--model", metavar="NAME", help="the products of this network's dense layers in a training step"
+        )
+        parser.add_argument(
+            "--batch",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            help="products in one launch: 16 256 | 1:4096:x4 (1); samples a step of --model (32)",
+        )
+        parser.add_argument(
+            "--direction", metavar="WAY", nargs="+", action="extend", help="of --model: fprop dgrad wgrad all (fprop)"
+        )
+        parser.add_argument(
+            "--dtypes",
+            metavar="TYPE",
+            nargs="+",
+            action="extend",
+            default=["float32"],
+            help="float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)",
+        )
+        parser.add_argument(
+            "--layouts",
+            metavar="LAYOUT",
+            nargs="+",
+            action="extend",
+            help="which operand is stored transposed: nn nt tn (nn)",
+        )
+        parser.add_argument(
+            "--epilogue",
+            metavar="bias-relu",
+            help="max(A B + bias, 0) in one call, a dense layer's forward step (the product alone)",
+        )
+        parser.add_argument(
+            "--modes",
+            metavar="MODE",
+            nargs="+",
+            action="extend",
+            help=f"copy modes on a GPU (default: {' '.join(options.MODES)})",
+        )
+        parser.add_argument(
+            "--cache",
+            metavar="STATE",
+            nargs="+",
+            action="extend",
+            default=["warm"],
+            help="warm cold: before each call (warm)",
+        )
+        parser.add_argument(
+            "--no-refine", action="store_true", help="only the sizes named, none added around a crossover"
+        )
+        parser.add_argument(
+            "--ladder", action="store_true", help="the teaching rungs too, from three plain loops upward"
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "MatmulPlan":
@@ -111,11 +168,11 @@ class MatmulPlan(MeasuringPlan):
 
     def table(self, machine: "Machine") -> printing.Printer:
         """A line a product, its layers' names first where those of a model are timed."""
-        from workloads import tables
+        from workloads.tables import problem_tables
 
-        return tables.Matmuls(
+        return problem_tables.Matmuls(
             machine,
-            names=tables.layer_names(self.layers, directions=True) if self.layers else None,
+            names=problem_tables.layer_names(self.layers, directions=True) if self.layers else None,
             planned=self.problems,
             cold="cold" in self.forms.caches,
             markdown=self.measuring.format == "md",
@@ -238,7 +295,7 @@ def _size(p: "Matmul") -> tuple:
     return (p.count, p.n) if p.m == p.n == p.k else (p.count, 0, p.layout, p.m, p.n, p.k)
 
 
-parser = COMMAND.parser
+parser = MatmulPlan.parser
 parse = MatmulPlan.parse
 main = MatmulPlan.main
 run = MatmulPlan.run

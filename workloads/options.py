@@ -5,7 +5,6 @@ import contextlib
 import errno
 import importlib.util
 import os
-import re
 import shlex
 import signal
 import sys
@@ -26,7 +25,7 @@ from workloads.corrections.quantities import (  # noqa: F401  # other modules ta
     positive,
     sizes,
 )
-from workloads.corrections.rules import regression
+from workloads.corrections.rules import regression  # noqa: F401  # other modules take it from here
 from workloads.corrections.runs import stored_run  # noqa: F401  # other modules take them from here
 from workloads.hints import (  # noqa: F401  # other modules take them from here
     SCRIPT,
@@ -143,24 +142,35 @@ def folder(text: str) -> str:
     return text
 
 
-class _Several(argparse.Action):
-    """A flag that takes several words, and all of them where it is given again."""
+class _Extend(argparse.Action):
+    """argparse's action "extend", but what is typed replaces the default."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         before = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, values if before is self.default else [*before, *values])
+        typed_before = [] if before is self.default else before
+        setattr(namespace, self.dest, [*typed_before, *values])
 
 
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2. `-h` is one screen: the
-    flags of `needs` and the examples; `--help` is all of them."""
+    `brief_flags` and the examples; `--help` is all flags."""
 
+    #: The command's module, which `python -m` starts.
     module = ""
+    #: A command that works, shown after errors that name no other.
     example = ""
+    #: The question that the command answers.
     question = ""
-    needs: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()  # that were parsed last
-    passes_on = False  # whether the words after `--` are for another program
+    #: The flags that -h shows, such as "--sizes".
+    brief_flags: tuple[str, ...] = ()
+    #: The words that were parsed last.
+    words: tuple[str, ...] = ()
+    #: Whether the words after `--` are for another program.
+    passes_on = False
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        self.register("action", "extend", _Extend)
 
     def parse_args(self, args=None, namespace=None):
         """The flags, the `command` as it was typed, and the words that are `passed_on` to another program.
@@ -297,7 +307,7 @@ class Parser(argparse.ArgumentParser):
             words=self.words,
             module=self.module,
             flags=self._option_string_actions,
-            needs=self.needs,
+            brief_flags=self.brief_flags,
             passes_on=self.passes_on,
             takes_runs=any(not action.option_strings for action in self._actions),
         )
@@ -358,79 +368,33 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(
-    command: str,
-    description: str,
-    *examples: str,
+    *,
+    module: str,
+    description: str = "",
+    examples: Sequence[str],
     question: str = "",
-    needs: str = "",
-    flags: str = "",
-    **types: Callable,
+    brief_flags: Sequence[str] = (),
 ) -> Parser:
-    """A parser for `python -m <command>` with the flags that `add` reads; the first of the `examples` is also the command shown
-    after errors. `needs`: the flags that -h shows."""
+    """A parser for `python -m MODULE`, with no flag but -h and --help.
+
+    examples: command lines that work; the first is also shown after errors. question: what the command answers, in a sentence.
+    brief_flags: the flags that -h shows; --help shows all.
+    """
     command_parser = Parser(
-        prog=hints.program(command),
+        prog=hints.program(module),
         description=f"{question} {description}".strip(),
         epilog=help_screen.examples(map(typed, examples)),
         allow_abbrev=False,
         add_help=False,
         formatter_class=help_screen.Formatter,
     )
-    command_parser.module = command
+    command_parser.module = module
     command_parser.example = examples[0]
     command_parser.question = question
-    command_parser.needs = tuple(needs.split())
+    command_parser.brief_flags = tuple(brief_flags)
     about = "-h: one screen; --help: every flag"
     command_parser.add_argument("-h", "--help", action=help_screen.Help, nargs=0, dest=argparse.SUPPRESS, help=about)
-    add(command_parser, flags, **types)
     return command_parser
-
-
-def add(parser_or_group: Any, text: str, **types: Callable) -> None:
-    """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks,
-    and what follows ` //` in it is for --help alone.
-
-    `...`: several words; {a,b}: one of these; no WHAT: a switch; [WHAT] =word: one that may stand alone, which means the word.
-    One WHAT is what `types` make of it; else N is a whole number, S seconds, RULE is a `regression`. A line
-    `# title` begins a group of flags, `# or` those of which only one may be given; the next title ends these.
-    """
-    if not text:
-        return
-    known_types: dict[str, Callable] = {"N": number, "S": positive, "RULE": regression, **types}
-    place = parser_or_group
-    groups: dict[str, Any] = {}
-    for entry in re.split(r"\n(?=[-#])", text.strip()):
-        title = entry.removeprefix("# ")
-        if title == entry:
-            _add_flag(place, entry, known_types)
-        elif title == "or":
-            place = place.add_mutually_exclusive_group()
-        else:
-            if title not in groups:
-                groups[title] = parser_or_group.add_argument_group(title)
-            place = groups[title]
-
-
-def _add_flag(place, entry: str, known_types: dict[str, Callable]) -> None:
-    """Adds the flag of an entry of such a text to a parser or a group."""
-    declared, about = re.split(r"\s{2,}", entry, maxsplit=1)
-    words = declared.split()
-    names = [word for word in words if word.startswith("-")]
-    what, *rest = words[len(names) :] or [""]
-    takes_several = "..." in rest
-    default = next((word[1:] for word in rest if word.startswith("=")), None)
-    arguments: dict[str, Any] = {"action": "store_true"}
-    if what.startswith("{"):
-        arguments = {"choices": tuple(what[1:-1].split(",")), "default": default}
-    elif what.startswith("["):
-        arguments = {"metavar": what[1:-1], "nargs": "?", "const": default}
-    elif takes_several:
-        arguments = {"metavar": what, "nargs": "+", "action": _Several}
-        arguments["default"] = default.split(",") if default else default
-    elif what:
-        arguments = {"metavar": what, "type": known_types.get(what), "default": default}
-    brief, _, more = " ".join(about.split()).partition(" //")
-    place.add_argument(*names, **arguments, help=help_screen.help_text(brief, more))
 
 
 def refuse(flags: object, names: Iterable[str], why: str) -> None:
@@ -545,7 +509,7 @@ def entry(
     return lambda argv=None: command(parser(), argv, plan, run, check=check)
 
 
-def _terminated(number, frame) -> None:
+def _terminated(signal_number: int, frame: object) -> None:
     raise Terminated
 
 

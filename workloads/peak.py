@@ -6,7 +6,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from workloads import options, shared_flags
+from workloads import help_screen, options, shared_flags
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
 
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 QUESTION = "How fast can the CPU and the GPU compute at most?"
 LONG = "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic."
 EXAMPLES = ("python -m workloads.peak --dtypes float32", "python -m workloads.peak --fast")
-FLAGS = """
---dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 // (default: all that this machine has a kernel for)"""
 
-COMMAND = CommandLine(name="peak", question=QUESTION, about=LONG, examples=EXAMPLES, needs="dtypes", flags=FLAGS)
+COMMAND = CommandLine(name="peak", question=QUESTION, about=LONG, examples=EXAMPLES, brief_flags=("--dtypes",))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,6 +27,19 @@ class PeakPlan(MeasuringPlan):
     command_line = COMMAND
     #: Kinds of arithmetic by name; () for all that a kernel has.
     maths: tuple[str, ...]
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--dtypes",
+            metavar="TYPE",
+            nargs="+",
+            action="extend",
+            help=help_screen.help_text(
+                "float32 float64 tf32 float16 bfloat16 float8_e4m3",
+                rest=" (default: all that this machine has a kernel for)",
+            ),
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "PeakPlan":
@@ -64,7 +75,7 @@ class PeakPlan(MeasuringPlan):
         return rows
 
 
-parser = COMMAND.parser
+parser = PeakPlan.parser
 parse = PeakPlan.parse
 main = PeakPlan.main
 run = PeakPlan.run

@@ -30,13 +30,14 @@ VARIANTS = {
     "all-reduce": ("nccl", "nccl_graph", "one_shot", "one_shot_graph", "one_shot_early_graph"),
 }
 PARTS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}  # -> the operation of its rows
-FLAGS = f"""
---only PART ...     only these: {" ".join(PARTS)}
---sizes BYTES ...   bytes of each GPU's array in an all-reduce, like 64KiB, which 64KB and 64k are too ({SIZES})
---copied BYTES ...  bytes of a copy between GPUs ({" ".join(COPIED)})
---dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)"""
 
-COMMAND = CommandLine(name="peers", question=QUESTION, about=LONG, examples=EXAMPLES, needs="only sizes", flags=FLAGS)
+COMMAND = CommandLine(
+    name="peers",
+    question=QUESTION,
+    about=LONG,
+    examples=EXAMPLES,
+    brief_flags=("--only", "--sizes"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,31 @@ class PeersPlan(MeasuringPlan):
     summed: tuple[int, ...]
     #: Types of the values in an all-reduce.
     dtypes: tuple[str, ...]
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument("--only", metavar="PART", nargs="+", action="extend", help=f"only these: {' '.join(PARTS)}")
+        parser.add_argument(
+            "--sizes",
+            metavar="BYTES",
+            nargs="+",
+            action="extend",
+            help=f"bytes of each GPU's array in an all-reduce, like 64KiB, which 64KB and 64k are too ({SIZES})",
+        )
+        parser.add_argument(
+            "--copied",
+            metavar="BYTES",
+            nargs="+",
+            action="extend",
+            help=f"bytes of a copy between GPUs ({' '.join(COPIED)})",
+        )
+        parser.add_argument(
+            "--dtypes",
+            metavar="TYPE",
+            nargs="+",
+            action="extend",
+            help="float32 float16 bfloat16 (default: float32 and bfloat16)",
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "PeersPlan":
@@ -233,7 +259,7 @@ class PeersTable(Lines):
         ]
 
 
-parser = COMMAND.parser
+parser = PeersPlan.parser
 parse = PeersPlan.parse
 main = PeersPlan.main
 run = PeersPlan.run

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from analysis import units
 from workloads import options, printing, terminal
 from workloads.keywords import words_of
-from workloads.shared_flags import CommandLine, Measuring
+from workloads.shared_flags import CommandLine, Measuring, add_measuring_flags
 
 if TYPE_CHECKING:
     from typing import Self
@@ -31,12 +31,25 @@ def hidden(m: "Measurement") -> None:
 class MeasuringPlan(abc.ABC):
     """What a measuring command is to do: its flags, read once, become its rows, and the measured rows its answer.
 
-    A command has a `command_line`, `from_flags` and `rows`; what else is here it overrides where it does it in another way.
+    A command has a `command_line`, `add_flags`, `from_flags` and `rows`; it overrides the other methods where it differs.
     """
 
     command_line: ClassVar[CommandLine]
     #: What every measuring command is told.
     measuring: Measuring
+
+    @staticmethod
+    @abc.abstractmethod
+    def add_flags(parser: options.Parser) -> None:
+        """Adds the command's own flags to its parser."""
+
+    @classmethod
+    def parser(cls) -> options.Parser:
+        """The parser of the command's own flags and of those that every measuring command shares."""
+        command_parser = cls.command_line.parser()
+        cls.add_flags(command_parser)
+        add_measuring_flags(command_parser)
+        return command_parser
 
     @classmethod
     @abc.abstractmethod
@@ -52,7 +65,7 @@ class MeasuringPlan(abc.ABC):
 
         Raises: Usage, Missing.
         """
-        return cls.from_flags(cls.command_line.parser().parse_args(argv))
+        return cls.from_flags(cls.parser().parse_args(argv))
 
     @abc.abstractmethod
     def rows(self, machine: "Machine") -> "list[Row]":
@@ -155,7 +168,7 @@ class MeasuringPlan(abc.ABC):
     def main(cls, argv: list[str] | None = None) -> int:
         """The command: parses, measures, prints and returns the exit code."""
         return options.command(
-            cls.command_line.parser(),
+            cls.parser(),
             argv,
             cls.from_flags,
             carry_out,
@@ -174,7 +187,7 @@ class MeasuringPlan(abc.ABC):
             raise TypeError(
                 f"{min(at_the_end)!r} is a flag of the command; save with output=DIR and use analysis.compare"
             )
-        words = words_of(cls.command_line.parser(), **{"quiet": True, **keywords})
+        words = words_of(cls.parser(), **{"quiet": True, **keywords})
         plan = cls.parse(words)
         header = begin(plan)
         rows = plan.rows(header.machine)

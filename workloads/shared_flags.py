@@ -8,7 +8,7 @@ import re
 from argparse import Namespace
 from collections.abc import Sequence
 
-from workloads import options
+from workloads import help_screen, options
 from workloads.corrections import runs
 
 
@@ -85,41 +85,121 @@ class Measuring:
 _MOST_THREADS = ("max", "maximum", "all", "full")  # words for as many threads as there are CPUs
 FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10
-_MEASURING = f"""
-# what to run, and where
---backends NAME ...  which libraries (default: all that are here)
---device DEV ...     cpu, gpu, gpu:1, all // (default: CPU and first GPU)
---variants NAME ...  only these kernels, teaching rungs among them
---threads N ...      CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)
---require-gpu        exit 3 when there is no GPU
-# how to measure
---min-time S     seconds of each of a row's {FINE.rounds} visits ({FINE.visit_s})
---max-noise F    more visits of a row until its interval is within this share of its time ({FINE.max_noise})
---max-time S     but none once its calls have taken so many seconds ({FINE.max_time}); a training takes longer
-# or
---fast           a quick look: {FAST.rounds} visits, 5 %% noise //; 1 and all threads
---rigorous       {RIGOROUS_ROUNDS} visits, each in a process of its own (a training: five); slower; another hour may still differ
-# how to measure
---seed N =1      seed of the data and of the order (1)
-# running and output
---wait-quiet      first wait until other programs use little of the CPUs, at most 10 minutes; then measure all the same
---dry-run         print the plan (rows, bytes, seconds) and measure nothing
---stop-after S    begin no visit that may end after so many seconds, exit 0 and print how to resume
---resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
---format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
--o --output DIR   folder of the result file // ({runs.local_folder()}/MACHINE/TIME)
---save NAME       keep the rows as the baseline NAME
---against RUN     then say what is faster or slower than a baseline or another run
---fail-on RULE    with --against: exit 4 when a row is past this: 'slower>5%%', 5%% (the same), or slower (by anything)
--q --quiet        no progress on stderr
--v --verbose      a line on stderr for every row"""
+#: The flags of every measuring command that -h shows.
+_SHARED_BRIEF_FLAGS = ("--device", "--fast", "--dry-run", "--format", "--output")
 
 
-def add_measuring(parser: options.Parser) -> None:
-    """Adds the flags that every workload shares; -h shows those that people need."""
-    if parser.needs:
-        parser.needs += ("device", "fast", "dry-run", "format", "output")
-    options.add(parser, _MEASURING, N=_seed, F=_noise, DIR=options.folder)
+def add_measuring_flags(parser: options.Parser) -> None:
+    """Adds the flags that every workload shares."""
+    _add_device_flags(parser)
+    _add_timing_flags(parser)
+    _add_output_flags(parser)
+
+
+def _add_device_flags(parser: options.Parser) -> None:
+    """Adds the flags of what is measured: libraries, devices, kernels and threads."""
+    where = parser.add_argument_group("what to run, and where")
+    where.add_argument(
+        "--backends", metavar="NAME", nargs="+", action="extend", help="which libraries (default: all that are here)"
+    )
+    where.add_argument(
+        "--device",
+        metavar="DEV",
+        nargs="+",
+        action="extend",
+        help=help_screen.help_text("cpu, gpu, gpu:1, all", rest=" (default: CPU and first GPU)"),
+    )
+    where.add_argument(
+        "--variants", metavar="NAME", nargs="+", action="extend", help="only these kernels, teaching rungs among them"
+    )
+    where.add_argument(
+        "--threads",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help="CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)",
+    )
+    where.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
+
+
+def _add_timing_flags(parser: options.Parser) -> None:
+    """Adds the flags of how long and how often a row is timed."""
+    how = parser.add_argument_group("how to measure")
+    how.add_argument(
+        "--min-time",
+        metavar="S",
+        type=options.positive,
+        help=f"seconds of each of a row's {FINE.rounds} visits ({FINE.visit_s})",
+    )
+    how.add_argument(
+        "--max-noise",
+        metavar="F",
+        type=_noise,
+        help=f"more visits of a row until its interval is within this share of its time ({FINE.max_noise})",
+    )
+    how.add_argument(
+        "--max-time",
+        metavar="S",
+        type=options.positive,
+        help=f"but none once its calls have taken so many seconds ({FINE.max_time}); a training takes longer",
+    )
+    one_pace = how.add_mutually_exclusive_group()
+    one_pace.add_argument(
+        "--fast",
+        action="store_true",
+        help=help_screen.help_text(f"a quick look: {FAST.rounds} visits, 5 %% noise", rest="; 1 and all threads"),
+    )
+    one_pace.add_argument(
+        "--rigorous",
+        action="store_true",
+        help=f"{RIGOROUS_ROUNDS} visits, each in a process of its own (a training: five); slower; "
+        "another hour may still differ",
+    )
+    how.add_argument("--seed", metavar="N", type=_seed, default="1", help="seed of the data and of the order (1)")
+
+
+def _add_output_flags(parser: options.Parser) -> None:
+    """Adds the flags of when the command runs and ends, and of what is printed and stored."""
+    output = parser.add_argument_group("running and output")
+    output.add_argument(
+        "--wait-quiet",
+        action="store_true",
+        help="first wait until other programs use little of the CPUs, at most 10 minutes; then measure all the same",
+    )
+    output.add_argument(
+        "--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing"
+    )
+    output.add_argument(
+        "--stop-after",
+        metavar="S",
+        type=options.positive,
+        help="begin no visit that may end after so many seconds, exit 0 and print how to resume",
+    )
+    output.add_argument(
+        "--resume",
+        action="store_true",
+        help="finish the newest run (or the one in -o DIR): what it lacks of this command's plan",
+    )
+    output.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
+    output.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=options.folder,
+        help=help_screen.help_text("folder of the result file", rest=f" ({runs.local_folder()}/MACHINE/TIME)"),
+    )
+    output.add_argument("--save", metavar="NAME", help="keep the rows as the baseline NAME")
+    output.add_argument(
+        "--against", metavar="RUN", help="then say what is faster or slower than a baseline or another run"
+    )
+    output.add_argument(
+        "--fail-on",
+        metavar="RULE",
+        type=options.regression,
+        help="with --against: exit 4 when a row is past this: 'slower>5%%', 5%% (the same), or slower (by anything)",
+    )
+    output.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    output.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for every row")
 
 
 def measuring(flags: Namespace) -> Measuring:
@@ -200,20 +280,15 @@ class CommandLine:
     about: str
     #: Commands to copy, the first one for every machine.
     examples: tuple[str, ...]
-    #: Flags of its own that -h shows, by name, with blanks between them.
-    needs: str
-    #: Flags of its own, as options.add reads them.
-    flags: str
+    #: Its own flags that -h shows; --help shows all.
+    brief_flags: tuple[str, ...]
 
     def parser(self) -> options.Parser:
-        """The parser of its own flags and of those that every measuring command shares."""
-        parser = options.parser(
-            f"workloads.{self.name}",
-            self.about,
-            *self.examples,
+        """A parser without flags; its -h shows `brief_flags` and those that people need of every measuring command."""
+        return options.parser(
+            module=f"workloads.{self.name}",
+            description=self.about,
+            examples=self.examples,
             question=self.question,
-            needs=self.needs,
-            flags=self.flags,
+            brief_flags=(*self.brief_flags, *_SHARED_BRIEF_FLAGS),
         )
-        add_measuring(parser)
-        return parser

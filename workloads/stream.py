@@ -25,18 +25,13 @@ EXAMPLES = (
 OPERATIONS = "copy scale add triad read relu relu_grad dropout maxpool maxpool_grad batchnorm batchnorm_grad sgd adam"
 LONG = """Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training
 step on TensorFlow (--backends tensorflow)."""
-FLAGS = f"""
---sizes BYTES ... =256MiB   bytes of all arrays together, like 64KiB, which 64KB and 64k are too (256MiB)
---operations OP ... =triad  {OPERATIONS} (default triad)
---dtypes TYPE ... =float64  float32 float64 (default float64)"""
 
 COMMAND = CommandLine(
     name="stream",
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="sizes operations",
-    flags=FLAGS,
+    brief_flags=("--sizes", "--operations"),
 )
 
 
@@ -47,6 +42,33 @@ class StreamPlan(MeasuringPlan):
     command_line = COMMAND
     #: The passes, by size, operation and type.
     problems: "tuple[Stream, ...]"
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--sizes",
+            metavar="BYTES",
+            nargs="+",
+            action="extend",
+            default=["256MiB"],
+            help="bytes of all arrays together, like 64KiB, which 64KB and 64k are too (256MiB)",
+        )
+        parser.add_argument(
+            "--operations",
+            metavar="OP",
+            nargs="+",
+            action="extend",
+            default=["triad"],
+            help=f"{OPERATIONS} (default triad)",
+        )
+        parser.add_argument(
+            "--dtypes",
+            metavar="TYPE",
+            nargs="+",
+            action="extend",
+            default=["float64"],
+            help="float32 float64 (default float64)",
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "StreamPlan":
@@ -115,7 +137,7 @@ class StreamPlan(MeasuringPlan):
                 )
 
 
-parser = COMMAND.parser
+parser = StreamPlan.parser
 parse = StreamPlan.parse
 main = StreamPlan.main
 run = StreamPlan.run

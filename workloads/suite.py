@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workloads import options, shared_flags, terminal
+from workloads import help_screen, options, shared_flags, terminal
 from workloads.shared_flags import CommandLine
 from workloads.suite_parts import suite_steps
 from workloads.suite_parts.suite_steps import SuitePlan, SuiteStep
@@ -24,13 +24,6 @@ NEXT = "python -m analysis.explain --model file.py:function --measure"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all out but products, one Keras row and what its step is made of, and takes a few minutes. --device all
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
-FLAGS = """
---quick              a few minutes: products up to 1,024, one training and what its step is made of //; `crossover run` has it
---only WORKLOAD ...  only these: peak stream launch transfer matmul conv training //; peers (several GPUs, --device all)
-# a fleet
---ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
-                   HOST:PORT
---ray-timeout S =900  give a node up that says nothing for so long (900)"""
 # The flags that every part takes from the suite, unless it has its own of them.
 SHARED = (
     *("device", "threads", "require_gpu", "min_time", "max_noise", "max_time"),
@@ -44,13 +37,50 @@ COMMAND = CommandLine(
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="quick only",
-    flags=FLAGS,
+    brief_flags=("--quick", "--only"),
 )
 
 
+def parser() -> options.Parser:
+    """The command line of python -m workloads.suite."""
+    command_parser = COMMAND.parser()
+    command_parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=help_screen.help_text(
+            "a few minutes: products up to 1,024, one training and what its step is made of",
+            rest="; `crossover run` has it",
+        ),
+    )
+    command_parser.add_argument(
+        "--only",
+        metavar="WORKLOAD",
+        nargs="+",
+        action="extend",
+        help=help_screen.help_text(
+            "only these: peak stream launch transfer matmul conv training", rest="; peers (several GPUs, --device all)"
+        ),
+    )
+    fleet = command_parser.add_argument_group("a fleet")
+    fleet.add_argument(
+        "--ray",
+        metavar="WHERE",
+        help="every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a "
+        "local one) or HOST:PORT",
+    )
+    fleet.add_argument(
+        "--ray-timeout",
+        metavar="S",
+        type=options.positive,
+        default="900",
+        help="give a node up that says nothing for so long (900)",
+    )
+    shared_flags.add_measuring_flags(command_parser)
+    return command_parser
+
+
 def parse(argv: Sequence[str] | None = None) -> SuitePlan:
-    return from_flags(COMMAND.parser().parse_args(argv))
+    return from_flags(parser().parse_args(argv))
 
 
 def from_flags(flags: Namespace) -> SuitePlan:
@@ -261,9 +291,6 @@ def on_node(folder: str) -> int:
     from workloads.suite_parts import node
 
     return node.measure(Path(folder), parse)
-
-
-parser = COMMAND.parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

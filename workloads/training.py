@@ -7,14 +7,14 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from workloads import options, shared_flags, terminal
-from workloads.printing import Lines, number, scaled, where
+from workloads import help_screen, options, shared_flags, terminal
 from workloads.session import MeasuringPlan, hidden, resume_command, unfinished
 from workloads.shared_flags import CommandLine
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from analysis.analysis import Analysis
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from workloads.frameworks.grid import Grid
     from workloads.harness.sweep import Outcome, Workers
     from workloads.records import Machine, Measurement, Row, Run
+    from workloads.tables.training_table import TrainingTable
 
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
@@ -31,43 +32,6 @@ LONG = """Trains models on the CPU and on the GPU, a process for each device and
 and a fit, told by later epochs of many and of few steps, what compilation and start-up cost, and the whole training. A model
 is NAME (unknown names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 file.py:function, package.module:function, or file.keras. Flags that take several words run every combination."""
-FLAGS = """
-# the model and its data
---model NAME ...       the models to train (cifar10-cnn)
---script COMMAND       a training script with its arguments, in place of --model: 'train.py --lr 0.1'
---fit PLACE            of --script: the line of its fit; 3.2: line 2 of a notebook's third code cell
---inputs N ...         inputs of mlp (784)
---width N ...          units of its hidden layers (500)
---depth N ...          its hidden layers (2)
---outputs N ...        its classes (10)
---hidden-layers N ...  hidden layers of fashion-mlp (5)
---batch N ...          samples a step // (32; peaks: all of them)
-# or
---samples N ...        samples an epoch // (default: as --steps says)
---steps N              steps an epoch (those of 2,048 samples, 8 to 256; peaks: 1)
-# the model and its data
---epochs N ...         epochs a fit // (1; peaks: 100)
---dtypes TYPE ...      of the inputs: float32, float64 (the articles'), uint8 (float32)
---data WORD =synthetic  synthetic (made up), real (downloaded), or file.py:function: your model's own (synthetic)
---length N ...         of your model's open sizes, such as words in a text
---targets TYPE ...     of a regression's targets: float32, float64 (float32)
-# how it is trained
---residence WORD ...   where the samples live: numpy tf.data prefetch generator; resident (the whole set on the device); fed
-                       (to a bare loop, each step) (numpy)
---jit WORD ...         auto on off: XLA (auto)
---steps-per-execution WORD ...  steps that Keras runs in one call (1)
---precision WORD ...   float32 mixed_bfloat16 mixed_float16 (float32)
---tf32 WORD ...        on off: on a GPU (on)
---dropout WORD ...     on off (on)
---shuffle WORD ...     on off (on)
---keras-backend WORD ...  tensorflow jax torch (tensorflow)
---onednn WORD ...      on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)
---gpus N ...           GPUs that share each batch, by keras.distribution.DataParallel with --keras-backend jax or
-                       tf.distribute.MirroredStrategy with tensorflow (1)
-# rows of a study or of predictions
---study NAME ...       rows made for a question, instead of the above, such as batches (an unknown one lists them), or all
---predicted FILE       the trainings of predictions that `analysis.predict --save FILE` wrote, instead of the above;
-                       `analysis.predict --check FILE RUN` then compares them"""
 
 # Flags of trainings, beside those of options in records/switches.py: a study and saved predictions have their own of them.
 _SHAPES = (
@@ -90,8 +54,7 @@ COMMAND = CommandLine(
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="model batch samples epochs",
-    flags=FLAGS,
+    brief_flags=("--model", "--batch", "--samples", "--epochs"),
 )
 
 
@@ -110,6 +73,14 @@ class TrainingPlan(MeasuringPlan):
     file: str
     #: The saved predictions of it.
     predictions: "tuple[Prediction, ...]"
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        group = parser.add_argument_group("the model and its data")
+        _add_model_flags(group)
+        _add_sample_flags(group)
+        _add_fit_flags(parser)
+        _add_study_flags(parser)
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "TrainingPlan":
@@ -260,6 +231,8 @@ class TrainingPlan(MeasuringPlan):
         return outcome
 
     def table(self, machine: "Machine") -> "TrainingTable":
+        from workloads.tables.training_table import TrainingTable
+
         return TrainingTable(self.measuring.format == "md")
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
@@ -291,6 +264,154 @@ class TrainingPlan(MeasuringPlan):
         lines += about_steps
         if lines:
             terminal.show(["", *lines])
+
+
+def _add_model_flags(group: "argparse._ArgumentGroup") -> None:
+    """Adds the flags of the model: its name or script, and the sizes of the families mlp and fashion-mlp."""
+    group.add_argument("--model", metavar="NAME", nargs="+", action="extend", help="the models to train (cifar10-cnn)")
+    group.add_argument(
+        "--script",
+        metavar="COMMAND",
+        help="a training script with its arguments, in place of --model: 'train.py --lr 0.1'",
+    )
+    group.add_argument(
+        "--fit",
+        metavar="PLACE",
+        help="of --script: the line of its fit; 3.2: line 2 of a notebook's third code cell",
+    )
+    group.add_argument("--inputs", metavar="N", nargs="+", action="extend", help="inputs of mlp (784)")
+    group.add_argument("--width", metavar="N", nargs="+", action="extend", help="units of its hidden layers (500)")
+    group.add_argument("--depth", metavar="N", nargs="+", action="extend", help="its hidden layers (2)")
+    group.add_argument("--outputs", metavar="N", nargs="+", action="extend", help="its classes (10)")
+    group.add_argument(
+        "--hidden-layers", metavar="N", nargs="+", action="extend", help="hidden layers of fashion-mlp (5)"
+    )
+
+
+def _add_sample_flags(group: "argparse._ArgumentGroup") -> None:
+    """Adds the flags of the samples: how many, in what batches, how often, and of what type."""
+    group.add_argument(
+        "--batch",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help=help_screen.help_text("samples a step", rest=" (32; peaks: all of them)"),
+    )
+    epoch_length = group.add_mutually_exclusive_group()
+    epoch_length.add_argument(
+        "--samples",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help=help_screen.help_text("samples an epoch", rest=" (default: as --steps says)"),
+    )
+    epoch_length.add_argument(
+        "--steps",
+        metavar="N",
+        type=options.number,
+        help="steps an epoch (those of 2,048 samples, 8 to 256; peaks: 1)",
+    )
+    group.add_argument(
+        "--epochs",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help=help_screen.help_text("epochs a fit", rest=" (1; peaks: 100)"),
+    )
+    group.add_argument(
+        "--dtypes",
+        metavar="TYPE",
+        nargs="+",
+        action="extend",
+        help="of the inputs: float32, float64 (the articles'), uint8 (float32)",
+    )
+    group.add_argument(
+        "--data",
+        metavar="WORD",
+        default="synthetic",
+        help="synthetic (made up), real (downloaded), or file.py:function: your model's own (synthetic)",
+    )
+    group.add_argument(
+        "--length",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help="of your model's open sizes, such as words in a text",
+    )
+    group.add_argument(
+        "--targets",
+        metavar="TYPE",
+        nargs="+",
+        action="extend",
+        help="of a regression's targets: float32, float64 (float32)",
+    )
+
+
+def _add_fit_flags(parser: options.Parser) -> None:
+    """Adds the flags of where the samples live and how TensorFlow runs the steps."""
+    training = parser.add_argument_group("how it is trained")
+    training.add_argument(
+        "--residence",
+        metavar="WORD",
+        nargs="+",
+        action="extend",
+        help="where the samples live: numpy tf.data prefetch generator; resident (the whole set on the "
+        "device); fed (to a bare loop, each step) (numpy)",
+    )
+    training.add_argument("--jit", metavar="WORD", nargs="+", action="extend", help="auto on off: XLA (auto)")
+    training.add_argument(
+        "--steps-per-execution",
+        metavar="WORD",
+        nargs="+",
+        action="extend",
+        help="steps that Keras runs in one call (1)",
+    )
+    training.add_argument(
+        "--precision",
+        metavar="WORD",
+        nargs="+",
+        action="extend",
+        help="float32 mixed_bfloat16 mixed_float16 (float32)",
+    )
+    training.add_argument("--tf32", metavar="WORD", nargs="+", action="extend", help="on off: on a GPU (on)")
+    training.add_argument("--dropout", metavar="WORD", nargs="+", action="extend", help="on off (on)")
+    training.add_argument("--shuffle", metavar="WORD", nargs="+", action="extend", help="on off (on)")
+    training.add_argument(
+        "--keras-backend", metavar="WORD", nargs="+", action="extend", help="tensorflow jax torch (tensorflow)"
+    )
+    training.add_argument(
+        "--onednn",
+        metavar="WORD",
+        nargs="+",
+        action="extend",
+        help="on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)",
+    )
+    training.add_argument(
+        "--gpus",
+        metavar="N",
+        nargs="+",
+        action="extend",
+        help="GPUs that share each batch, by keras.distribution.DataParallel with --keras-backend jax "
+        "or tf.distribute.MirroredStrategy with tensorflow (1)",
+    )
+
+
+def _add_study_flags(parser: options.Parser) -> None:
+    """Adds the flags that choose a whole list of trainings by its name or file."""
+    rows = parser.add_argument_group("rows of a study or of predictions")
+    rows.add_argument(
+        "--study",
+        metavar="NAME",
+        nargs="+",
+        action="extend",
+        help="rows made for a question, instead of the above, such as batches (an unknown one lists them), or all",
+    )
+    rows.add_argument(
+        "--predicted",
+        metavar="FILE",
+        help="the trainings of predictions that `analysis.predict --save FILE` wrote, instead of the "
+        "above; `analysis.predict --check FILE RUN` then compares them",
+    )
 
 
 def _compiled_here(done: "Iterable[Measurement]") -> list[str]:
@@ -454,75 +575,7 @@ def products(here: "Machine", done: "list[Measurement]") -> "list[Row]":
     return distinct(rows, done)
 
 
-class TrainingTable(Lines):
-    """A line a training on 120 columns. The costs of a step, an epoch and a fit come from later epochs
-    (analysis.training.costs); without these, ms/step is that of a whole fit."""
-
-    HEAD = (
-        "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
-        "start s 7 | whole s 7 | notes 5<"
-    )
-    LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples | notes"
-
-    ABOUT: ClassVar = {
-        "<": "less than this, maybe nothing",
-        "ms/step": "a step",
-        "ms/ep": "an epoch beside its steps",
-        "ms/fit": "a fit beside its epochs",
-        "comp. s": "compilation",
-        "start s": "importing the library and starting the device",
-        "whole s": "start-up, building, compilation and all epochs, in a process of its own.",
-    }
-
-    def __init__(self, markdown: bool = False):
-        super().__init__(markdown)
-        self._all: list = []
-
-    def wanted(self, m) -> bool:
-        """Only trainings have a line; the products measured for a budget appear in the budget."""
-        if m.problem.op == "training":
-            self._all.append(m)
-        return m.problem.op == "training"
-
-    def cells(self, m) -> list[str]:
-        from analysis.stats import median_of
-        from analysis.text import rows
-        from analysis.training import costs
-
-        p = m.problem
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where(m), rows.loop_name(m)]
-        began = scaled(costs.start(m, self._all))
-        if not m.ok:
-            return [*start, m.status, "-", "-", "-", began, "-", m.reason]
-        cost = costs.measured(m, self._all)
-        if cost is None:
-            waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
-            is_whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
-            step = median_of(waited) if waited and not is_whole else None
-            return [*start, _milliseconds(step), "-", "-", "-", began, "-", " ".join(rows.notes(m, None))]
-        return [
-            *start,
-            _milliseconds(cost.step),
-            _milliseconds(cost.epoch),
-            _milliseconds(costs.parts(cost, p.epochs, p.steps).get("data-set setup")),
-            scaled(cost.compile),
-            began,
-            scaled(costs.whole_training(cost, p.epochs, p.steps)),
-            " ".join(rows.notes(m, cost.step)),
-        ]
-
-
-def _milliseconds(estimate) -> str:
-    """An Estimate of seconds in milliseconds; `<` its upper end where it may be nothing, a dash for none."""
-    from analysis import numbers
-
-    if not estimate:
-        return "-"
-    end = numbers.less_than(estimate)
-    return number(estimate.value * 1e3) if end is None else f"<{number(end * 1e3)}"
-
-
-parser = COMMAND.parser
+parser = TrainingPlan.parser
 parse = TrainingPlan.parse
 main = TrainingPlan.main
 run = TrainingPlan.run

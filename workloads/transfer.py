@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from analysis.table import shown
-from workloads import corrections, hints, options, shared_flags, terminal
+from workloads import corrections, help_screen, hints, options, shared_flags, terminal
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
@@ -34,24 +34,13 @@ HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 STUDY = {"array": ("pageable", "pinned"), **dict.fromkeys(("asarray", "staged", "constant", "dataset"), ("pageable",))}
 _STUDY_HAS = ("sizes", "directions", "host_memory", "overlap")  # flags that a study has its own of
 PIPELINES = "feeding"  # the study of how batches get into Keras's training step
-FLAGS = f"""
---sizes BYTES ...       bytes of a copy, each way, like 64KiB, which 64KB and 64k are too ({SIZES})
---directions WAY ...    h2d d2h d2d both (all four)
---host-memory KIND ...  {" ".join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)
---overlap [BYTES] =256MiB  also a copy beside a kernel of its length, alone and overlapped (256MiB)
---chunks N ... =32      pieces of an overlapped copy (32)
---streams N ... =1,2,4  streams they share (1 2 4)
---study {{small-dataset,feeding}}  instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by
-                         TensorFlow //; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU
---dtypes TYPE ...       of what is fed by --study feeding: float32, uint8, float64 (all three)"""
 
 COMMAND = CommandLine(
     name="transfer",
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="sizes directions study",
-    flags=FLAGS,
+    brief_flags=("--sizes", "--directions", "--study"),
 )
 
 
@@ -66,6 +55,64 @@ class TransferPlan(MeasuringPlan):
     problems: "tuple[Transfer, ...]"
     #: Types of the values in the feeding study; () in others.
     dtypes: tuple[str, ...]
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--sizes",
+            metavar="BYTES",
+            nargs="+",
+            action="extend",
+            help=f"bytes of a copy, each way, like 64KiB, which 64KB and 64k are too ({SIZES})",
+        )
+        parser.add_argument(
+            "--directions", metavar="WAY", nargs="+", action="extend", help="h2d d2h d2d both (all four)"
+        )
+        parser.add_argument(
+            "--host-memory",
+            metavar="KIND",
+            nargs="+",
+            action="extend",
+            help=f"{' '.join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)",
+        )
+        parser.add_argument(
+            "--overlap",
+            metavar="BYTES",
+            nargs="?",
+            const="256MiB",
+            help="also a copy beside a kernel of its length, alone and overlapped (256MiB)",
+        )
+        parser.add_argument(
+            "--chunks",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            default=["32"],
+            help="pieces of an overlapped copy (32)",
+        )
+        parser.add_argument(
+            "--streams",
+            metavar="N",
+            nargs="+",
+            action="extend",
+            default=["1", "2", "4"],
+            help="streams they share (1 2 4)",
+        )
+        parser.add_argument(
+            "--study",
+            choices=("small-dataset", "feeding"),
+            help=help_screen.help_text(
+                "instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by TensorFlow",
+                rest="; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU",
+            ),
+        )
+        parser.add_argument(
+            "--dtypes",
+            metavar="TYPE",
+            nargs="+",
+            action="extend",
+            help="of what is fed by --study feeding: float32, uint8, float64 (all three)",
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "TransferPlan":
@@ -311,14 +358,14 @@ def _line_of_stream(command: str) -> str:
     line = ["python", "-m", "workloads.stream"]
     stream = hints.hints_for(shlex.join(line))
     taken = stream.parser.flag_names() if stream else []
-    flags = COMMAND.parser()._option_string_actions
+    flags = TransferPlan.parser()._option_string_actions
     for name, _, values in corrections.by_flag(shlex.split(command)[3:], flags):
         if name in taken:
             line += [name, *values]
     return hints.corrected_line(shlex.join(line)).line
 
 
-parser = COMMAND.parser
+parser = TransferPlan.parser
 parse = TransferPlan.parse
 main = TransferPlan.main
 run = TransferPlan.run

@@ -27,27 +27,33 @@ _MOST = 40  # lines on a terminal; -v shows all
 
 def parser() -> options.Parser:
     command_line = options.parser(
-        "analysis.compare",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.compare reports/local/MACHINE/OLD NAME",
+        module="analysis.compare",
+        description=LONG,
+        examples=(EXAMPLE, "python -m analysis.compare reports/local/MACHINE/OLD NAME"),
         question=QUESTION,
-        needs="fail-on strict any-machine verbose",
+        brief_flags=("--fail-on", "--strict", "--any-machine", "--verbose"),
     )
     command_line.add_argument("old", metavar="OLD", help="the earlier run")
     command_line.add_argument("new", metavar="NEW", help="the later run")
     clocks = ("device", "host-latency", "host-throughput", "host-issue")
     about = f"which time of a row counts: {', '.join(clocks)} (device where a row has it)"
     command_line.add_argument("--clock", choices=clocks, metavar="CLOCK", help=about)
-    options.add(
-        command_line,
-        f"""
---fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%', 5%% (the same), slower
---strict         exit 5 when a row is too noisy to show a slowdown that --fail-on asks for
---any-machine    compare runs of two different machines all the same
---format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
--v --verbose     the rows that are the same too""",
+    command_line.add_argument(
+        "--fail-on",
+        metavar="RULE",
+        type=options.regression,
+        help="exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%', 5%% (the same), slower",
     )
+    command_line.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit 5 when a row is too noisy to show a slowdown that --fail-on asks for",
+    )
+    command_line.add_argument(
+        "--any-machine", action="store_true", help="compare runs of two different machines all the same"
+    )
+    command_line.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
+    command_line.add_argument("-v", "--verbose", action="store_true", help="the rows that are the same too")
     columns = "columns of csv and json, their units, and which is better"
     command_line.add_argument_group(columns, help_screen.verbatim(metrics.columns_help(metrics.COMPARED)))
     return command_line

@@ -55,70 +55,124 @@ def count_or_share(text: str) -> int | float:
     return share or options.number(text)
 
 
-def _runs_help() -> help_screen.HelpText:
-    brief = "your training script (train.py, train.ipynb), run up to its first fit"
-    folders = f"(default: this machine's runs, in {runs.local_folder()})"
-    return help_screen.help_text(brief, f"; a result file, a run folder or a machine folder {folders}")
-
-
 def parser() -> options.Parser:
+    """The command line of python -m analysis.explain."""
     command_parser = options.parser(
-        "analysis.explain",
-        LONG,
-        *EXAMPLES,
+        module="analysis.explain",
+        description=LONG,
+        examples=EXAMPLES,
         question=QUESTION,
-        needs="model case batch samples epochs gpu-profile measure all",
+        brief_flags=("--model", "--case", "--batch", "--samples", "--epochs", "--gpu-profile", "--measure", "--all"),
     )
     command_parser.passes_on = True
     command_parser.add_argument(
         "runs",
         nargs="*",
         metavar="RUN",
-        help=_runs_help(),
+        help=help_screen.help_text(
+            "your training script (train.py, train.ipynb), run up to its first fit",
+            rest="; a result file, a run folder or a machine folder "
+            f"(default: this machine's runs, in {runs.local_folder()})",
+        ),
     )
+    _add_training_flags(command_parser)
+    _add_device_flags(command_parser)
+    _add_output_flags(command_parser)
+    return command_parser
+
+
+def _add_training_flags(command_parser: options.Parser) -> None:
+    """Adds the flags that choose the training, and those that change it."""
     what = command_parser.add_argument_group("what to explain")
     what.add_argument(
         "-m", dest="module", metavar="NAME", help="a training script as `python -m` runs it: package.train"
     )
-    options.add(
-        what,
-        f"""
---case ID        S0, keras-249 and others, or all
---model NAME     a name, file.py:function or file.keras
---fit PLACE      the line of another fit of your script than its first; 3.2: line 2 of a notebook's third code cell
---data NAME      file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (made up)
---length N       the length of your model's open sizes, such as words in a text
---batch N        samples a step (32)
---samples N      samples an epoch // (the script's or the model's own; such as 50000)
---epochs N       epochs // (the script's or the model's own; such as 10)
---validation COUNT  samples evaluated after each epoch, such as 10000 (the script's, or none)
---input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
---dtype {{float32,float64,uint8}}  of the samples (float32)
---jit {{auto,on,off}}  XLA, by compile()'s jit_compile (auto)
---steps-per-execution N  as given to compile() (1)
---tf32 {{on,off}}  TF32 on a GPU (on)
---precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
-        COUNT=count_or_share,
+    what.add_argument("--case", metavar="ID", help="S0, keras-249 and others, or all")
+    what.add_argument("--model", metavar="NAME", help="a name, file.py:function or file.keras")
+    what.add_argument(
+        "--fit",
+        metavar="PLACE",
+        help="the line of another fit of your script than its first; 3.2: line 2 of a notebook's third code cell",
     )
-    options.add(
-        command_parser.add_argument_group("with what"),
-        f"""
---gpu-profile RUN  take the GPU from the rows of another machine
---price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
---price-cpu MONEY  an hour of the machine without it
---time-limit S ={DESCRIBING_S}  seconds that building your model, or your script up to fit, may take ({DESCRIBING_S})""",
-        MONEY=price,
+    what.add_argument(
+        "--data",
+        metavar="NAME",
+        help="file.py:function that gives your model's (x, y), tf.data.Dataset, PyDataset or generator (made up)",
     )
+    what.add_argument(
+        "--length",
+        metavar="N",
+        type=options.number,
+        help="the length of your model's open sizes, such as words in a text",
+    )
+    what.add_argument("--batch", metavar="N", type=options.number, help="samples a step (32)")
+    what.add_argument(
+        "--samples",
+        metavar="N",
+        type=options.number,
+        help=help_screen.help_text("samples an epoch", rest=" (the script's or the model's own; such as 50000)"),
+    )
+    what.add_argument(
+        "--epochs",
+        metavar="N",
+        type=options.number,
+        help=help_screen.help_text("epochs", rest=" (the script's or the model's own; such as 10)"),
+    )
+    what.add_argument(
+        "--validation",
+        metavar="COUNT",
+        type=count_or_share,
+        help="samples evaluated after each epoch, such as 10000 (the script's, or none)",
+    )
+    what.add_argument("--input", choices=INPUTS, help="how the samples reach the fit (numpy)")
+    what.add_argument("--dtype", choices=("float32", "float64", "uint8"), help="of the samples (float32)")
+    what.add_argument("--jit", choices=("auto", "on", "off"), help="XLA, by compile()'s jit_compile (auto)")
+    what.add_argument("--steps-per-execution", metavar="N", type=options.number, help="as given to compile() (1)")
+    what.add_argument("--tf32", choices=("on", "off"), help="TF32 on a GPU (on)")
+    what.add_argument(
+        "--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="Keras's dtype policy (float32)"
+    )
+
+
+def _add_device_flags(command_parser: options.Parser) -> None:
+    """Adds the flags of the machines that are compared, their prices, and the time that describing the training may take."""
+    machines = command_parser.add_argument_group("with what")
+    machines.add_argument("--gpu-profile", metavar="RUN", help="take the GPU from the rows of another machine")
+    machines.add_argument(
+        "--price-gpu", metavar="MONEY", type=price, help="an hour of the machine with the GPU: 3.50, $3 or 3,50"
+    )
+    machines.add_argument("--price-cpu", metavar="MONEY", type=price, help="an hour of the machine without it")
+    machines.add_argument(
+        "--time-limit",
+        metavar="S",
+        type=options.positive,
+        default=str(DESCRIBING_S),
+        help=f"seconds that building your model, or your script up to fit, may take ({DESCRIBING_S})",
+    )
+
+
+def _add_output_flags(command_parser: options.Parser) -> None:
+    """Adds the flags of what is done and printed beyond the answer."""
     more = command_parser.add_argument_group("more than an answer")
-    options.add(
-        more,
-        f"""
---all              everything behind the answer: parts, crossovers, memory, cost, all changes
---measure          first measure here what the answer lacks
---budget S =90     seconds that its clocks may run, after compilation; up to threefold while it gets somewhere (90)
---wait-quiet       before measuring, wait until other programs use little of the CPUs, at most 10 minutes
---format {{{",".join(FORMATS)}}} =table  what stdout gets (table)
---how N            the code of the answer's change N, such as 1, before and after""",
+    more.add_argument(
+        "--all", action="store_true", help="everything behind the answer: parts, crossovers, memory, cost, all changes"
+    )
+    more.add_argument("--measure", action="store_true", help="first measure here what the answer lacks")
+    more.add_argument(
+        "--budget",
+        metavar="S",
+        type=options.positive,
+        default="90",
+        help="seconds that its clocks may run, after compilation; up to threefold while it gets somewhere (90)",
+    )
+    more.add_argument(
+        "--wait-quiet",
+        action="store_true",
+        help="before measuring, wait until other programs use little of the CPUs, at most 10 minutes",
+    )
+    more.add_argument("--format", choices=FORMATS, default="table", help="what stdout gets (table)")
+    more.add_argument(
+        "--how", metavar="N", type=options.number, help="the code of the answer's change N, such as 1, before and after"
     )
     more.add_argument(
         "--verify",
@@ -128,7 +182,6 @@ def parser() -> options.Parser:
         const=_VERIFIED,
         help=f"measure the N best changes here, beside what was predicted ({_VERIFIED})",
     )
-    return command_parser
 
 
 #: What more to do with an answer.

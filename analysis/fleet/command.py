@@ -6,7 +6,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-from workloads import options, terminal
+from workloads import help_screen, options, terminal
 
 if TYPE_CHECKING:
     from analysis.fleet.devices import Device
@@ -23,23 +23,27 @@ a quantity lies more than 3 % below (of a CPU: more than its processes differ by
 def parser() -> options.Parser:
     """The command line of python -m analysis.fleet."""
     command_line = options.parser(
-        "analysis.fleet",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.fleet RUN --save NAME",
+        module="analysis.fleet",
+        description=LONG,
+        examples=(EXAMPLE, "python -m analysis.fleet RUN --save NAME"),
         question=QUESTION,
-        needs="against fail-on save",
+        brief_flags=("--against", "--fail-on", "--save"),
     )
     command_line.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
-    options.add(
-        command_line,
-        f"""
---against RUN   the baseline // (default: the newest saved that has the device)
---fail-on RULE  exit 4 when a device is below by more than this, or rows failed: 'slower>3%%', 3%% (the same), slower
---save NAME     keep the run as the baseline NAME
---format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
--v --verbose    the devices that are as they should be too""",
+    command_line.add_argument(
+        "--against",
+        metavar="RUN",
+        help=help_screen.help_text("the baseline", rest=" (default: the newest saved that has the device)"),
     )
+    command_line.add_argument(
+        "--fail-on",
+        metavar="RULE",
+        type=options.regression,
+        help="exit 4 when a device is below by more than this, or rows failed: 'slower>3%%', 3%% (the same), slower",
+    )
+    command_line.add_argument("--save", metavar="NAME", help="keep the run as the baseline NAME")
+    command_line.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
+    command_line.add_argument("-v", "--verbose", action="store_true", help="the devices that are as they should be too")
     return command_line
 
 

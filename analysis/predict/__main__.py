@@ -10,46 +10,49 @@ if TYPE_CHECKING:
 
 QUESTION = "How long will a training take, and how sure is that?"
 EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile nvidia-h200"
+CHECK_EXAMPLE = (
+    "python -m analysis.predict --check reports/nvidia-h200/predictions-2026-11-21.ndjson reports/nvidia-h200"
+)
 LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
 on the model that is predicted. --save keeps predictions before they are measured, --check sets them beside what was measured
 then."""
 
 
 def parser() -> options.Parser:
-    command = options.parser(
-        "analysis.predict",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.predict --check reports/nvidia-h200/predictions-2026-11-21.ndjson reports/nvidia-h200",
+    """The command line of python -m analysis.predict."""
+    command_parser = options.parser(
+        module="analysis.predict",
+        description=LONG,
+        examples=(EXAMPLE, CHECK_EXAMPLE),
         question=QUESTION,
-        needs="model batch profile save check",
+        brief_flags=("--model", "--batch", "--profile", "--save", "--check"),
     )
-    options.add(
-        command,
-        """
---profile RUN ...  result files, run folders or a machine's folder""",
+    command_parser.add_argument(
+        "--profile", metavar="RUN", nargs="+", action="extend", help="result files, run folders or a machine's folder"
     )
     about = "predictions of FILE beside the trainings of RUN"
-    command.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
-    what = command.add_argument_group("what is trained")
-    options.add(
-        what,
-        """
---model NAME ...    networks by name
---batch N ... =32   samples a step: 32 | 1:2048:x4 (32)
---samples N ...     samples an epoch (the network's own)
---epochs N          epochs (the network's own)
---dtype {float32,float64,uint8} =float32  of the inputs (float32)
---device DEV ...    cpu, gpu:0 (those of the profile)""",
-        N=int,
+    command_parser.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
+    what = command_parser.add_argument_group("what is trained")
+    what.add_argument("--model", metavar="NAME", nargs="+", action="extend", help="networks by name")
+    what.add_argument(
+        "--batch", metavar="N", nargs="+", action="extend", default=["32"], help="samples a step: 32 | 1:2048:x4 (32)"
     )
+    what.add_argument("--samples", metavar="N", nargs="+", action="extend", help="samples an epoch (the network's own)")
+    what.add_argument("--epochs", metavar="N", type=int, help="epochs (the network's own)")
+    what.add_argument(
+        "--dtype", choices=("float32", "float64", "uint8"), default="float32", help="of the inputs (float32)"
+    )
+    what.add_argument("--device", metavar="DEV", nargs="+", action="extend", help="cpu, gpu:0 (those of the profile)")
     about = "jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ..."
     what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[], help=about)
-    saved = help_screen.help_text(
-        "append the predictions to FILE, a JSON line each", " (predicted.ndjson; .jsonl is for rows)"
+    command_parser.add_argument(
+        "--save",
+        metavar="FILE",
+        help=help_screen.help_text(
+            "append the predictions to FILE, a JSON line each", rest=" (predicted.ndjson; .jsonl is for rows)"
+        ),
     )
-    command.add_argument("--save", metavar="FILE", help=saved)
-    return command
+    return command_parser
 
 
 def _plan(flags: argparse.Namespace) -> "Plan":

@@ -21,7 +21,13 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         f"python -m {command} reports/local/MACHINE/RUN",
         f"python -m {command} reports/nvidia-h200/suite -o DIR",
     )
-    command_parser = options.parser(command, does, *examples, question=question, needs="output")
+    command_parser = options.parser(
+        module=command,
+        description=does,
+        examples=examples,
+        question=question,
+        brief_flags=("--output",),
+    )
     runs_help = "a result file, a run folder or a machine folder"
     command_parser.add_argument("runs", nargs="+", metavar="RUN", help=runs_help)
     where = " (default: RUN's folder; of several folders one of its own in reports/local/beside)"
@@ -31,7 +37,7 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         dest="out",
         metavar="DIR",
         type=options.folder,
-        help=help_screen.help_text(f"folder of {makes}", where),
+        help=help_screen.help_text(f"folder of {makes}", rest=where),
     )
     return command_parser
 

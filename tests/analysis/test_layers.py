@@ -25,8 +25,9 @@ from analysis.roofline.roofs import BEST_MATMUL, describe, roofs_of
 from analysis.text import answers, crossings, rates
 from kernels import networks
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import printing, tables
+from workloads import printing
 from workloads.machine import facts as machine
+from workloads.tables import problem_tables
 
 
 def conv(n: int = 32, **fields) -> Conv:
@@ -313,7 +314,7 @@ def test_columns_of_roofs_are_there_only_where_there_is_a_roof_and_the_fastest_k
     capsys, monkeypatch
 ):
     for rows, there in (([], False), ([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)], True)):
-        table = tables.Convs(fake.CPU_MACHINE)
+        table = problem_tables.Convs(fake.CPU_MACHINE)
         for m in (*rows, row("conv/numpy/im2col", conv(), 1e-3, threads=1)):
             table.shown(m)
         table.finish()
@@ -324,7 +325,7 @@ def test_columns_of_roofs_are_there_only_where_there_is_a_roof_and_the_fastest_k
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]
     monkeypatch.setenv("COLUMNS", "80")
-    table = tables.Matmuls(fake.CPU_MACHINE)
+    table = problem_tables.Matmuls(fake.CPU_MACHINE)
     table.shown(row("peak/numba/fma", peak, 1e-2, threads=1))
     for kernel, seconds in (("numpy/operator", 1e-5), ("numba/parallel", 1e-4), ("numba/simd", 2e-5)):
         table.shown(row(f"matmul/{kernel}", Matmul(64, 64, 64), seconds, threads=1))

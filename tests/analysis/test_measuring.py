@@ -86,7 +86,7 @@ def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
     # a background shell lets its children ignore the interrupt
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        assert options.command(options.parser("x", "", "x"), [], lambda flags: None, body) == code
+        assert options.command(options.parser(module="x", examples=["x"]), [], lambda flags: None, body) == code
     finally:
         signal.signal(signal.SIGINT, inherited)
     with pytest.raises(ProcessLookupError):

@@ -24,6 +24,7 @@ from workloads.harness.worker import Order
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
 from workloads.records import settings as switches
+from workloads.tables import training_table
 
 STUDENT = Row("training/keras/fit", Training("lenet", 4, 8), Settings("gpu:0"))
 TEACHER = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
@@ -336,9 +337,9 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     assert "takes 5.00 s in a process that is there, 6.00 s in its own" in said
     # they start processes, but that is not what they are asked
     assert training_words.start_sentences([warm, fresh]) == []
-    cells = training.TrainingTable().cells(warm)
+    cells = training_table.TrainingTable().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
-    assert training.TrainingTable().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
+    assert training_table.TrainingTable().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
     m = side_by_side.row_of_trials(row, taken, [9.0, 4.0])

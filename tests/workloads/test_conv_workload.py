@@ -22,10 +22,11 @@ from kernels.networks import NETWORKS, Layer, Network
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv
 from kernels.registry import Kernel
-from workloads import conv, matmul, options, session, tables
+from workloads import conv, matmul, options, session
 from workloads.harness import copy_modes, one_row, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
+from workloads.tables import problem_tables
 
 pytestmark = pytest.mark.usefixtures("no_roofs")
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
@@ -339,7 +340,7 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
     few = [m for m in rows if m.problem.n in (4, 512)]
     assert {r.problem.count for r in many.refine(fake.GPU_MACHINE, few)} == {1, 256}
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):
-        table = tables.Matmuls(fake.GPU_MACHINE, planned=planned)
+        table = problem_tables.Matmuls(fake.GPU_MACHINE, planned=planned)
         for m in (rows[-1], row("matmul/cupy/cublas", planned[-1], 2e-5, device="gpu:0")):
             table.shown(m)
         table.finish()

@@ -12,7 +12,7 @@ from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
-from workloads import ROOT, describe, doctor, hints, keywords, options, shared_flags, stops, terminal
+from workloads import ROOT, describe, doctor, help_screen, hints, keywords, options, shared_flags, stops, terminal
 from workloads.corrections import runs
 from workloads.harness import plan
 from workloads.records.run_files import NoRun
@@ -100,8 +100,8 @@ def test_what_is_no_size_is_one_clear_error_corrected_to_what_may_be_meant(text,
 
 
 def test_limits_and_keywords_of_a_call():
-    made = options.parser("workloads.x", "", "x")
-    shared_flags.add_measuring(made)
+    made = options.parser(module="workloads.x", examples=["x"])
+    shared_flags.add_measuring_flags(made)
     plain, fast = made.parse_args([]), made.parse_args(["--fast", "--max-time", "7"])
     assert shared_flags.measuring(plain).limits == shared_flags.FINE
     assert shared_flags.measuring(fast).limits == shared_flags.Limits(0.025, 3, 0.05, 7, slow_step_s=0.1)
@@ -153,8 +153,8 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "tip"), WRONG.items())
 def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wrong(words, tip, capsys):
-    made = options.parser("workloads.x", "", "python -m workloads.x --fast")
-    shared_flags.add_measuring(made)
+    made = options.parser(module="workloads.x", examples=["python -m workloads.x --fast"])
+    shared_flags.add_measuring_flags(made)
     assert options.command(made, f"--{words}".split(), options.no_plan, lambda plan: 0) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ")
@@ -174,28 +174,24 @@ def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_pat
     assert options.typed("python -m x") == "python -m x"
 
 
-def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
-    made = options.parser("x", "does", "python -m x")
-    text = """
---sizes N ... =1,2  sizes (1 2),
-                    in order
---kind {a,b} =b     one of two
---count N           a whole number
---share S =5        what `S` makes of it
--q --quiet          says nothing"""
-    options.add(made, text, S=float)
-    expected = {"sizes": ["1", "2"], "kind": "b", "count": None, "share": 5.0, "quiet": False, "command": "python -m x"}
-    assert vars(made.parse_args([])) == expected
-    given = made.parse_args(["--sizes", "3", "--kind", "a", "--sizes", "4", "--count", "2^3", "-q"])  # given twice
-    assert (given.sizes, given.kind, given.count, given.quiet) == (["3", "4"], "a", 8, True)
-    assert "sizes (1 2), in order" in made.format_help()
+def test_a_flag_typed_again_adds_words_in_place_of_its_default():
+    made = options.parser(module="x", examples=["python -m x"])
+    group = made.add_argument_group("a group")
+    group.add_argument("--sizes", nargs="+", action="extend", default=["1", "2"])
+    group.add_argument("--kind", choices=("a", "b"), default="b")
+    assert vars(made.parse_args([])) == {"sizes": ["1", "2"], "kind": "b", "command": "python -m x"}
+    typed = made.parse_args(["--sizes", "3", "5", "--kind", "a", "--sizes", "4"])
+    assert (typed.sizes, typed.kind) == (["3", "5", "4"], "a")
+    assert made.parse_args([]).sizes == ["1", "2"]
     with pytest.raises(options.Usage, match="unknown value 'c'; known: a, b"):
         made.parse_args(["--kind", "c"])
 
+
+def test_an_interrupt_is_one_line(capsys):
     def run(plan):
         raise KeyboardInterrupt
 
-    assert options.command(options.parser("workloads.x", "", "x"), [], options.no_plan, run) == 130
+    assert options.command(options.parser(module="workloads.x", examples=["x"]), [], options.no_plan, run) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -205,8 +201,8 @@ def refused(made, words, capsys, run=lambda plan: 0):
 
 
 def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys, tmp_path, monkeypatch):
-    made = options.parser("workloads.x", "", "python -m workloads.x --fast")
-    shared_flags.add_measuring(made)
+    made = options.parser(module="workloads.x", examples=["python -m workloads.x --fast"])
+    shared_flags.add_measuring_flags(made)
     error, tip, tried = refused(made, "--thread 2 --format=csv", capsys)
     assert (error, tip) == ("error: unexpected argument '--thread'", "  tip: a similar argument exists: '--threads'")
     assert tried.endswith("-m workloads.x --threads 2 --format=csv")
@@ -218,7 +214,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     for unlike in ("--fast --zzz 3 4 --seed 1", "--zzz=3 --fast --seed 1"):
         assert refused(made, unlike, capsys)[1].endswith("-m workloads.x --fast --seed 1")
     assert refused(made, "--zzz 3", capsys)[1].endswith("-m workloads.x")
-    lone = options.parser("workloads", "", "python -m workloads")
+    lone = options.parser(module="workloads", examples=["python -m workloads"])
     assert refused(lone, "matmull --sizes 4", capsys)[1].endswith("-m workloads.matmul --sizes 4")
 
     def body(args):
@@ -226,7 +222,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
 
     error, _, tried = refused(made, "--variants loop,bals", capsys, body)
     assert error.endswith("known: blas, loop") and tried.endswith("--variants loop,blas")
-    options.add(made, "--price WORD  a word")
+    made.add_argument("--price", metavar="WORD")
     assert refused(made, "--price abc -q", capsys, lambda args: price("abc"))[-1].endswith("--price 3.50 -q")
 
     monkeypatch.chdir(tmp_path)
@@ -371,8 +367,8 @@ def test_a_printed_line_wraps_by_its_parts_and_a_sentence_that_looks_like_one_by
 
 def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
-    made = options.parser("workloads.x", "", "python -m workloads.x")
-    options.add(made, "--format {table,json} =table  what")
+    made = options.parser(module="workloads.x", examples=["python -m workloads.x"])
+    made.add_argument("--format", choices=("table", "json"), default="table")
 
     def run(plan):
         print("one two three four five six seven")
@@ -494,10 +490,12 @@ def test_an_error_is_one_line_whatever_a_name_holds(capsys):
 
 def test_h_shows_the_brief_of_a_help_and_help_all_of_it(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    flags = "--noise F  within 5 %% // (default: 1 %%); slower\n--size N  a size"
     made = options.parser(
-        "workloads.x", "", "python -m workloads.x", question="What?", needs="noise", flags=flags, F=float
+        module="workloads.x", examples=["python -m workloads.x"], question="What?", brief_flags=["--noise"]
     )
+    noise_help = help_screen.help_text("within 5 %%", rest=" (default: 1 %%); slower")
+    made.add_argument("--noise", metavar="F", type=float, help=noise_help)
+    made.add_argument("--size", metavar="N", help="a size")
     for flag, words in (("-h", "within 5 %"), ("--help", "within 5 % (default: 1 %); slower")):
         with pytest.raises(SystemExit):
             made.parse_args([flag])

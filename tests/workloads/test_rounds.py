@@ -7,10 +7,11 @@ from msgspec.structs import replace
 from analysis import stats
 from analysis.roofline import roofs
 from kernels.problems import Launch, Matmul, Peak, Training
-from workloads import printing, shared_flags, tables
+from workloads import printing, shared_flags
 from workloads.harness import rounds
 from workloads.harness.timing import Limits
 from workloads.records import Row, Samples, Settings, settings, visits
+from workloads.tables import problem_tables
 
 LIMITS = Limits(visit_s=0.5, rounds=5, max_noise=0.01, max_time=100.0)
 SMALL = Matmul(8, 8, 8)
@@ -180,7 +181,7 @@ def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_o
         table.shown(m)
     plain, held = capsys.readouterr().out.splitlines()[1:]
     assert held.endswith(" held") and not plain.endswith(" held")
-    products = tables.Matmuls()
+    products = problem_tables.Matmuls()
     long = on_gpu(2e-3)
     products.shown(replace(long, settings=rounds.sustained_rows([long])[0].settings))
     products.finish()

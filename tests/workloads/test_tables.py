@@ -6,7 +6,7 @@ import pytest
 from fake_measurements import row
 
 from kernels.problems import Conv, Matmul, Peak
-from workloads import tables
+from workloads.tables import problem_tables
 
 WIDE = Matmul(8, 16, 32)
 
@@ -38,7 +38,7 @@ def product(kernel: str, seconds: float, math: str = "float32", **fields):
     ],
 )
 def test_who_wins_a_line(rows, winner):
-    table = tables.Matmuls()
+    table = problem_tables.Matmuls()
     table._all = rows
     assert table.winner(rows) == winner
 
@@ -49,7 +49,7 @@ def test_a_gpu_in_lower_precision_meets_the_cpu_in_float32(math, winner):
     gpu = product("cupy/cublas", 1e-3, math)
     cold = product("numpy/blas", 1e-9, threads=1, cache="cold")
     other = row("matmul/numpy/blas", Matmul(16, 8, 32), 1e-9, threads=1)
-    table = tables.Matmuls()
+    table = problem_tables.Matmuls()
     table._all = [product("numpy/blas", 2e-3, threads=1), cold, other, gpu]
     assert table.winner([gpu]) == winner
 
@@ -61,7 +61,7 @@ def test_a_winning_convolution_on_a_gpu_is_named_with_its_kernel():
         row("conv/cudnn/plan", problem, 1e-3, device="gpu:0"),
         row("conv/cupy/im2col", problem, 1.5e-3),
     ]
-    table = tables.Convs()
+    table = problem_tables.Convs()
     table._all = rows
     assert table.winner(rows) == "GPU (cudnn/plan)"
     assert {name: text for name, (text, _) in table.head(problem).items()} == {
@@ -69,17 +69,20 @@ def test_a_winning_convolution_on_a_gpu_is_named_with_its_kernel():
         "pad": "1",
         "way": "wgrad",
     }
-    named = tables.Convs(names=lambda p: "conv2")
+    named = problem_tables.Convs(names=lambda p: "conv2")
     assert named.head(Conv(2, 9, 7, 4, 6, 3, 2, groups=2))["layer"][0] == "conv2"
     assert named.head(Conv(2, 9, 7, 4, 6, 3, 2, groups=2))["NxHxWxC:KxRxS"][0] == "2x9x7x4:6x3x2 g2"
 
 
 def test_the_head_of_a_line_is_its_size_or_its_shape():
     square, planned = Matmul(8, 8, 8), [Matmul(4, 4, 4)]
-    assert tables.Matmuls(planned=planned).head(square) == {"n": ("8", 5)}
-    assert tables.Matmuls(planned=planned).head(WIDE) == {"shape": ("8x16x32", 14)}
-    assert tables.Matmuls(planned=[WIDE]).head(square) == {"shape": ("8", 14)}
-    assert tables.Matmuls(names=lambda p: "dense1").head(WIDE) == {"layer": ("dense1", 20), "MxNxK": ("8x16x32", 14)}
+    assert problem_tables.Matmuls(planned=planned).head(square) == {"n": ("8", 5)}
+    assert problem_tables.Matmuls(planned=planned).head(WIDE) == {"shape": ("8x16x32", 14)}
+    assert problem_tables.Matmuls(planned=[WIDE]).head(square) == {"shape": ("8", 14)}
+    assert problem_tables.Matmuls(names=lambda p: "dense1").head(WIDE) == {
+        "layer": ("dense1", 20),
+        "MxNxK": ("8x16x32", 14),
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_the_head_of_a_line_is_its_size_or_its_shape():
     ],
 )
 def test_what_is_not_the_default_is_said_beside_the_arithmetic(problem, cache, kind):
-    assert tables._kind(problem, cache) == kind
+    assert problem_tables._kind(problem, cache) == kind
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_what_is_not_the_default_is_said_beside_the_arithmetic(problem, cache, k
     ],
 )
 def test_the_column_of_a_row(m, column):
-    assert tables._column(m) == column
+    assert problem_tables._column(m) == column
 
 
 def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch():
@@ -117,7 +120,7 @@ def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch(
         SimpleNamespace(problem=Matmul(64, 16, 8), name="b fprop", product="b"),
         SimpleNamespace(problem=Matmul(32, 8, 16), name="c fprop", product="c"),
     ]
-    named, directed = tables.layer_names(works), tables.layer_names(works, directions=True)
+    named, directed = problem_tables.layer_names(works), problem_tables.layer_names(works, directions=True)
     problems = Matmul(5, 16, 8), Matmul(5, 8, 16), Matmul(5, 7, 16)
     assert [named(p) for p in problems] == ["a +1", "c", "-"]
     assert [directed(p) for p in problems] == ["a fprop +1", "c fprop", "-"]
@@ -129,7 +132,7 @@ def test_a_share_of_a_roof_is_told_of_measured_peaks_alone():
     rows = [product("numpy/blas", flops / 50e9, threads=1), product("numba/packed", flops / 20e9, threads=1)]
     peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
     for seen, share in (([peak, *rows], "50"), (rows, "-")):
-        table = tables.Matmuls()
+        table = problem_tables.Matmuls()
         table._all, table._columns = seen, ["CPU % of roof", "CPU GFLOP/s", "numba packed ms", "numpy ms"]
         cells = table._cells(rows)
         assert cells[:2] == [share, "50.0"] and float(cells[2]) == pytest.approx(2.5 * float(cells[3]), rel=0.02)

@@ -19,6 +19,7 @@ from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, environment
 from workloads.records import SAMPLES, Row, Settings
 from workloads.records.messages import Doing
+from workloads.tables import training_table
 
 S0 = networks.find("cifar10-cnn")
 
@@ -312,7 +313,7 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
     assert training.products(GPU_MACHINE, done) == []
     small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
-    table = training.TrainingTable()
+    table = training_table.TrainingTable()
     table.shown(lost)
     table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
     head, line = capsys.readouterr().out.splitlines()

@@ -21,6 +21,7 @@ from workloads import inference, options, records, session, training
 from workloads.frameworks import grid, side_by_side, studies
 from workloads.harness import sweep
 from workloads.records import Measurement, Samples, Settings
+from workloads.tables import training_table
 
 FIT = "training/keras/fit"
 
@@ -148,7 +149,7 @@ def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words,
 
 def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys, monkeypatch):
     """An epoch of 1 ms beside its steps that spread over 10 ms: nothing is known but its upper end."""
-    table = training.TrainingTable()
+    table = training_table.TrainingTable()
     cost = (0.1, 0.05, 2e-3)
     table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
     table.shown(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
@@ -157,11 +158,11 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
     assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
-    table = training.TrainingTable()
+    table = training_table.TrainingTable()
     table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
     assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
     m = trained("cifar10-cnn", 32, 320, (0.0, 1e-3, 1e-2), epochs=2, noise=0.05)
-    table = training.TrainingTable()
+    table = training_table.TrainingTable()
     table.shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()
     end = costs.measured(m).epoch.high
@@ -170,10 +171,10 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     table.finish()
     out = capsys.readouterr().out
     assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
-    training.TrainingTable().finish()
+    training_table.TrainingTable().finish()
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("COLUMNS", "80")
-    (narrow := training.TrainingTable()).shown(m)
+    (narrow := training_table.TrainingTable()).shown(m)
     narrow.finish()
     assert "maybe nothing; ms/step: a step; whole s: start-up" in capsys.readouterr().out
 
@@ -254,7 +255,7 @@ def test_rows_of_starts_have_their_times(capsys):
     settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
     of = {"phases_s": phases, "series": once, "values": {"jit_compile": 0.0}, "notes": {"gpu": "hidden"}}
     m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", **of)
-    training.TrainingTable().shown(m)
+    training_table.TrainingTable().shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "9.05", "-", "op", "by", "op", "3", "starts"]
     assert training_words.lines([m]) == [  # 9 + 0.05 + 0.1 + 1 s

@@ -274,13 +274,12 @@ def flag_named(word: str, flags: Flags) -> str:
     return name if action is not None and action.nargs == 0 else ""
 
 
-def flag_of_letter(letter: str, value: str, flags: Flags, needs: Sequence[str]) -> str:
+def flag_of_letter(letter: str, value: str, flags: Flags, brief_flags: Sequence[str]) -> str:
     """The flag that a single letter stands for: one that begins with it and takes the value that follows, or none where none
-    follows; those of `needs` come first, those whose list has the value before them. "" without one."""
+    follows; `brief_flags` come first, those whose list has the value before them. "" without one."""
     if len(letter) != 1:
         return ""
-    needed = [f"--{need}" for need in needs]
-    names = [name for name in (*needed, *flags) if name.startswith(f"--{letter}")]
+    names = [name for name in (*brief_flags, *flags) if name.startswith(f"--{letter}")]
     fitting = [name for name in names if (flags[name].nargs == 0) != bool(value)]
     if value.isdecimal():
         fitting = [name for name in fitting if flags[name].metavar in _WHOLE_NUMBERS]

@@ -43,7 +43,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
     #: Its flags by every name.
     flags: corrections.Flags
     #: The names of the flags that its -h shows, the most needed first.
-    needs: Sequence[str]
+    brief_flags: Sequence[str]
     #: Whether the words after `--` are for another program.
     passes_on: bool
     #: Whether it takes runs without a flag.
@@ -282,7 +282,7 @@ class TypedWords(NamedTuple):  # as hints.Proposal
             meant_flag and not value.isdecimal() and (f"{name}s" not in flags or not value)
         ):  # as --size, which is --sizes too
             return Usage(message, wrong=word, right=meant_flag)
-        similar = "" if "=" in value else corrections.flag_of_letter(bare, value, flags, self.needs)
+        similar = "" if "=" in value else corrections.flag_of_letter(bare, value, flags, self.brief_flags)
         if not similar and not self._why_needless(bare):
             similar = self._similar_flag(name, value)
         if similar:
@@ -471,10 +471,10 @@ class TypedWords(NamedTuple):  # as hints.Proposal
         return help_screen.similar_command(name, self.module)
 
     def _first_need(self, word: str) -> str:
-        """The first flag of `needs` with a word that was typed without one; "" where it takes no such word."""
+        """The first of `brief_flags` with a word that was typed without one; "" where it takes no such word."""
         if "--script" in self.flags and corrections.script_before([word]):
             return shlex.join(["--script", word])
-        flag = f"--{next(iter(self.needs), '')}"
+        flag = next(iter(self.brief_flags), "")
         action = self.flags.get(flag)
         has_digit = any(character.isdigit() for character in word)
         if action is None or action.nargs == 0 or (action.metavar in _NUMBERS and not has_digit):

@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from workloads import options, shared_flags
+from workloads import help_screen, options, shared_flags
 from workloads.session import MeasuringPlan, hidden, unfinished
 from workloads.shared_flags import CommandLine
 
@@ -43,27 +43,13 @@ JIT = ("off", "on")
 _MODEL = "cifar10-cnn"
 #: Flags of a layer alone, and the arguments of its class that they are.
 _ARGUMENTS = {"filters": "filters", "units": "units", "kernel": "kernel_size"}
-FLAGS = f"""
---model NAME         the layers of a model's training step, each distinct one once //: a name, file.py:function or file.keras
-                     ({_MODEL}, unless there is a --layer)
---layer NAME         one layer by its class //: Conv2D or file.py:Class; with --model the layer of that name in it
---input SHAPE ...    of a layer alone, a sample's shape: 32,32,3 // or 200:int32; several inputs one after the other
---filters N          of a layer alone: its filters
---units N            its units
---kernel SIZE        the sides of its window: 3, or 3x5
---set ARGUMENT ...   any other argument of its class: padding=same strides=2
---batch N ...        samples a call: 32 | 1:256:x4 ({BATCH})
---direction WAY ...  fprop wgrad dgrad all (all)
---first-layer        of a layer alone: no gradient of its input, which nothing before it needs
---jit WORD ...       off (op by op) on (compiled by XLA) (both)"""
 
 COMMAND = CommandLine(
     name="layer",
     question=QUESTION,
     about=LONG,
     examples=EXAMPLES,
-    needs="model layer input batch",
-    flags=FLAGS,
+    brief_flags=("--model", "--layer", "--input", "--batch"),
 )
 
 
@@ -80,6 +66,57 @@ class LayerPlan(MeasuringPlan):
     directions: tuple[str, ...]
     #: How they are compiled: off, on.
     jit: tuple[str, ...]
+
+    @staticmethod
+    def add_flags(parser: options.Parser) -> None:
+        parser.add_argument(
+            "--model",
+            metavar="NAME",
+            help=help_screen.help_text(
+                "the layers of a model's training step, each distinct one once",
+                rest=f": a name, file.py:function or file.keras ({_MODEL}, unless there is a --layer)",
+            ),
+        )
+        parser.add_argument(
+            "--layer",
+            metavar="NAME",
+            help=help_screen.help_text(
+                "one layer by its class", rest=": Conv2D or file.py:Class; with --model the layer of that name in it"
+            ),
+        )
+        parser.add_argument(
+            "--input",
+            metavar="SHAPE",
+            nargs="+",
+            action="extend",
+            help=help_screen.help_text(
+                "of a layer alone, a sample's shape: 32,32,3", rest=" or 200:int32; several inputs one after the other"
+            ),
+        )
+        parser.add_argument("--filters", metavar="N", type=options.number, help="of a layer alone: its filters")
+        parser.add_argument("--units", metavar="N", type=options.number, help="its units")
+        parser.add_argument("--kernel", metavar="SIZE", help="the sides of its window: 3, or 3x5")
+        parser.add_argument(
+            "--set",
+            metavar="ARGUMENT",
+            nargs="+",
+            action="extend",
+            help="any other argument of its class: padding=same strides=2",
+        )
+        parser.add_argument(
+            "--batch", metavar="N", nargs="+", action="extend", help=f"samples a call: 32 | 1:256:x4 ({BATCH})"
+        )
+        parser.add_argument(
+            "--direction", metavar="WAY", nargs="+", action="extend", help="fprop wgrad dgrad all (all)"
+        )
+        parser.add_argument(
+            "--first-layer",
+            action="store_true",
+            help="of a layer alone: no gradient of its input, which nothing before it needs",
+        )
+        parser.add_argument(
+            "--jit", metavar="WORD", nargs="+", action="extend", help="off (op by op) on (compiled by XLA) (both)"
+        )
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "LayerPlan":
@@ -306,7 +343,7 @@ def _value(text: str) -> Any:
         return text
 
 
-parser = COMMAND.parser
+parser = LayerPlan.parser
 parse = LayerPlan.parse
 main = LayerPlan.main
 run = LayerPlan.run

@@ -1,0 +1,1 @@
+"""Tables that measuring commands print on a terminal: products, convolutions and trainings."""
