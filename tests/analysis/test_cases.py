@@ -6,11 +6,11 @@ import pathlib
 
 import plain_words
 import pytest
+from fake_contention import four, rounds
 from fake_measurements import launch_rows, row, transfer_rows
 from fake_predictions import MS
+from fake_trainings import both, trained
 from msgspec.structs import replace
-from test_jobs import both, trained
-from test_together import four, rounds
 
 from analysis.explain import __main__, case_verdict, evidence, profiles, published
 from analysis.explain.plan import ExplainPlan

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from fake_crossovers import CPU_RATE, GPU_RATE, LAUNCH, cpu_law, gpu_law, only, resident_and_copies
 from fake_measurements import CPU_MACHINE, laws, row, square
 from msgspec.structs import replace
 
@@ -17,24 +18,8 @@ from analysis.stats import Estimate, exact
 from analysis.text import crossings
 from kernels.problems import Matmul, Training
 
-CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
-
-
-def cpu_law(n: int) -> float:
-    return 2 * n**3 / CPU_RATE
-
-
-def gpu_law(n: int) -> float:
-    return LAUNCH + 2 * n**3 / GPU_RATE
-
-
 # 2 n^3 (1 / CPU_RATE - 1 / GPU_RATE) = LAUNCH
 TRUE_N = (LAUNCH / 2 / (1 / CPU_RATE - 1 / GPU_RATE)) ** (1 / 3)
-
-
-def only(measurements, form: Form = LATENCY):
-    (answer,) = crossover.crossovers(measurements, [form])
-    return answer
 
 
 def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
@@ -230,15 +215,6 @@ def test_sizes_without_a_time_are_gaps_with_their_reason(status):
     rows = [*laws(cpu_law, gpu_law, [64, 256]), lost, row("matmul/numpy/blas", square(512), cpu_law(512))]
     assert only(rows).gaps == (f"n = 512: no GPU time ({status}: out of memory)",) and only(rows).high_n == 256
     assert only([row("matmul/numpy/blas", square(512), 1.0), lost]).kind == "no-gpu"
-
-
-def resident_and_copies(kernel: str = "matmul/cupy/cublas") -> list:
-    rows = []
-    for n, cpu in ((64, 50e-6), (128, 200e-6)):
-        rows.append(row("matmul/numpy/blas", square(n), cpu, threads=1))
-        rows.append(row(kernel, square(n), {"host-latency": 24e-6, "host-throughput": 10e-6, "device": 5e-6}))
-        rows.append(row(kernel, square(n), 100e-6, mode="roundtrip"))
-    return rows
 
 
 def test_the_parts_of_a_call_add_up_and_the_largest_is_named():

@@ -347,7 +347,7 @@ def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, mon
 
 def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
     """On the CPU 15,630 steps of 1.64 ms, 5 s to begin, 0.5 s of epochs and 0.1 of the fit."""
-    from test_jobs import trained
+    from fake_trainings import trained
 
     of = borrowed()
     monkeypatch.setattr(stored_gpu, "STORED", GPU_MACHINE.key)
@@ -499,7 +499,7 @@ def test_what_is_verified_stands_beside_what_was_predicted():
 
 
 def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path):
-    from test_jobs import trained
+    from fake_trainings import trained
 
     on_gpu = trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
     change = what_if.changes(Training("cifar10-cnn", 32, 3200), on_gpu)[0]

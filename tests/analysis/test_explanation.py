@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, FunctionPredictor, borrowed, predict, sources
+from fake_trainings import both, trained
 from msgspec.structs import replace
-from test_jobs import both, trained
 
 from analysis.explain import doubts, explanation, findings, framework, measure, published, sides, verify
 from analysis.explain.doubts import Assumption

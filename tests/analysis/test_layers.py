@@ -6,8 +6,8 @@ import fake_measurements as fake
 import msgspec
 import pytest
 from fake_measurements import row, square
-from test_report import legible
-from test_results_load import write
+from legible import legible
+from result_files import write
 
 from analysis import labels, noise, report
 from analysis import table as cells

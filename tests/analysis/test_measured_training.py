@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 from fake_predictions import sources
+from fake_trainings import trained
 from msgspec.structs import replace
-from test_jobs import trained
 
 from analysis.explain import explanation
 from analysis.explain.request import Request

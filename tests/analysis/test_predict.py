@@ -9,9 +9,9 @@ import made_profile
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, H200, row
+from fake_pipelines import study
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 from msgspec.structs import replace
-from test_pipeline_laws import study
 
 from analysis.predict import (
     calibration,

@@ -4,9 +4,9 @@ import made_profile
 import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from fake_trainings import trained
 from made_profile import BYTES, CALL, IMPORT, LATENCY, LINK, OPERATION, RATE, STEP
 from msgspec.structs import replace
-from test_jobs import trained
 
 from analysis.explain.profiles import RowNames
 from analysis.predict import (

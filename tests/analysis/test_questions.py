@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from fake_measurements import row
-from test_jobs import both
+from fake_trainings import both
 
 from analysis.stats import Estimate
 from analysis.text import questions

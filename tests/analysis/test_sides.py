@@ -2,8 +2,8 @@
 
 import pytest
 from fake_predictions import sources
+from fake_trainings import trained
 from msgspec.structs import replace
-from test_jobs import trained
 
 from analysis.explain import explanation, findings, sides
 from analysis.explain.request import Request

@@ -5,8 +5,8 @@ import re
 import fake_measurements as fake
 import msgspec
 import pytest
+from fake_crossovers import only, resident_and_copies
 from fake_measurements import laws, row, square
-from test_crossover import only, resident_and_copies
 
 from analysis import units
 from analysis.analysis import Analysis

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
+from fake_contention import STUDENT, four, rounds, timed
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
 from fake_measurements import answer as made
 
@@ -25,15 +26,6 @@ from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
 from workloads.records import settings as switches
 from workloads.tables import training_table
-
-STUDENT = Row("training/keras/fit", Training("lenet", 4, 8), Settings("gpu:0"))
-TEACHER = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-
-
-def four(make, *taken, **given) -> list:
-    """The student alone, the teacher alone, the student beside the teacher and the teacher beside the student."""
-    rows = (STUDENT, "nothing"), (TEACHER, "nothing"), (STUDENT, "teacher"), (TEACHER, "student")
-    return [make(row, *of, beside=beside, **given) for (row, beside), of in zip(rows, taken, strict=True)]
 
 
 def window(*stamps: tuple[float, float], steps: float = 2.0) -> Measurement:
@@ -255,12 +247,6 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     assert line == f"{name}: 2 trainings make 1.0x and 4 trainings make 1.0x the steps a second of one."
 
 
-def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
-    """A measurement of three equal rounds."""
-    samples = tuple(Samples(clock, (s,) * 3, 1, (1, 1, 1), "") for clock, s in clocks.items())
-    return made(msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), *samples)
-
-
 def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough():
 
     def of(row: Row, *seconds: float, **given: str) -> Measurement:
@@ -274,13 +260,6 @@ def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough(
     slow = (0.0162, 0.01535, 0.0126, 0.0150)
     told = [slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)]
     assert told[0].low < 1 < told[1].low
-
-
-def rounds(row: Row, *seconds: float, clock: str = "host-latency", **given: str) -> Measurement:
-    """A round a number, on the clock of its own and on that of every row."""
-    block_sizes, clocks = (1,) * len(seconds), dict.fromkeys((clock, "host-latency"))
-    taken = tuple(Samples(name, seconds, 1, block_sizes, "") for name in clocks)
-    return msgspec.structs.replace(timed(row, {}, **given), samples=taken)
 
 
 def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals():

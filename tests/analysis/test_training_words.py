@@ -3,7 +3,7 @@ laws whose answers are worked out by hand."""
 
 import msgspec
 from fake_measurements import page_of
-from test_jobs import both, one, trained
+from fake_trainings import both, one, trained
 
 from analysis.blocks import markdown
 from analysis.report.charts import break_even as break_even_chart

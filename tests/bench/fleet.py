@@ -8,7 +8,8 @@ import statistics
 import sys
 import time
 
-import test_fleet_devices
+import fake_fleet
+import fake_measurements
 from must_reach import Figure, at_most, exactly, table
 
 from analysis import stats
@@ -76,7 +77,7 @@ def pairs(until: float, file: pathlib.Path | None) -> list[float]:
 
 def flagged(rows, seed: int, slower: float) -> set[str]:
     """The nodes called slow against their baselines and each other: eight of stored rows, the last `slower`."""
-    before, now = test_fleet_devices.planted(rows, seed, slower)
+    before, now = fake_fleet.planted(rows, seed, slower)
     found = judgment.across(list(now))
     for device, old in zip(now, before, strict=True):
         found += judgment.against_baseline(device, old)
@@ -90,7 +91,7 @@ def main() -> int:
     args = flags.parse_args()
     taken = pairs(time.monotonic() + args.seconds, args.into)
     ratio = stats.median(taken)
-    rows = test_fleet_devices.stored_rows()
+    rows = fake_fleet.stored_rows()
     false = sum(len(flagged(rows, seed, 1.0)) for seed in range(CLEAN))
     found = sum(flagged(rows, seed, PLANTED) == {"node-7"} for seed in range(CLEAN))
     least = next((s for s in SLOWER if all("node-7" in flagged(rows, seed, s) for seed in range(CLEAN))), math.inf)
@@ -105,7 +106,7 @@ def main() -> int:
         Figure(alone, f"{CLEAN}", exactly(found), found == CLEAN),
         at_most(least, 6, share, "%"),
     ]
-    quantities = {devices.quantity(m, test_fleet_devices.fake.GPU_MACHINE) for m in rows}
+    quantities = {devices.quantity(m, fake_measurements.GPU_MACHINE) for m in rows}
     notes = [
         f"Ray: {len(taken)} pairs of the suite's `peak` rows on one thread, {TURN} under a Ray that has settled, {TURN} without, "
         "in alternating order; of each pair the geometric mean over its rows.",

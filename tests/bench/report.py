@@ -10,7 +10,7 @@ import fake_measurements as fake
 import msgspec
 from browser import address, chromium, executable
 from must_reach import REPORTS, at_most, table
-from test_results_load import write
+from result_files import write
 
 from analysis import report
 from workloads.records import Measurement

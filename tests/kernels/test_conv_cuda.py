@@ -9,11 +9,11 @@ import cuda_on_cpu
 import numpy as np
 import pytest
 import slow_cases
+from awkward_shapes import AWKWARD_CONVS
 from cuda_on_cpu import Encoder
 from drawn import Row, latest
 from msgspec.structs import replace
-from test_cuda import spilled
-from test_kernels import AWKWARD_CONVS
+from nvrtc import spilled
 
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, tiles

@@ -1,9 +1,6 @@
 """Every .cu compiles for the architectures on its first line, with NVRTC and without a GPU or a driver."""
 
 import concurrent.futures
-import functools
-import importlib.metadata
-import io
 import itertools
 import re
 import sys
@@ -13,20 +10,11 @@ import types
 import pytest
 import slow_cases
 from kept import kept, numba_folder
+from nvrtc import architectures, compilers, own_text, spilled
 
 from kernels.cuda import conv_tiles, loader, matmul_tiles
 
 FOLDER = loader.FOLDER
-
-
-def own_text(file: str) -> str:
-    return (loader.FOLDER / file).read_text(encoding="utf-8")
-
-
-def architectures(file: str) -> list[str]:
-    return re.findall(r"sm_\w+", own_text(f"{file}.cu").splitlines()[0])
-
-
 FILES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.cu"))
 SHARED = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.cuh"))
 
@@ -34,32 +22,6 @@ SHARED = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.cuh"))
 def compiled(text: str, arch: str):
     core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
     return core.Program(text, "c++", core.ProgramOptions(arch=arch, std="c++17")).compile("cubin")
-
-
-def spilled(file: str, macros: dict) -> int:
-    """Bytes that a thread of the file's hungriest kernel stores where registers run out, on the last architecture it names.
-
-    No product may wait for the one before (ptxas says so as C75..).
-    """
-    core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
-    text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + loader.source(file)
-    arch = architectures(file)[-1]
-
-    def make(path) -> None:
-        log, options = io.StringIO(), core.ProgramOptions(arch=arch, std="c++17", ptxas_options="-v")
-        core.Program(text, "c++", options).compile("cubin", logs=log)
-        path.write_text(log.getvalue(), encoding="utf-8")
-
-    said = kept(".log", (text, arch, *_compilers()), make).read_text(encoding="utf-8")
-    assert "C75" not in said
-    return max(map(int, re.findall(r"(\d+) bytes spill stores", said)))
-
-
-@functools.cache
-def _compilers() -> tuple[str, ...]:
-    """What compiles here, and its version."""
-    every = (f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name)
-    return tuple(sorted(name for name in every if name.startswith(("cuda", "nvidia"))))
 
 
 def test_what_spills_is_counted(tmp_path, monkeypatch):
@@ -155,7 +117,7 @@ COMPILED = [(file, arch) for file in FILES for arch in (*architectures(file), *n
 @pytest.mark.parametrize(("file", "arch"), slow_cases.every(4, COMPILED))
 def test_compiles(file, arch):
     text = loader.source(file)
-    cubin = kept(".cubin", (text, arch, *_compilers()), lambda path: path.write_bytes(compiled(text, arch).code))
+    cubin = kept(".cubin", (text, arch, *compilers()), lambda path: path.write_bytes(compiled(text, arch).code))
     assert cubin.stat().st_size > 1000
 
 

@@ -15,6 +15,7 @@ import types
 import numba
 import numpy as np
 import pytest
+from awkward_shapes import AWKWARD_CONVS
 from llvmlite import binding
 
 from kernels import reference, registry
@@ -25,9 +26,6 @@ from workloads.harness import one_row
 from workloads.records import Row, Settings
 
 AWKWARD = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
-# 1 x 1 images, one channel and three, odd ones, a filter that is not square
-AWKWARD_CONVS = [(1, 1, 1, 1, 1, 1, 1), (3, 1, 1, 5, 7, 3, 3), (2, 9, 8, 3, 5, 3, 3), (2, 6, 11, 1, 4, 5, 2)]
-AWKWARD_CONVS += [(3, 5, 5, 4, 6, 1, 1)]
 LENGTHS, TWO_MATHS = (4, 4099, 1 << 20), ("float32", "tf32")
 PROBLEMS = {
     "matmul": [

@@ -16,27 +16,13 @@ import cuda_on_cpu
 import numpy as np
 import pytest
 import slow_cases
-from test_cuda import spilled
+from cuda_sources import DIRECT, TENSOR, WARP, WGMMA, c, found
+from nvrtc import spilled
 
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, matmul_tiles, tiles
 from kernels.matmul import LADDER
 from kernels.problems import Matmul
-
-PLAIN, WARP, DIRECT, TENSOR, WGMMA = (f"matmul/cuda{of}" for of in ("", "_warp", "_direct", "_tensor", "_wgmma"))
-DEEP, LINE = 64, 128  # k of a place in the ring, bytes of a line
-
-
-def c(expression: str, **names):
-    """A C expression of whole numbers, worked out: `/` is division without a rest, `a ? b : c` of a word a stands alone."""
-    text = re.sub(r"(?<=[0-9a-f])u?ll\b", "", expression).replace("/", "//")
-    text = re.sub(r"(\w+) \? ([\w *>]+) : ([\w *>]+)", r"((\2) if (\1) else (\3))", text)
-    return eval(text, {"min": min, **names})
-
-
-def found(path, pattern: str) -> str:
-    (text,) = set(re.findall(pattern, loader.source(path)))
-    return text
 
 
 @pytest.mark.parametrize("path", [TENSOR, WGMMA])

@@ -9,10 +9,9 @@ import cuda_on_cpu
 import numpy as np
 import pytest
 from cuda_on_cpu import Encoder
+from cuda_sources import c, fragment
 from msgspec.structs import replace
-from test_cuda import spilled
-from test_matmul_cuda import c
-from test_matmul_wgmma import fragment
+from nvrtc import spilled
 
 from kernels.cuda import loader, thin_tiles
 from kernels.cuda.thin_tiles import Thin

@@ -11,7 +11,7 @@ import cuda_on_cpu
 import numpy as np
 import pytest
 from cuda_on_cpu import Encoder
-from test_matmul_cuda import DEEP, LINE, PLAIN, TENSOR, WARP, WGMMA, c, found
+from cuda_sources import DEEP, LINE, PLAIN, TENSOR, WARP, WGMMA, c, found, fragment
 
 from kernels.cuda import loader, matmul_tiles, tiles
 from kernels.problems import Matmul
@@ -54,12 +54,6 @@ def test_wgmma_finds_every_item_where_tma_put_it(along_k):
                     # boxes of 64 of k, 64 rows each
                     put = base + row // 64 * DEEP * LINE + (16 * i + k) * LINE + 2 * (row % 64)
                 assert swizzled(seen) == swizzled(put)
-
-
-def fragment(thread: int, index: int) -> tuple[int, int]:
-    """(row, column) of sum number `index` that a thread of a warpgroup has, of 64 rows: wgmma's D as the PTX ISA has it."""
-    row = thread // 32 * 16 + thread % 32 // 4 + index % 4 // 2 * 8
-    return row, index // 4 * 8 + thread % 4 * 2 + index % 2
 
 
 def own_row(row: int) -> int:

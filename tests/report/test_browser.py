@@ -8,10 +8,11 @@ import re
 
 import browser as chromium_of
 import fake_measurements as fake
+import fake_trainings
 import msgspec
 import pytest
-import test_jobs
-from test_results_load import write
+from browser import LINES, TRACES, ask
+from result_files import write
 
 from analysis import report
 from analysis.crossover import reuse
@@ -19,9 +20,7 @@ from analysis.report import calculator, material
 from analysis.report import page as page_module
 
 SIZES = chromium_of.SIZES
-LINES = "document.querySelector('#chart-crossover .plot').layout.shapes.filter(s => s.type === 'line').map(s => s.x0)"
 HOSTILE = "</script><img src=x onerror='window.pwned=1'><script>window.pwned=1</script>\"'"
-TRACES = "id => document.querySelector(`#chart-${id} .plot`).data.filter(t => t.hoverinfo !== 'skip').map(t => t.name)"
 FIRST = "id => document.querySelector(`#chart-${id} .plot`).data.find(t => t.hoverinfo !== 'skip').y"
 USES = "charts.data.crossover.runs[0].precisions[0].forms.flatMap(f => f.uses.map(u => u.k))"
 SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -138,12 +137,6 @@ def test_calls_share_their_copies_and_jobs_are_their_start_and_epochs(page):
     products = calculator.Tool(name="p", kind="call", sides=sides, copies={"roundtrip": square})
     copied = ask(page, "call", products, [5, 5, 2], "roundtrip", 1)["gpu"]
     assert copied == pytest.approx(1.0 + 15.0)  # 25 + 10 + 10 elements: those of n = sqrt(15), which costs n squared
-
-
-def ask(page, function: str, tool: calculator.Tool, *more) -> dict[str, float]:
-    """The seconds of each side that the page's calculator works out."""
-    words = f"([tool, ...more]) => calculator.{function}(tool, ...more)"
-    return {side: one["seconds"] for side, one in page.evaluate(words, [msgspec.to_builtins(tool), *more]).items()}
 
 
 def test_the_calculators_controls_ask_it(page, made):
@@ -307,7 +300,7 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
     run = msgspec.structs.replace(fake.run(host, f"python -m workloads.training --model {HOSTILE}"), software=software)
     other = msgspec.structs.replace(run, machine=msgspec.structs.replace(fake.CPU_MACHINE, key=f"{HOSTILE}-2c"))
     rows = [
-        test_jobs.trained(HOSTILE, batch, 8 * batch, (0.0, 0.0, step), device=device, once=(5.0, 0.0, 0.0))
+        fake_trainings.trained(HOSTILE, batch, 8 * batch, (0.0, 0.0, step), device=device, once=(5.0, 0.0, 0.0))
         for batch in (50, 100, 400, 800)
         for device, step in (("cpu", 2e-3 + 1e-5 * batch), ("gpu:0", 4e-3))
     ]

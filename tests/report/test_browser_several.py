@@ -4,8 +4,8 @@ import json
 
 import fake_measurements as fake
 import pytest
-from test_browser import LINES, TRACES, ask
-from test_report_several import folders, slowed
+from browser import LINES, TRACES, ask
+from result_files import folders, slowed
 
 from analysis import report
 from analysis.report import calculator, material

@@ -5,7 +5,7 @@ import pathlib
 
 import fake_measurements as fake
 import pytest
-from test_results_load import write
+from result_files import write
 
 from analysis import table
 from analysis.report import command, replacing

@@ -5,11 +5,12 @@ import re
 
 import fake_measurements as fake
 import pytest
+from fake_crossovers import cpu_law, gpu_law, only, resident_and_copies
 from fake_measurements import laws, row, square
+from legible import boxes, legible
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
-from test_crossover import cpu_law, gpu_law, only, resident_and_copies
-from test_results_load import write
+from result_files import write
 
 from analysis import report, table
 from analysis.analysis import Analysis
@@ -217,37 +218,6 @@ def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
     assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
     assert overlay._spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
     assert overlay._spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
-
-
-def boxes(figure):
-    """(text, box) of everything written in a figure."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.text import Text
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    renderer = canvas.get_renderer()
-    unseen = {
-        label
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        for limits in [sorted(axis.get_view_interval())]
-        for tick in axis.get_major_ticks()
-        if not limits[0] <= tick.get_loc() <= limits[1]
-        for label in (tick.label1, tick.label2)
-    }
-    found = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip() and t not in unseen]
-    return [(t.get_text(), Text.get_window_extent(t, renderer)) for t in found]
-
-
-def legible(figure) -> None:
-    """Nothing that is written in a figure covers another or leaves it."""
-    written = boxes(figure)
-    assert len(written) > 3
-    for text, box in written:
-        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
-    for (a, first), (b, second) in itertools.combinations(written, 2):
-        assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
 
 
 @pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])

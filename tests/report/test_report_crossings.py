@@ -3,7 +3,7 @@
 import fake_measurements as fake
 import msgspec
 import pytest
-from test_crossover import only
+from fake_crossovers import only
 
 from analysis.analysis import Analysis
 from analysis.crossover.answer import Crossing

@@ -4,10 +4,10 @@ import json
 import re
 
 import fake_measurements as fake
+import fake_trainings
 import msgspec
 import pytest
-import test_jobs
-from test_results_load import write
+from result_files import write
 
 from analysis.analysis import Analysis
 from analysis.blocks import BulletList, Heading, ListItem, Paragraph, TableBlock, markdown
@@ -31,7 +31,7 @@ SIZES = (64, 128, 256, 512, 1024)
 @pytest.fixture(scope="module")
 def of():
     loaded = fake.whole_run(sizes=SIZES)
-    more = (*test_jobs.batches(), *test_jobs.small_data())
+    more = (*fake_trainings.batches(), *fake_trainings.small_data())
     return Material(Analysis.from_loaded(msgspec.structs.replace(loaded, measurements=(*loaded.measurements, *more))))
 
 

@@ -8,7 +8,7 @@ import fake_measurements as fake
 import msgspec
 import pytest
 from fake_measurements import row, square
-from test_results_load import write
+from result_files import folders, slowed
 
 from analysis import report
 from analysis.analysis import Analysis
@@ -23,29 +23,9 @@ from analysis.text import machines
 SIZES = (64, 128, 256, 512, 1024)
 
 
-def slowed(loaded, factor: float):
-    """The same rows, each sample so many times as long."""
-
-    def slow(s):
-        return msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds))
-
-    rows = [msgspec.structs.replace(m, samples=tuple(map(slow, m.samples))) for m in loaded.measurements]
-    return msgspec.structs.replace(loaded, measurements=tuple(rows))
-
-
 def kept(loaded, *ops: str):
     """The rows of these operations alone."""
     return msgspec.structs.replace(loaded, measurements=tuple(m for m in loaded.measurements if m.problem.op in ops))
-
-
-def folders(place, *loaded) -> list:
-    """A run folder for each."""
-    made = []
-    for i, one in enumerate(loaded):
-        made.append(place / f"run{i}")
-        made[-1].mkdir()
-        write(made[-1], one)
-    return made
 
 
 def with_layers():

@@ -5,9 +5,15 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
+import msgspec
+
+from analysis.report import calculator
+
 SIZES = (64, 128, 256, 512, 1024)  # of the page of everything
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]
+LINES = "document.querySelector('#chart-crossover .plot').layout.shapes.filter(s => s.type === 'line').map(s => s.x0)"
+TRACES = "id => document.querySelector(`#chart-${id} .plot`).data.filter(t => t.hoverinfo !== 'skip').map(t => t.name)"
 
 
 def executable() -> str | None:
@@ -19,16 +25,20 @@ def everything(folder: pathlib.Path):
     """(a page with everything that one shows, and every control, written into the folder; its material): squares, layers,
     memory, copies, launches, trainings on both devices, more rows than a page of them holds."""
     import fake_measurements as fake
-    import msgspec
-    import test_jobs
-    from test_results_load import write
+    import fake_trainings
+    from result_files import write
 
     from analysis import report
     from analysis.analysis import Analysis
     from analysis.report.material import Material
 
     run = fake.layers_run(batches=(1, 8, 128), maths=("float32",), kinds=("dense",))
-    rows = (*fake.whole_run(sizes=SIZES).measurements, *run.measurements, *test_jobs.batches(), *test_jobs.small_data())
+    rows = (
+        *fake.whole_run(sizes=SIZES).measurements,
+        *run.measurements,
+        *fake_trainings.batches(),
+        *fake_trainings.small_data(),
+    )
     whole = msgspec.structs.replace(run, measurements=tuple({m.key: m for m in rows}.values()))
     write(folder, whole)
     return report.to_open(report.render([folder])), Material(Analysis.from_loaded(whole))
@@ -83,3 +93,9 @@ def violations(page, contrast: bool = True, **only) -> list[tuple[str, list]]:
     found = Axe().run(page, {"exclude": [".plot"]}, options).response
     assert len(found["passes"]) >= (1 if only else 15)  # it looked
     return [(v["id"], [n["target"] for n in v["nodes"][:3]]) for v in found["violations"]]
+
+
+def ask(page, function: str, tool: calculator.Tool, *more) -> dict[str, float]:
+    """The seconds of each side that the page's calculator works out."""
+    words = f"([tool, ...more]) => calculator.{function}(tool, ...more)"
+    return {side: one["seconds"] for side, one in page.evaluate(words, [msgspec.to_builtins(tool), *more]).items()}

@@ -13,7 +13,7 @@ import types
 import fake_measurements as fake
 import msgspec
 import pytest
-from test_fleet_devices import reads, write
+from fake_fleet import reads, write
 
 from analysis.fleet import devices, judgment
 from analysis.text import machines as fleet_words

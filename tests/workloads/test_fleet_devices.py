@@ -9,34 +9,17 @@ import fake_measurements as fake
 import msgspec
 import numpy as np
 import pytest
+from fake_fleet import READS, planted, reads, stored_rows, write
 
 from analysis.fleet import command, devices, judgment
 from analysis.text import machines as fleet_words
 from kernels.problems import Peak, Stream
-from workloads import ROOT, records
 from workloads.records import Measurement, baselines
-
-H200 = ROOT / "reports" / "nvidia-h200"
-READS = tuple(Stream("read", 2**30 * i) for i in (1, 2, 4))
 
 
 @pytest.fixture(autouse=True)
 def _no_baselines(monkeypatch, tmp_path):
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
-
-
-def write(folder, here, rows, workload="stream", said="--ray auto") -> None:
-    fake.write(folder / f"{workload}.jsonl", fake.run(here, f"python -m workloads.suite {said} --fast"), rows)
-
-
-def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> list[Measurement]:
-    """HBM reads at 4 TB/s, all samples equal, so the intervals are points."""
-
-    def one(p: Stream):
-        clocks = {"device": slower * p.bytes_moved / 4e12}
-        return fake.row("stream/cupy/wide", p, clocks, device=device, values={"gpu_clock_hz": clock}, flags=flags)
-
-    return [one(p) for p in READS]
 
 
 def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
@@ -204,41 +187,6 @@ def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path):
         write(tmp_path / f"new{flagged}" / "n1", here, cpu(slower))
         judged = judgment.judge(devices.devices(tmp_path / f"new{flagged}"), [tmp_path / "old"])
         assert [f.flagged for f in judged.findings] == [flagged]
-
-
-def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measurement:
-    """A stored row as another process might have measured it: a common factor for its samples, and its own samples drawn anew."""
-    move = factor * math.exp(row_noise * rng.standard_normal())
-    drawn = [tuple(float(x) * move for x in rng.choice(s.seconds, len(s.seconds))) for s in m.samples]
-    pairs = zip(m.samples, drawn, strict=True)
-    return msgspec.structs.replace(m, samples=tuple(msgspec.structs.replace(s, seconds=taken) for s, taken in pairs))
-
-
-def stored_rows() -> list[Measurement]:
-    loaded = records.read(*(H200 / study for study in ("roofs", "suite", "ladder")))
-    of = ("peak", "stream", "matmul")
-    kept = [m for m in loaded.measurements if m.ok and m.settings.device == "gpu:0" and m.on("device")]
-    return [m for m in kept if m.problem.op in of and devices.quantity(m, loaded.runs[-1].machine)]
-
-
-def planted(rows, seed: int, slower: float):
-    """(baselines, devices): eight GPUs whose rows move by 0.5 % from process to process; the last is `slower`."""
-    rng = np.random.default_rng(seed)
-    here = fake.with_gpus("GPU-x")
-
-    def device(i: int, factor: float) -> devices.Device:
-        made = {m.key: noisy(m, rng, 0.005, factor) for m in rows}
-        return devices.Device(
-            node=f"node-{i}",
-            device="gpu:0",
-            uuid=f"GPU-{i}",
-            model="NVIDIA H200",
-            machine=here,
-            rows=made,
-            broken=(),
-        )
-
-    return [device(i, 1.0) for i in range(8)], tuple(device(i, slower if i == 7 else 1.0) for i in range(8))
 
 
 def found(rows, seed: int, slower: float, monkeypatch) -> set[str]:

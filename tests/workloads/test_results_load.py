@@ -1,10 +1,10 @@
 """Result files as a DataFrame: the columns of DESIGN section 4, clocks, absent values, several machines."""
 
 import fake_measurements as fake
-import msgspec
 import pandas
 import pytest
 from fake_measurements import row, square
+from result_files import write
 
 from analysis.roofline.roofs import roofs_of
 from kernels.problems import Matmul, Peak, Stream, Training
@@ -15,12 +15,6 @@ _TIMES = "median_s low_s high_s device_median_s throughput_median_s first_call_s
 _RATES = "flops bytes_moved flops_per_s bytes_per_s roof_fraction joules_per_sample noise status reason flags"
 DESIGN = [name for part in (_KEY, _TIMES, _RATES) for name in part.split()]
 KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
-
-
-def write(folder, *runs) -> None:
-    for i, loaded in enumerate(runs):
-        lines = [msgspec.json.encode(line) for line in (*loaded.runs, *loaded.measurements)]
-        (folder / f"{i}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
 
 
 def test_columns_are_those_of_the_design_in_its_order():

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
-from test_jobs import trained
+from fake_trainings import trained
 
 from analysis.predict.__main__ import parser
 from analysis.predict.profile import stored
