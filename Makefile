@@ -2,12 +2,12 @@ SHELL := /bin/sh
 VENV = .venv
 CANDIDATES = python3.13 python3.12 python3.11 python3
 TARGETS = help run test test-all golden lint bench stress screenshots readme profile constraints clean
-BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
-STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(wildcard tests/stress/*.py)))
+BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(filter-out tests/bench/test_%,$(wildcard tests/bench/*.py))))
+STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(filter-out tests/stress/test_%,$(wildcard tests/stress/*.py))))
 comma := ,
-# What tests, benches and stress runs import of each other; their own folder is not on the path: cudnn.py there is a bench.
+# What benches and stress runs import; their own folder is not on the path: cudnn.py there is a bench.
 TESTS = $(CURDIR)/tests
-SEEN = $(CURDIR):$(TESTS)/support:$(TESTS)/kernels:$(TESTS)/workloads:$(TESTS)/analysis:$(TESTS)/report
+SEEN = $(CURDIR):$(TESTS)/support
 
 help:
 	@echo 'make run               set up once, then the quick suite: where the GPU starts to win on this machine'

@@ -118,24 +118,26 @@ def pytest_unconfigure(config):
 def pytest_xdist_make_scheduler(config, log):
     """Files that ask the suite's TensorFlow process run in one process, those that share the page of everything in one, and all
     that may see a kernel that another plants in one, each in order; the analysis's, and CUDA C on the CPU, go to whichever is
-    free. Which file asks is told by its text: xdist's groups know no fixtures."""
+    free. Which file uses which is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     folder = pathlib.Path(__file__).parent
-    asking = {
-        f"tests/{file.relative_to(folder)}"
-        for file in folder.rglob("test_*.py")
-        if re.search(r"def \w+\((.*, )?(train|inside|build|measured)\b", file.read_text(encoding="utf-8"))
-    }
+
+    def files_with(fixtures: str) -> set[str]:
+        argument = re.compile(rf"def \w+\((.*, )?({fixtures})\b")
+        texts = {file: file.read_text(encoding="utf-8") for file in folder.rglob("test_*.py")}
+        return {f"tests/{file.relative_to(folder)}" for file, text in texts.items() if argument.search(text)}
+
+    asking, compiling = files_with("train|inside|build|measured"), files_with("built")
 
     class Scopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             if file in asking:
                 return "tensorflow"
-            if file.startswith(("tests/report/", "tests/workloads/test_fleet.")):
+            if file.startswith(("tests/analysis/report/", "tests/workloads/fleet/")):
                 return "page"
-            return file if file.startswith("tests/analysis/") or file.endswith("_cuda.py") else "all else"
+            return file if file.startswith("tests/analysis/") or file in compiling else "all else"
 
     return Scopes(config, log)
 

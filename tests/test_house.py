@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import pathlib
 import subprocess
 
 import house
@@ -36,6 +37,77 @@ def test_nothing_imports_the_console_command():
     graph = house.imports(house.modules())
     assert "workloads.options" in graph["crossover"]
     assert [module for module, imported in graph.items() if "crossover" in imported] == []
+
+
+# Tests of the tree itself and of all commands together.
+OF_THE_TREE = {
+    "commands",
+    "faults",
+    "house",
+    "package",
+    "recipes",
+    "skips",
+    "style",
+    "teaching",
+    "words",
+    "wrong_commands",
+}
+
+
+def has_its_module(test: pathlib.Path, root: pathlib.Path = house.ROOT) -> bool:
+    """Whether tests/a/b/test_thing.py tests a module a/b/thing.py, a package a/b/thing, or tests/a/b/thing.py."""
+    thing = test.stem.removeprefix("test_")
+    folder = test.parent.relative_to(root / "tests")
+    product = [root / folder / name for name in (f"{thing}.py", f"_{thing}.py", f"{thing}/__init__.py")]
+    if any(path.is_file() for path in (*product, test.parent / f"{thing}.py")):
+        return True
+    return folder == pathlib.Path() and thing in OF_THE_TREE
+
+
+def test_a_test_lies_where_its_module_does(tmp_path):
+    tests = [path for path in house.files("tests") if path.name.startswith("test_") and path.suffix == ".py"]
+    assert len(tests) > 100
+    assert [str(path) for path in tests if not has_its_module(path)] == []
+    for file in (
+        "analysis/text/cases.py",
+        "kernels/problems/__init__.py",
+        "kernels/conv/_pixels.py",
+        "tests/bench/stream.py",
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    right = (
+        "analysis/text/test_cases.py",
+        "kernels/test_problems.py",
+        "kernels/conv/test_pixels.py",
+        "bench/test_stream.py",
+    )
+    wrong = ("analysis/test_cases.py", "kernels/problems/test_house.py", "test_stream.py")
+    assert all(has_its_module(tmp_path / "tests" / file, tmp_path) for file in (*right, "test_house.py"))
+    assert not any(has_its_module(tmp_path / "tests" / file, tmp_path) for file in wrong)
+
+
+def imported_tests(text: str) -> list[str]:
+    """The test files that a file under tests/ imports."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return [name for name in names if any(part.startswith("test_") for part in name.split("."))]
+
+
+def test_nothing_imports_a_test():
+    """What tests share lies in tests/support."""
+    for path in house.files("tests"):
+        if path.suffix == ".py":
+            assert imported_tests(path.read_text(encoding="utf-8")) == [], path
+    assert imported_tests("from test_jobs import both\nimport tests.bench.test_fleet") == [
+        "test_jobs.both",
+        "tests.bench.test_fleet",
+    ]
+    assert imported_tests("from fake_trainings import both\nimport pytest") == []
 
 
 @functools.cache

@@ -6,8 +6,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from conftest import allowed_skip, not_run, refuse_skip
 
+from tests.conftest import allowed_skip, not_run, refuse_skip
 from workloads import ROOT
 
 

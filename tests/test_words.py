@@ -9,13 +9,9 @@ import house
 import plain_words
 import pytest
 from empty_names import empty_words
+from rendered_words import DEVELOPERS, MACHINES, PAGES, predicted_errors, rendered
 
-from analysis.analysis import Analysis
-from analysis.crossover import ladder, transfer_study
-from analysis.predict import profile
-from analysis.text import budget, crossings, inference, rates, several_gpus, summary, training
-from tests.validation import error_tables, prediction_errors
-from workloads import help_screen, records
+from workloads import help_screen
 
 # Empty names that some public names still have; tests/style_allowance.toml counts them. Nothing is added here.
 STILL_PUBLIC = {"apart", "each", "feeding", "held", "kept", "of", "seen", "there", "way"}
@@ -47,32 +43,6 @@ def test_the_glossary_has_each_term_once():
 
 # ---------------------------------------------------------------- sentences
 
-TOPICS = (inference, training, several_gpus)
-MACHINES = sorted({file.parents[2].name for file in (house.ROOT / "reports").glob("[!l]*/*/*/*.jsonl")})
-
-
-def rendered(machine: str) -> list[str]:
-    """Every sentence that the stored rows of a machine give."""
-    loaded = records.read(house.ROOT / "reports" / machine)
-    rows = loaded.measurements
-    analysis = Analysis.from_loaded(loaded)
-    said = [*summary.answer(analysis), *map(budget.sentence, analysis.budgets)]
-    said += transfer_study.sentences(transfer_study.costs(rows))
-    said += map(crossings.crossing_sentence, analysis.crossovers)
-    said += training.training_sentences(rows) + rates.roof_sentences(analysis.roofs)
-    for ladders in analysis.ladders.values():
-        for one in ladders:
-            said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]
-    said += [*training.side_by_side(rows), *several_gpus.training_lines(rows)]
-    return said + [line for topic in TOPICS for line in topic.lines(rows)]
-
-
-def predicted_errors() -> list[str]:
-    """What is said of the H200's predictions, without the tables."""
-    of = profile.read(house.ROOT / "reports" / "nvidia-h200")
-    said = error_tables.brief(of, prediction_errors.leave_one_out(of), {})
-    return [line for line in said if line and isinstance(line, str)]
-
 
 def stored_rows() -> list:
     """Machines and predictions as cases; those with thousands of rows are slow."""
@@ -88,10 +58,6 @@ def test_every_sentence_on_the_stored_rows_is_short_and_in_the_words_of_the_fiel
     assert not [fault for text in said for fault in plain_words.faults(text)]
     lengths = [plain_words.words(sentence) for text in said for sentence in plain_words.split(text)]
     assert not lengths or sum(lengths) / len(lengths) <= plain_words.MEAN_WORDS
-
-
-PAGES = [*sorted((house.ROOT / "docs").glob("*.md")), house.ROOT / "README.md", house.ROOT / "CONTRIBUTING.md"]
-DEVELOPERS = ("CONTRIBUTING.md", "cases.md", "recipes.md")  # may be longer, and names the articles by the ids of --case
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

@@ -42,7 +42,7 @@ typedef float Item; typedef float4 Four;
 constexpr int STEP = ALONG && VECTOR ? 4 : 1;  // k per load
 constexpr int HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers per step
 constexpr int ROOM = (ALONG && FEW > 2) || (VECTOR_A == 2 && !VECTOR) ? 7 : HALVES && FEW & FEW - 1 ? 6 : 8;  // most registers per step with eight steps at once, without spills
-// Steps whose loads are in flight together: as many as registers allow, counted for sm_90 (tests/kernels/test_cuda.py).
+// Steps whose loads are in flight together: as many as registers allow, counted for sm_90 (tests/kernels/cuda/test_loader.py).
 constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= ROOM ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
 static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 

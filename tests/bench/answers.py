@@ -13,13 +13,13 @@ import house
 import msgspec
 import on_terminal
 import plain_words
+import rendered_words
 from must_reach import Figure, at_most, exactly, table
 
 from analysis.explain.sides import Side
 from analysis.text import sentences as say
 from analysis.training import break_even
 from kernels import networks
-from tests import test_words
 
 H200 = "reports/nvidia-h200"
 MODELS = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "resnet-50")
@@ -61,12 +61,12 @@ def answered() -> list[str]:
 
 def sentences() -> list[Figure]:
     """Words a sentence over all stored machines, and how many sentences, pages and answers break a rule."""
-    said = [text for machine in test_words.MACHINES for text in test_words.rendered(machine)]
-    said += [*test_words.predicted_errors(), *answered()]
-    pages = [(p, text) for p in test_words.PAGES for text in plain_words.prose(p.read_text(encoding="utf-8"))]
+    said = [text for machine in rendered_words.MACHINES for text in rendered_words.rendered(machine)]
+    said += [*rendered_words.predicted_errors(), *answered()]
+    pages = [(p, text) for p in rendered_words.PAGES for text in plain_words.prose(p.read_text(encoding="utf-8"))]
     words = [plain_words.words(sentence) for text in said for sentence in plain_words.split(text)]
     faults = [fault for text in said for fault in plain_words.faults(text)]
-    faults += [f for p, text in pages for f in plain_words.faults(text, p.name not in test_words.DEVELOPERS)]
+    faults += [f for p, text in pages for f in plain_words.faults(text, p.name not in rendered_words.DEVELOPERS)]
     mean, count = sum(words) / len(words), len([f for f in faults if "the model's name" not in f])
     return [
         at_most(f"words a sentence, mean of {len(words)}", plain_words.MEAN_WORDS, mean),

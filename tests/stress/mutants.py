@@ -151,8 +151,9 @@ def drawn(count: int, seed: str) -> list[Fault]:
 
 
 def test_files() -> dict[str, Path]:
-    """Module name -> file, of all tests."""
-    return {path.stem: path for path in house.files("tests") if path.name.startswith("test_")}
+    """Path below the root -> file, of all tests."""
+    paths = [path for path in house.files("tests") if path.name.startswith("test_")]
+    return {str(path.relative_to(house.ROOT)): path for path in paths}
 
 
 def tests_of(file: str) -> list[list[str]]:
@@ -160,9 +161,9 @@ def tests_of(file: str) -> list[list[str]]:
     module = next(name for name, path in house.modules().items() if path == house.ROOT / file)
     tests = test_files()
     imported = house.imports({**house.modules(), **tests})
-    near = [str(path.relative_to(house.ROOT)) for name, path in tests.items() if module in imported[name]]
+    near = [name for name in tests if module in imported[name]]
     package = module.partition(".")[0]
-    others = [str(path.relative_to(house.ROOT)) for path in tests.values() if package in path.parts]
+    others = [name for name in tests if name.startswith(f"tests/{package}/")]
     return [near, [name for name in others if name not in near]]
 
 

@@ -1,7 +1,7 @@
 """`make profile` writes the profiles that come with the package from reports/: the rows that predictions read, and no more."""
 
 # Of products, convolutions and passes a prediction reads the median alone, of whole models their epochs and fits too.
-# tests/analysis/test_stored_profile.py holds the files to reports/.
+# tests/analysis/explain/test_profiles.py holds the files to reports/.
 
 import gzip
 import pathlib

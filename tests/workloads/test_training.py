@@ -1,358 +1,342 @@
-"""Keras rows: in the one TensorFlow process of the suite, and everything around it without TensorFlow."""
+"""python -m workloads.training: which rows its words make, what it refuses and how, its table, its plan and its studies."""
 
-import json
+import importlib.util
+import itertools
+import shlex
 import sys
-from types import SimpleNamespace
+import types
+import zipfile
+from typing import ClassVar
 
-import numpy as np
 import pytest
-from fake_measurements import GPU_MACHINE, row
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from fake_trainings import trained
 
-from analysis.predict import budget, profile
-from kernels import networks
+from analysis.predict.__main__ import parser
+from analysis.predict.profile import stored
+from analysis.text import training as training_words
+from analysis.training import costs
 from kernels.problems import Training
-from workloads import options, records, training
-from workloads.frameworks import data, models, tensors, trainers, training_row
-from workloads.harness import announce, memory_needs, one_row, sweep
-from workloads.harness.dispatch import Broken
-from workloads.harness.timing import Limits
-from workloads.harness.worker import SHARED, environment
-from workloads.records import SAMPLES, Row, Settings
-from workloads.records.messages import Doing
+from workloads import inference, options, records, session, training
+from workloads.frameworks import grid, side_by_side, studies
+from workloads.harness import sweep
+from workloads.records import Measurement, Samples, Settings
 from workloads.tables import training_table
 
-S0 = networks.find("cifar10-cnn")
+FIT = "training/keras/fit"
 
 
-@pytest.fixture(scope="module")
-def trained(train):
-    """A first row of two steps: TensorFlow runs."""
-    return train(4, 8)
+def planned(*words) -> training.TrainingPlan:
+    """Parsed as if typed; a word with spaces in it is many."""
+    return training.parse([part for word in words for part in word.split() or [word]])
 
 
-def test_a_real_fit_of_s0_has_its_whole_record(trained):
-    """`check` is weights only when every layer's shape and weights are the table's (models.differences)."""
-    m = trained
-    assert (m.status, m.reason, m.kernel, m.check) == ("ok", "", "training/keras/fit", "weights")
-    assert m.values["parameters"] == 1_667_594 and (m.values["jit_compile"], m.values["tf32"]) == (0.0, 0.0)
-    assert {"build", "first_call"} <= set(m.phases_s)
-    samples = m.on("host-latency")
-    assert samples.calls == 2 and len(samples.seconds) >= 3
-    own, other = m.fits
-    assert own.steps == 2 and max(samples.block) + 1 == len(own.setup_s) == len(other.setup_s)
-    assert samples.stop_reason.startswith("epochs of ")
-    assert len(m.series["loss"]) == 3 and np.isfinite(m.series["loss"]).all()
-    assert m.values["final_loss"] == m.series["loss"][-1]
-    assert other.steps >= 4 and len(other.later_epoch_s) == len(samples.seconds)
-    assert trained.phases_s["first_call"] > trained.phases_s["compile"] > 0
-    assert len(trained.series["accuracy"]) == 3 and trained.values["peak_memory_bytes"] > 100e6
-    assert trained.notes["backend"].startswith("tensorflow ") and trained.notes["gpu"] == "hidden"
-    assert trained.notes[SAMPLES] == data.VERSION
+def rows(*words, here=GPU_MACHINE):
+    return planned(*words).rows(here)
 
 
-def test_a_worker_announces_what_it_does(train, trained):
-    announced: list[Doing] = []
-    announce.send_to(announced.append)
-    try:
-        train(4, 8, model="mlp-6-8x1-3")
-    finally:
-        announce.send_to(None)
-    words = [doing.words for doing in announced]
-    assert words[:3] == ["building the model", "compiling", "timing a step"]
-    assert words[3] == "timing 6 epochs of 2 steps"
-    assert [doing.timing for doing in announced[:4]] == [False, False, True, True] and announced[3].seconds > 0
+def measured(*words, shown=session.hidden) -> sweep.Outcome:
+    """The trainings of these words, measured here."""
+    plan = planned(*words)
+    run = session.begin(plan)
+    return plan.measure(run, plan.rows(run.machine), shown)
 
 
-def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the_fits_before(train, trained):
-    second = train(4, 8, epochs=2)
-    assert not {"import", "device_start"} & set(second.phases_s)
-    assert second.on("host-latency").calls == 2
-    assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
+def shapes(found):
+    return [(r.kernel, r.problem.model, r.problem.batch, r.problem.samples, r.problem.epochs) for r in found]
 
 
-def test_a_smaller_last_batch_is_compiled_by_itself_and_fewer_samples_than_one_are_a_step(train):
-    m = train(4, 10, model="mlp-6-8x1-3")
-    assert m.status == "ok" and m.on("host-latency").calls == 3
-    assert 0 <= m.phases_s["compile_last"] <= m.phases_s["compile"] < m.phases_s["first_call"]
-    m = train(16, 10, model="mlp-6-8x1-3", epochs=2)
-    assert m.status == "ok" and m.problem.batch == 16 and m.on("host-latency").calls == 1
-    assert "compile_last" not in m.phases_s and len(m.series["job_loss"]) == 2
-    assert m.fits[1].later_epoch_s
+def chosen(found, *keys):
+    """The device of each row, with all of its switches or those values of them."""
+    every = [(r.settings.device, r.settings.switches) for r in found]
+    return [(d, *map(s.get, keys)) if keys else (d, s) for d, s in every]
 
 
-def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, trained):
-    one = train(4, 8, dropout="off", shuffle="off")
-    assert len(one.series["step_loss"]) == 20
-    assert one.series["step_loss"][0] == pytest.approx(2.3, abs=0.4)  # ln 10, as ten classes are guessed at
-    assert one.series["loss"] != pytest.approx(trained.series["loss"], rel=1e-5)
+def ways(found):
+    """The way that each row trains, and where its samples live."""
+    return [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found]
 
 
-def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(train):
-    m = train(4, 8, data="real")
-    assert m.status == "failed" and m.cause == "no-data"
-    m = train(4, 8, device="gpu:0")
-    assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ") and len(m.reason) > 30
+def test_the_simplest_calls_and_a_users_own_model_are_one_row_a_device(tmp_path):
+    found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
+    assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
+    assert chosen(found) == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
+    assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 2048, 1)]
+    found = rows("--batch 8,32 --steps 10 --threads 4")
+    expected = [(b, 10 * b, *on) for b in (8, 32) for on in (("cpu", 4), ("gpu:0", None))]
+    assert [(r.problem.batch, r.problem.samples, r.settings.device, r.settings.threads) for r in found] == expected
+    file = tmp_path / "mine.keras"
+    with zipfile.ZipFile(file, "w") as saved:
+        saved.writestr("config.json", "{}")
+    found = rows("--model", "tests.support.own_models:classes", str(file), "--device", "cpu")
+    assert [r.problem.model for r in found] == ["tests.support.own_models:classes", str(file)]
+    assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 2048)}
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"model": "vgg"}, "unknown model 'vgg'"),
-        ({"residence": "device"}, "residence can be numpy, tf.data, prefetch, generator, fed, resident, not 'device'"),
-        ({"colour": "red"}, "unknown switch: colour"),
-        ({"targets": "float64"}, "only the targets of a regression can be float64"),
-        ({"gpu": "visible"}, "beside a GPU that TensorFlow sees; it sees none"),
-        ({"gpu": "visible", "keras_backend": "jax"}, "TensorFlow's way of choosing the CPU; Keras runs on jax here"),
-        ({"jit_compile": "maybe"}, "jit_compile can be auto, on, off"),
-        ({"samples": 10**8}, "GiB of host memory"),
-    ],
-)
-def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
-    m = train(**fields)
-    assert m.status == "skipped" and words in m.reason
+def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
+    for jax in (False, True):
+        monkeypatch.setattr(studies, "available", lambda library, jax=jax: jax)
+        found = rows("--model", "peaks", "--samples", "100", "1000", "--device", "cpu")
+        jaxs = [("jax/keras_loop", "resident"), ("jax/keras_loop", "fed")] if jax else []
+        loops = [("tensorflow/loop", "resident"), ("tensorflow/loop", "fed"), *jaxs]
+        assert ways(r for r in found if r.problem.samples == 100) == [("keras/fit", None), *loops]
+        assert {(r.problem.batch, r.problem.samples) for r in found} == {(100, 100), (1000, 1000)}
+        assert {r.problem.epochs for r in found} == {studies.FULL_BATCH_EPOCHS}
+    assert {r.problem.batch for r in rows("--model", "peaks", "--device", "cpu")} == {40_000}
+    few = rows("--model peaks --batch 64 --epochs 3")
+    assert {(r.problem.batch, r.problem.epochs) for r in few} == {(64, 3)}
 
 
-@pytest.mark.parametrize(
-    ("way", "home", "fit"),
-    [
-        ("keras/fit", "numpy", "--residence tf.data"),
-        ("keras/resident", "resident", "--residence tf.data"),
-        ("tensorflow/loop", "resident", "--residence fed"),
-        ("tensorflow/loop", "fed", ""),
-        ("keras/fit", "tf.data", ""),
-        ("keras/fit", "generator", ""),
-    ],
-)
-def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch, way, home, fit):
-    """The GPU has 141 GiB. 1.23e12 B of samples, and of 12e6 samples 137 GiB as float32, which Keras makes of float64; 40e6 of
-    one byte a value are 114 GiB."""
-    monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)
-
-    def refused(samples, dtype="float32", device="gpu:0", **given):
-        problem = Training("cifar10-cnn", 32, samples, dtype=dtype)
-        chosen = Settings(device, switches={"residence": home} | given)
-        try:
-            training_row.require_room(Row(f"training/{way}", problem, chosen), GPU_MACHINE)
-        except memory_needs.DoesNotFit as error:
-            return str(error)
-        return ""
-
-    said = refused(10**8)
-    assert said.startswith("needs 1140 GiB of GPU memory, there are 141 GiB: ") == bool(fit) and fit in said
-    assert not refused(10**8, device="cpu")
-    assert not refused(12 * 10**6) and not refused(40 * 10**6, "uint8")
-    assert bool(refused(12 * 10**6, "float64")) == (bool(fit) and way != "keras/fit")
-    assert not (way == "keras/fit" and refused(10**8, keras_backend="jax"))
+def test_generators_types_epochs_and_threads_are_taken_from_flags():
+    sizes = {"width": ["10,100"], "depth": ["1"], "inputs": ["20"], "outputs": ["3"], "hidden_layers": ["2:4:+2"]}
+    found = grid.models(["mlp", "fashion-mlp"], sizes)
+    assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
+    assert grid.models(["mlp", "fashion-mlp"], {}) == ["mlp-784-500x2-10", "fashion-mlp"]
+    found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
+    here = [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found]
+    assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
 
 
-def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
-    folder = tmp_path / "run"
-    words = "--device cpu --batch 4 --steps 2 --fast --max-time 0.01 --min-time 0.001 -q -o"
-    flags = [*words.split(), str(folder)]
-    assert training.main(flags) == 0
-    out = capsys.readouterr().out
-    assert "op by op" in out and "CIFAR-10 CNN, batch 4, 8 samples, 1 epoch, on the CPU: " in out
-    assert "Its largest parts" not in out  # what a step's dispatch takes is not known
-    assert training.main([*flags, "--resume", "-v"]) == 0
-    out = capsys.readouterr().out
-    assert "CIFAR-10 CNN, batch 4, on the CPU: a step takes" in out and "Its largest parts" in out
-    read = records.read(folder).measurements
-    assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
-    assert {m.status for m in read} == {"ok"}
-    made = budget.budgets(profile.Profile(read))[0]
-    told = sum(p.seconds.value for p in made.parts if p.seconds)
-    assert 0 < told == pytest.approx(made.step.value - made.remainder.value)
-    assert training.main([*flags, "--resume", "--format", "json"]) == 0
-    (line,) = json.loads(capsys.readouterr().out)
-    assert (line["model"], line["status"]) == ("cifar10-cnn", "ok")
-    assert line["median_s"] == pytest.approx(np.median(read[0].samples[0].seconds))
-    assert records.read(folder).measurements == read
-
-
-class FakeModel:
-    """A Keras model as the table has it, with some layers changed."""
-
-    def __init__(self, **changed):
-        table = zip(S0.layers, networks.outputs(S0), networks.layer_weights(S0), strict=True)
-        self.layers = [self._layer(la.name, *changed.get(la.name, (shape, weights))) for la, shape, weights in table]
-        self.trainable_variables = [SimpleNamespace(value=SimpleNamespace(device="/device:CPU:0"))]
-        self.variables = []
-        self.optimizer = SimpleNamespace(build=lambda variables: None, variables=[])
-        self.jit_compile = False
-
-    @staticmethod
-    def _layer(name, shape, weights):
-        return SimpleNamespace(name=name, output=SimpleNamespace(shape=(None, *shape)), count_params=lambda: weights)
-
-    def count_params(self):
-        return sum(layer.count_params() for layer in self.layers)
-
-
-def test_a_model_that_is_not_the_tables_is_named_layer_by_layer():
-    assert models.differences(FakeModel(), S0) == ""
-    wrong = models.differences(FakeModel(conv3=((16, 16, 64), 36928), dense2=((10,), 5120)), S0)
-    assert wrong.split("; ") == [
-        "conv3 gives (16, 16, 64) with 36928 weights, not conv3 (14, 14, 64) with 36928",
-        "dense2 gives (10,) with 5120 weights, not dense2 (10,) with 5130",
-        "1667584 weights in all, not 1667594",
+def test_switches_make_every_combination_where_they_do_something():
+    found = rows("--jit", "on", "off", "--steps-per-execution", "1", "10", "--device", "gpu")
+    assert [{k: v for k, v in r.settings.switches.items() if k != "data"} for r in found] == [
+        {"jit_compile": j, **({"steps_per_execution": "10"} if s == 10 else {})}
+        for j, s in itertools.product(("on", "off"), (1, 10))
     ]
-    short = FakeModel()
-    del short.layers[-1]
-    assert "10 layers, not 11" in models.differences(short, S0)
+    assert chosen(rows("--tf32", "on", "off"), "tf32") == [("cpu", None), ("gpu:0", None), ("gpu:0", "off")]
+    onednn = rows("--onednn", "on", "off")
+    assert chosen(onednn, "TF_ENABLE_ONEDNN_OPTS") == [("cpu", "1"), ("cpu", "0"), ("gpu:0", None)]
+    of_peaks = "--model peaks --targets float32 float64 --device cpu --residence numpy resident"
+    peaks = rows(of_peaks, "--jit off --precision mixed_bfloat16")
+    assert [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"] == [
+        {"data": "synthetic", "residence": "resident", "jit_compile": "off", "precision": "mixed_bfloat16", **more}
+        for more in ({}, {"targets": "float64"})
+    ]
+    assert {r.settings.switches.get("precision") for r in peaks if r.kernel == FIT} == {"mixed_bfloat16"}
+    every = rows("--dropout on off --shuffle off --keras-backend tensorflow jax --device cpu")
+    assert len(every) == 4 and {r.settings.switches["shuffle"] for r in every} == {"off"}
+
+
+def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
+    monkeypatch.setattr(studies, "available", lambda library: True)
+    found = rows("--residence", "numpy", "tf.data", "resident", "--device", "gpu")
+    assert ways(found) == [("keras/fit", None), ("keras/fit", "tf.data"), ("keras/resident", "resident")]
+    found = rows("--variants", "loop", "--residence", "fed", "--device", "gpu")
+    assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/keras_loop"]
+    found = rows("--backends", "jax", "--device", "gpu", "--jit", "on")
+    expected = [("training/jax/keras_loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")]
+    assert [(r.kernel, r.settings.switches) for r in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "missing", "said"),
+    [
+        (training, "--device cpu", "tensorflow", "keras"),
+        (inference, "--device cpu", "tensorflow", "keras"),
+        (training, "--backends jax --dry-run", "jax", "jax"),
+    ],
+)
+def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words, missing, said, monkeypatch, capsys):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == missing else real(name, *a))
+    assert command.main(words.split()) == 3
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error == f"error: {said} is not installed" and tip.endswith(f"-m pip install {missing}")
+    with pytest.raises(options.Missing):
+        command.run(**({"device": ["cpu"]} if "cpu" in words else {"backends": ["jax"]}))
+    assert "tensorflow" not in sys.modules
+
+
+def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys, monkeypatch):
+    """An epoch of 1 ms beside its steps that spread over 10 ms: nothing is known but its upper end."""
+    table = training_table.TrainingTable()
+    cost = (0.1, 0.05, 2e-3)
+    table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
+    table.shown(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "whole", "s", "notes"]
+    # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
+    assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
+    assert "cpu x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
+    table = training_table.TrainingTable()
+    table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
+    assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
+    m = trained("cifar10-cnn", 32, 320, (0.0, 1e-3, 1e-2), epochs=2, noise=0.05)
+    table = training_table.TrainingTable()
+    table.shown(m)
+    shown = capsys.readouterr().out.splitlines()[1].split()
+    end = costs.measured(m).epoch.high
+    assert costs.measured(m).epoch.low < 0 < end and shown[7] == f"<{end * 1e3:.0f}"
+    table.shown(m)
+    table.finish()
+    out = capsys.readouterr().out
+    assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
+    training_table.TrainingTable().finish()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("COLUMNS", "80")
+    (narrow := training_table.TrainingTable()).shown(m)
+    narrow.finish()
+    assert "maybe nothing; ms/step: a step; whole s: start-up" in capsys.readouterr().out
+
+
+class Counted:
+    """Stands for a worker: answers at once, and counts the processes and rows."""
+
+    started: ClassVar[list] = []
+    asked: ClassVar[list] = []
+
+    def __init__(self, variables, patient):
+        self._variables, self._running = variables, False
+
+    def ask(self, order, timeout_s):
+        if not self._running:
+            Counted.started.append(self._variables)
+        self._running = True
+        Counted.now += 50.0
+        Counted.asked.append(order.row)
+        taken = (Samples("host-latency", (0.1, 0.1), 1, (1, 1), "once"),)
+        return order.row.result("ok", samples=taken)
+
+    def close(self):
+        self._running = False
 
 
 @pytest.fixture
-def child(monkeypatch):
-    """keras_child without TensorFlow; the model it builds is set by child.model."""
-    fake = SimpleNamespace(model=FakeModel())
-    keras = SimpleNamespace(
-        utils=SimpleNamespace(set_random_seed=lambda seed: None),
-        config=SimpleNamespace(set_dtype_policy=lambda name: None),
-        backend=SimpleNamespace(clear_session=lambda: None),
-    )
-    monkeypatch.setitem(sys.modules, "keras", keras)
-    monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
-    monkeypatch.setattr(tensors, "about", lambda row: {})
-    monkeypatch.setattr(training_row, "_mark_memory", lambda row: None)
-    monkeypatch.setattr(trainers, "use_tf32", lambda row: None)
-    monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
-    fake.measure = lambda device="cpu": training_row.measure(
-        Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1
-    )
-    return fake
+def counted(monkeypatch):
+    Counted.started, Counted.asked, Counted.now = [], [], 0.0
+    monkeypatch.setattr(sweep, "Worker", Counted)
+    monkeypatch.setattr(training, "products", lambda here, done: [])
+    return Counted
 
 
-def test_wrong_devices_losses_and_weights_are_no_answer(child):
-    m = child.measure("gpu:0")
-    assert m.status == "failed" and "variables are on /device:CPU:0, not on a GPU" in m.reason
-    child.model.fit = lambda *args, **keywords: SimpleNamespace(history={"loss": [2.3, float("nan")]})
-    m = child.measure()
-    assert (m.status, m.reason) == ("failed", "the loss is nan after epoch 2")
-    with pytest.raises(Broken):
-        trainers.finite([float("inf")])
-    child.model = FakeModel(dense2=((10,), 5120))
-    m = child.measure()
-    assert (m.status, m.check) == ("wrong", "weights") and "1667584 weights in all" in m.reason
-    assert m.phases_s["import"] == 1.0 and m.values["parameters"] == 1_667_584
+def test_rows_of_an_environment_share_a_process_and_a_plan_that_ended_goes_on(counted, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "time", types.SimpleNamespace(monotonic=lambda: counted.now, sleep=None))
+    flags = ["--device", "cpu", "--batch", "1", "2", "4", "--onednn", "on", "off", "-q", "-o", str(tmp_path)]
+    assert training.main([*flags, "--stop-after", "120"]) == 0
+    assert len(counted.asked) == 2  # 50 s each, of 12 that were guessed: a third would end at 150
+    assert "--resume" in capsys.readouterr().err
+    assert training.main([*flags, "--resume"]) == 0
+    assert [r.settings.switches["TF_ENABLE_ONEDNN_OPTS"] for r in counted.asked] == ["1", "0"] * 3
+    assert len(counted.started) == 4  # side by side, before the stop and after it
+    assert training.main([*flags, "--resume"]) == 0
+    assert len(counted.asked) == 6
+    assert len(records.read(tmp_path).measurements) == 6
 
 
-@pytest.mark.parametrize(
-    ("device", "lives", "reason"),
-    [
-        ("cpu", "CPU", "out of host memory"),
-        ("gpu:0", "GPU", "out of GPU memory: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"),
-    ],
-)
-def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, reason):
-    def fit(*args, **keywords):
-        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")
+def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
+    seen = []
 
-    child.model.fit = fit
-    child.model.trainable_variables = [SimpleNamespace(value=SimpleNamespace(device=f"/device:{lives}:0"))]
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device))
-    m = one_row.guarded(wanted, lambda: child.measure(device))
-    assert (m.status, m.reason) == ("skipped", reason)
+    def beside(name, measuring, run, shown):
+        seen.append((measuring.output, measuring.stop_after_s))
+        m = trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), beside="fits", at_once="2")
+        shown(m)
+        return sweep.Outcome(run, tmp_path / "training-together.jsonl", [m])
 
-
-def test_a_library_that_is_missing_is_skipped_with_what_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras", None)
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
-    m = one_row.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
-    assert m.status == "skipped" and "pip install tensorflow" in m.reason
-    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "torch", None)
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(switches={"keras_backend": "torch"}))
-    m = one_row.guarded(wanted, lambda: one_row.measure(wanted, Limits(), 1))
-    assert (m.status, "torch is not installed; install it with: " in m.reason) == ("skipped", True)
-    assert m.reason.endswith(" -m pip install torch")
+    monkeypatch.setattr(side_by_side, "measure", beside)
+    monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
+    shown = []
+    outcome = measured("--study epochs together --device cpu -q", shown=shown.append)
+    (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
+    assert seen == [(str(first.parent), None)]
+    models = [[m.problem.model for m in each] for each in (outcome.measurements, shown)]
+    assert models == [["fashion-mlp", "mnist-cnn"]] * 2
+    words = ("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
+    outcome = measured(*words)
+    assert (outcome.stopped, len(seen)) == ("stop-after", 1)
+    assert outcome.left == 1 + len(side_by_side.rows("together", planned(*words).measuring, outcome.run.machine))
+    outcome = measured("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
+    assert [m.problem.model for m in outcome.measurements] == ["mnist-cnn"]
 
 
-def test_the_line_that_says_what_tensorflow_missed():
-    log = [
-        "I0000 00:00:1.1 1 port.cc:153] oneDNN custom operations are on.",
-        "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
-        "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries.",
+def test_rows_of_starts_have_their_times(capsys):
+    started = {"import_s": (8.0, 9.0, 10.0), "device_start_s": (0.04, 0.05, 0.06)}
+    once = started | {"build_s": (0.1, 0.1, 0.2), "first_call_s": (1.1, 0.9, 1.0)}
+    phases = {"import": 10.0, "device_start": 0.06, "build": 0.2, "first_call": 1.0}
+    settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
+    of = {"phases_s": phases, "series": once, "values": {"jit_compile": 0.0}, "notes": {"gpu": "hidden"}}
+    m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", **of)
+    training_table.TrainingTable().shown(m)
+    shown = capsys.readouterr().out.splitlines()[1].split()[6:]
+    assert shown == ["-", "-", "-", "-", "9.05", "-", "op", "by", "op", "3", "starts"]
+    assert training_words.lines([m]) == [  # 9 + 0.05 + 0.1 + 1 s
+        "CIFAR-10 CNN on the CPU, 3 fresh processes: 10.2 s until the first step ends, 9.00 s of it importing the framework."
     ]
-    assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
-    assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
-    assert tensors.missed(log[:1]) == "its log does not say why"
+    warm = Measurement(FIT, m.problem, Settings("cpu"), "ok", **of)  # it trained on: its start is no answer
+    assert training_words.start_sentences([warm]) == []
 
 
-@pytest.mark.parametrize(
-    ("device", "given", "variables"),
-    [
-        ("cpu", {}, {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}),
-        ("cpu", {"gpu": "visible"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
-        ("gpu:0", {}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
-        ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
-        ("gpu:0", {"keras_backend": "jax"}, {"JAX_PLATFORMS": "cuda", **SHARED}),
-        ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
-        # a process of its own: plans are kept by shape alone
-        ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),
-        ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
-    ],
-)
-def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, given, variables):
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device, switches=given))
-    assert variables.items() <= environment(wanted, {"gpu:0": "GPU-7"}).items()
-    like = Settings(device, switches={**given, "dropout": "off", "residence": "tf.data"})
-    plain = Row("training/keras/fit", Training("lenet", 4, 8), like)
-    # one child serves both
-    assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
+def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
+    """A file of predictions of a model at batch 64, on such devices with such switches."""
+    from analysis.predict import saved_predictions
+    from analysis.predict.prediction import Prediction
+    from analysis.stats import NOTHING
+
+    predictions = []
+    for device, given in told:
+        one = Prediction(
+            training=Training(model, 64, 640),
+            settings=Settings(device, switches={"data": "synthetic", **given}),
+            parts={},
+            step_s=NOTHING,
+            epoch_s=NOTHING,
+            fit_s=NOTHING,
+            compile_s=NOTHING,
+            start_s=NOTHING,
+            execution="op by op",
+            partial=(),
+            profile="somewhere",
+        )
+        predictions.append(one)
+    saved_predictions.save(str(path), predictions)
+    return str(path)
 
 
-def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_line_in_the_table(capsys):
-    cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
-    gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
-    lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
-    found = training.products(GPU_MACHINE, [cpu, gpu, lost])
-    expected = [("matmul/numpy/blas", "cpu", 16, "float32"), ("matmul/cupy/cublas", "gpu:0", None, "tf32")]
-    assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == expected
-    assert len(found) == 12
-    done = [cpu, gpu, *(r.result("ok") for r in found)]
-    assert training.products(GPU_MACHINE, done) == []
-    small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
-    lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
-    table = training_table.TrainingTable()
-    table.shown(lost)
-    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
-    head, line = capsys.readouterr().out.splitlines()
-    assert "ms/step" in head and "failed" in line and line.endswith("no luck") and "5.00" in line
+def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_what_stands_against_them_is_said(tmp_path):
+    given = ("cpu", {}), ("gpu:0", {"jit_compile": "on"}), ("gpu:0", {"residence": "resident"}), ("cpu", {})
+    file = saved(tmp_path / "p.ndjson", *given)
+    found = rows("--predicted", file)
+    assert [(r.kernel, r.settings.device, r.settings.switches) for r in found] == [
+        (FIT, "cpu", {"data": "synthetic"}),
+        (FIT, "gpu:0", {"data": "synthetic", "jit_compile": "on"}),
+        ("training/keras/resident", "gpu:0", {"data": "synthetic", "residence": "resident"}),
+    ]
+    assert {r.problem for r in found} == {Training("cifar10-cnn", 64, 640)}
+    assert [r.settings.device for r in rows("--predicted", file, here=CPU_MACHINE)] == ["cpu"]
+    of_gpu = saved(tmp_path / "q.ndjson", ("gpu:0", {}))
+    for words, told in (
+        (["--predicted", of_gpu, "--batch", "8"], "--predicted brings its own rows; leave --batch out"),
+        (["--predicted", of_gpu, "--study", "seeds"], "leave --predicted out"),
+        (["--predicted", of_gpu, "--device", "cpu"], "has predictions for gpu:0; asked for: cpu"),
+        (["--predicted", str(tmp_path / "none")], "holds no predictions"),
+        (["--predicted", ""], "'' names nothing"),
+    ):
+        with pytest.raises(options.Usage, match=told):
+            rows(*words)
 
 
-def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
-    reason = "CIFAR-10 cannot be loaded: no way"
-    lost = row(
-        "training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason, cause="no-data"
-    )
-    monkeypatch.setattr(sweep, "sweep", lambda *given, **more: SimpleNamespace(measurements=[lost]))
-    assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
-    said = capsys.readouterr().err.splitlines()
-    works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"
-    assert said == ["error: CIFAR-10 cannot be loaded: no way", f"  try: {works}"]
+def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_path, capsys):
+    """A readme, and an empty file: the command that is offered makes another file, and its words are the flags that there are."""
+    for text, why in (("# Crossover", "line 1: JSON is malformed"), ("", "it is empty")):
+        (file := tmp_path / "README.md").write_text(text)
+        assert training.main(["--predicted", str(file), "--dry-run"]) == 2
+        error, tip = capsys.readouterr().err.splitlines()
+        assert error.startswith(f"error: {file} holds no predictions: {why}") and "--save" not in error
+        words = shlex.split(tip.partition("-m analysis.predict ")[2])
+        args = parser().parse_args(words)
+        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["nvidia-h200"], "predicted.ndjson")
+        assert stored(args.profile[0]).is_file() and file.read_text() == text
 
 
-@pytest.mark.parametrize(
-    ("model", "message"), [("saved.keras", "the precision that it was saved"), ("their:model", "read")]
-)
-def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
-    def load(name, dtype):
-        raise ValueError("read")
-
-    monkeypatch.setattr(training_row.user_model, "load", load)
-    row_ = Row(
-        "training/keras/fit",
-        Training(model, 8, 16),
-        Settings(switches={"data": "synthetic", "precision": "mixed_bfloat16"}),
-    )
-    with pytest.raises(ValueError, match=message):
-        training_row._user_samples(row_, 1)
-
-
-def test_the_seconds_of_a_block_are_put_under_its_name(monkeypatch):
-    moments = iter((100.0, 102.5))
-    monkeypatch.setattr(tensors, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
-    phases = {"build": 1.0}
-    with tensors.timed(phases, "compile"):
-        pass
-    assert phases == {"build": 1.0, "compile": 2.5}
+def test_predictions_of_devices_that_are_not_taken_are_counted_and_unknown_models_refused(tmp_path, capsys):
+    given = ("cpu", {}), ("gpu:0", {}), ("gpu:1", {}), ("gpu:0", {"jit_compile": "on"})
+    file = saved(tmp_path / "p.ndjson", *given)
+    assert len(rows("--predicted", file, here=CPU_MACHINE)) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"{file}: 2 of 4 predictions left out, being for gpu:0; taken: cpu",
+        f"{file}: 1 of 4 predictions left out, being for gpu:1; taken: cpu",
+    ]
+    assert len(rows("--predicted", file, "--quiet", here=CPU_MACHINE)) == 1
+    assert capsys.readouterr().err == ""
+    file = saved(tmp_path / "p.ndjson", ("cpu", {}), model="nonsense")
+    with pytest.raises(options.Usage, match=r"p\.ndjson: unknown model 'nonsense'; known: "):
+        rows("--predicted", file)

@@ -1,7 +1,7 @@
 """The kernels that execute the training step of a table's network: one for each operation (op by op), or as XLA fuses them
 (compiled).
 
-The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/analysis/test_fusion.py.
+The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/analysis/predict/step_kernels/test_fusion.py.
 """
 
 # 1. A product or a convolution is a kernel of its own.

@@ -18,8 +18,9 @@ class OperationCounts(msgspec.Struct, frozen=True, kw_only=True):
     kernels: int = 1
 
 
-# Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/test_fusion.py. Adam works out its step size
-# for each variable anew. A loop's are those of a time step of an LSTM or GRU, 8 fewer in a first layer, 8 more in later ones.
+# Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/predict/step_kernels/test_fusion.py. Adam
+# works out its step size for each variable anew. A loop's are those of a time step of an LSTM or GRU, 8 fewer in a first layer,
+# 8 more in later ones.
 _COUNTS = {
     "dropout": OperationCounts(operations=12, formula=6, arrays=9),
     "dropout_grad": OperationCounts(operations=2),

@@ -25,7 +25,7 @@ from workloads import options, terminal
 from workloads.records import published_cases
 from workloads.records.published_cases import COMPLAINTS, EVERY, Reported
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
+ROOT = pathlib.Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

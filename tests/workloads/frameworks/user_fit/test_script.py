@@ -18,7 +18,7 @@ from workloads.records import Row, Settings, script_files, settings
 from workloads.records.script_fit import DescribedScript, Timing
 from workloads.shared_flags import Limits
 
-SCRIPTS = pathlib.Path(__file__).parents[1] / "support" / "scripts"
+SCRIPTS = pathlib.Path(__file__).parents[3] / "support" / "scripts"
 LIMIT_S = 120
 
 

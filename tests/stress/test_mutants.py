@@ -42,6 +42,6 @@ def test_another_seed_draws_other_faults():
 
 def test_files_that_import_a_module_run_first():
     near, others = mutants.tests_of("analysis/stats.py")
-    assert "tests/analysis/test_estimate.py" in near
+    assert "tests/analysis/test_stats.py" in near
     assert "tests/analysis/test_export.py" in others
     assert not set(near) & set(others)

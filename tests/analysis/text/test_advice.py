@@ -15,7 +15,7 @@ from analysis.text import advice
 from kernels.problems import Training
 from workloads.records import Settings
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 CHILD = ROOT / "tests" / "support" / "advice_child.py"
 #: 8 whole batches and 6 samples.
 SMALL = Training("mine.py:build", 8, 70, 2)

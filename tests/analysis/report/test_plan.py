@@ -1,5 +1,4 @@
-"""What the flags of commands on result files become: each flag is a field of a frozen record. tests/analysis/test_explain.py has
-that of explain."""
+"""What the flags of commands on result files become: each flag is a field of a frozen record."""
 
 import argparse
 

@@ -52,7 +52,7 @@ def test_predictions_are_appended_to_predictions_alone(runs, tmp_path, capsys):
 
 
 def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_saved(tmp_path, capsys):
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    stored = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
     lines = stored.read_bytes().splitlines(keepends=True)[:5]
     path = tmp_path / "predictions.ndjson"
     path.write_bytes(b"".join(lines[:4]) + lines[4][:100])
@@ -72,7 +72,7 @@ def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_
 
 def saved_lines() -> list[bytes]:
     """The first three lines of a stored file of predictions."""
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    stored = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
     return stored.read_bytes().splitlines(keepends=True)[:3]
 
 
@@ -118,7 +118,7 @@ def test_predictions_are_not_appended_to_a_compressed_file(runs, tmp_path, capsy
 
 
 def test_predictions_that_cannot_be_saved_are_proposed_without_saving(tmp_path):
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    stored = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
     one = saved_predictions.load(str(stored))[0]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -153,7 +153,7 @@ def test_zero_bytes_after_the_last_prediction_are_a_line_that_is_cut_off(tmp_pat
     ],
 )
 def test_saved_times_that_no_training_takes_are_named(tmp_path, place, value, shown):
-    stored = pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
+    stored = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
     first, second, *_ = stored.read_text().splitlines()
     path = tmp_path / "predictions.ndjson"
     path.write_text(f"{first}\n{json.dumps({**json.loads(second), place: value})}\n")

@@ -28,7 +28,7 @@ from kernels.problems import (
 from workloads.records import by_machine
 from workloads.records import settings as switches
 
-REPORTS = pathlib.Path(__file__).parents[2] / "reports"
+REPORTS = pathlib.Path(__file__).parents[4] / "reports"
 # Of each problem the fields, each with another value that is as good.
 PROBLEMS = (
     (Matmul(64, 64, 64, "float16"), {"m": 65, "n": 65, "k": 65, "out": "float32", "layout": "tn"}),

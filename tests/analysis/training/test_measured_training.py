@@ -18,7 +18,7 @@ from analysis.training import break_even
 from analysis.training import measured_training as measured
 from kernels.problems import Training
 
-H200 = pathlib.Path(__file__).parent.parent.parent / "reports/nvidia-h200"
+H200 = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200"
 PLANNED = Training("cifar10-cnn", 32, 50_000, 10)
 
 

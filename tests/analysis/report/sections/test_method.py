@@ -18,7 +18,7 @@ def switched(m, **given):
 
 
 def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_articles():
-    (loaded,) = by_machine(pathlib.Path(__file__).parents[2] / "reports/nvidia-h200/training-seeds").values()
+    (loaded,) = by_machine(pathlib.Path(__file__).parents[4] / "reports/nvidia-h200/training-seeds").values()
     said = "\n".join(markdown(method.how_section(loaded)))
     assert "The samples of trainings are made up: " in said and "fastest kernel" not in said and "roof" not in said
     real = msgspec.structs.replace(loaded, measurements=tuple(switched(m, data="real") for m in loaded.measurements))
