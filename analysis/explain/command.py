@@ -36,7 +36,7 @@ CASES_PAGE = """# Articles and complaints, answered
 
 
 class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command asks for: the answer to a case's question, the answer for a training, or both."""
+    """The answer to one command: to a case's question, for a training, or both."""
 
     #: The command as it was typed, without the flags that ask for more and without a script's own words.
     command: str
@@ -59,25 +59,27 @@ class CommandAnswer(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{line}" for line in self.verdict_lines()]
 
     def verdict_lines(self, *, markdown: bool = False) -> list[str]:
-        """The lines of the answer for the training."""
+        """The lines of the answer for the training. They propose --verify only where this machine can measure what was predicted:
+        not for the GPU of another machine, nor for one that does not work now, nor for a script.
+        """
         if self.explained is None:
             return []
-        explanation_ = self.explained.explanation
-        has_other_gpu = explanation_.sources.borrowed is not None
-        gpu_is_lost = explanation_.gpu is not None and bool(facts.gpu_problem())
+        training = self.explained.explanation
+        has_other_gpu = training.sources.borrowed is not None
+        gpu_is_lost = training.gpu is not None and bool(facts.gpu_problem())
         return answer(
-            explanation_,
+            training,
             self.command,
             passed_on=self.passed_on,
             measuring_s=self.explained.measuring_s,
-            can_check=not has_other_gpu and not gpu_is_lost and explanation_.request.script is None,
+            can_check=not has_other_gpu and not gpu_is_lost and training.request.script is None,
             complete=self.all_details,
             markdown=markdown,
         )
 
     @property
     def code(self) -> Code | None:
-        """The code of the change of that number; None where none is asked for.
+        """The code of the change that --how names; None without --how.
 
         Raises: Usage where the answer has no such change.
         """
@@ -109,10 +111,12 @@ class TextOutput(msgspec.Struct, frozen=True, kw_only=True):
         terminal.show(lines)
 
     def _answers(self, result: CommandAnswer) -> list[str]:
+        """The lines of a case's answer, then those of the training's. A case whose training is not shown says how to get it."""
         lines = []
         if result.reply:
-            leads_on = result.has_training and not result.all_details
-            lines += cases.lines(result.reply, result.command if leads_on else "", self.markdown)
+            training_is_hidden = result.has_training and not result.all_details
+            command = result.command if training_is_hidden else ""
+            lines += cases.lines(result.reply, training_command=command, markdown=self.markdown)
         if result.reply and result.explained:
             lines.append("")
         if result.explained:
@@ -153,13 +157,13 @@ class JsonOutput(msgspec.Struct, frozen=True, kw_only=True):
         self._print(replies)
 
     def _print(self, record: dict[str, Any]) -> None:
-        print(
-            msgspec.json.encode(record, enc_hook=float).decode()
-        )  # NumPy's numbers are floats that JSON does not know
+        encoded = msgspec.json.encode(record, enc_hook=float)  # NumPy's numbers are floats that JSON does not know
+        print(encoded.decode())
 
 
 def run(plan: ExplainPlan) -> int:
-    """Prints what the plan asks for; the exit code.
+    """Prints the answer that a command asks for: of one training or case, or of every case. Then, with --verify, a line as each
+    change is measured. Returns the exit code.
 
     Raises: options.Usage for a change that the answer does not have; Missing where no row tells the answer.
     """
@@ -187,24 +191,24 @@ def run(plan: ExplainPlan) -> int:
 
 
 def _not_measured(plan: ExplainPlan, error: NotMeasured) -> options.Missing:
-    """The error for a step that only a measurement tells: the command that measures it."""
+    """The error for a step that cannot be predicted and was not measured; it shows the command that measures it."""
     words = [plan.command, "--measure", plan.passed_on]
     message = f"{error.what}: its step cannot be predicted, only measured"
     return options.Missing(message, " ".join(word for word in words if word))
 
 
 def _replies(sources: Sources, chosen: TrainingOptions) -> dict[str, Reply]:
-    """The answer to each case's question."""
+    """Name of a case -> the answer to its question, of every article and complaint."""
     replies = {}
     for name, case in published_cases.EVERY.items():
-        replies[name] = cases.reply(case, sources, PublishedCase(case).request(chosen))
+        replies[name] = cases.reply(case, sources, PublishedCase(case=case).request(chosen))
     return replies
 
 
 def _result(plan: ExplainPlan, subject: Subject, sources: Sources) -> CommandAnswer:
-    """The answer to a case's question, the answer for a training, or both.
+    """The answer to one command: of a case its own question's, of a model or script the training's, of a case with --all both.
 
-    Raises: Lacking.
+    Raises: Lacking where no row tells the training's seconds; what subject.request and missing_parts.explained raise.
     """
     request = subject.request(plan.options)
     reply = None
@@ -225,7 +229,7 @@ def _result(plan: ExplainPlan, subject: Subject, sources: Sources) -> CommandAns
 
 
 def answered(plan: ExplainPlan) -> TrainingAnswer:
-    """The answer for the model of a plan, for a notebook.
+    """The answer for the one training of a plan, as crossover.explain returns it in a notebook; --all has no effect on it.
 
     Raises: options.Missing where no row tells it.
     """
@@ -240,7 +244,9 @@ def answered(plan: ExplainPlan) -> TrainingAnswer:
 
 
 def answer_by_run(model: str, run: str) -> list[str]:
-    """The answer for a model of a name by the rows of one run; without a GPU's, beside a stored one."""
+    """The lines of the answer for a model that comes with the project, by the rows of one run: what `suite` prints at its end.
+    Where the run has no rows of a GPU, the GPU is a stored one.
+    """
     network = networks.find(model)
     training = Training(model, network.batch, network.samples, network.epochs)
     try:

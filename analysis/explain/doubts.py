@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from analysis.explain.sides import TurningPoint
 from analysis.finding import GPU_FLAGS, HOST_FLAGS, Warning
 from workloads.records import Measurement
 
@@ -34,7 +35,9 @@ class Assumption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def disturbances(device: str, used: Iterable[Measurement]) -> list[Warning]:
-    """A warning for each flag of load, stolen time or throttling among the rows that an answer uses for a device."""
+    """A warning for each flag of load, stolen time or throttling that some of the rows have which an answer uses for a device. A
+    flag of the host (HOST_FLAGS) does not disturb a time that the GPU's own clock took.
+    """
     rows = list(used)
     warnings = []
     for flag in (*HOST_FLAGS, *GPU_FLAGS):
@@ -50,9 +53,14 @@ def disturbances(device: str, used: Iterable[Measurement]) -> list[Warning]:
     return warnings
 
 
-def assumption(name: str, value: int, to: str, turns: dict[str, float]) -> Assumption:
-    """An assumed number, with the count at which the winner changes to the device `to`, if that is near."""
-    changes_at = turns.get(name)
-    if changes_at is None or not value / NEAR <= changes_at <= value * NEAR:
+def assumption(name: str, value: int, turning_point: TurningPoint | None) -> Assumption:
+    """An assumed number of the training, with the count at which the winner changes if that is near.
+
+    Args:
+        name: batch, samples or epochs.
+        turning_point: where the winner changes; None where the seconds of a device are unknown.
+    """
+    changes_at = turning_point.counts.get(name) if turning_point else None
+    if turning_point is None or changes_at is None or not value / NEAR <= changes_at <= value * NEAR:
         return Assumption(name=name, value=value, flag=FLAGS[name])
-    return Assumption(name=name, value=value, flag=FLAGS[name], changes_at=changes_at, wins_above=to)
+    return Assumption(name=name, value=value, flag=FLAGS[name], changes_at=changes_at, wins_above=turning_point.device)

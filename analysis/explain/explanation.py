@@ -10,8 +10,8 @@ from analysis.crossover.answer import Answer
 from analysis.explain import crossovers, doubts, sides, used_rows
 from analysis.explain.doubts import Assumption
 from analysis.explain.request import GPU, Request, settings_of
-from analysis.explain.sides import Side
-from analysis.explain.sources import Predict, Sources, TrainingPredictor
+from analysis.explain.sides import Side, TurningPoint
+from analysis.explain.sources import Sources, TrainingPredictor
 from analysis.finding import Warning
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import host_factor
@@ -33,6 +33,15 @@ class NotMeasured(Lacking):
     """A step that is not traced was not measured either; `what` says why it is not traced."""
 
 
+class PredictedDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """The predictions of one training."""
+
+    #: Device (cpu, gpu:0) -> the prediction for it; without those that the rows do not tell.
+    predictions: dict[str, Prediction]
+    #: Device in words (the CPU, the GPU) -> the error that says which rows its prediction lacks.
+    lacking: dict[str, Lacking]
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """Everything that is known of a training. Each result is computed when it is first read, and only then."""
 
@@ -44,48 +53,48 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
     # ---- predictions
 
     @functools.cached_property
-    def _predict(self) -> Predict:
-        return TrainingPredictor(request=self.request, sources=self.sources).predict
+    def _predictor(self) -> TrainingPredictor:
+        return TrainingPredictor(request=self.request, sources=self.sources)
 
     @functools.cached_property
-    def _predicted(self) -> tuple[dict[str, Prediction], dict[str, Lacking]]:
-        """(device -> its prediction, device in words -> what its profile lacks)."""
-        if self.request.untraced:
-            return {}, {}
-        devices = {"cpu": "the CPU"} if self.sources.gpu is None else {"cpu": "the CPU", GPU: "the GPU"}
+    def _predicted(self) -> "PredictedDevices":
+        """The predictions for both devices; none of a step that is not traced."""
         predictions: dict[str, Prediction] = {}
         lacking: dict[str, Lacking] = {}
+        devices = {"cpu": "the CPU"} if self.sources.gpu is None else {"cpu": "the CPU", GPU: "the GPU"}
+        if self.request.untraced:
+            devices = {}
         for device, name in devices.items():
             try:
-                predictions[device] = self._predict(self.request.training, settings_of(self.request, device))
+                predictions[device] = self._predictor.predict(self.request.training, settings_of(self.request, device))
             except Lacking as error:
                 lacking[name] = error
-        return predictions, lacking
+        return PredictedDevices(predictions=predictions, lacking=lacking)
 
     @property
     def lacking(self) -> dict[str, Lacking]:
-        """Device in words -> what a prediction for it lacks."""
-        return self._predicted[1]
+        """Device in words (the CPU, the GPU) -> the error that says which rows a prediction for it lacks."""
+        return self._predicted.lacking
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What is missing, with the commands that measure it."""
-        return tuple(f"{where}: {error}" for where, error in self.lacking.items())
+        """What the predictions lack, in words, with the commands that measure it."""
+        return tuple(f"{name}: {error}" for name, error in self.lacking.items())
 
     @property
     def predictions(self) -> tuple[Prediction, ...]:
         """The predictions, the CPU's first."""
-        return tuple(self._predicted[0].values())
+        return tuple(self._predicted.predictions.values())
 
     @property
     def cpu(self) -> Prediction | None:
         """The prediction for the CPU; None without rows of it."""
-        return self._predicted[0].get("cpu")
+        return self._predicted.predictions.get("cpu")
 
     @property
     def gpu(self) -> Prediction | None:
         """The prediction for the GPU; None without rows of it."""
-        return self._predicted[0].get(GPU)
+        return self._predicted.predictions.get(GPU)
 
     @property
     def main(self) -> Prediction | None:
@@ -99,7 +108,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """The gaps of the predictions, in words; first the layers that are only estimated."""
+        """What the predictions leave out or only estimate, in words; first the layers of unknown kinds."""
         texts = []
         if self.request.unknown_share:
             texts.append(self.request.unknown_share.words)
@@ -124,6 +133,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def _measured_rows(self) -> dict[str, Trained]:
+        """Device (cpu, gpu:0) -> the row that measured this very training there."""
         return sides.measured_rows(self.request, self.sources)
 
     @property
@@ -133,9 +143,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def sides(self) -> tuple[Side, ...]:
-        """The training on each device that it fits on, measured or predicted."""
+        """The training on each device whose memory holds it, with its measured or else predicted cost; the CPU first."""
         too_small = {one.device for one in self.memory if one.too_big}
-        every = sides.sides(self.request, self._predicted[0], self._measured_rows)
+        every = sides.sides(self.request, self._predicted.predictions, self._measured_rows)
         return tuple(side for side in every if side.device not in too_small)
 
     @property
@@ -172,26 +182,32 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         swept = crossovers.swept(self.request, self._measured_rows, self.sources.cpu.measurements)
         if self.withheld:
             return tuple(swept.values())
-        return crossovers.crossovers(self.request, self._predict, swept)
+        return crossovers.crossovers(self.request, self._predictor, swept)
 
     @property
     def swept_turning_points(self) -> dict[str, float]:
-        """Samples -> the count from which the winner finishes first, if it was measured by a sweep."""
+        """`samples` -> the number of them from which one device finishes first, where rows of fewer and of more were measured;
+        empty without such rows.
+        """
         counts = {}
         for answer in self.crossovers:
             if answer.form.mode != BY_JOB or not answer.crossings:
                 continue
             last = answer.crossings[-1]
-            if not last.wide and last.to == sides.turning_point(*self.both)[0]:
+            if not last.wide and last.to == sides.turning_point(*self.both).device:
                 counts[answer.family.varies] = last.at.value
         return counts
 
     @functools.cached_property
-    def turning_point(self) -> tuple[str, dict[str, float]]:
-        """(device that wins with more samples or epochs, count of each from which it wins): measured, else from costs."""
-        device, by_costs = sides.turning_point(*self.both)
+    def turning_point(self) -> TurningPoint:
+        """The device that wins with more samples or epochs, and the counts from which it does: measured, else worked out from the
+        costs on both devices.
+        """
+        by_costs = sides.turning_point(*self.both)
         swept = self.swept_turning_points
-        return device, swept | by_costs | swept  # what was swept comes first, and is as measured
+        return replace(
+            by_costs, counts=swept | by_costs.counts | swept
+        )  # a measured count comes first, and replaces the other
 
     # ---- what it takes, and what would help
 
@@ -199,7 +215,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
     def memory(self) -> tuple[Memory, ...]:
         """The memory that the training needs at its peak on each device."""
         memories = []
-        for device in self._predicted[0]:
+        for device in self._predicted.predictions:
             rows = self.sources.profile(device)
             need = memory(
                 self.request.model,
@@ -225,7 +241,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def what_ifs(self) -> tuple[WhatIf, ...]:
-        """The changes with the time that each saves, at most that of the whole training."""
+        """Every change that may help, with the seconds of the whole training that it is predicted to save; these are cut to the
+        seconds that the training takes.
+        """
         if self.withheld or self.main is None:
             return ()
         device = self.main.settings.device
@@ -234,18 +252,20 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
             if side.device == device:
                 whole = side.whole
         changes = []
-        for change in what_if.what_ifs(self.main, self._predict):
+        for change in what_if.what_ifs(self.main, self._predictor.predict):
             saved = change.job_saved.at_most(whole) if change.job_saved else None
             changes.append(replace(change, job_saved=saved))
         return tuple(changes)
 
     def surely_saves(self, change: WhatIf) -> bool:
-        """Whether a change is sure to save a hundredth of the whole training on the device that it is for."""
+        """Whether the least that a change saves is more than _SURE_SHARE of the whole training on the device that changes are
+        for: the last side, which is the GPU's where there is one.
+        """
         return bool(self.sides) and change.surely_s > _SURE_SHARE * self.sides[-1].whole.value
 
     @property
     def actions(self) -> list[WhatIf]:
-        """The changes that are sure to save, the surest first; of several batches the best."""
+        """The changes to advise: those that are sure to save, the surest first; of several larger batches only the best."""
         sure = sorted(filter(self.surely_saves, self.what_ifs), key=lambda one: -one.surely_s)
         other_batches = [one for one in sure if one.change.learns][1:]
         return [one for one in sure if one not in other_batches]
@@ -260,11 +280,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def assumed(self) -> tuple[Assumption, ...]:
-        """The numbers of the training that nobody gave, with the counts at which the winner changes."""
-        device, counts = self.turning_point if self.both else ("", {})
+        """The numbers of the training that no flag and no data gave, with the counts at which the winner changes."""
+        turning_point = self.turning_point if self.both else None
         training = self.request.training
-        names = self.request.assumed
-        return tuple(doubts.assumption(name, getattr(training, name), device, counts) for name in names)
+        return tuple(doubts.assumption(name, getattr(training, name), turning_point) for name in self.request.assumed)
 
     @functools.cached_property
     def warnings(self) -> tuple[Warning, ...]:
@@ -306,8 +325,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         return tuple(warning for warning in self.warnings if warning.disturbs)
 
     def _used_rows(self, side: Side) -> list[Measurement]:
-        """The rows that a side's seconds come from: the training's own row, or those of its prediction. The dispatch of a stored
-        GPU is scaled by launches of this machine's CPU too."""
+        """The rows that a side's seconds come from: the row of this training where it was measured, else those that its
+        prediction reads. A borrowed GPU's are scaled to this machine's CPU, so its launch rows count too.
+        """
         if side.cost.source == "measured":
             return [self._measured_rows[side.device].row]
         settings = settings_of(self.request, side.device)
@@ -343,10 +363,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
 
 def explain(request: Request, sources: Sources) -> Explanation:
-    """The explanation of a training. What a profile lacks is said, with the commands that measure it; only when neither device
-    can be predicted is that an error.
+    """The explanation of a training. Rows that one device lacks are no error: the explanation says which, with the commands that
+    measure them.
 
-    Raises: profile.Lacking, NotMeasured; ValueError for a model that is not known.
+    Raises: NotMeasured for a step that is neither traced nor measured; Lacking where the rows tell neither device's seconds;
+        ValueError for an unknown model.
     """
     explanation = Explanation(request=request, sources=sources)
     if request.untraced and not explanation.sides:

@@ -168,9 +168,9 @@ def data_alone(explanation: Explanation) -> list[Finding]:
 def turning_point(explanation: Explanation) -> Finding:
     """The samples or epochs from which the other device wins. It is sure where rows of fewer and of more were measured, or the
     winner of the training itself is sure."""
-    device, counts = explanation.turning_point
+    point = explanation.turning_point
     is_sure = bool(explanation.swept_turning_points) or explanation.winner != "neither"
-    return Finding(kind="turning-point", subject=device, numbers={"counts": counts, "sure": is_sure})
+    return Finding(kind="turning-point", subject=point.device, numbers={"counts": point.counts, "sure": is_sure})
 
 
 def question(assumed: Iterable[Assumption]) -> Finding | None:

@@ -18,7 +18,9 @@ from kernels import networks
 from workloads.records import Machine, settings
 
 BUDGET_S = 90
-_SAMPLES, _STEPS = 2048, 64  # enough samples and steps to measure the real step by its later epochs
+# Enough samples and steps of an epoch to measure a model's step by its later epochs.
+_SAMPLES = 2048
+_STEPS = 64
 # Seconds that clocks run for a part, rounded from one look at two cores; of a training whose steps are not slow.
 _TIMING_S = {"training": 12, "launch": 6, "conv": 20, "matmul": 5, "stream": 10, "transfer": 10}
 _SLOW_STEPS = 17  # steps that a training of slow steps runs in all
@@ -29,9 +31,9 @@ _PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
 
 
 class MeasurablePart(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to measure by a command of its own."""
+    """A measurement that an answer lacks, made by one command."""
 
-    #: In words.
+    #: In words, such as `its own step on the CPU`.
     name: str
     #: The arguments of `python -m`.
     command: tuple[str, ...]
@@ -51,7 +53,7 @@ class KnownCosts(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_explanation(cls, explanation: Explanation, without: Collection[str] = ()) -> "KnownCosts":
-        """What an explanation has, `without` the devices that are to be measured again."""
+        """The costs of an explanation. without: devices whose rows were disturbed, so that they are to be measured again."""
         sides = {side.device: side for side in explanation.sides if side.device not in without}
         predicted = [one.settings.device for one in explanation.predictions]
         return cls(sides=sides, predicted=tuple(device for device in predicted if device not in without))
@@ -60,9 +62,11 @@ class KnownCosts(msgspec.Struct, frozen=True, kw_only=True):
 def parts(
     known: KnownCosts, request: Request, sources: Sources, devices: list[str], *, everything: bool = False
 ) -> list[MeasurablePart]:
-    """The parts to measure on this machine's devices, the most needed first: the model's real step, then the dispatch of a
-    step. The model's operations follow where an answer rests on them: on a GPU its changes do; on the CPU only `everything`
-    does, as the winner rests on the step."""
+    """The measurements that an answer lacks on this machine's devices, the most needed first.
+
+    First the model's own step, then the dispatch of a step. The model's single operations follow on a GPU without a prediction,
+    as the changes that are advised need one. On the CPU they do only with `everything`: the winner needs no more than the step.
+    """
     parts = []
     for device in devices:
         side = known.sides.get(device)
@@ -80,14 +84,20 @@ def parts(
 
 
 def command(change: what_if.Change) -> tuple[str, ...]:
-    """The words of `python -m ...` that measure a change's step, of as few samples as tell it."""
+    """The arguments of `python -m` that measure the step of a changed training, by one short epoch. The epoch keeps the size of
+    the training's last, smaller batch, which may take a compilation of its own.
+    """
     training = change.training
-    least = max(_STEPS * training.batch, _SAMPLES) + training.samples % training.batch
-    return *what_if.command(change, epochs=1, samples=min(training.samples, least)), "--fast"
+    enough = max(_STEPS * training.batch, _SAMPLES)
+    last_batch = training.samples % training.batch
+    samples = min(training.samples, enough + last_batch)
+    return *what_if.command(change, epochs=1, samples=samples), "--fast"
 
 
 def step(request: Request, device: str, side: Side | None = None) -> MeasurablePart:
-    """The model's real step on a device, of few samples. side: its cost there, if it is predicted."""
+    """The measurement of the model's own step on a device. side: the predicted cost there, which tells how long measuring takes;
+    None where there is none.
+    """
     change = what_if.Change(words="", training=request.training, settings=settings_of(request, device))
     return MeasurablePart(
         name=f"its own step on the {labels.device(device)}",
@@ -98,7 +108,9 @@ def step(request: Request, device: str, side: Side | None = None) -> MeasurableP
 
 
 def _step_seconds(request: Request, side: Side | None) -> float:
-    """Seconds of compiling and timing the step on a device: by its prediction, else by the model's layers and FLOPs."""
+    """Seconds that compiling and timing the step on a device will take: by its predicted cost `side`, else estimated from the
+    model's layers and FLOPs.
+    """
     compilation = starting(request) * _layers(request) / _LAYERS_A_START
     step_s = request.training.batch * networks.training_flops(request.model) / _STEP_FLOPS
     if side:
@@ -108,18 +120,24 @@ def _step_seconds(request: Request, side: Side | None) -> float:
 
 
 def _layers(request: Request) -> int:
-    """Layers of the model; of a traced step those that its operations come from."""
+    """The number of the model's layers. A traced model has no list of them, but its operations name theirs."""
     step = request.model.traced
-    return len(request.model.layers) if step is None else len({operation.layer for operation in step.operations})
+    if step is None:
+        return len(request.model.layers)
+    return len({operation.layer for operation in step.operations})
 
 
 def _kinds(request: Request) -> set[str]:
-    """Kinds of the model's layers; of a traced step those that its products and convolutions are of."""
+    """The kinds of the model's layers, such as dense and conv. A traced model has operations instead, whose products (matmul) are
+    of dense layers.
+    """
     step = request.model.traced
     if step is None:
         return {layer.kind for layer in request.model.layers}
-    kinds = {operation.kind for operation in step.operations}
-    return kinds | ({"dense"} if "matmul" in kinds else set())
+    kinds: set[str] = {operation.kind for operation in step.operations}
+    if "matmul" in kinds:
+        kinds.add("dense")
+    return kinds
 
 
 def starting(request: Request) -> float:
@@ -128,48 +146,72 @@ def starting(request: Request) -> float:
 
 
 def dispatch(device: str) -> MeasurablePart:
-    """The dispatch of a step on a device."""
+    """The measurement of the dispatch of a step on a device: steps and epochs of Keras with almost no work."""
     calls = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
-    return _part("launch", f"dispatch on the {labels.device(device)}", (*calls.split(), *_on(device)), device)
+    command = (*calls.split(), *_device_flags(device))
+    return _part("launch", name=f"dispatch on the {labels.device(device)}", command=command, device=device)
 
 
 def operations(request: Request, device: str, machine: Machine | None) -> dict[str, MeasurablePart]:
-    """conv, matmul, transfer, stream -> the part that measures these operations of its step; of a user's own model those of one
-    that has a name. On a GPU of this machine in the arithmetic that it has."""
-    training = request.training
-    named = not settings.is_user_model(training.model)
+    """Operation (conv, matmul, transfer, stream) -> the measurement of those that a step of the model has on a device. On a GPU
+    they are measured in TF32 where this machine's GPU has it.
+    """
+    arithmetic = "float32" if machine and machine.lacks("tf32") else "tf32"
     kinds = _kinds(request)
-    where = labels.device(device)
-    math = "float32" if machine and machine.lacks("tf32") else "tf32"
-    variants = {"conv": ("--variants", "function", "held"), "matmul": ("--variants", "function")}
     parts = {}
-    for op, kind, instead, name in (
-        ("conv", "conv", "cifar10-cnn", "its convolutions"),
-        ("matmul", "dense", "fashion-mlp", "its dense layers"),
-    ):
-        if kind not in kinds:
-            continue
-        model = ("--model", training.model if named else instead)
-        sizes = ("--batch", str(training.batch), "--direction", "all")
-        kernels = variants[op] if device == "cpu" else ()
-        words = (f"workloads.{op}", *model, *sizes, *measuring(op, device, math), *kernels, "--fast")
-        parts[op] = _part(op, f"{name} on the {where}", words, device)
+    if "conv" in kinds:
+        parts["conv"] = _products("conv", request, device, arithmetic)
+    if "dense" in kinds:
+        parts["matmul"] = _products("matmul", request, device, arithmetic)
     if device != "cpu":
-        copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
-        parts["transfer"] = _part("transfer", "copies to the GPU", copies, device)
-    on_cpu = ("--operations", *_PASSES.split(), "--dtypes", "float32", "--variants", "function")
-    passes = on_cpu if device == "cpu" else ()
-    stream = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device, math), "--fast")
-    parts["stream"] = _part("stream", f"passes over memory on the {where}", stream, device)
+        parts["transfer"] = _copies(device)
+    parts["stream"] = _passes(device, arithmetic)
     return parts
 
 
-def _on(device: str) -> tuple[str, ...]:
+def _products(op: str, request: Request, device: str, arithmetic: str) -> MeasurablePart:
+    """The measurement of a model's convolutions (op conv) or dense layers (op matmul) at its batch. The commands know the
+    layers of named models only: a user's own model is represented by one with such layers.
+    """
+    training = request.training
+    if op == "conv":
+        name = "its convolutions"
+        similar_model = "cifar10-cnn"
+        variants = ["--variants", "function", "held"]
+    else:
+        name = "its dense layers"
+        similar_model = "fashion-mlp"
+        variants = ["--variants", "function"]
+    model = similar_model if settings.is_user_model(training.model) else training.model
+    sizes = ("--model", model, "--batch", str(training.batch), "--direction", "all")
+    kernels = variants if device == "cpu" else []
+    command = (f"workloads.{op}", *sizes, *measuring(op, device, arithmetic), *kernels, "--fast")
+    return _part(op, name=f"{name} on the {labels.device(device)}", command=command, device=device)
+
+
+def _copies(device: str) -> MeasurablePart:
+    """The measurement of copies to a GPU."""
+    sizes = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d")
+    return _part("transfer", name="copies to the GPU", command=(*sizes, *_device_flags(device)), device=device)
+
+
+def _passes(device: str, arithmetic: str) -> MeasurablePart:
+    """The measurement of element-wise operations, pooling and optimizers on a device, at several array sizes."""
+    kernels: tuple[str, ...] = ()
+    if device == "cpu":
+        kernels = ("--operations", *_PASSES.split(), "--dtypes", "float32", "--variants", "function")
+    sizes = ("--sizes", "64KiB:64MiB:x32")
+    command = ("workloads.stream", *kernels, *sizes, *measuring("stream", device, arithmetic), "--fast")
+    return _part("stream", name=f"passes over memory on the {labels.device(device)}", command=command, device=device)
+
+
+def _device_flags(device: str) -> tuple[str, ...]:
     return ("--device", "cpu" if device == "cpu" else "gpu", "--fast")
 
 
-def _part(workload: str, name: str, words: tuple[str, ...], device: str) -> MeasurablePart:
-    return MeasurablePart(name=name, command=words, process=device, seconds=_TIMING_S[workload])
+def _part(workload: str, *, name: str, command: tuple[str, ...], device: str) -> MeasurablePart:
+    """A measurement by one worker a device, with the usual seconds of its workload."""
+    return MeasurablePart(name=name, command=command, process=device, seconds=_TIMING_S[workload])
 
 
 def seconds(parts: list[MeasurablePart], request: Request) -> float:
@@ -185,8 +227,15 @@ def run(
     say: Callable[[str, float], None],
     child: Child | None = None,
 ) -> list[Failure]:
-    """Measures each part into a folder of its own, NAME-1 and so on, until the budget is spent. Returns the parts that were not
-    measured, with the reasons. The first part is begun in any case."""
+    """Measures the parts one after the other until the budget is spent; the first is begun in any case.
+
+    Args:
+        folder: the rows of part 1 go to the folder with -1 added to its name, and so on.
+        say: called about once a second with what is being done and the seconds since that began.
+        child: measures them; None for one that is started here and ended.
+
+    Returns: the parts that were not measured, with the reasons.
+    """
     failures = []
     with child or Child() as process:
         for number, part in enumerate(parts, 1):
@@ -196,6 +245,7 @@ def run(
                 continue
             head = f"{number}/{len(parts)} {part.name}"
             place = folder.with_name(f"{folder.name}-{number}")
+            # workloads.training has no such flag
             limit = () if part.command[0] == "workloads.training" else ("--stop-after", f"{budget.left:.0f}")
             words = (*part.command, *limit, "-q", "-o", str(place))
             failure = process.measure(part.name, words, budget, functools.partial(_show, say, head))

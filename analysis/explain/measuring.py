@@ -32,9 +32,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeBudget(msgspec.Struct, kw_only=True):
-    """Seconds that the clocks of a child may run; what comes before them (import, build, compilation) counts for nothing.
+    """Seconds that the clocks of a child may run; imports, building a model and compilation do not count.
 
-    A part that gets somewhere has GROWTH times its budget: it announces what it does next at least once in `seconds`.
+    A part that announces something new at least once in `seconds` gets somewhere: it may run GROWTH times as long.
     """
 
     #: The budget.
@@ -48,11 +48,13 @@ class TimeBudget(msgspec.Struct, kw_only=True):
         return max(0.0, GROWTH * self.seconds - self.spent)
 
     def is_over(self, silent_s: float) -> bool:
-        """Whether a part is to be ended whose last announcement is `silent_s` seconds ago."""
+        """Whether a part is to be ended. silent_s: seconds since it last announced what it does."""
         return silent_s > self.seconds or self.spent > GROWTH * self.seconds
 
     def enough(self, needed_s: float) -> int:
-        """A round budget for a part that needs so many seconds at least, and more than this one gave."""
+        """A budget to propose for a part that this one was too small for: at least `needed_s` and GROWTH times this one,
+        rounded up to a multiple of 100 s.
+        """
         return math.ceil(max(GROWTH * self.seconds, needed_s) / 100) * 100
 
 
@@ -72,9 +74,13 @@ class Child:
     def measure(
         self, name: str, command: Sequence[str], budget: TimeBudget, say: Callable[[str, float], None]
     ) -> Failure | None:
-        """Measures what a command says, into the folder that it names; None if all is well.
+        """Runs a measuring command in the child; None if it succeeds, else why it did not.
 
-        `say` gets what the child does and the seconds since it began that, once a second.
+        Args:
+            name: what is measured, in words.
+            command: the arguments of `python -m`, with the folder for the rows.
+            budget: its `spent` grows by the seconds that clocks run.
+            say: called about once a second with what the child does and the seconds since it began that.
         """
         try:
             return self._measured(name, command, budget, say)
@@ -86,6 +92,10 @@ class Child:
     def _measured(
         self, name: str, command: Sequence[str], budget: TimeBudget, say: Callable[[str, float], None]
     ) -> Failure | None:
+        """The same, while the child lives. A child that announces nothing new for too long while its clocks run is ended.
+
+        Raises: EOFError or BrokenPipeError when the child is gone.
+        """
         self._send(command)
         doing = Doing(words="starting")
         began = last = time.monotonic()
@@ -106,6 +116,7 @@ class Child:
             say(_words(doing), now - began)
 
     def _send(self, command: Sequence[str]) -> None:
+        """Sends a command as a line of JSON to the child, which is started first if there is none."""
         if self._process is None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -113,6 +124,7 @@ class Child:
         self._process.stdin.flush()
 
     def _start(self) -> None:
+        """Starts the child. Its messages come by stdout; what it and its libraries print to stderr goes to a temporary file."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._buffer = b""
         self._process = subprocess.Popen(
@@ -125,7 +137,7 @@ class Child:
         )
 
     def _next_message(self) -> Doing | Done | None:
-        """The child's next message; None if there is none within a tick.
+        """The child's next message, a line of JSON; None if none is complete within _TICK_S.
 
         Raises: EOFError when the child is gone.
         """
@@ -167,11 +179,11 @@ class Child:
 
 
 def _words(doing: Doing) -> str:
-    """`timing 3 epochs of 3 steps, about 14 s`."""
+    """What the child does, with the seconds that it expects: `timing 3 epochs of 3 steps, about 14 s`."""
     return f"{doing.words}, about {doing.seconds:.0f} s" if doing.seconds >= 1 else doing.words
 
 
 def _too_slow(name: str, budget: TimeBudget, doing: Doing) -> Failure:
-    """The failure of a part that its budget was too small for."""
+    """The failure of a part that took longer than its budget. doing: what it did when it was ended."""
     reason = f"{_words(doing)}: longer than its budget of {budget.seconds:.0f} s"
     return Failure(part=name, reason=reason, budget_s=budget.enough(doing.seconds))

@@ -58,7 +58,7 @@ class MissingParts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def devices(self) -> list[str]:
-        """The devices of this machine that the answer is about: a stored GPU is none of them."""
+        """The devices of this machine that the answer is about. A GPU whose rows are another machine's is none of them."""
         has_gpu = not self.sources.borrowed and not facts.gpu_problem()
         return ["cpu", GPU] if has_gpu else ["cpu"]
 
@@ -69,21 +69,21 @@ class MissingParts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def seconds(self) -> float:
-        """Seconds that measuring them takes."""
+        """Seconds that measuring the parts takes."""
         return measure.seconds(self.parts, self.request)
 
     @property
     def seconds_of_a_side(self) -> float:
-        """The same where a side is only predicted or lacks; 0 where all sides are measured."""
+        """Seconds that measuring the parts takes; 0 where the training itself is measured on all devices already."""
         measured = [side for side in self.known.sides.values() if side.cost.source == "measured"]
         return self.seconds if self.parts and len(measured) < len(self.devices) else 0.0
 
 
 def explained(request: Request, sources: Sources, measuring: MeasureOptions) -> Explained:
-    """The explanation of a training; what it lacks is measured first, or the seconds that would take are told, if the CPU's rows
-    are, or would be, those of this machine.
+    """The explanation of a training. Where the CPU's rows are this machine's, what the explanation lacks is measured before it
+    with --measure; without --measure it comes with the seconds that measuring would take.
 
-    Raises: Lacking; Missing where nothing could be measured.
+    Raises: Lacking where the rows tell neither device's seconds; Missing where nothing could be measured.
     """
     is_here = sources.cpu.key == facts.describe().key
     if is_here and measuring.first:
@@ -101,7 +101,10 @@ def explained(request: Request, sources: Sources, measuring: MeasureOptions) -> 
 
 
 def _with_measurements(request: Request, sources: Sources, measuring: MeasureOptions) -> Explanation:
-    """The explanation by the rows there are and those that are measured now. What could not be measured is said."""
+    """The explanation by the known rows and by those that are measured now. Prints on stderr what could not be measured.
+
+    Raises: Missing where the seconds are still unknown because a measurement failed; Lacking where they are for another reason.
+    """
     before = _explanation_or_none(request, sources)
     missing = MissingParts(
         request=request,
@@ -125,8 +128,9 @@ def _with_measurements(request: Request, sources: Sources, measuring: MeasureOpt
             raise
         again = _with_more_time(measuring.command, failures) or measuring.command
         first = ""
-        if request.untraced:  # it fails in Keras's own fit too
-            first = f"mend {request.training.model.partition(':')[0]}"
+        if request.untraced:  # the model fails in Keras's own fit too, so its file must be mended first
+            file, _, _ = request.training.model.partition(":")
+            first = f"mend {file}"
             again = f"{measuring.command} --measure"
         raise options.Missing(_reason(failures[0]), again, first=first) from lacking
     still_missing = replace(missing, sources=sources, known=KnownCosts.from_explanation(after))
@@ -143,9 +147,10 @@ def _explanation_or_none(request: Request, sources: Sources) -> Explanation | No
 
 
 def _measure(missing: MissingParts, budget_s: float) -> tuple[list[pathlib.Path], list[Failure]]:
-    """Measures the parts within a budget: the folders with their rows, and what was not measured.
+    """Measures the parts within a budget, into folders whose names begin with explain- and the time. Returns these folders, and
+    what was not measured.
 
-    Raises: KeyboardInterrupt with the files that have rows already.
+    Raises: KeyboardInterrupt on Ctrl-C, with the files that have rows already as its message.
     """
     folder = profiles.local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
     print(f"Measuring here for about {missing.seconds:.0f} s; rows go to {options.near(folder)}-*", file=sys.stderr)
@@ -161,7 +166,7 @@ def _measure(missing: MissingParts, budget_s: float) -> tuple[list[pathlib.Path]
 
 
 def _files_with_rows(folder: pathlib.Path) -> list[str]:
-    """The result files of the parts that were measured, as they are shown."""
+    """The result files that have rows among those of folders `folder`-1, `folder`-2 ..., as paths for people."""
     files = []
     for file in sorted(folder.parent.glob(f"{folder.name}-*/*.jsonl")):
         lines = file.read_bytes().count(b"\n")
@@ -177,6 +182,7 @@ class _Progress:
         self._last = ""
 
     def show(self, doing: str, taken_s: float) -> None:
+        """Shows what is being done and the seconds since it began; without a terminal only when it is something new."""
         on_terminal = terminal.now(f"{doing}, {taken_s:.0f} s")
         if not on_terminal and doing != self._last:
             print(doing, file=sys.stderr, flush=True)
@@ -184,9 +190,10 @@ class _Progress:
 
 
 def _report_gaps(command: str, failures: list[Failure], unclear: list[Failure]) -> None:
-    """Says on stderr what was not measured and why, and the command that measures it. unclear: parts that were measured and are
-    missing still."""
-    if failures:  # a part that is missing may be one that did not run
+    """Prints on stderr what was not measured and why, and the command that measures it. unclear: parts that were measured, but
+    too noisily for the answer. A part may be unclear because another failed, so they are shown only without failures.
+    """
+    if failures:
         gaps = failures
         again = _with_more_time(command, failures)
     else:
@@ -203,13 +210,13 @@ def _reason(failure: Failure) -> str:
 
 
 def _with_more_time(command: str, failures: list[Failure]) -> str:
-    """The command with a budget that is enough for what failed; "" where more time measures nothing more."""
+    """The command with --measure and a budget that is enough for the parts that failed; "" where none failed for lack of time."""
     budget_s = max((failure.budget_s for failure in failures), default=0)
     return f"{command} --measure --budget {budget_s}" if budget_s else ""
 
 
 def _unclear(parts: list[MeasurablePart], missing: list[MeasurablePart]) -> list[Failure]:
-    """The parts that were measured and are missing still."""
+    """The measured parts that the answer still lacks, by their names in both lists, with the reason."""
     names = {part.name for part in parts} & {part.name for part in missing}
     reason = "too noisy to tell"
     return [Failure(part=name, reason=reason) for name in sorted(names)]

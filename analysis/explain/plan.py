@@ -33,6 +33,29 @@ _USUAL_SAMPLES = 50_000
 _FIXED_IN_SCRIPT = ("input", "dtype", "jit", "steps_per_execution", "precision")
 
 
+class Positionals(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of an `explain` command that follow no flag: training scripts and runs, in any order."""
+
+    #: The training scripts, such as train.py; also the module that -m names.
+    scripts: tuple[str, ...]
+    #: The other words: result files, run folders or machine folders.
+    runs: tuple[str, ...]
+
+    @classmethod
+    def from_flags(cls, flags: Namespace) -> "Positionals":
+        """The words of a command. The parser keeps those without a flag in `flags.runs`."""
+        scripts = [word for word in flags.runs if script_files.is_script(word)]
+        if flags.module:
+            scripts.append(flags.module)
+        runs = [word for word in flags.runs if not script_files.is_script(word)]
+        return cls(scripts=tuple(scripts), runs=tuple(runs))
+
+    @property
+    def missing_runs(self) -> list[str]:
+        """The runs that do not exist."""
+        return [run for run in self.runs if not profiles.is_run(run)]
+
+
 class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One `explain` command: what to explain, with what, and what to do besides answering."""
 
@@ -58,45 +81,24 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_flags(cls, flags: Namespace, command: str = "", network: Network | None = None) -> "ExplainPlan":
-        """The plan of a command's flags, for which nothing is built or measured. network: the layers of the model, if it
-        has no name to build it by.
+        """The plan of a command, checked as far as that needs neither a model that is built nor a measurement.
 
-        Raises: options.Usage for what is not there, and for flags that name nothing, or too much.
+        Args:
+            flags: as the parser of analysis.explain.__main__ reads them.
+            command: becomes the field of that name.
+            network: the layers of a model that exists only in a notebook, so that it cannot be built by its name; None of others.
+
+        Raises: options.Usage for a file or run that does not exist, and for flags that name nothing to explain, or two things.
         """
-        scripts = [word for word in flags.runs if script_files.is_script(word)]
-        if flags.module:
-            scripts.append(flags.module)
-        runs = [word for word in flags.runs if not script_files.is_script(word)]
-        missing_runs = [run for run in runs if not profiles.is_run(run)]
-        if scripts and missing_runs and missing_runs[0].isidentifier():  # of a model's function: `mine.py build`
-            raise _nothing_named(scripts[0])
-        if scripts or flags.passed_on:
-            _require_one_script(flags, scripts)
-        else:
-            _require_one_subject(flags, missing_runs)
-        if network is None and flags.model:
-            described_model.require(flags.model)
-        _require_user_model(flags)
-        if missing_runs:
-            raise _no_run(missing_runs[0])
-        if isinstance(flags.validation, float):
-            raise _validation_by_share(flags, network)
-        if flags.gpu_profile and not profiles.is_run(flags.gpu_profile):
-            raise profiles.unknown_gpu(flags.gpu_profile)
-        rows = RowNames(runs=tuple(runs), gpu_profile=flags.gpu_profile or "")
+        positionals = Positionals.from_flags(flags)
+        _require_valid(flags, positionals, network)
+        rows = RowNames(runs=positionals.runs, gpu_profile=flags.gpu_profile or "")
         return cls(
             command=command,
-            subject=_subject(flags, scripts, network),
+            subject=_subject(flags, positionals.scripts, network),
             options=_training_options(flags),
             rows=rows,
-            measuring=MeasureOptions(
-                rows=rows,
-                command=command,
-                first=flags.measure,
-                everything=flags.all,
-                budget_s=flags.budget,
-                wait_quiet=flags.wait_quiet,
-            ),
+            measuring=_measure_options(flags, rows, command),
             all_details=flags.all,
             format=flags.format,
             change_number=flags.how or 0,
@@ -118,8 +120,33 @@ class ExplainPlan(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.all_details or self.verified_changes or self.change_number or self.format == "json")
 
 
+def _require_valid(flags: Namespace, positionals: Positionals, network: Network | None) -> None:
+    """Raises Usage for the first thing that is wrong with a command: what it explains is checked before its runs. `network` is
+    as in ExplainPlan.from_flags.
+    """
+    scripts = positionals.scripts
+    missing_runs = positionals.missing_runs
+    if scripts and missing_runs and missing_runs[0].isidentifier():  # `mine.py build`: meant is --model mine.py:build
+        raise _nothing_named(scripts[0])
+    if scripts or flags.passed_on:
+        _require_one_script(flags, scripts)
+    else:
+        _require_one_subject(flags, missing_runs)
+    if network is None and flags.model:
+        described_model.require(flags.model)
+    _require_user_model(flags)
+    if missing_runs:
+        raise _no_run(missing_runs[0])
+    if isinstance(flags.validation, float):
+        raise _validation_by_share(flags, network)
+    if flags.gpu_profile and not profiles.is_run(flags.gpu_profile):
+        raise profiles.unknown_gpu(flags.gpu_profile)
+
+
 def _validation_by_share(flags: Namespace, network: Network | None) -> options.Usage:
-    """The error for a share in place of the samples that are evaluated, with their number."""
+    """The error for `--validation 0.2`: the flag takes a number of samples, and the error says which number that share is. Where
+    the samples of an epoch are unknown, the share is taken of _USUAL_SAMPLES, and the number is only an example.
+    """
     known_samples = flags.samples or _samples_of_article(flags, network)
     samples = known_samples or _USUAL_SAMPLES
     count = max(1, round(flags.validation * samples))
@@ -130,7 +157,7 @@ def _validation_by_share(flags: Namespace, network: Network | None) -> options.U
 
 
 def _samples_of_article(flags: Namespace, network: Network | None) -> int:
-    """The samples of an article's training or model; 0 of another."""
+    """The samples of an epoch in the article whose case (--case) or model (--model) the flags name; 0 where they name another."""
     case = published_cases.EVERY.get(flags.case or "")
     if case is not None and case.training is not None:
         return case.training.samples
@@ -139,22 +166,45 @@ def _samples_of_article(flags: Namespace, network: Network | None) -> int:
     return 0
 
 
-def _subject(flags: Namespace, scripts: list[str], network: Network | None) -> Subject | EveryCase:
-    """What the flags name. network: the layers of the model, if it has no name to build it by."""
+def _subject(flags: Namespace, scripts: tuple[str, ...], network: Network | None) -> Subject | EveryCase:
+    """What a valid command explains: a script, a case, or a model. `network` is as in ExplainPlan.from_flags."""
     if scripts:
-        return TrainingScript(scripts[0], flags.passed_on, flags.time_limit, flags.fit or "")
+        return TrainingScript(
+            name=scripts[0],
+            arguments=flags.passed_on,
+            time_limit_s=flags.time_limit,
+            fit=flags.fit or "",
+        )
     if flags.case == EVERY_CASE:
         return EveryCase()
     if flags.case:
-        return PublishedCase(published_cases.EVERY[flags.case])
+        return PublishedCase(case=published_cases.EVERY[flags.case])
     if network is not None:
-        return DescribedModel(flags.model, network)
+        return DescribedModel(name=flags.model, network=network)
     if settings.is_user_model(flags.model):
-        return UserModel(flags.model, flags.data or "", flags.length or 0, flags.time_limit)
-    return NamedModel(flags.model)
+        return UserModel(
+            name=flags.model,
+            data=flags.data or "",
+            length=flags.length or 0,
+            time_limit_s=flags.time_limit,
+        )
+    return NamedModel(name=flags.model)
+
+
+def _measure_options(flags: Namespace, rows: RowNames, command: str) -> MeasureOptions:
+    """How --measure measures, by the flags that go with it."""
+    return MeasureOptions(
+        rows=rows,
+        command=command,
+        first=flags.measure,
+        everything=flags.all,
+        budget_s=flags.budget,
+        wait_quiet=flags.wait_quiet,
+    )
 
 
 def _training_options(flags: Namespace) -> TrainingOptions:
+    """The numbers and options of the training that the flags give."""
     return TrainingOptions(
         batch=flags.batch,
         samples=flags.samples,
@@ -166,8 +216,10 @@ def _training_options(flags: Namespace) -> TrainingOptions:
     )
 
 
-def _require_one_script(flags: Namespace, scripts: list[str]) -> None:
-    """Raises Usage unless the flags name one script that is there, and ask for nothing that needs a function."""
+def _require_one_script(flags: Namespace, scripts: tuple[str, ...]) -> None:
+    """Raises Usage unless the command names one script, which exists, and no flag that only a model takes. `flags.passed_on` are
+    the words after `--`: they need a script that gets them.
+    """
     if not scripts:
         raise options.Usage("words after -- are for a script: name it, as train.py", right="train.py")
     if len(scripts) > 1:
@@ -188,7 +240,9 @@ def _require_one_script(flags: Namespace, scripts: list[str]) -> None:
 
 
 def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
-    """Raises Usage unless the flags name either a model or a case that is known."""
+    """Raises Usage unless a command without a script names either a model or a known case. The first of the words that are no
+    run may be what was meant to be explained.
+    """
     if not flags.case and not flags.model:
         raise _nothing_named(missing_runs[0] if missing_runs else "")
     _require_flag_of_its_kind(flags)
@@ -201,7 +255,9 @@ def _require_one_subject(flags: Namespace, missing_runs: list[str]) -> None:
 
 
 def _require_user_model(flags: Namespace) -> None:
-    """Raises Usage for data and a length of what is no model of the user's own, and for data that no file has."""
+    """Raises Usage for --data or --length without a model of the user's own (file.py:function), and for data that the named
+    file does not have.
+    """
     if flags.model and settings.is_user_model(flags.model):
         if flags.data:
             model_files.require(flags.data)
@@ -215,8 +271,8 @@ def _require_user_model(flags: Namespace) -> None:
 
 def _require_flag_of_its_kind(flags: Namespace) -> None:
     """Raises Usage for a model given to --case, and for a case given to --model."""
-    named_model = flags.case and flags.case not in published_cases.EVERY and flags.case != EVERY_CASE
-    if named_model and not flags.model and (settings.is_user_model(flags.case) or flags.case in networks.names()):
+    unknown_case = flags.case and flags.case not in published_cases.EVERY and flags.case != EVERY_CASE
+    if unknown_case and not flags.model and (settings.is_user_model(flags.case) or flags.case in networks.names()):
         raise options.Usage(
             f"{flags.case} is a model, not a case", wrong="--case", right=shlex.join(["--model", flags.case])
         )
@@ -225,9 +281,11 @@ def _require_flag_of_its_kind(flags: Namespace) -> None:
 
 
 def _nothing_named(word: str) -> options.Usage:
-    """The error for a command without --case and --model. word: the first one that is no run; it may be what is meant."""
+    """The error for a command that names no script, --case or --model. `word` is its first one that is no run, "" for none: where
+    it looks like a model or a case, the corrected command has it after its flag.
+    """
     message = "name what to explain: a script (train.py), --model or --case"
-    is_path = os.sep in word and ":" not in word and not model_files.is_model_file(word)  # of a run that is not there
+    is_path = os.sep in word and ":" not in word and not model_files.is_model_file(word)  # of a run that does not exist
     if not word or is_path or word.isdecimal():
         error = options.Usage(message, right="--model cifar10-cnn")
         error.is_example = True
@@ -245,7 +303,7 @@ def _nothing_named(word: str) -> options.Usage:
 
 
 def _no_run(word: str) -> options.Usage:
-    """The error for a word that is no run."""
+    """The error for a word that should be a run and is none; it proposes the run with the most similar name."""
     if word in networks.names():
         return options.Usage(f"{word!r} is a second model: one is explained at a time", wrong=word)
     near = NoRun(word, ())
@@ -254,7 +312,7 @@ def _no_run(word: str) -> options.Usage:
 
 
 def _keras_options(flags: Namespace) -> dict[str, str]:
-    """The Keras options that the flags give, by the names that rows give them."""
+    """Name of a Keras option, as rows of result files have it -> its value, for each option that a flag gives."""
     steps = flags.steps_per_execution
     by_name = {
         "residence": flags.input,
@@ -267,5 +325,6 @@ def _keras_options(flags: Namespace) -> dict[str, str]:
 
 
 def _prices(flags: Namespace) -> dict[str, float]:
+    """gpu, cpu -> the money that an hour of its machine costs, for each price that a flag gives."""
     by_device = {"gpu": flags.price_gpu, "cpu": flags.price_cpu}
     return {device: price for device, price in by_device.items() if price is not None}

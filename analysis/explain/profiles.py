@@ -26,10 +26,12 @@ class RowNames(msgspec.Struct, frozen=True, kw_only=True):
     gpu_profile: str = ""
 
     def sources(self, *, or_stored: bool = False) -> Sources:
-        """The profiles of the CPU and the GPU. Without rows of a GPU, and without a GPU here, it is a stored one; of named runs
-        only where `or_stored`.
+        """The rows of the CPU and the GPU.
 
-        Raises: Usage for a run that is not there, and for rows of several machines.
+        The GPU is that of --gpu-profile, else that of the runs. Where these have none and this machine has none that works, the
+        GPU is a stored one (STORED_GPU): always without named runs, with them only if `or_stored`.
+
+        Raises: Usage for a run that does not exist, and for rows of several machines.
         """
         cpu = profile.read(*self.runs) if self.runs else _local()
         has_gpu = any(map(is_gpu, cpu.devices))
@@ -45,7 +47,7 @@ class RowNames(msgspec.Struct, frozen=True, kw_only=True):
         return Sources(cpu=cpu, gpu=gpu)
 
     def with_folders(self, folders: Iterable[pathlib.Path]) -> "RowNames":
-        """The same with the rows that were just measured into these folders of this machine."""
+        """The same, with runs that were just measured on this machine. Without named runs all of this machine are read anyway."""
         if not self.runs:
             return self
         return replace(self, runs=(*self.runs, *map(str, folders)))
@@ -57,7 +59,7 @@ def local_folder() -> pathlib.Path:
 
 
 def _local() -> Profile:
-    """The rows that were measured on this machine; an empty profile where there are none, which lacks everything."""
+    """The rows that were measured on this machine; a profile without rows where there are none."""
     try:
         return profile.read(str(local_folder()))
     except (FileNotFoundError, NoRows):  # a measurement that was ended before its first row leaves a file without one
@@ -68,7 +70,7 @@ def _local() -> Profile:
 
 
 def is_run(run: str) -> bool:
-    """Whether a word names a run that is there, or a stored profile."""
+    """Whether a word names a run that exists, or a stored profile such as nvidia-h200."""
     try:
         return bool(records.files_of(profile.file_of(run)))
     except FileNotFoundError:
@@ -76,7 +78,7 @@ def is_run(run: str) -> bool:
 
 
 def unknown_gpu(name: str) -> options.Usage:
-    """The error for a GPU profile that is not there: it names those that are stored."""
+    """The error for a name that is no GPU profile. It lists those that are stored, and corrects the name if one is similar."""
     known = profile.stored_names()
     similar = closest(name, known)
     message = f"no stored rows of a GPU in {name!r}; stored: {', '.join(known)}"

@@ -15,6 +15,7 @@ GPU = "gpu:0"
 class Request(msgspec.Struct, frozen=True):
     """A training to explain."""
 
+    #: The model with its batch, samples and epochs.
     training: Training
     #: A user's own model, with the operations of its traced step; None of one that has a name.
     network: Network | None = None
@@ -28,7 +29,7 @@ class Request(msgspec.Struct, frozen=True):
     varies: str = ""
     #: The sizes at which that crossover is predicted first.
     sizes: tuple[int, ...] = ()
-    #: Which of batch, samples and epochs nobody gave.
+    #: Which of batch, samples and epochs were assumed, as no flag and no data gave them.
     assumed: tuple[str, ...] = ()
     #: Seconds that building the model just took, TensorFlow's import among them.
     starting_s: float = 0.0
@@ -42,7 +43,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def without_operations(self) -> "Request":
-        """The same without the operations of a traced step, which are thousands."""
+        """The same request without the operations of its traced step: there are thousands, and JSON output leaves them out."""
         network = self.network
         if network is None or network.traced is None:
             return self
@@ -69,7 +70,9 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def settings_of(request: Request, device: str) -> Settings:
-    """Settings of the training on a device: the requested options that have a meaning there."""
+    """The settings of the training on a device (cpu, gpu:0). On the CPU TF32 and reduced precision are left out, and samples that
+    are prefetched to the GPU come from the same tf.data set without it.
+    """
     switches = {"data": "synthetic", **request.switches}
     if device == "cpu":
         if switches.get("residence") == "prefetch":

@@ -1,5 +1,6 @@
 """The cost of a training on each device, measured or else predicted, and the counts from which the winner changes."""
 
+import math
 from collections.abc import Mapping
 from math import inf
 
@@ -21,16 +22,18 @@ from kernels.problems import Training
 from workloads.records import Measurements
 
 
-class Side(msgspec.Struct, frozen=True):
-    """A training on a device and its cost, with validation in the epochs."""
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """A training on one device and its cost there."""
 
     #: cpu or gpu:0.
     device: str
+    #: The training; the same on both sides.
     training: Training
+    #: Seconds of its start, build, compilation, epochs and steps; an epoch has its validation.
     cost: TrainingCost
-    #: Parts that no row measured.
+    #: Parts of the cost that no row measured, in words.
     unknown: tuple[str, ...] = ()
-    #: Whether a row ran as many samples and epochs; else its time is put together from parts.
+    #: Whether a row trained as many samples and epochs; else the whole time is put together from parts.
     ran: bool = False
 
     @property
@@ -54,29 +57,47 @@ class Side(msgspec.Struct, frozen=True):
         return max(parts, key=lambda name: parts[name].value)
 
 
+class TurningPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the winner of a training changes with more samples or epochs."""
+
+    #: cpu or gpu: the device that finishes first if there are enough of them.
+    device: str
+    #: samples, epochs -> the count from which it does, where that is known and more than 1.
+    counts: dict[str, float]
+
+
 def sides(request: Request, predictions: Mapping[str, Prediction], measured: Mapping[str, Trained]) -> tuple[Side, ...]:
-    """The training on each device, the CPU first: measured here, else predicted. A prediction of mostly unknown layers is
-    ignored."""
-    alone = data_alone_s(measured)
-    every = (_side(request, device, predictions.get(device), measured.get(device)) for device in ("cpu", GPU))
-    return tuple(_waiting_for_data(side, alone) for side in every if side)
+    """The training on each device that has a cost, the CPU first: measured here, else predicted. Both mappings are by device
+    (cpu, gpu:0). A prediction of a model of mostly unknown layers is ignored.
+    """
+    alone_s = data_alone_s(measured)
+    known = []
+    for device in ("cpu", GPU):
+        side = _side(request, device, predictions.get(device), measured.get(device))
+        if side is not None:
+            known.append(_waiting_for_data(side, alone_s))
+    return tuple(known)
 
 
 def data_alone_s(measured: Mapping[str, Trained]) -> float | None:
-    """Seconds that a batch of the user's data takes without training; None where no row of the training has them."""
+    """Seconds of reading a batch of the user's data without training on it; None where no measured row has them."""
     seconds = [row.row.values["input_step_s"] for row in measured.values() if "input_step_s" in row.row.values]
     return min(seconds, default=None)
 
 
 def _waiting_for_data(side: Side, alone_s: float | None) -> Side:
-    """A side whose predicted step takes no less than a batch of the user's data, which come from this machine's CPU."""
+    """The side with its predicted step raised to the seconds of reading a batch of the user's data, as a step waits for its
+    batch. alone_s: these seconds, None where they are unknown. A measured step has waited already.
+    """
     if alone_s is None or side.cost.source == "measured":
         return side
     return replace(side, cost=replace(side.cost, step=side.cost.step.at_least(alone_s)))
 
 
 def _side(request: Request, device: str, prediction: Prediction | None, measured: Trained | None) -> Side | None:
-    """The training on a device; None without its cost."""
+    """The training on a device, by its measured row if that tells the whole training, else by its prediction; None without both.
+    Validation was not measured, so it is added as predicted.
+    """
     training = request.training
     unknown: tuple[str, ...] = ()
     ran = False
@@ -102,20 +123,24 @@ def _with_validation(cost: TrainingCost, seconds: Estimate) -> TrainingCost:
 
 
 def validating(request: Request, prediction: Prediction) -> Estimate:
-    """Seconds that evaluating the validation samples adds to each epoch: forward passes, by their share of a step's FLOPs, each
-    at least half the host's seconds of a step."""
+    """Seconds that evaluating the validation samples adds to each epoch.
+
+    A forward pass takes as much of a step's seconds as it has of its FLOPs, but at least half of the host's seconds of a step.
+    The interval reaches up to a whole step.
+    """
     network = request.model
     share = networks.inference_flops(network) / max(1, networks.training_flops(network))
-    steps = -(-request.validation // request.training.batch)
+    batches = math.ceil(request.validation / request.training.batch)
     step = prediction.step_s
     host = total_of(prediction.parts, HOST)
     forward = Estimate(max(host.value / 2, step.value * share), step.low * share, step.high)
-    return forward * steps
+    return forward * batches
 
 
 def measured_rows(request: Request, sources: Sources) -> dict[str, Trained]:
-    """Device -> the best-ranked row of this very training; never a stored GPU's. It stands beside the prediction and never
-    enters it."""
+    """Device (cpu, gpu:0) -> the best-ranked row that measured this very training there; a borrowed GPU's rows do not count.
+    Predictions never read these rows.
+    """
     rows_by_device = {}
     devices = ("cpu", GPU) if sources.gpu is sources.cpu else ("cpu",)
     for device in devices:
@@ -127,29 +152,32 @@ def measured_rows(request: Request, sources: Sources) -> dict[str, Trained]:
 
 
 def _rows_of_unchanged_files(request: Request, rows: Measurements) -> Measurements:
-    """The rows without those of a user's training whose files have changed since."""
+    """The rows without those of a user's own model that were measured before its source files changed. A row notes a hash of them
+    (`source`), as does the traced step.
+    """
     step = request.model.traced
     if step is None or not step.source:
         return rows
     return [row for row in rows if row.notes.get("source", step.source) == step.source]
 
 
-def turning_point(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
-    """(the device that finishes first if there are enough epochs, {samples, epochs: the count from which it does}). Left out
-    are unknown counts, those of at most 1, and samples if all of them are one batch."""
+def turning_point(cpu: Side, gpu: Side) -> TurningPoint:
+    """Where the winner changes, from the costs on both devices: the device with the faster epoch wins once its epochs have made
+    up for its later start. No count of samples is given if all samples are one batch, as the step would be another.
+    """
     training = cpu.training
     slower, quicker = cpu.cost, gpu.cost
     device = "gpu"
-    after = costs.break_even(slower, quicker, training.steps)
-    if after is None or after.value == inf:
+    epochs = costs.break_even(slower, quicker, training.steps)
+    if epochs is None or epochs.value == inf:
         device = "cpu"
         slower, quicker = quicker, slower
+        epochs = costs.break_even(slower, quicker, training.steps)
     counts = {}
     if training.batch < training.samples:
         steps = costs.break_even(slower, quicker, epochs=training.epochs)
         if steps and 1 < steps.value * training.batch < inf:
             counts["samples"] = steps.value * training.batch
-    epochs = costs.break_even(slower, quicker, training.steps)
     if epochs and 1 < epochs.value < inf:
         counts["epochs"] = epochs.value
-    return device, counts
+    return TurningPoint(device=device, counts=counts)

@@ -65,10 +65,11 @@ class TrainingAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def training_answer(explanation: Explanation, verdict: list[str]) -> TrainingAnswer:
-    """The answer that an explanation gives; `verdict`: its lines."""
+    """The answer of an explanation as data. verdict: the lines of the same answer, as a terminal has them."""
     seconds = {side.device: side.whole for side in explanation.sides}
     source = {side.device: side.cost.source for side in explanation.sides}
     training = explanation.request.training
+    turning_point = explanation.turning_point if explanation.both else None
     return TrainingAnswer(
         winner=explanation.likely_winner,
         sure=explanation.winner != "neither",
@@ -84,7 +85,7 @@ def training_answer(explanation: Explanation, verdict: list[str]) -> TrainingAns
         samples=training.samples,
         epochs=training.epochs,
         script=explanation.request.script,
-        finishes_first_from=explanation.turning_point if explanation.both else None,
+        finishes_first_from=(turning_point.device, turning_point.counts) if turning_point else None,
         verdict=tuple(verdict),
         findings=tuple(one for one in findings(explanation) if one.rank < IN_DETAIL),
     )

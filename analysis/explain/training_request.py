@@ -52,15 +52,20 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(name for name in ("batch", "samples", "epochs") if not getattr(self, name))
 
     def changed(self, training: Training) -> Training:
-        """The training with the changes of the flags. All samples in one batch stay in one."""
-        fields = {name: getattr(self, name) for name in ("batch", "samples", "epochs", "dtype")}
-        fields = {name: value for name, value in fields.items() if value}
-        if self.samples and not self.batch and training.batch >= training.samples:
-            fields["batch"] = self.samples
-        return replace(training, **fields)
+        """A training with the numbers and the type that the flags give. Where one batch holds all samples, it does so with
+        another number of samples too, unless a flag gives the batch.
+        """
+        fields = {"batch": self.batch, "samples": self.samples, "epochs": self.epochs, "dtype": self.dtype}
+        chosen = {name: value for name, value in fields.items() if value}
+        is_one_batch = training.batch >= training.samples
+        if is_one_batch and self.samples and not self.batch:
+            chosen["batch"] = self.samples
+        return replace(training, **chosen)
 
     def with_precision(self, keras_options: dict[str, str], network: Network) -> dict[str, str]:
-        """Keras options with the precision that the model was built in, where the flags give no other."""
+        """All Keras options of a model: those that it comes with, replaced by those of the flags. Without a precision among
+        them it is the one in which the model was built.
+        """
         every = keras_options | self.keras_options
         return every | settings.changed({"precision": network.precision, **every})
 
@@ -69,18 +74,18 @@ class EveryCase(msgspec.Struct, frozen=True):
     """All articles and complaints."""
 
 
-class PublishedCase(msgspec.Struct, frozen=True):
+class PublishedCase(msgspec.Struct, frozen=True, kw_only=True):
     """An article's system, a complaint or a question."""
 
     case: ArticleTraining | Complaint | Question
 
     def request(self, chosen: TrainingOptions) -> Request | None:
-        """Its training, and the sizes along which its winner changes; None for a complaint without a training."""
+        """Its training, and for a complaint the sizes along which the winner changes; None for a complaint without a training."""
         if self.case.training is None:
             return None
-        sweep: dict[str, Any] = {
-            name: getattr(self.case, name) for name in ("varies", "sizes") if hasattr(self.case, name)
-        }
+        sweep: dict[str, Any] = {}
+        if isinstance(self.case, Complaint):
+            sweep = {"varies": self.case.varies, "sizes": self.case.sizes}
         return Request(
             training=chosen.changed(self.case.training),
             switches=chosen.keras_options,
@@ -90,13 +95,15 @@ class PublishedCase(msgspec.Struct, frozen=True):
         )
 
 
-class NamedModel(msgspec.Struct, frozen=True):
-    """A model of the tables, by its name."""
+class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that comes with the project."""
 
+    #: Its name in kernels.networks, such as cifar10-cnn.
     name: str
 
     def request(self, chosen: TrainingOptions) -> Request:
-        """Its training; the numbers of an article's model are not assumed.
+        """Its training. What no flag gives is assumed, but not for a model that an article trained: its numbers are the
+        article's.
 
         Raises: options.Usage for an unknown model.
         """
@@ -111,7 +118,7 @@ class NamedModel(msgspec.Struct, frozen=True):
         )
 
 
-class UserModel(msgspec.Struct, frozen=True):
+class UserModel(msgspec.Struct, frozen=True, kw_only=True):
     """A user's own model, which another process traces."""
 
     #: file.py:function or file.keras.
@@ -159,14 +166,16 @@ class UserModel(msgspec.Struct, frozen=True):
         )
 
 
-class DescribedModel(msgspec.Struct, frozen=True):
-    """A model whose layers are known already."""
+class DescribedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model of a notebook, whose layers are read already."""
 
+    #: Its name, for sentences only.
     name: str
+    #: Its layers and the operations of a training step.
     network: Network
 
     def request(self, chosen: TrainingOptions) -> Request:
-        """Its training."""
+        """Its training. What no flag gives is assumed."""
         network = self.network
         return Request(
             training=chosen.changed(Training(self.name, network.batch, network.samples, network.epochs)),
@@ -178,7 +187,7 @@ class DescribedModel(msgspec.Struct, frozen=True):
         )
 
 
-class TrainingScript(msgspec.Struct, frozen=True):
+class TrainingScript(msgspec.Struct, frozen=True, kw_only=True):
     """A training script, which another process runs up to its first fit."""
 
     #: train.py or train.ipynb.
@@ -191,9 +200,10 @@ class TrainingScript(msgspec.Struct, frozen=True):
     fit: str = ""
 
     def request(self, chosen: TrainingOptions) -> Request:
-        """The training of its fit.
+        """The training that its fit would run. Says on stderr what was run of the script.
 
-        Raises: options.Usage for samples that neither the script nor a flag tells; the Usage or Missing of that process.
+        Raises: options.Usage for samples that neither the script nor a flag tells; the Usage or Missing of the process that
+            runs the script.
         """
         began = time.monotonic()
         described = described_model.described_script(self.name, self.arguments, self.time_limit_s, self.fit)
@@ -219,7 +229,9 @@ class TrainingScript(msgspec.Struct, frozen=True):
 
 
 def _about_fit(fit: ScriptFit, *, is_named: bool) -> list[str]:
-    """What was run of a script, its other fits, and the strategy that was left out."""
+    """Sentences for stderr: how far a script ran, its side effects, its other calls of fit, and a distribution strategy, which is
+    ignored. is_named: whether --fit named this fit, so that those before it ran for one step each.
+    """
     lines = [f"{fit.head}: the script ran as always up to here; nothing after it runs."]
     if is_named:
         lines = [f"{fit.head}: the script ran up to here, each fit before for one step; nothing after it runs."]

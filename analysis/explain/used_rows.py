@@ -14,8 +14,9 @@ from workloads.records import Measurement, Settings
 
 
 def predicting(training: Training, settings: Settings, network: Network, source: Profile) -> list[Measurement]:
-    """The rows of a profile that tell a training's seconds on the device of its settings: launches, copies to a GPU, and the
-    operations of its step."""
+    """The rows of a profile that a prediction of a training reads, on the device of its settings: launches, copies to a GPU, and
+    the operations of its step. Each row is listed once.
+    """
     device = settings.device
     batch = min(training.batch, training.samples)
     kernels, _ = step_kernels(
@@ -32,7 +33,8 @@ def predicting(training: Training, settings: Settings, network: Network, source:
         used += [m for m in source.rows.get(("transfer", device), ()) if m.problem.direction == "h2d"]
     for problem in problems:
         used += _telling(problem, source, device)
-    return list({id(m): m for m in used}.values())
+    by_identity = {id(m): m for m in used}
+    return list(by_identity.values())
 
 
 def launches(source: Profile, device: str) -> list[Measurement]:
@@ -43,7 +45,9 @@ def launches(source: Profile, device: str) -> list[Measurement]:
 
 
 def _telling(problem: Problem, source: Profile, device: str) -> list[Measurement]:
-    """The rows of just this problem; without one, those of its kind that lie nearest, through which a plane is laid."""
+    """The rows that a problem's time is read from: those of the problem itself; without any, the NEAREST rows of its kind,
+    between which predictions interpolate.
+    """
     rows = [m for m in source.rows.get((problem.op, device), ()) if m.settings.cache == "warm" and _is_read(m)]
     same = [m for m in rows if m.problem == problem]
     if same:
@@ -53,21 +57,23 @@ def _telling(problem: Problem, source: Profile, device: str) -> list[Measurement
 
 
 def _is_read(m: Measurement) -> bool:
-    """Whether predictions read such a row: TensorFlow's on a CPU, libraries' on a GPU and of passes this project's own."""
+    """Whether predictions read such a row: on the CPU TensorFlow's; on a GPU those of libraries, and of passes over arrays also
+    those of kernels that this project wrote.
+    """
     if not m.on_gpu:
         return m.backend == "tensorflow"
     return m.backend in registry.LIBRARIES or (m.problem.op == "stream" and m.backend in registry.WRITTEN_HERE)
 
 
 def _kind(problem: Problem) -> tuple[str, str]:
-    """(kind, arithmetic): rows that share both share a curve."""
+    """(kind, arithmetic) of a problem. Predictions interpolate among rows that share both."""
     if isinstance(problem, Matmul | Conv):
         return profile.kind(problem), problem.math
     return problem.operation, problem.dtype
 
 
 def _place(problem: Problem) -> tuple[float, ...]:
-    """The coordinates of a problem on its curve."""
+    """Logarithms of a problem's sizes: the distance between two problems is that of these points."""
     if isinstance(problem, Matmul | Conv):
         return profile.coordinates(problem)
     return (math.log(problem.bytes_moved),)

@@ -19,27 +19,33 @@ _BUDGET_S = 900
 
 
 def plan(explanation: Explanation, most: int) -> list[tuple[Change, Estimate]]:
-    """(what to measure, the predicted saving of a step) of the changes that save most of the whole training."""
+    """(change, predicted seconds that it saves of a step) for the `most` changes that save most of the whole training."""
     saving = [one for one in explanation.what_ifs if one.job_saved and one.job_saved.value > 0]
     return [(one.change, one.step_saved) for one in saving if one.step_saved][:most]
 
 
 def step(child: Child, change: Change, folder: pathlib.Path) -> Estimate | str:
-    """Seconds of a step of a change, measured by a command of its own; the reason where there is none."""
+    """Seconds of a step after a change, measured in the child into a folder; the reason in words where it has none."""
     words = (*measure.command(change), "-q", "-o", str(folder))
     failure = child.measure(change.words, words, TimeBudget(seconds=_BUDGET_S), lambda doing, taken_s: None)
     if failure:
         return failure.reason
     rows = records.read(folder).measurements
-    alike = (costs.measured(m) for m in break_even.trainings(rows) if m.problem.batch == change.training.batch)
-    cost = next(filter(None, alike), None)
-    return cost.step if cost else next((m.reason for m in rows if m.reason), "no row with a time")
+    for row in break_even.trainings(rows):
+        cost = costs.measured(row) if row.problem.batch == change.training.batch else None
+        if cost:
+            return cost.step
+    reasons = [row.reason for row in rows if row.reason]
+    return reasons[0] if reasons else "no row with a time"
 
 
 def lines(
     explanation: Explanation, most: int, measured: Callable[[Change, pathlib.Path], Estimate | str] | None = None
 ) -> Iterator[str]:
-    """A line as each measurement comes: a step predicted beside measured, then what each change saved of it.
+    """Measures a training's step as it is, then after each of its `most` best changes, and gives a line as each is done: what was
+    predicted, and what was measured.
+
+    `measured` replaces the measurement in tests: it takes a change and a folder, and returns seconds or why there are none.
 
     Raises: Missing without a prediction, as no change can be set against it.
     """
@@ -62,7 +68,8 @@ def lines(
             if isinstance(step_s, str):
                 yield f"  {change.words}: not measured: {step_s}"
                 continue
-            real = first.value - step_s.value * base.training.batch / change.training.batch
-            off = percent(abs(saved.value - real) / base.step_s.value)
-            both = f"predicted {timed(saved)}, measured {timed(exact(real))}"
+            same_samples_s = step_s.value * base.training.batch / change.training.batch
+            measured_saving_s = first.value - same_samples_s
+            off = percent(abs(saved.value - measured_saving_s) / base.step_s.value)
+            both = f"predicted {timed(saved)}, measured {timed(exact(measured_saving_s))}"
             yield f"  {change.words}: saves {both} of a step's work (off by {off} of the step)"

@@ -114,8 +114,10 @@ def _values(list_name: str, numbers: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"one": one} for one in numbers[list_name]]
 
 
-def lines(reply: Reply, again: str = "", markdown: bool = False) -> list[str]:
-    """The reply for a terminal or as Markdown: at most 18 lines of 80 columns. again: the command that explains its training."""
+def lines(reply: Reply, *, training_command: str = "", markdown: bool = False) -> list[str]:
+    """The reply for a terminal or as Markdown: at most 18 lines of 80 columns. training_command: the command that explains the
+    case's training too, which its last line shows; "" for no such line.
+    """
     title = f"{reply.name}: {reply.title}"
     source = _source(reply.url, markdown)
     shown = [f"## {title}", ""] if markdown else [title]
@@ -126,8 +128,8 @@ def lines(reply: Reply, again: str = "", markdown: bool = False) -> list[str]:
     shown += [*reply.more, *source]
     if reply.command:
         shown.append(terminal.Line(_TEMPLATES["run"], command=options.typed(reply.command)))
-    elif again:
-        shown.append(terminal.Line(_TEMPLATES["all"], command=f"{again} --all"))
+    elif training_command:
+        shown.append(terminal.Line(_TEMPLATES["all"], command=f"{training_command} --all"))
     return shown
 
 

@@ -77,7 +77,7 @@ def test_every_flag_is_a_field_of_the_plan():
     rows = RowNames(runs=("nvidia-h200",), gpu_profile="nvidia-h200")
     assert plan(*words.split()) == ExplainPlan(
         command="typed",
-        subject=PublishedCase(published_cases.EVERY["S0"]),
+        subject=PublishedCase(case=published_cases.EVERY["S0"]),
         options=TrainingOptions(
             batch=64,
             samples=1000,
@@ -154,7 +154,7 @@ def own_script(monkeypatch, tmp_path):
 
 def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
     script = plan("train.py", "nvidia-h200", "--batch", "32", "--", "--lr", "0.1", "--batch", "8")
-    assert script.subject == TrainingScript("train.py", ("--lr", "0.1", "--batch", "8"), 60)
+    assert script.subject == TrainingScript(name="train.py", arguments=("--lr", "0.1", "--batch", "8"), time_limit_s=60)
     assert (script.rows.runs, script.options.batch) == (("nvidia-h200",), 32)
     request = requested("train.py")
     assert request.training == Training("train.py:41", 64, 8000, 20) and request.network is OWN
@@ -165,7 +165,7 @@ def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
     assert changed.switches == {"residence": "tf.data", "jit_compile": "on", "data": "script"}
     assert requested("train.py", "--", "--lr", "0.1").training.model == "train.py:41 --lr 0.1"
     module = plan("-m", "package.train", "--fit", "60")
-    assert module.subject == TrainingScript("package.train", (), 60, "60")
+    assert module.subject == TrainingScript(name="package.train", arguments=(), time_limit_s=60, fit="60")
     own_script(samples=None)
     with pytest.raises(options.Usage, match=r"train.py, fit at line 41: its data do not tell how many samples"):
         requested("train.py")
@@ -437,7 +437,7 @@ def test_the_estimate_is_of_what_was_just_timed():
     """Starting took 20 s. Predicted: 3 s of compilation and steps of 1.2 s, 17 of them; without it 8 layers of 80 a start."""
     request = msgspec.structs.replace(explained().request, starting_s=20.0)
     cost = TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=exact(1.2), compile=exact(3.0), source="predicted")
-    side = Side("cpu", request.training, cost)
+    side = Side(device="cpu", training=request.training, cost=cost)
     part = measure.step(request, "cpu", side)
     assert part.seconds == pytest.approx(3 + 17 * 1.2)
     layers = len(request.model.layers)

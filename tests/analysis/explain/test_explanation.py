@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from analysis.explain import doubts, explanation, findings, framework, measure, published, sides, verify
 from analysis.explain.doubts import Assumption
 from analysis.explain.request import GPU, Request
+from analysis.explain.sides import TurningPoint
 from analysis.explain.sources import Sources
 from analysis.finding import Finding, Warning
 from analysis.predict import borrowed_gpu as stored
@@ -70,15 +71,18 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     """GPU: 6 + 3 s against 5; an epoch of 10 steps of 3.38 ms against 13.8: 38.4 epochs of them are 4 s, or 10 of 24,600."""
     e = explained(Training("cifar10-cnn", 640, 6400, 10))
     apart = 4.0 / (10 * (13.8 - 3.38) * MS)
-    assert e.turning_point == ("gpu", {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)})
+    counts = {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)}
+    assert (e.turning_point.device, e.turning_point.counts) == ("gpu", counts)
     turning_point = only(e, "turning-point")
-    assert (turning_point.subject, turning_point.numbers) == ("gpu", {"counts": e.turning_point[1], "sure": True})
+    assert (turning_point.subject, turning_point.numbers) == ("gpu", {"counts": e.turning_point.counts, "sure": True})
     assert sentence(turning_point) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
     unsure = replace(turning_point, numbers=turning_point.numbers | {"sure": False})
     assert sentence(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
-    assert explained().turning_point == ("cpu", {})  # the CPU begins sooner and its steps are shorter
+    assert explained().turning_point == TurningPoint(
+        device="cpu", counts={}
+    )  # the CPU begins sooner and its steps are shorter
     assert said(explained(), "turning-point") == ["the first epoch on, the CPU finishes first, and it stays so."]
-    assert sides.turning_point(*reversed(e.both)) == ("cpu", e.turning_point[1])  # the other way round
+    assert sides.turning_point(*reversed(e.both)) == replace(e.turning_point, device="cpu")  # the other way round
     assert answer.answer(e, "again", can_check=True)[-1].endswith("again --verify 1")
 
 
@@ -163,8 +167,11 @@ def test_samples_change_no_winner_where_all_are_one_batch(batch, samples, counts
     cpu = costs.TrainingCost(dataset_setup=exact(0.0), epoch=exact(0.0), step=exact(10 * MS))
     gpu = replace(cpu, step=exact(1 * MS), start=exact(9.0))
     training = Training("cifar10-cnn", batch, samples, 10)
-    both_sides = (sides.Side(device, training, cost) for device, cost in (("cpu", cpu), (GPU, gpu)))
-    assert sides.turning_point(*both_sides) == ("gpu", pytest.approx(counts))
+    both_sides = (
+        sides.Side(device=device, training=training, cost=cost) for device, cost in (("cpu", cpu), (GPU, gpu))
+    )
+    point = sides.turning_point(*both_sides)
+    assert (point.device, point.counts) == ("gpu", pytest.approx(counts))
 
 
 @pytest.mark.parametrize(
@@ -266,8 +273,9 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
     e = explained(of=sources(*rows))
     (whole,) = [a for a in e.crossovers if a.family.varies == "samples"]
     assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_JOB)
-    assert e.turning_point == ("gpu", {"samples": whole.crossings[0].at.value, "epochs": pytest.approx(10.0)})
-    assert e.turning_point[1]["samples"] == pytest.approx(3200, rel=2e-3)
+    counts = {"samples": whole.crossings[0].at.value, "epochs": pytest.approx(10.0)}
+    assert (e.turning_point.device, e.turning_point.counts) == ("gpu", counts)
+    assert e.turning_point.counts["samples"] == pytest.approx(3200, rel=2e-3)
     assert not explained(validation=1, of=sources(*rows)).swept_turning_points
     assert said(e, "turning-point") == ["about 3,200 samples or 10 epochs on, the GPU finishes first."]
     other = explained(msgspec.structs.replace(T, epochs=20), sources(*rows))

@@ -63,7 +63,7 @@ def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_th
     for made in replies:
         assert not made.command and made.rows, made.name
         again = f"{options.python()} -m analysis.explain --case {made.name} reports/nvidia-h200"
-        lines = [part for line in cases.lines(made, again) for part in terminal.wrapped(line, 80)]
+        lines = [part for line in cases.lines(made, training_command=again) for part in terminal.wrapped(line, 80)]
         assert len(lines) <= 19, made.name
         assert all(len(line) <= 80 or made.url in line for line in lines), made.name
         assert not [fault for text in (made.answer, *made.more) for fault in plain_words.faults(text)]
