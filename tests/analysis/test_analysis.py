@@ -27,7 +27,7 @@ def roof_calls(monkeypatch) -> list[int]:
     return calls
 
 
-def test_the_page_the_answer_and_the_questions_share_the_roofs_of_one_analysis(roof_calls):
+def test_page_answer_and_questions_share_one_analysis(roof_calls):
     loaded = fake.whole_run()
     run = Material(Analysis.from_loaded(loaded))
     assert roof_calls == []
@@ -37,7 +37,7 @@ def test_the_page_the_answer_and_the_questions_share_the_roofs_of_one_analysis(r
     assert run.analysis.roofs == roofs.roofs_of(loaded.measurements, fake.GPU_MACHINE)
 
 
-def test_the_answer_the_ladder_and_the_doubts_of_a_command_share_the_roofs_of_its_rows(roof_calls, tmp_path, capsys):
+def test_answer_ladder_and_doubts_share_their_roofs(roof_calls, tmp_path, capsys):
     loaded = fake.cpu_run()
     outcome = sweep.Outcome(run=loaded.last, path=tmp_path / "matmul.jsonl", measurements=list(loaded.measurements))
     results = session.analyzed(outcome)
@@ -53,7 +53,7 @@ def test_an_export_takes_its_roofs_from_an_analysis(roof_calls):
     assert roof_calls == [len(loaded.measurements)]
 
 
-def test_a_roof_counts_replaced_rows_and_a_rungs_share_does_not():
+def test_roofs_but_not_shares_count_replaced_rows():
     """A peak of 200 GFLOP/s that was measured again with 100: a rung of 10 GFLOP/s reaches 10 % of the newer one."""
     flops = 10**9
     peaks = [fake.row("peak/numba/fma", Peak("float32", flops), flops / rate, threads=1) for rate in (200e9, 100e9)]

@@ -6,7 +6,7 @@ from analysis.table import Table
 TABLE = Table("a|b | n", [("x", 1)])
 
 
-def test_the_markdown_of_each_block_shows_its_text_as_it_is():
+def test_each_blocks_markdown_shows_its_text():
     items = (ListItem(text="one `code`"), ListItem(text="two", below=("<under>",)))
     blocks = [
         Heading(text="run <1>"),
@@ -24,7 +24,7 @@ def test_the_markdown_of_each_block_shows_its_text_as_it_is():
     ]
 
 
-def test_nothing_is_left_of_a_list_a_table_or_a_section_without_content():
+def test_empty_lists_tables_and_sections_vanish():
     empty = Table("a", [])
     assert listed([]) == tabled(empty) == titled("Head", "words", empty) == titled("Head", "words", []) == []
     assert titled("Head", "words", TABLE) == [

@@ -25,7 +25,7 @@ LOADED = Loaded((RUN,), (ROW, FAILED), 0, ())
 NAME = "matmul/numpy/blas/m:10/n:10/k:10/threads:2"
 
 
-def test_google_benchmark_and_names_that_are_never_the_same():
+def test_google_benchmark_names_are_unique():
     made = export.google_benchmark(LOADED)
     entries = made["benchmarks"]
     assert [(e["name"], e["run_type"]) for e in entries] == [(NAME, "iteration")] * 3
@@ -56,7 +56,7 @@ def test_bencher_and_github():
 
 
 @pytest.mark.parametrize(("visits_us", "median_ns"), [((1, 2, 3, 4, 9), 3000), ((1, 6, 7, 8, 9), 7000)])
-def test_the_range_for_github_reaches_over_the_farther_end_of_the_interval(visits_us, median_ns):
+def test_githubs_range_reaches_the_farther_end(visits_us, median_ns):
     """The interval is the range of five visits: 2 µs below the median and 6 above, or 6 below and 2 above."""
     seconds = tuple(visit_us * 1e-6 for visit_us in visits_us)
     taken = Samples("host-latency", seconds, 1, (1,) * 5, "5 visits")
@@ -101,7 +101,7 @@ def test_no_cell_is_a_formula(capsys):
     assert capsys.readouterr().out == "said,number,text\n'=1+1,-1.5,-1.5e-9\n'=1+1\n"
 
 
-def test_a_file_that_cannot_be_written_whole_is_none(tmp_path):
+def test_a_half_written_file_is_removed(tmp_path):
     full = tmp_path / "rows.csv"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_written_whole_is_none(tmp_path):
     assert not full.exists()
 
 
-def test_a_file_is_written_where_its_name_cannot_be(tmp_path, monkeypatch, capsys):
+def test_a_file_is_written_with_stdout_full(tmp_path, monkeypatch, capsys):
     write(tmp_path / "run" / "matmul.jsonl", RUN, [ROW])
     out = tmp_path / "out.json"
     with open("/dev/full", "w") as full:

@@ -23,7 +23,7 @@ def drawn(rng, center: float, blocks: int, each: int, spread: float, block_sprea
     ("visits", "least", "most"), [(3, 0.90, 0.985), (5, 0.90, 0.97), (6, 0.93, 0.99), (10, 0.90, 0.985)]
 )
 @pytest.mark.parametrize("apart", [0.0, 0.02])
-def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(visits, least, most, apart):
+def test_a_medians_interval_covers_95_of_100_truths(visits, least, most, apart):
     """The range of k medians misses the true one where all lie on one side, in 2 of 2^k cases; of three it is widened."""
     rng = np.random.default_rng(visits)
     held = 0
@@ -33,7 +33,7 @@ def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(vis
     assert least <= held / 400 <= most
 
 
-def test_few_visits_span_their_medians_more_are_resampled_and_so_are_one_blocks_samples():
+def test_few_visits_span_their_medians_more_are_resampled():
     seconds, block = [5.0, 1.0, 1.2, 3.0, 2.0, 2.0], [0, 1, 1, 2, 3, 4]
     assert stats.median(seconds, block) == Estimate(2.0, 1.1, 5.0)
     seven = stats.median([*seconds, 2.0, 2.0], [*block, 5, 6])
@@ -43,13 +43,13 @@ def test_few_visits_span_their_medians_more_are_resampled_and_so_are_one_blocks_
     assert stats.median([2.0]) == Estimate(2.0, 2.0, 2.0)  # which knows nothing more
 
 
-def test_the_interval_of_correlated_blocks_is_wider_than_that_of_loose_samples():
+def test_correlated_blocks_have_a_wider_interval():
     samples = drawn(np.random.default_rng(7), 1.0, 8, 20, 0.002, 0.03)
     together, loose = stats.median(samples.seconds, samples.block), stats.median(samples.seconds)
     assert together.value == loose.value and together.noise > 2 * loose.noise
 
 
-def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval():
+def test_equal_samples_have_no_width():
     assert stats.median([2.0] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Estimate(2.0, 2.0, 2.0)
     samples = drawn(np.random.default_rng(3), 1e-3, 5, 7, 0.01, 0.0)
     assert stats.median(samples.seconds, samples.block) == stats.median_of(samples)
@@ -72,7 +72,7 @@ def test_arithmetic_of_intervals():
     assert a * (b - 5.0) == Estimate(-10.0, -24.0, 12.0) and b * -1.0 == Estimate(-4.0, -6.0, -3.0) and b.noise == 0.375
 
 
-def test_ratios_count_what_may_be_below_0_as_0():
+def test_ratios_count_negative_values_as_zero():
     b = Estimate(4.0, 2.0, 5.0)
     assert Estimate(10.0, 5.0, 12.0) / b == Estimate(2.5, 1.0, 6.0) and b / 2 == Estimate(2.0, 1.0, 2.5)
     assert 10.0 / b == Estimate(2.5, 2.0, 5.0) and Estimate(1.0, -1.0, 4.0) / b == Estimate(0.25, 0.0, 2.0)
@@ -81,7 +81,7 @@ def test_ratios_count_what_may_be_below_0_as_0():
     assert b / Estimate(-2.0, -3.0, -1.0) == stats.exact(math.inf)
 
 
-def test_named_intervals_and_an_independent_sum_that_adds_errors_as_squares():
+def test_independent_sums_add_errors_as_squares():
     assert stats.exact(2.0) == Estimate(2.0, 2.0, 2.0) and stats.plus_minus(2.0, 3.0) == Estimate(2.0, -1.0, 5.0)
     assert stats.plus_minus(2.0, 3.0).at_least(0.0) == Estimate(2.0, 0.0, 5.0)
     assert Estimate(1.0, 0.0, 5.0).at_least(Estimate(2.0, 1.0, 3.0)) == Estimate(2.0, 1.0, 5.0)
@@ -101,7 +101,7 @@ def test_verdicts_on_equal_sides_claim_nothing(paired, block_spread, allowed):
     assert words["slower"] + words["faster"] <= allowed
 
 
-def test_of_seven_visits_at_two_levels_the_interval_holds_their_mean():
+def test_seven_visits_at_two_levels_hold_their_mean():
     """Six of 1.03 and one of 0.97: the median resampled is 1.03. Their mean 1.02143 less t 2.4469 x 0.022678 / sqrt 7."""
     e = stats.median([1.03] * 6 + [0.97], range(7))
     assert e.value == e.high == 1.03 and e.low == pytest.approx(1.02143 - 0.02097, abs=1e-5)
@@ -118,7 +118,7 @@ def test_the_ratio_of_separate_runs_keeps_its_promise(visits, apart):
     assert 0.92 <= held / 200 <= 0.995
 
 
-def test_errors_of_a_ratio_add_as_squares_end_by_end_in_the_logarithm():
+def test_errors_of_a_ratio_add_in_the_logarithm():
     """Down by 3 over up by 4 is down by 5; up by 5 over down by 12 is up by 13; 12 more makes 13 of the 5."""
     new = Estimate(2.0, 2 * math.exp(-3), 2 * math.exp(5))
     old = Estimate(4.0, 4 * math.exp(-12), 4 * math.exp(4))
@@ -127,7 +127,7 @@ def test_errors_of_a_ratio_add_as_squares_end_by_end_in_the_logarithm():
     assert stats.quotient(new, old, log_error=12.0).low == pytest.approx(0.5 * math.exp(-13))
 
 
-def test_very_many_samples_have_the_medians_of_as_many_alike():
+def test_very_many_samples_keep_their_median():
     """A draw of 40,000 samples is more than 16 bits count."""
     few, many = (stats._resampled_medians([[1.0] * k, [3.0] * k]) for k in (2, 20_000))
     assert set(few.tolist()) == {1.0, 2.0, 3.0}
@@ -140,14 +140,14 @@ def test_students_t_is_that_of_scipy(free):
     assert stats.t_quantile(free) == pytest.approx(scipy.stats.t.ppf(0.975, free), abs=1e-4 if free <= 10 else 3e-3)
 
 
-def test_a_planted_5_percent_is_found_and_points_the_right_way():
+def test_a_planted_5_percent_is_found():
     rng = np.random.default_rng(6)
     for _ in range(60):
         a, b = drawn(rng, 1.0, 10, 5, 0.01, 0.0), drawn(rng, 1.05, 10, 5, 0.01, 0.0)
         assert stats.verdict(a, b).word == "slower" and stats.verdict(b, a).word == "faster"
 
 
-def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
+def test_a_ratio_lies_between_its_pairs():
     """Of 25 pairs the third from either end: 1/16, 1/8, 1/8. Of nine the ends would hold too little: errors as squares."""
     doubling = Samples("device", (1.0, 2.0, 4.0, 8.0, 16.0), 1, (1,) * 5, "")
     assert msgspec.structs.astuple(stats.verdict(doubling, doubling).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
@@ -158,7 +158,7 @@ def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
     assert stats.verdict(few, few).ratio == stats.quotient(stats.median_of(few), stats.median_of(few))
 
 
-def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_are_left_out():
+def test_single_samples_and_unpaired_visits_claim_nothing():
     one, other = drawn(np.random.default_rng(1), 1.0, 1, 1, 0, 0), drawn(np.random.default_rng(1), 2.0, 1, 1, 0, 0)
     assert stats.verdict(one, other).word == "can't tell"
     five = Samples("device", (2.0,) * 5, 1, (1,) * 5, "")

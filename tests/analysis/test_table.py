@@ -26,7 +26,7 @@ def test_columns_shrink_wrap_and_go_in_this_order(most, least, widths):
     assert made.fitted((4, 3, 20), most) == widths
 
 
-def test_words_are_left_and_numbers_right_and_a_long_cell_goes_on_below():
+def test_words_align_left_numbers_right():
     rows = [("ab", 5, "one two three four five"), ("c", 12, "x")]
     shown = Table("name | n | notes", rows, last=True).text(24)
     assert shown == [
@@ -38,13 +38,13 @@ def test_words_are_left_and_numbers_right_and_a_long_cell_goes_on_below():
     assert Table("name | n | notes", rows, last=True).md()[1] == "| --- | ---: | --- |"
 
 
-def test_where_a_column_would_be_lost_each_cell_has_a_line():
+def test_a_lost_column_gives_each_cell_a_line():
     made = Table("model | seconds on the CPU | seconds on the GPU", [("lenet", "123456789", "-"), ("vgg", "1", "2")])
     assert made.text(14) == ["lenet", "  seconds on", "  the CPU:", "  123456789", "vgg", *made.text(14)[5:]]
     assert made.text(14)[-1].split()[-1] == "2" and "lenet" in made.text(60)[1]
 
 
-def test_optional_columns_without_a_word_are_left_out_and_words_stay_words():
+def test_optional_empty_columns_are_left_out():
     rows = [("a", "-", "1", ""), ("b", "", "2", "-")]
     made = Table("name | kind | n | doubt", rows, 2, "kind | doubt")
     assert (made.heads, made.rows) == (["name", "n"], [["a", "1"], ["b", "2"]])
@@ -69,6 +69,6 @@ def test_what_a_spreadsheet_would_run_gets_an_apostrophe(value, written):
     assert table.cell(value) == written
 
 
-def test_an_empty_column_right_after_the_words_leaves_their_number():
+def test_an_empty_first_column_keeps_numbers_right():
     made = Table("name | note | n", [("x", "-", 1)], 1, "note")
     assert made.md()[:2] == ["| name | n |", "| --- | ---: |"]

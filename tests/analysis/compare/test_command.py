@@ -81,11 +81,11 @@ def stored(tmp_path, monkeypatch):
     ("new", "word"),
     [(1.05, "slower"), (0.95, "faster"), (1.0, "same"), (1.03, "same"), (1.035, "slower"), (1.045, "slower")],
 )
-def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
+def test_a_claim_needs_the_interval_past_the_limit(new, word):
     assert words(loaded(timed(steady(1.0))), loaded(timed(steady(new)))) == [word]
 
 
-def test_what_two_runs_differ_by_is_in_the_interval():
+def test_the_interval_includes_the_noise_between_runs():
     old, new = timed(steady(1.0, 0.0)), timed(steady(1.03, 0.0))
     (row,) = comparison.comparison(loaded(old), loaded(new)).rows
     assert (row.between.share, row.between.source) == (0.01, noise.THIS_MACHINE)
@@ -95,7 +95,7 @@ def test_what_two_runs_differ_by_is_in_the_interval():
     assert words(*(loaded(timed(processes(*[c] * 10))) for c in (1.0, 1.03))) == ["same"]
 
 
-def test_device_times_of_two_runs_of_processes_have_what_processes_differ_by_in_their_intervals():
+def test_device_times_include_the_noise_between_processes():
     taken = steady(1.0, 0.0), steady(1.022, 0.0), processes(*[1.0] * 10), processes(*[1.022] * 10)
     gpu = row("matmul/cupy/cublas", square(64), 1.0)
     one, later, ten, ten_later = (loaded(replace(gpu, samples=(replace(s, clock="device"),))) for s in taken)
@@ -119,7 +119,7 @@ def test_a_run_beside_itself_is_the_same():
     assert words(run, run) == ["same"] * 3
 
 
-def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path, monkeypatch):
+def test_a_machine_without_noise_borrows_the_likest_one(tmp_path, monkeypatch):
     other = replace(CPU_MACHINE, key="intel-avx512-4c", cores=4)
     run = replace(RUN, machine=other)
     old, new = (loaded(timed(steady(c)), run=run) for c in (1.0, 1.05))
@@ -141,7 +141,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     assert said == "Two equal runs differ by up to 20.0 % (a guess, as nothing is stored)."
 
 
-def test_each_clock_and_decade_has_its_own_number_and_what_was_measured_here_counts_first(tmp_path, monkeypatch):
+def test_each_clock_and_decade_has_its_noise(tmp_path, monkeypatch):
     keep(tmp_path / "x", {(noise.CPU, -6): 0.30, (noise.CPU, -3): 0.10}, local=False)
     (tmp_path / "x" / "broken").mkdir()
     (tmp_path / "x" / "broken" / noise.FILE).write_text("{")
@@ -156,7 +156,7 @@ def test_each_clock_and_decade_has_its_own_number_and_what_was_measured_here_cou
     assert [noise.side(*one) for one in taken] == [noise.GPU, noise.CALLS, noise.CPU]
 
 
-def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart():
+def test_a_share_is_a_quantile_of_distant_sweeps():
     """Ten sweeps of a row, 100 s apart: of the 15 pairs at least 450 s apart the 95 % quantile."""
     middles = 3e-3 * np.exp(0.02 * np.random.default_rng(1).standard_normal(10))
     sweeps = [(100.0 * i, loaded(timed(steady(float(c), 0.0)))) for i, c in enumerate(middles)]
@@ -176,7 +176,7 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
     assert share.share == pytest.approx(1.0)  # nothing else is known
 
 
-def test_a_pair_of_sweeps_spans_the_shorter_of_both():
+def test_a_pair_of_sweeps_spans_the_shorter_one():
     """Visits over 8 s in the first five sweeps, over 20 s in the others: the 15 pairs have one of each."""
     sweeps = []
     for i in range(10):
@@ -193,7 +193,7 @@ def test_trainings_take_no_kernels_number():
     assert (row.word, row.between.share) == ("can't tell", noise.DEFAULT[noise.MODELS])
 
 
-def test_the_noise_between_runs_is_always_added_and_falls_as_a_rows_visits_show_it_themselves():
+def test_noise_between_runs_shrinks_with_the_visits_spread():
     """Visits of all runs differ by 2 %, runs by 1 % over 20 s: in the logarithm sd = ln 1.02 / (sqrt 2 x 1.96) = 0.00714 and
     0.00359. Two visits 0.4 % off their mean take 0.004^2 off the first."""
     known = noise.Between(share=0.01, source=noise.THIS_MACHINE, visit_share=0.02, runs=10, span_s=20.0)
@@ -223,7 +223,7 @@ def test_a_rows_seconds_have_it_in_their_interval():
     assert noise.with_noise_between_runs(None, long, long.samples[0], exact(1.0)) == exact(1.0)
 
 
-def test_the_smallest_slowdown_that_a_row_would_have_shown():
+def test_the_smallest_slowdown_a_row_can_show():
     """No spread of its own: the interval is what two runs differ by, so a slowdown shows from 1.02 x 1.01 or 1.02 x 1.03 on."""
     old = timed(steady(1.0, 0.0)), row("matmul/cupy/cublas", square(64), {"host-latency": 1.0})
     new = timed(steady(1.01, 0.0)), row("matmul/cupy/cublas", square(64), {"host-latency": 1.01})
@@ -265,21 +265,21 @@ def _row(m, verdict: Verdict) -> comparison.Compared:
         (Estimate(1.2, 1.0, 1.3), 0.224),
     ],
 )
-def test_the_smallest_slowdown_goes_by_the_lower_end_of_a_lopsided_interval(ratio, slowdown):
+def test_the_smallest_slowdown_takes_the_intervals_lower_end(ratio, slowdown):
     m = timed(steady(1.0))
     verdict = Verdict(word="slower", ratio=ratio)
     row = _row(m, verdict)
     assert row.smallest_slowdown == pytest.approx(slowdown)
 
 
-def test_a_rule_counts_slower_rows_by_their_ratio_and_not_by_an_end_of_its_interval():
+def test_a_rule_counts_slower_rows_by_their_ratio():
     row = _row(timed(steady(1.0)), Verdict(word="slower", ratio=Estimate(1.08, 1.03, 1.2)))
     compared = comparison.RunComparison(differences=(), rows=(row,), broken=(), only_old=(), only_new=())
     assert (compared.regressions(0.05), compared.regressions(0.1)) == ((row,), ())
 
 
 @pytest.mark.parametrize(("rows", "most"), [(1, "10 %"), (2, "20 %"), (5, "50 %"), (9, "90 %"), (10, "90 %")])
-def test_nine_of_ten_rows_show_the_slowdown_that_is_named(rows, most):
+def test_nine_of_ten_rows_show_the_named_slowdown(rows, most):
     """Rows that show 10, 20, 30 ... % and more; of five rows nine of ten are all five, of ten the first nine."""
     m = timed(steady(1.0))
     made = []
@@ -295,7 +295,7 @@ def test_nine_of_ten_rows_show_the_slowdown_that_is_named(rows, most):
     ("rule", "code"),
     [(["slower>2%"], 0), (["slower>2%", "--strict"], options.UNSEEN), (["slower>5%", "--strict"], 0), (["slower"], 0)],
 )
-def test_a_rule_that_the_noise_hides_warns_and_is_strictly_a_failure(rule, code, tmp_path, capsys):
+def test_a_rule_hidden_by_noise_warns_strictly_fails(rule, code, tmp_path, capsys):
     """Rows that show 3 % and more: a rule of 2 % says nothing of them."""
     old, new = (write(tmp_path / name, timed(steady(center, 0.0))) for name, center in (("a", 1.0), ("b", 1.001)))
     assert command.main([old, new, "--fail-on", *rule]) == code
@@ -310,7 +310,7 @@ def test_strict_asks_for_a_share(runs, capsys):
     assert "--strict needs --fail-on" in capsys.readouterr().err
 
 
-def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
+def test_a_gpu_is_compared_by_its_device_clock():
     old, new = (loaded(row("matmul/cupy/cublas", square(64), {"host-latency": 1.0, "device": d})) for d in (0.5, 0.6))
     assert words(old, new) == ["slower"] and words(old, new, clock="host-latency") == ["same"]
     assert words(old, new, clock="host-issue") == []
@@ -370,7 +370,7 @@ def test_the_exit_code(runs, rule, code, capsys):
 
 
 @pytest.mark.parametrize("nameless", ["old", "new"])
-def test_a_run_without_a_line_of_its_machine_is_not_of_the_same(runs, nameless, capsys):
+def test_a_run_without_its_machine_matches_no_other(runs, nameless, capsys):
     file = Path(runs[nameless == "new"], "matmul.jsonl")
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[1:]))
@@ -419,7 +419,7 @@ class TestBaselines:
     def place(self, tmp_path, monkeypatch):
         monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
 
-    def test_a_saved_name_is_a_run_and_is_never_overwritten(self, runs, tmp_path):
+    def test_a_saved_name_is_never_overwritten(self, runs, tmp_path):
         kept = baselines.save("before", records.files_of(runs[0]))
         assert records.read("before").measurements == records.read(runs[0]).measurements
         assert baselines.names() == ["before"]
@@ -427,7 +427,7 @@ class TestBaselines:
             baselines.save("before", [])
         assert kept == tmp_path / "saved" / "before"
 
-    def test_the_name_of_a_stored_machine_is_not_free(self):
+    def test_a_stored_machines_name_cannot_be_taken(self):
         with pytest.raises(options.Usage, match="'nvidia-h200' names a stored machine"):
             baselines.require_free("nvidia-h200")
 
@@ -443,7 +443,7 @@ class TestBaselines:
         with pytest.raises(options.Usage, match="cannot save"):
             baselines.save("x", [])
 
-    def test_half_a_baseline_is_none_and_anothers_is_left_alone(self, runs, tmp_path, monkeypatch):
+    def test_an_incomplete_or_foreign_baseline_is_left_alone(self, runs, tmp_path, monkeypatch):
         with pytest.raises(options.Usage, match="cannot save"):
             baselines.save("half", [*records.files_of(runs[0]), tmp_path / "nosuch"])
         assert baselines.names() == []
@@ -489,7 +489,7 @@ class TestBaselines:
         assert session.save_and_compare(measuring, files, options.INTERRUPTED) == options.INTERRUPTED
         assert session.save_and_compare(self.measuring(), files, options.OK) == options.OK
 
-    def test_a_baseline_of_another_machine_is_compared_by_a_command_that_can(self, runs, tmp_path, monkeypatch, capsys):
+    def test_another_machines_baseline_needs_its_own_command(self, runs, tmp_path, monkeypatch, capsys):
         other = write(tmp_path / "a gpu", timed(steady(1.0)), machine=GPU_MACHINE)
         measuring = self.measuring("--against", other)
         with pytest.raises(options.Usage) as refused:
@@ -502,7 +502,7 @@ class TestBaselines:
             matmul.run(save="x")
 
 
-def test_a_row_that_the_later_run_cannot_be_read_of_is_a_regression(tmp_path, capsys):
+def test_a_row_unreadable_in_the_later_run_regresses(tmp_path, capsys):
     """The second row of NEW has a time of 1e999 seconds, which no float holds."""
     old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.5), n=128))
     new = write(tmp_path / "new", timed(steady(1.0)))
@@ -526,7 +526,7 @@ def test_rules(text, share):
     assert options.regression(text) == pytest.approx(share)
 
 
-def test_what_no_slowdown_would_show_is_absent_from_records():
+def test_records_omit_what_no_slowdown_would_show():
     """Of one visit nothing is ever claimed; 1 [0.8, 1.25] would be called slower from 1.02 / 0.8 on."""
     sides = timed(steady(1e-3), 64), timed(steady(1e-3), 128)
     ratios = exact(1.0), Estimate(1.0, 0.8, 1.25)
@@ -550,7 +550,7 @@ def test_what_no_slowdown_would_show_is_absent_from_records():
     assert [(one["low"], one["high"], one["ratio"]) for one in told] == [(1.0, 1.0, 1.0), (0.8, 1.25, 1.0)]
 
 
-def test_the_most_alike_machine_is_itself_then_one_of_its_gpus_its_vectors_and_about_its_cores():
+def test_the_likest_machine_goes_by_gpu_vectors_cores():
     """For GPUs their names come before the CPU; cores are compared by their ratio: 4 is nearer to 8 than 20 is."""
 
     def machine(key: str, cores: int = 8, gpus=(), vendor: str = "intel", simd: str = "avx512"):
@@ -569,7 +569,7 @@ def test_the_most_alike_machine_is_itself_then_one_of_its_gpus_its_vectors_and_a
         assert [others.index(one) for one in ranked] == order
 
 
-def test_a_row_is_timed_that_has_seconds_on_one_clock():
+def test_a_timed_row_has_seconds_on_one_clock():
     empty = Samples("device", (), 1, (), "0 visits")
     one = timed(steady(1e-3))
     assert comparison._timed(replace(one, samples=(empty, *one.samples)))

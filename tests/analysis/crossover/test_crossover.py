@@ -22,7 +22,7 @@ from kernels.problems import Matmul, Training
 TRUE_N = (LAUNCH / 2 / (1 / CPU_RATE - 1 / GPU_RATE)) ** (1 / 3)
 
 
-def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
+def test_a_known_crossing_is_bracketed_and_pinned_down():
     assert round(TRUE_N, 1) == 100.3
     sizes = [16, 64, 256, 1024]
     answer = only(laws(cpu_law, gpu_law, sizes))
@@ -49,7 +49,7 @@ def at_points(*ratios: tuple[int, float, float]):
     return sign_changes.classify("float32", LATENCY, points)
 
 
-def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_told():
+def test_the_interval_covers_neighboring_sizes_without_a_winner():
     """From 103, and too close to tell at 112: the GPU wins for certain from where the lower edge passes 1 after 112 only."""
     answer = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.05, 0.1), (128, 1.5, 0.1))
     (crossing,) = answer.crossings
@@ -95,7 +95,7 @@ def test_what_stands_for_no_side():
     assert own.kind == "cant-tell" and own.form == Form("resident", framework="tensorflow")
 
 
-def test_copies_share_no_size_with_calls_whose_data_are_there():
+def test_copied_and_resident_calls_share_no_size():
     """Every other size was measured with copies: no reuse of a copy can be told, and nothing fails."""
     rows = [*laws(cpu_law, gpu_law, [64, 256]), *laws(cpu_law, gpu_law, [128, 512], mode="roundtrip")]
     answers = crossover.crossovers(rows)
@@ -103,7 +103,7 @@ def test_copies_share_no_size_with_calls_whose_data_are_there():
     assert reuse.pairs(answers, "float32") == []
 
 
-def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
+def test_sizes_with_an_uncertain_ratio_form_a_band():
     cpu = {64: 0.5, 128: 1.0, 160: 1.0, 256: 2.0}
     answer = only(laws(lambda n: cpu[n], lambda n: 1.0, cpu))
     assert answer.kind == "gpu-from" and answer.bands == ((128, 160),)
@@ -112,7 +112,7 @@ def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_i
     assert len(added) == 2 and 64 < added[0] < 128 and 160 < added[1] < 256
 
 
-def test_refining_adds_nothing_without_a_crossing_no_size_tried_and_one_of_another_form_near_the_middle():
+def test_refining_adds_nothing_where_nothing_can_change():
     assert refinement.refine(only(laws(lambda n: 2.0, lambda n: 1.0))) == []
     failed = [row("matmul/cupy/cublas", square(n), None, status="failed", reason="x") for n in range(65, 256)]
     assert refinement.refine(only([*laws(cpu_law, gpu_law, [64, 256]), *failed])) == []
@@ -133,13 +133,13 @@ def test_the_cpu_side_is_the_best_row():
     assert answer.kind == "cpu-throughout"
 
 
-def test_a_side_of_a_short_sweep_is_as_wide_as_what_runs_differ_by_over_the_root_of_two(monkeypatch):
+def test_short_sweeps_are_widened_by_noise_between_runs(monkeypatch):
     monkeypatch.setattr(noise, "stored", lambda root: {})
     side = fastest_row.fastest([row("matmul/numpy/blas", square(64), 1.0)], "host-latency", CPU_MACHINE)
     assert side.seconds.high == pytest.approx((1 + noise.DEFAULT[noise.CPU]) ** 0.5**0.5)
 
 
-def test_where_the_noise_between_runs_is_from_is_said_unless_it_was_measured_here(monkeypatch):
+def test_noise_of_another_machine_is_named(monkeypatch):
     answers = [only(laws(cpu_law, gpu_law, [64, 256]))]
     monkeypatch.setattr(noise, "stored", lambda root: {})
     (guess,) = crossings.noise_sentences(answers, CPU_MACHINE)
@@ -181,7 +181,7 @@ def test_each_form_has_its_own_rows_and_clock():
     }
 
 
-def test_as_written_is_the_operator_on_both_sides_with_default_threads():
+def test_as_written_is_the_operator_with_default_threads():
     rows = [row("matmul/numpy/operator", square(64), t, threads=threads) for t, threads in ((1.0, None), (0.1, 1))]
     rows += [row("matmul/cupy/operator", square(64), 0.5), row("matmul/cupy/cublas", square(64), 0.05)]
     answer = only(rows, AS_WRITTEN[0])
@@ -193,7 +193,7 @@ def test_as_written_is_the_operator_on_both_sides_with_default_threads():
     assert (answer.kind, answer.points[0].cpu.threads) == ("gpu-at-smallest", 4)
 
 
-def test_tensor_arithmetic_may_meet_the_cpu_in_float32_and_says_so():
+def test_tensor_arithmetic_meets_float32_on_the_cpu():
     rows = [row("matmul/numpy/blas", square(64), 1.0), row("matmul/cupy/cublas", square(64, "tf32"), 0.5)]
     (answer,) = [a for a in crossover.crossovers(rows) if a.precision == "tf32"]
     assert answer.kind == "gpu-at-smallest" and answer.cpu_maths == ("float32",)
@@ -201,7 +201,7 @@ def test_tensor_arithmetic_may_meet_the_cpu_in_float32_and_says_so():
     assert [a.kind for a in crossover.crossovers(double) if a.precision == "float64"] == ["no-cpu"]
 
 
-def test_without_a_gpu_there_is_one_answer_a_precision():
+def test_without_a_gpu_each_precision_has_one_answer():
     rows = [row("matmul/numpy/blas", square(n, math), 1.0) for n in (64, 128) for math in ("float64", "float32")]
     found = crossover.crossovers(rows)
     expected = [("float32", "no-gpu", 64, 128), ("float64", "no-gpu", 64, 128)]
@@ -210,14 +210,14 @@ def test_without_a_gpu_there_is_one_answer_a_precision():
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
-def test_sizes_without_a_time_are_gaps_with_their_reason(status):
+def test_sizes_without_a_time_are_explained_gaps(status):
     lost = row("matmul/cupy/cublas", square(512), None, status=status, reason="out of memory")
     rows = [*laws(cpu_law, gpu_law, [64, 256]), lost, row("matmul/numpy/blas", square(512), cpu_law(512))]
     assert only(rows).gaps == (f"n = 512: no GPU time ({status}: out of memory)",) and only(rows).high_n == 256
     assert only([row("matmul/numpy/blas", square(512), 1.0), lost]).kind == "no-gpu"
 
 
-def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
+def test_parts_of_a_call_add_up():
     rows = resident_and_copies()
     below, above = why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))
     assert (below.n, above.n) == (64, 128) and below.parts[ARITHMETIC] == pytest.approx(5e-6)
@@ -229,14 +229,14 @@ def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
     assert queued.parts[OVERHEAD] == pytest.approx(5e-6)
 
 
-def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocated_one():
+def test_an_allocating_kernel_borrows_the_best_device_clock():
     rows = [row("matmul/numpy/operator", square(64), 50e-6), row("matmul/cupy/operator", square(64), 30e-6)]
     rows.append(row("matmul/cupy/cublas", square(64), {"host-latency": 25e-6, "device": 5e-6}))
     (found,) = why(rows_of(rows, SQUARES), only(rows, AS_WRITTEN[0]))
     assert (found.parts[ARITHMETIC], found.parts[OVERHEAD]) == (pytest.approx(5e-6), pytest.approx(25e-6))
 
 
-def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
+def test_ten_calls_sharing_a_copy_pay_a_tenth():
     """At n = 8 and 32 both were measured: 1 ms there, 11 ms with its copy, so 2 ms of ten calls. At 16 one of both alone."""
 
     def answer(form: Form, seconds: dict[int, float]) -> Answer:
@@ -265,7 +265,7 @@ def test_a_copy_that_ten_calls_share_costs_each_a_tenth():
         reuse.amortized(resident, answer(forms.COPIES[0], {64: 1.0, 128: 1.0}), 10)
 
 
-def test_an_answer_is_explained_at_its_crossing_else_where_it_is_least_sure():
+def test_an_answer_is_explained_at_its_crossing():
     points = [CrossoverPoint(n=n, cpu=None, gpu=None) for n in (8, 16, 32)]
 
     def deciding(kind: str, *crossings) -> list[int]:

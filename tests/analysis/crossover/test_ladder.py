@@ -50,7 +50,7 @@ def gpu_rows():
     return [*made, row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})]
 
 
-def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithmetic():
+def test_a_gpu_has_a_ladder_for_each_arithmetic():
     kernels = registry.ladder("matmul")
     numba, cuda = ([k for k in kernels if k.startswith(f"matmul/{b}/")] for b in ("numba", "cuda"))
     assert numba[:3] == [f"matmul/numba/{name}" for name in ("naive", "reordered", "parallel")]
@@ -63,7 +63,7 @@ def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithm
     assert len(bfloat16.steps) == 1 and bfloat16.steps[0].library_share is None
 
 
-def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
+def test_rungs_compare_with_library_peak_and_predecessor():
     (one,) = ladders(cpu_rows(), CPU_MACHINE)
     assert ladder.title(one) == "cpu, 1 thread, float32"
     steps = one.at(square(256))
@@ -104,7 +104,7 @@ def test_who_has_a_ladder():
     assert [one.threads for one in ladders(rows, CPU_MACHINE)] == [1]
 
 
-def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its_tiles_read():
+def test_a_rung_is_compared_with_the_best_before():
     rates = {"naive": 1e12, "coalesced": 5e12, "tiled": 4e12, "register_tiled": 10e12}
     # 128 x 256 of C by wgmma's 64 x 256 from two bytes an item: 2 x 384 / (2 x 32,768) and 2 x 320 / (2 x 16,384) for a FLOP
     words = tiles.traffic(2, (128 + 256, 128 * 256), (64 + 256, 64 * 256))
@@ -119,7 +119,7 @@ def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its
     assert ladder.cells(one, square(1024))[0][-1] == "0.00586 memory, 0.012 L2, 0.02 shared"  # 12 n^2 bytes, 2 n^3 FLOP
 
 
-def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
+def test_the_terminal_and_the_page_show_the_ladder():
     text = ladder.lines(ladders(cpu_rows(), CPU_MACHINE))
     begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
     table = text[begin + 1 : begin + 6]
@@ -135,7 +135,7 @@ def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     assert "## From three loops to the library" not in page.markdown([Material(Analysis.from_loaded(bare))], False)
 
 
-def test_a_ladder_is_drawn_at_its_largest_problem_that_at_most_one_rung_lacks():
+def test_a_ladder_is_drawn_at_its_largest_problem():
     """At n = 512 naive is missing and the library has 100 GFLOP/s; at 640, larger, no library was measured."""
     (chart,) = ladder_chart(ladders(cpu_rows(), CPU_MACHINE), "matmul")
     (view,) = chart.views
@@ -171,7 +171,7 @@ def test_convolutions_have_a_ladder_of_their_own():
     assert page_of((m for m in rows if m.kernel != "conv/numba/direct"), "conv") == []
 
 
-def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack():
+def test_sentences_name_losing_rungs_threads_and_missing_libraries():
     thin, thick = Conv(32, 32, 32, 3, 32, 3, 3, dtype="bfloat16"), Conv(32, 16, 16, 64, 64, 3, 3, dtype="bfloat16")
     times = {("tensor_core", thin): 1e-5, ("wgmma", thin): 2e-5, ("tensor_core", thick): 3e-5, ("wgmma", thick): 2e-5}
     times["direct", Conv(8, 8, 8, 8, 8, 3, 3)] = 1e-5
@@ -193,7 +193,7 @@ def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack()
     assert not any(line.startswith("oneDNN") for line in said)
 
 
-def test_a_single_rung_without_library_and_peak_is_drawn(tmp_path):
+def test_a_single_rung_without_library_is_drawn(tmp_path):
     rows = [at("matmul/numba/packed", 256, 16e9)]
     (chart,) = ladder_chart(ladders(rows, CPU_MACHINE), "matmul")
     (view,) = chart.views

@@ -86,7 +86,7 @@ def law_time(m) -> float:
     return m.samples[0].seconds[0]
 
 
-def test_a_family_holds_its_own_and_shapes_are_in_words():
+def test_a_family_is_described_by_its_shape():
     rows = [m for n in (4, 100) for m in law(n)]
     quick = {"host-latency": 1e-6, "device": 1e-6}
     others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), quick, device="gpu:0") for n in (4, 100)]
@@ -105,7 +105,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     assert describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == expected
 
 
-def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
+def test_only_matmuls_are_judged_by_the_best_matmul():
     """2 x 4 x 4 x 8 floats in, 8 x 4 filters; with stride 2 out 2 x 2 x 2 x 4. The compulsory bytes would be a quarter of x."""
     p = Conv(2, 4, 4, 8, 4, 1, 1, stride=2)
     for other, into, out in (
@@ -127,7 +127,7 @@ def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error
     assert bounds.judge(quick, peak).flag == bounds.ABOVE
 
 
-def test_a_framework_and_cold_caches_beside_the_best_library():
+def test_a_framework_and_cold_caches_beside_the_library():
     rows = [
         row("conv/numpy/im2col", conv(), 2e-3, threads=1),
         row("conv/numpy/im2col", conv(), 1e-3, threads=2),
@@ -158,7 +158,7 @@ def test_a_framework_and_cold_caches_beside_the_best_library():
     assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
 
 
-def test_less_precision_by_alignment_against_the_same_backends_float32():
+def test_less_precision_is_compared_within_a_backend():
     """8 and 16 channels: multiples of 8; 3 of them: of neither. tf32 is 4 and 1.5 times as fast."""
     rows = []
     for fields, gain in (({}, 4), ({"c_in": 3}, 1.5)):
@@ -179,7 +179,7 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
     assert layers.arithmetic([*rows, larger], "conv") == found
 
 
-def test_a_row_belongs_to_every_layer_whose_problem_it_equals():
+def test_a_row_belongs_to_every_equal_layer():
     """Four of fashion-mlp's six dense layers are 500 to 500. A network is measured where one direction has all its layers."""
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
     found = network_steps.layers_of(network_steps.layers(networks.find("fashion-mlp"), "matmul"), rows)
@@ -194,7 +194,7 @@ def test_a_row_belongs_to_every_layer_whose_problem_it_equals():
     assert network_steps.measured_networks(lacking, "matmul") == [] == list(network_steps.names(lacking, "matmul"))
 
 
-def test_the_layers_of_a_measured_network_and_what_a_step_comes_to():
+def test_a_networks_layers_and_its_step():
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
     named = set(network_steps.names(rows, "matmul").values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
@@ -216,7 +216,7 @@ def rendered(tmp_path_factory):
     return report.render([folder], with_html=False)
 
 
-def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_not(rendered):
+def test_a_layers_table_omits_empty_columns(rendered):
     text = rendered.read_text()
     assert text.index("## Convolutions") < text.index("## Products of dense layers and other shapes")
     head = (
@@ -230,7 +230,7 @@ def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_n
     assert cells.Table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c")).md()[:2] == expected
 
 
-def test_no_label_of_the_pictures_covers_another_or_leaves_them():
+def test_layer_pictures_keep_their_labels_apart():
     loaded = fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32"))
     ceilings = roofs_of(loaded.measurements, fake.GPU_MACHINE)
     drawn = roofline.chart(list(loaded.measurements), ceilings)
@@ -241,7 +241,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
         legible(svg.figure(chart.views[0], chart.title))
 
 
-def test_bands_marks_and_points_of_layers_lie_where_they_should(monkeypatch):
+def test_layers_lie_at_their_bands_and_points(monkeypatch):
     monkeypatch.setattr(
         noise, "between_runs", lambda *row: noise.Between(share=0.0, source=noise.THIS_MACHINE)
     )  # runs do not differ
@@ -267,7 +267,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should(monkeypatch):
     assert sizes == dict.fromkeys(("cpu", "gpu:0"), "batch 100")
 
 
-def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():  # 0.1 and 3,355 GFLOP/s
+def test_the_best_matmul_is_named_as_a_ceiling():  # 0.1 and 3,355 GFLOP/s
     rows = [row("matmul/cupy/cublas", square(n, "tf32"), {"device": 1e-5, "host-latency": 1e-4}) for n in (8, 256)]
     (view,) = roofline.chart(rows, roofs_of(rows))[0].views
     assert [t.label for t in view.traces if t.label] == ["GPU tf32, best seen 3.36 TFLOP/s"]
@@ -275,7 +275,7 @@ def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():  # 0.
     assert {"0.1 GFLOP/s", "1 TFLOP/s"} <= {*ticks}
 
 
-def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
+def test_an_empty_roofline_is_left_out(tmp_path, monkeypatch):
     write(tmp_path, msgspec.structs.replace(fake.gpu_run(), measurements=tuple(fake.transfer_rows())))
     text = report.render([tmp_path], with_html=False).read_text()
     assert not (tmp_path / "roofline.svg").exists() and "roofline.svg" not in text and "](transfers.svg)" in text
@@ -310,9 +310,7 @@ def test_software_and_versions_of_libraries(monkeypatch):
     assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected and "keras" not in found
 
 
-def test_columns_of_roofs_are_there_only_where_there_is_a_roof_and_the_fastest_kernel_stays_in_one_piece(
-    capsys, monkeypatch
-):
+def test_roof_columns_need_a_roof(capsys, monkeypatch):
     for rows, there in (([], False), ([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)], True)):
         table = problem_tables.Convs(fake.CPU_MACHINE)
         for m in (*rows, row("conv/numpy/im2col", conv(), 1e-3, threads=1)):
@@ -333,7 +331,7 @@ def test_columns_of_roofs_are_there_only_where_there_is_a_roof_and_the_fastest_k
     assert capsys.readouterr().out.endswith("  numpy/operator x1\n")
 
 
-def test_a_plan_is_text_or_json_and_nothing_else(capsys):
+def test_a_plan_prints_as_text_or_json(capsys):
     from workloads import conv as command
 
     words = ["--shapes", "1x8x8x3:4x3x3", "--backends", "numpy", "--threads", "1", "--dry-run", "-q"]
@@ -345,7 +343,7 @@ def test_a_plan_is_text_or_json_and_nothing_else(capsys):
     assert capsys.readouterr().err.startswith("error: --dry-run has nothing measured for --format csv")
 
 
-def test_tensorflows_many_in_one_call_stand_for_no_side_and_a_kernel_of_that_name_does():
+def test_batched_tensorflow_calls_stand_for_no_side():
     p = Conv(2, 8, 8, 4, 4, 3, 3)
     rows = [row(f"conv/{backend}/held", p, 1e-3) for backend in ("numba", "tensorflow")]
     sides = [families.comparable(rows, "conv", framework) for framework in ("", "tensorflow")]
@@ -353,7 +351,7 @@ def test_tensorflows_many_in_one_call_stand_for_no_side_and_a_kernel_of_that_nam
     assert set(layers.best_by_side(rows, "conv")[p]) == {"numba"}
 
 
-def test_an_output_type_of_its_own_sets_a_family_apart():
+def test_an_output_type_makes_a_family_of_it():
     fixed = dict(families._fixed(Matmul(8, 16, 32, "float16", out="float32"), ("m",)))
     assert fixed == {"n": 16, "k": 32, "out": "float32", "layout": "nn"}
     assert "out" not in dict(families._fixed(Matmul(8, 16, 32, "float16"), ("m",)))
@@ -364,7 +362,7 @@ def product(kernel: str, m: int, seconds: float, math: str = "float32", **fields
     return row(f"matmul/{kernel}", problem, seconds, **fields)
 
 
-def test_a_framework_beside_the_best_library_and_cold_beside_warm_by_size():
+def test_frameworks_and_cold_caches_are_compared_by_size():
     """At 8 rows 6 ms of the framework against 2 ms of the better library, at 16 rows 5 against 2.5; cold 9 against 3."""
     rows = [
         product("numpy/blas", 8, 3e-3, threads=1),
@@ -392,7 +390,7 @@ def test_a_framework_beside_the_best_library_and_cold_beside_warm_by_size():
     }
 
 
-def test_less_precision_is_compared_at_the_largest_batch_that_both_have():
+def test_less_precision_is_compared_at_the_largest_batch():
     """Of 8, 16 and 32 rows in float32 and 8 and 16 in bfloat16 it is 16: 4 ms against 1 ms."""
     rows = [product("numba/amx", m, 0.25e-3 * m) for m in (8, 16, 32)]
     rows += [product("numba/amx", m, m / 16 * 1e-3, "bfloat16") for m in (8, 16)]

@@ -35,7 +35,7 @@ def only(rows: list) -> "tuple[network_steps.NetworkStep, list]":
     return step, network_steps.answers(step, rows)
 
 
-def test_a_step_is_the_sum_of_its_products_by_the_fastest_kernel_each():
+def test_a_step_sums_its_products_fastest_kernels():
     """Eight products: at 1 ms each on the CPU, 5 ms or 0.25 ms on the GPU, the CPU wins at batch 1 and the GPU at 8."""
     rows = [*timed("matmul/cupy/cublas", 1, 5e-3), *timed("matmul/cupy/cublas", 8, 0.25e-3)]
     for b, threads in ((b, threads) for b in (1, 8) for threads in (1, 2)):
@@ -54,7 +54,7 @@ def test_a_step_is_the_sum_of_its_products_by_the_fastest_kernel_each():
     )
 
 
-def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_float32():
+def test_frameworks_and_low_precision_have_their_own_comparisons():
     rows = [
         *timed("matmul/cupy/cublas", 1, 1e-5, "tf32"),
         *timed("matmul/tensorflow/jit", 1, 3e-3, "tf32", device="gpu:0"),
@@ -86,7 +86,7 @@ def step_seconds(rows: list, batch: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("lacking", range(8))
-def test_a_side_that_lacks_one_product_has_no_time_of_the_step(lacking):
+def test_a_missing_product_leaves_the_step_without_time(lacking):
     """All eight products take 1 ms on the CPU; seven take 10 µs on the GPU, so 70 µs would win by a product that is missing."""
     cpu = timed("matmul/numpy/blas", 4, 1e-3, threads=1)
     gpu = timed("matmul/cupy/cublas", 4, 1e-5)
@@ -100,7 +100,7 @@ def test_a_side_that_lacks_one_product_has_no_time_of_the_step(lacking):
     assert only([*less, *gpu])[1] == []
 
 
-def test_a_lower_precision_is_not_compared_with_a_cpu_that_lacks_a_product():
+def test_a_lower_precision_needs_every_cpu_product():
     gpu = timed("matmul/cupy/cublas", 4, 1e-5, "tf32")
     cpu = timed("matmul/numpy/blas", 4, 1e-3, threads=1)
     (answer,) = network_steps.answers(only([*gpu, *cpu])[0], [*gpu, *cpu])
@@ -112,7 +112,7 @@ def test_a_lower_precision_is_not_compared_with_a_cpu_that_lacks_a_product():
     assert network_steps.answers(step, rows) == []
 
 
-def test_a_product_that_a_step_has_twice_is_counted_twice():
+def test_a_product_used_twice_counts_twice():
     """A network of four equal layers of 5: forward 4 equal products, back 3, and 4 of the weights."""
     network = networks.mlp(5, 5, 3, 5)
     problems = [w.problem for w in works_of(network, 2) if w.kind == "dense"]
@@ -132,7 +132,7 @@ def test_batches_of_fewer_directions_are_no_complete_step():
     assert by_batch == [(1, 8), (8, 3)]
 
 
-def test_calls_that_are_copied_or_timed_without_waiting_are_in_no_step():
+def test_copied_and_unwaited_calls_are_in_no_step():
     copied = timed("matmul/cupy/cublas", 4, 1e-5, mode="roundtrip")
     queued = [row("matmul/cupy/cublas", p, {"host-throughput": 1e-6}) for p in products(4)]
     waited = timed("matmul/cupy/cublas", 4, 3e-5)

@@ -26,7 +26,7 @@ def cost(measurements, data, dtype, batch, way="ndarray.set"):
     return found
 
 
-def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
+def test_data_sets_have_the_sizes_of_their_articles():
     """A network trained on a data set takes samples of its shape."""
     seeds = {seed: d for d in transfer_study.DATA for seed in d.seeds}
     fitting = [n for n in networks.NETWORKS.values() if n.seed in seeds]
@@ -50,7 +50,7 @@ def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
 
 
 @pytest.mark.parametrize(("samples", "batches"), [(255, (1, 8, 32, 64, 255)), (256, (1, 8, 32, 64, 256))])
-def test_the_batches_of_a_data_set_are_below_its_samples_and_all_of_them_once(samples, batches):
+def test_batches_stay_below_the_samples(samples, batches):
     assert replace(MNIST, samples=samples).batches() == batches
     assert replace(MNIST, samples=samples, batch=100).batches() == (*batches[:-1], 100, samples)
 
@@ -80,7 +80,7 @@ def test_costs_by_hand():
     assert large.calls_alone is None, "98 KiB are not the call alone"
 
 
-def test_copies_back_and_copies_beside_a_kernel_are_no_way_to_the_device():
+def test_copies_back_are_no_way_to_the_device():
     """Of 98 KiB: 20 µs to the device; 5 µs back, 9 µs beside a kernel."""
     back = row(CUPY, Transfer("d2h", 100_352, "pageable"), 5e-6, device="gpu:0")
     beside = row(CUPY, Transfer("h2d", 100_352, "pageable", compute="fma"), 9e-6, device="gpu:0")
@@ -104,7 +104,7 @@ def test_batches_in_words(batch, calls, words):
     assert (found.calls, found.batches) == (calls, words)
 
 
-def test_other_types_are_set_beside_float32_at_a_data_sets_own_batch():
+def test_other_types_compare_at_the_data_sets_batch():
     """uint8 moves a quarter of the bytes: without calls' own time a quarter of float32's epoch."""
     found = [c for c in transfer_study.costs(rows(call=0.0)) if c.data == MNIST]
     told = [line for line in transfer_study.sentences(found) if "float32 copies" in line]

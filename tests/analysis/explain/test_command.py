@@ -107,7 +107,7 @@ def test_every_flag_is_a_field_of_the_plan():
     assert all(plan("--case", "S0", *more.split()).explains_training for more in ("--all", "--how 1", "--format json"))
 
 
-def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(own_model):
+def test_cases_tables_and_models_bring_a_training(own_model):
     request = requested("--case", "S0", "--epochs", "3", "--dtype", "float32", "--price-gpu", "4", "--jit", "off")
     assert request.training == Training("cifar10-cnn", 32, 50_000, 3)
     assert (request.prices, request.switches) == ({"gpu": 4.0}, {"jit_compile": "off"})
@@ -152,7 +152,7 @@ def own_script(monkeypatch, tmp_path):
     return calls
 
 
-def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
+def test_a_script_brings_all_numbers(own_script):
     script = plan("train.py", "nvidia-h200", "--batch", "32", "--", "--lr", "0.1", "--batch", "8")
     assert script.subject == TrainingScript(name="train.py", arguments=("--lr", "0.1", "--batch", "8"), time_limit_s=60)
     assert (script.rows.runs, script.options.batch) == (("nvidia-h200",), 32)
@@ -172,7 +172,7 @@ def test_a_script_brings_all_numbers_and_flags_change_them(own_script):
     assert requested("train.py", "--samples", "640").training.samples == 640
 
 
-def test_the_answer_for_a_script_says_where_its_numbers_are_from(own_script, tmp_path, capsys):
+def test_a_scripts_answer_names_its_sources(own_script, tmp_path, capsys):
     own_script(keras_options={}, validation=0)
     run = written(tmp_path / "box")
     code, out, err = said(capsys, "train.py", run)
@@ -206,13 +206,13 @@ WRONG_SCRIPTS = {
 
 
 @pytest.mark.parametrize(("words", "tried"), WRONG_SCRIPTS.items())
-def test_a_script_that_cannot_be_explained_so_is_corrected(own_script, capsys, words, tried):
+def test_an_unexplainable_script_is_corrected(own_script, capsys, words, tried):
     code, _, err = said(capsys, *words.split())
     assert code == options.USAGE and err[0].startswith("error:")
     assert err[-1].endswith(f"-m analysis.explain {tried}")
 
 
-def test_numbers_that_nobody_gave_are_assumed_but_those_of_a_named_model_are_its_articles(own_model):
+def test_missing_numbers_are_assumed_or_an_articles(own_model):
     assert requested("--model", "own:build").assumed == ("batch", "samples", "epochs")
     assert requested("--model", "own:build", "--batch", "64", "--epochs", "2").assumed == ("samples",)
     assert requested("--model", "mlp-784-100x2-10", "--batch", "64").assumed == ("samples", "epochs")
@@ -223,14 +223,14 @@ NAMED = {"S4 --all": "--case S4 --all", "a.py:build": "--model a.py:build", "--c
 
 
 @pytest.mark.parametrize(("words", "tried"), NAMED.items())
-def test_what_is_explained_is_named_once_and_by_a_flag(capsys, words, tried, tmp_path, monkeypatch):
+def test_the_subject_is_named_once_by_a_flag(capsys, words, tried, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.py").write_text("def build():\n    pass\n")
     code, _, err = said(capsys, *words.split())
     assert code == options.USAGE and err[1].endswith(f"-m analysis.explain {tried}")
 
 
-def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys, monkeypatch):
+def test_a_run_is_explained_equally_in_json(tmp_path, capsys, monkeypatch):
     words = ("--model", "cifar10-cnn", "--samples", "3200", written(tmp_path / "box"))
     code, out, _ = said(capsys, *words)
     assert code == options.OK and "The CPU: 7.24 s against 11.8 s on the GPU, 1.6x faster (predicted)." in out
@@ -254,7 +254,7 @@ def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys, monkeypatch
     assert [side["cost"]["source"] for side in made["explanation"]["sides"]] == ["predicted"] * 2
 
 
-def test_the_code_of_a_change_is_shown_by_its_number_in_the_answer(tmp_path, capsys):
+def test_a_changes_code_is_shown_by_its_number(tmp_path, capsys):
     words = ("--model", "cifar10-cnn", "--samples", "3200", written(tmp_path / "box"))
     _, answer, _ = said(capsys, *words)
     assert "1. batch 512 " in answer and answer.count("--how") == 1
@@ -284,9 +284,7 @@ def test_the_code_of_a_change_is_shown_by_its_number_in_the_answer(tmp_path, cap
         (None, "gpu:0", "", "train.py", False),
     ],
 )
-def test_a_change_can_be_checked_where_this_machine_has_the_devices_of_the_answer(
-    borrowed_gpu, gpu, problem, script, can_check, monkeypatch
-):
+def test_only_an_answers_devices_can_check_a_change(borrowed_gpu, gpu, problem, script, can_check, monkeypatch):
     explained = SimpleNamespace(
         sources=SimpleNamespace(borrowed=borrowed_gpu), gpu=gpu, request=SimpleNamespace(script=script)
     )
@@ -312,7 +310,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
     assert "name one, as reports/" in err[0] and "--profile" not in err[0]
 
 
-def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
+def test_a_stored_gpu_joins_this_machines_rows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
@@ -326,7 +324,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     assert code == options.USAGE and "no stored rows of a GPU in" in err[0]
 
 
-def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):
+def test_a_machine_without_rows_learns_what_to_measure(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # the real predictor
     monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")  # so no stored GPU is taken
@@ -336,7 +334,7 @@ def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkey
     assert err[1].endswith("--model fashion-mlp --measure")
 
 
-def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, monkeypatch):
+def test_without_a_gpu_a_stored_one_is_compared(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     monkeypatch.setattr(profiles, "REPORTS", tmp_path / "reports")
@@ -345,7 +343,7 @@ def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, mon
     assert out.splitlines()[-1].startswith("Measure it here, about ")
 
 
-def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
+def test_a_cpus_page_predicts_a_stored_gpu(monkeypatch):
     """On the CPU 15,630 steps of 1.64 ms, 5 s to begin, 0.5 s of epochs and 0.1 of the fit."""
     from fake_trainings import trained
 
@@ -410,7 +408,7 @@ def test_what_is_measured_first_is_the_real_step(tmp_path):
         (4, 50_000, 2048),
     ],
 )
-def test_a_step_is_measured_with_the_smaller_batch_that_an_epoch_ends_in(batch, samples, measured):
+def test_a_step_is_measured_with_its_smaller_batch(batch, samples, measured):
     """64 steps or 2,048 samples, whichever are more."""
     request = Request(Training("cifar10-cnn", batch, samples, 10))
     words = measure.step(request, "cpu").command
@@ -418,7 +416,7 @@ def test_a_step_is_measured_with_the_smaller_batch_that_an_epoch_ends_in(batch, 
     assert (told["--batch"], told["--samples"], told["--epochs"]) == (str(batch), str(measured), "1")
 
 
-def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
+def test_parts_beyond_the_time_budget_are_named(tmp_path):
     """Of 90 s, up to 270: after 120 and 240 s there are 30 left for 5 s of dense layers, then none for 10 s of passes."""
     bare = Sources(cpu=profile.Profile((), CPU_MACHINE), gpu=None)
     parts = measure.parts(KnownCosts(), explained().request, bare, ["cpu"], everything=True)
@@ -498,7 +496,7 @@ def test_what_is_verified_stands_beside_what_was_predicted():
     assert any("not measured: no memory" in s for s in lines)
 
 
-def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path):
+def test_a_measurement_runs_and_reads_the_training_command(tmp_path):
     from fake_trainings import trained
 
     on_gpu = trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
@@ -520,7 +518,7 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path):
     assert verify.step(child, change, tmp_path / "x") == "no GPU here"
 
 
-def test_what_a_change_saved_is_set_beside_what_was_predicted_of_the_likeliest_step(monkeypatch):
+def test_a_verified_saving_compares_with_its_prediction(monkeypatch):
     """A step of 10 ms [5, 40], measured as 8 ms. At four times the batch 20 ms were measured: 8 - 20 / 4 = 3 ms saved, where 4
     [1, 7] were predicted: off by 10 % of the step."""
     base = SimpleNamespace(
@@ -537,7 +535,7 @@ def test_what_a_change_saved_is_set_beside_what_was_predicted_of_the_likeliest_s
         list(verify.lines(SimpleNamespace(main=None), 3))
 
 
-def test_changes_that_save_nothing_or_are_not_known_are_not_verified():
+def test_useless_and_unknown_changes_are_not_verified():
     def change(words: str, saves: float | None, step: float | None):
         return SimpleNamespace(
             change=words,

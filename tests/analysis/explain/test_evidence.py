@@ -13,7 +13,7 @@ from analysis.stats import Estimate
 from kernels.problems import Peak
 
 
-def test_a_step_that_is_mostly_copying_with_pinned_memory_and_with_overlap():
+def test_a_copying_step_with_pinned_memory_and_overlap():
     """11.02 ms are 121 MB from pageable memory (20 µs and 11 GB/s); from pinned (10 µs and 55 GB/s) 2.21 ms. The rest of a step
     of 20 ms takes 8.98 ms, which hides such a copy."""
     case = SimpleNamespace(numbers={"copy_s": 11.02e-3, "step_s": 20e-3})
@@ -25,7 +25,7 @@ def test_a_step_that_is_mostly_copying_with_pinned_memory_and_with_overlap():
     assert evidence.bound(case, pinned) is None
 
 
-def test_the_best_peak_of_a_side_in_the_first_arithmetic_that_it_has():
+def test_the_best_peak_in_the_first_arithmetic():
     peaks = [
         row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 50e9, threads=1),
         row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 90e9, threads=2),
@@ -40,7 +40,7 @@ def test_the_best_peak_of_a_side_in_the_first_arithmetic_that_it_has():
     assert evidence._peak(of, True, ("bfloat16",)) is None
 
 
-def test_a_peak_is_the_likeliest_rate_of_its_roof(monkeypatch):
+def test_a_peak_is_its_roofs_likeliest_rate(monkeypatch):
     """90 GFLOP/s [80, 99] of two threads, 50 of one; a data sheet's does not count."""
     roofs = [
         Roof(device="cpu", kind="compute", name="float32", rate=Estimate(90e9, 80e9, 99e9), source="a row", threads=2),

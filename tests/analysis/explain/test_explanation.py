@@ -54,7 +54,7 @@ def said(e, kind: str) -> list[str]:
     return [sentence(finding) for finding in findings_by_kind(e).get(kind, [])]
 
 
-def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
+def test_parts_of_both_sides_add_up():
     e = explained()
     assert (e.cpu.step_s.value, e.gpu.step_s.value) == pytest.approx((1.64 * MS, 2.164 * MS))
     cpu, gpu = e.both
@@ -67,7 +67,7 @@ def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
     assert sentences.shares(e.gpu) == "90 % dispatch and 4.5 % copy calls"  # 2 and 0.1 of 2 + 0.164 + 0.064 ms
 
 
-def test_from_how_many_samples_or_epochs_another_device_finishes_first():
+def test_the_samples_or_epochs_where_the_winner_changes():
     """GPU: 6 + 3 s against 5; an epoch of 10 steps of 3.38 ms against 13.8: 38.4 epochs of them are 4 s, or 10 of 24,600."""
     e = explained(Training("cifar10-cnn", 640, 6400, 10))
     apart = 4.0 / (10 * (13.8 - 3.38) * MS)
@@ -86,7 +86,7 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     assert answer.answer(e, "again", can_check=True)[-1].endswith("again --verify 1")
 
 
-def test_a_speedup_whose_step_is_within_noise_is_a_lower_bound_and_a_start_within_noise_is_none():
+def test_a_step_within_noise_bounds_the_speedup():
     """Steps of 13.8 and 3.38 ms: 4.1 times. One between -1 and 6.9 ms: at least twice. The GPU starts 4 s later: 1 s, and 3 s of
     compilation; where it may take 1 s less or more, only compilation is later."""
     cpu, gpu = explained(Training("cifar10-cnn", 640, 6400, 10)).both
@@ -104,7 +104,7 @@ def test_a_speedup_whose_step_is_within_noise_is_a_lower_bound_and_a_start_withi
     assert findings.steps(cpu, unsure_start).numbers["later_s"] == pytest.approx(3.0)
 
 
-def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_near():
+def test_an_assumed_number_names_its_nearby_turning_point():
     """By the test above the GPU finishes first from 24,566 samples, or from 38.4 epochs of 6,400 samples."""
     e = explained(Training("cifar10-cnn", 640, 6400, 10), assumed=("batch", "samples", "epochs"))
     batch, samples, epochs = e.assumed
@@ -125,7 +125,7 @@ def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_
     assert explained().assumed == () and not said(explained(), "question")
 
 
-def test_the_first_line_tells_what_was_assumed_and_the_question_below_which_the_other_device_wins():
+def test_the_first_line_names_assumptions_and_turning_point():
     """GPU: 4 s later and 4 ms a step sooner: ahead from 1,000 steps on, so from 3,200 samples in 10 epochs."""
     rows = swept(6400)
     e = explained(Training("cifar10-cnn", 32, 6400, 10), sources(*rows), assumed=("samples",))
@@ -138,7 +138,7 @@ def test_the_first_line_tells_what_was_assumed_and_the_question_below_which_the_
     assert answer.answer(e, "again")[0] == "CIFAR-10 CNN, assumed: batch 32, 6,400 samples, 10 epochs"
 
 
-def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
+def test_disturbed_rows_make_an_answer_at_most_probable():
     """Measured: the flags of the training's own row. Predicted: those of any row that the prediction reads."""
     rows = swept(6400)
     training = Training("cifar10-cnn", 32, 6400, 10)
@@ -162,7 +162,7 @@ def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
     ("batch", "samples", "counts"),
     [(50, 100, {"samples": 5000.0, "epochs": 500.0}), (100, 100, {"epochs": 1000.0}), (200, 100, {"epochs": 1000.0})],
 )
-def test_samples_change_no_winner_where_all_are_one_batch(batch, samples, counts):
+def test_samples_within_one_batch_change_no_winner(batch, samples, counts):
     """9 s of start against 9 ms a step: 1,000 steps, 100 in each of 10 epochs. More samples in one batch are no more steps."""
     cpu = costs.TrainingCost(dataset_setup=exact(0.0), epoch=exact(0.0), step=exact(10 * MS))
     gpu = replace(cpu, step=exact(1 * MS), start=exact(9.0))
@@ -183,7 +183,7 @@ def test_samples_change_no_winner_where_all_are_one_batch(batch, samples, counts
         ("power-cap", "device", False),
     ],
 )
-def test_load_of_the_host_disturbs_what_the_host_times(flag, clock, disturbs):
+def test_host_load_disturbs_what_the_host_times(flag, clock, disturbs):
     """A GPU's kernel on the device's clock takes as long beside a busy CPU."""
     timed = row("stream/cupy/wide", Stream("copy", 1 << 20), {clock: 1e-3}, flags=(flag,))
     quiet = row("stream/cupy/wide", Stream("copy", 1 << 22), {clock: 1e-3})
@@ -191,7 +191,7 @@ def test_load_of_the_host_disturbs_what_the_host_times(flag, clock, disturbs):
     assert doubts.disturbances(GPU, [timed, quiet]) == ([expected] if disturbs else [])
 
 
-def test_rows_of_launches_and_passes_that_a_prediction_reads_disturb_it_but_not_those_of_other_sizes_or_clocks():
+def test_only_rows_a_prediction_reads_disturb_it():
     step = row("launch/tensorflow/fit_op_by_op", Launch("step", 64), 1e-3, flags=("steal",))
     other = row("launch/numpy/ufunc", Launch("elementwise", 1), 1e-6, flags=("steal",))
     near = [Stream("relu", n, "float32") for n in (2**i for i in range(10, 20))]
@@ -208,7 +208,7 @@ def test_rows_of_launches_and_passes_that_a_prediction_reads_disturb_it_but_not_
     assert note.startswith("Other programs used 25 % of the CPU in 1 of ")
 
 
-def test_of_the_findings_those_of_the_lowest_rank_have_the_lines_there_are():
+def test_findings_of_the_lowest_rank_fill_the_lines():
     """Ranks: changes 1, 3 and 5, the shares of a step 2. From two lines on one is kept for what is said under the changes."""
     e = explained(Training("cifar10-cnn", 640, 64_000, 50))
     every = findings.findings(e)
@@ -235,7 +235,7 @@ def test_every_change_that_is_not_shown_is_counted():
     assert len(changes.all_changes(findings_by_kind(e)["change"]).rows) == len(e.what_ifs)
 
 
-def test_warnings_name_the_device_the_rows_and_the_layers():
+def test_warnings_name_device_rows_and_layers():
     rows = swept(3200)
     rows[1] = replace(rows[1], flags=("other-load",))
     (warning,) = explained(of=sources(*rows)).warnings
@@ -246,7 +246,7 @@ def test_warnings_name_the_device_the_rows_and_the_layers():
     assert estimated.share == pytest.approx(320 / 674)
 
 
-def test_a_change_after_which_the_gpu_wins_and_what_may_cost():
+def test_a_change_names_its_winner_and_its_risk():
     both_sides = explained().both
     behind = both_sides[1].whole - both_sides[0].whole
     saved = [behind.low - 1, behind.high + 1]  # GPU still behind; GPU surely ahead
@@ -267,7 +267,7 @@ def swept(*sizes: int, **given) -> list:
     return rows
 
 
-def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
+def test_a_swept_turning_point_is_said_everywhere():
     """A turn at 3,200 samples, or after 10 epochs of them; of another number of epochs the costs alone tell."""
     rows = swept(3072, 3328)
     e = explained(of=sources(*rows))
@@ -282,7 +282,7 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
     assert said(other, "turning-point") == ["about 1,600 samples or 10 epochs on, the GPU finishes first."]
 
 
-def test_the_row_of_the_nearest_number_of_samples_answers_then_that_of_its_type():
+def test_the_nearest_samples_answer_before_the_type():
     rows = [*swept(640, 3200, 6400), trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 9e-3), dtype="float64")]
     steps = [s.row.problem.samples for s in sides.measured_rows(Request(T), sources(*rows)).values()]
     assert steps == [3200, 3200] and explained(of=sources(*rows)).measured["cpu"].step.value == pytest.approx(5e-3)
@@ -297,7 +297,7 @@ def test_the_row_of_the_nearest_number_of_samples_answers_then_that_of_its_type(
     assert found["gpu:0"].cost.compile == Estimate(6.0, 3.0, 6.0)
 
 
-def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
+def test_the_width_batch_and_samples_of_turning_points():
     e = explained()
     (batch,) = [a for a in e.crossovers if a.family.varies == "batch"]
     # 1 + 0.02 b = 2.1 + 0.002 b at 61.1
@@ -327,7 +327,7 @@ def test_break_even_in_epochs():
     assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
 
 
-def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
+def test_a_measured_step_does_not_move_its_prediction():
     own = ("cifar10-cnn", 32, 3200)
     rows = [
         *both(*own, 2e-3, 1e-3),
@@ -342,7 +342,7 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     assert details.step_table(e).rows[-1][1:] == ["360 µs (22 %)", "-1.16 ms (-54 %)"]  # 2 - 1.64, of 1.64: signed
 
 
-def test_of_several_rows_of_a_training_the_nearest_samples_tell_the_step_then_the_least_noise_everywhere():
+def test_the_nearest_samples_then_the_least_noise_win():
     """The nearest number of samples first, whatever their type; then the least noisy; never the last one read."""
     few = [m for s, n in ((3e-3, 0.01), (4e-3, 0.1)) for m in both("cifar10-cnn", 32, 640, s, s, noise=n)]
     more = both("cifar10-cnn", 32, 3200, 2e-3, 1e-3, noise=0.05, dtype="float64")
@@ -383,7 +383,7 @@ def test_a_price_in_words():
     assert (cheap_gpu.numbers["cheapest"], cheap_gpu.numbers["fastest"]) == ("gpu", "cpu")
 
 
-def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
+def test_an_unknown_layer_makes_the_answer_partial():
     network = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
     estimate = Request(Training("own:build", 2, 8), network).unknown_share.words
     # products of 2 samples: odd 2 x 64 FLOP, out 3 x 48 FLOP, and passes
@@ -409,7 +409,7 @@ def test_an_answer_says_which_layers_are_only_estimated():
     assert not any("Partial" in line or "It needs" in line for line in answer.answer(explained(), "again"))
 
 
-def test_the_device_with_most_work_that_no_row_is_of_is_named():
+def test_the_device_with_most_unmeasured_work_is_named():
     shares = {"cpu": 0.2, GPU: 0.3}
 
     def roughly(training, settings, *others, **named):
@@ -422,14 +422,14 @@ def test_the_device_with_most_work_that_no_row_is_of_is_named():
     assert said(explained(), "rough-work") == []
 
 
-def test_an_answer_says_which_optimizer_and_loss_were_chosen_for_a_model():
+def test_an_answer_names_the_chosen_optimizer_and_loss():
     chosen = msgspec.structs.replace(odd(16), compiled_for_user=True)
     (warning,) = [w for w in explained(network=chosen).warnings if w.kind == "not-compiled"]
     assert warning.names == ("adam", "sparse_categorical_crossentropy") and not warning.disturbs
     assert "not-compiled" not in [w.kind for w in explained(network=odd(16)).warnings]
 
 
-def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is(monkeypatch):
+def test_an_answer_warns_when_memory_is_short(monkeypatch):
     cpu, gpu = explained().both
     peaks = {"cpu": exact(48 << 30), GPU: exact(24 << 30)}
     monkeypatch.setattr(
@@ -456,7 +456,7 @@ def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_
 
 
 @pytest.mark.parametrize(("weights", "most"), [(16, False), (20, True)])  # 320 and 400 FLOP beside 354
-def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
+def test_mostly_unknown_arithmetic_gives_no_time(weights, most):
     """No winner, no time and nothing that rests on them, on either machine; what was measured stays."""
     training = Training("own:build", 2, 8)
     for of in (sources(), msgspec.structs.replace(sources(), gpu=None)):
@@ -480,7 +480,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert e.record()["cpu"] == e.cpu
 
 
-def test_an_answer_that_all_of_it_follows_leads_to_nothing_more():
+def test_a_complete_answer_asks_for_nothing_more():
     e = explained()
     brief, complete = (answer.answer(e, "again", complete=complete) for complete in (False, True))
     assert brief[-1] == "More: again --all" and not any("--all" in line for line in complete)
@@ -489,7 +489,7 @@ def test_an_answer_that_all_of_it_follows_leads_to_nothing_more():
     assert check == [*complete, "Check it (1 min): again --verify 1"]
 
 
-def test_whether_the_framework_used_the_gpu_is_told_from_rows():
+def test_rows_show_whether_the_gpu_was_used():
     t = row("training/keras/fit", T, 1e-3, device="gpu:0")
     launch = Launch("step", 10)
     others = [
@@ -511,7 +511,7 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
     assert seen(machine=None).startswith("On box no GPU was measured")
 
 
-def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import():
+def test_a_stored_gpu_takes_this_machines_host():
     of = borrowed(cpu_step=2 * MS)
     assert stored.host_factor(of.cpu, of.gpu).value == pytest.approx(2.0, rel=1e-6)
     e = explained(of=of)
@@ -553,7 +553,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     assert made.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
 
 
-def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
+def test_missing_costs_come_from_the_stored_cpu():
     """Its host takes twice as long: start-up 5 s there is 10 s here, half to twice as much; the step stays its own."""
     made = predict(T, Settings("cpu"), borrowed().cpu)
     bare = msgspec.structs.replace(made, start_s=exact(0.0), epoch_s=exact(0.0))
@@ -569,7 +569,7 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     assert stored.completed(made, made, exact(2.0)) == made
 
 
-def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
+def test_unknown_costs_are_said_and_not_zero():
     def bare(*args, **given):
         return msgspec.structs.replace(predict(*args, **given), start_s=exact(0.0))
 
@@ -588,7 +588,7 @@ def lacking(device):
     return msgspec.structs.replace(sources(), predictor=FunctionPredictor(made))
 
 
-def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explained():
+def test_a_side_without_rows_names_its_command():
     e = explained(of=lacking("gpu:0"))
     assert e.gpu is None and e.cpu
     assert "Missing of the GPU: the profile has no rows of gpu:0" in said(e, "missing")[-1]
@@ -623,7 +623,7 @@ UNTRACED = Network(
 )
 
 
-def test_a_step_that_is_not_traced_is_measured_or_nothing():
+def test_an_untraced_step_is_measured_or_nothing():
     """Nothing predicts it: without a row there is only what to measure, with a row that device's side alone."""
     request = Request(Training("own.py:build", 32, 3200, 10), network=UNTRACED)
     with pytest.raises(explanation.NotMeasured) as error:
@@ -633,7 +633,7 @@ def test_a_step_that_is_not_traced_is_measured_or_nothing():
     assert [part.name for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
 
 
-def test_a_measured_step_that_is_not_traced_has_no_prediction_beside_it():
+def test_an_untraced_measured_step_has_no_prediction():
     request = Request(T, network=msgspec.structs.replace(UNTRACED, name="cifar10-cnn"))
     row_of_cpu = trained("cifar10-cnn", 32, 3200, (0.1, 0.0, 4 * MS), epochs=10, once=(5.0, 0.1, 0.1))
     e = explanation.explain(request, sources(row_of_cpu))

@@ -34,7 +34,7 @@ def ask(tmp_path, monkeypatch):
     return measured
 
 
-def test_a_budget_counts_timing_alone_and_triples_while_a_part_gets_somewhere():
+def test_a_budget_counts_timing_and_triples_on_progress():
     budget = TimeBudget(seconds=90.0, spent=80.0)
     assert (budget.left, budget.is_over(90.0), budget.is_over(90.5)) == (190.0, False, True)
     budget.spent = 270.0
@@ -44,7 +44,7 @@ def test_a_budget_counts_timing_alone_and_triples_while_a_part_gets_somewhere():
     assert [budget.enough(needed_s) for needed_s in (100.0, 301.0)] == [300, 400]
 
 
-def test_compilation_counts_for_nothing_and_what_is_done_is_shown(ask):
+def test_compilation_is_free_and_progress_is_shown(ask):
     failure, budget, shown = ask("time.sleep(0.2)")
     assert failure is None and 0.1 < budget.spent < 0.39
     assert shown[-1] == "timing 9 steps, about 512 s" and "compiling" in shown
@@ -52,13 +52,13 @@ def test_compilation_counts_for_nothing_and_what_is_done_is_shown(ask):
     assert (failure.part, failure.reason, failure.budget_s) == ("it", "no memory", 0)
 
 
-def test_a_child_that_is_too_slow_is_ended_and_the_budget_that_would_do_is_named(ask):
+def test_a_slow_child_ends_with_the_needed_budget(ask):
     failure, _, _ = ask("time.sleep(60)", seconds=0.5)
     assert failure.reason == "timing 9 steps, about 512 s: longer than its budget of 0 s"
     assert failure.budget_s == 600
 
 
-def test_a_child_that_dies_is_one_line_with_its_last_words(ask):
+def test_a_dying_childs_last_words_are_one_line(ask):
     failure, _, _ = ask("sys.exit('no such layer')")
     assert (failure.reason, failure.budget_s) == ("its process ended with exit code 1: no such layer", 0)
     failure, _, _ = ask("sys.exit(7)")

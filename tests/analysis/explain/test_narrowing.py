@@ -68,7 +68,7 @@ def widths_of(made: Prediction) -> dict[str, float]:
     return narrowing.part_widths(one.sides[0], made)
 
 
-def test_parts_are_as_wide_as_in_all_steps_of_the_training():
+def test_parts_are_as_wide_as_in_steps():
     """20 steps: 20 x (2 - 1), 20 x (9 - 2) and 20 x (1.5 - 0.5) ms; start-up 1 ms once. The parts' errors add as squares, to
     2.06 ms below and 5.12 ms above: of a step's interval of 12 ms no part tells 4.8."""
     widths = widths_of(predicted(TEN_STEPS, Settings("cpu")))
@@ -80,14 +80,14 @@ def test_parts_are_as_wide_as_in_all_steps_of_the_training():
     assert widths[WHOLE_STEP] == pytest.approx(20 * (12 - by_rows) * MS)
 
 
-def test_work_that_no_row_is_of_is_within_a_factor_of_four_either_way():
+def test_unmeasured_work_is_within_a_factor_of_four():
     """80 % of 5 ms of work: 4 ms x (4 - 1 / 4), 20 times."""
     rough = RoughWork(share=0.8, kinds=("FFT",))
     widths = widths_of(replace(predicted(TEN_STEPS, Settings("cpu")), rough=rough))
     assert widths[WHOLE_STEP] == pytest.approx(20 * 4 * 3.75 * MS)
 
 
-def test_the_widest_part_of_the_widest_side_is_to_be_measured():
+def test_the_widest_part_is_measured_next():
     """63 to 304 ms on the CPU; 23 to 323 ms on the GPU, whose step has an interval of 15 ms of which its rows tell 7.2."""
     one = explained(predict=with_step(Estimate(6.1 * MS, 1 * MS, 16 * MS)))
     found = narrowing.narrowest(one)
@@ -103,7 +103,7 @@ def test_the_widest_part_of_the_widest_side_is_to_be_measured():
     assert sentence(finding).startswith("Most uncertain on the CPU: convolutions; this measures it: ")
 
 
-def test_nothing_is_to_be_narrowed_where_a_winner_is_told_or_a_range_is_narrow_or_the_gpu_is_elsewhere():
+def test_a_sure_or_remote_answer_needs_no_narrowing():
     assert narrowing.narrowest(explained(predict=with_step(exact(0.1 * MS)))) is None  # the GPU surely wins
     narrow = replace(predicted(TEN_STEPS, Settings("cpu")), step_s=Estimate(6 * MS, 4 * MS, 8 * MS))
     assert narrowing.narrowest(explained(predict=lambda *_, **__: narrow)) is None
@@ -118,7 +118,7 @@ def test_nothing_is_to_be_narrowed_where_a_winner_is_told_or_a_range_is_narrow_o
     assert narrowing.narrowest(explained(predict=predict)).device == GPU
 
 
-def test_of_a_users_own_model_the_step_itself_is_measured():
+def test_a_users_model_has_its_step_measured():
     one = explained(predict=with_step(Estimate(6.1 * MS, 4 * MS, 8 * MS)))
     request = replace(one.request, training=replace(TEN_STEPS, model="train.py:build"), network=one.request.model)
     own = explanation.explain(request, one.sources)
@@ -129,7 +129,7 @@ def test_of_a_users_own_model_the_step_itself_is_measured():
     )
 
 
-def test_the_rows_that_are_named_narrow_it_more_than_others():
+def test_the_named_rows_narrow_it_most():
     """Of convolutions there are rows at a batch of 8 alone, of passes those of at most 4 MiB: a batch of 128 is far from both."""
     everything = [*made_profile.everything(), *tensor_peaks()]
     named = [m for m in everything if m.device == "cpu" and isinstance(m.problem, Conv) and m.problem.n > 8]

@@ -27,7 +27,7 @@ def both() -> tuple[profile.Profile, profile.Profile]:
 
 
 @pytest.mark.parametrize("machine", compact_profile.MACHINES)
-def test_the_stored_profile_is_that_of_the_result_files(machine):
+def test_the_stored_profile_matches_its_result_files(machine):
     packed = profile.stored(machine).read_bytes()
     assert len(packed) <= 500_000
     stored, expected = (
@@ -64,7 +64,7 @@ def test_both_have_the_same_measured_trainings():
     assert len(stored) > 100
 
 
-def test_a_folder_comes_before_a_stored_profile_of_its_name(tmp_path, monkeypatch):
+def test_a_folder_comes_before_a_stored_profile(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(profile.read(H200).measurements) > 3000
     written(tmp_path / H200, passes())

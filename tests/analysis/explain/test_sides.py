@@ -29,7 +29,7 @@ def row_of(**fields):
     ("notes", "is_taken"),
     [({"source": "of these files"}, True), ({"source": "of others"}, False), ({}, True)],
 )
-def test_rows_of_files_that_have_changed_are_left_out(notes, is_taken):
+def test_rows_of_changed_files_are_left_out(notes, is_taken):
     step = TracedStep(model="mine.py:build", batch=32, operations=(), source="of these files")
     request = Request(T, network=replace(find("cifar10-cnn"), traced=step))
     rows = sides.measured_rows(request, sources(row_of(notes=notes)))
@@ -55,7 +55,7 @@ def test_no_predicted_step_is_faster_than_the_data(alone_s, gpu_step_s, waiting,
     assert sentence(finding) == words
 
 
-def test_the_data_alone_are_those_of_the_row_that_had_them_faster():
+def test_the_data_rate_is_the_fastest_rows():
     rows = {}
     for device, alone_s in (("cpu", 5e-3), ("gpu:0", 3e-3)):
         cost = TrainingCost(dataset_setup=NOTHING, epoch=NOTHING, step=exact(STEP_S))
@@ -63,5 +63,5 @@ def test_the_data_alone_are_those_of_the_row_that_had_them_faster():
     assert sides.data_alone_s(rows) == 3e-3
 
 
-def test_nothing_is_said_of_data_that_were_not_timed():
+def test_untimed_data_are_not_mentioned():
     assert findings.data_alone(explanation.explain(Request(T), sources(row_of()))) == []

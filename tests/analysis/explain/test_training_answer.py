@@ -27,7 +27,7 @@ def answered(capsys, *words: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-def test_a_prediction_names_the_device_whose_time_is_a_tenth_shorter():
+def test_a_predicted_winner_is_a_tenth_faster():
     apart = Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.9, 2.1)
     assert likely(*apart) == "cpu"
     assert likely(*apart[::-1]) == "gpu"
@@ -42,7 +42,7 @@ def test_a_prediction_names_the_device_whose_time_is_a_tenth_shorter():
     assert likely(unsure, Estimate(3.5, 3.4, 3.6), predicted=True) == "cpu"  # no overlap
 
 
-def test_json_begins_with_the_answer_in_the_order_of_its_page(capsys):
+def test_json_begins_with_the_answer_in_documented_order(capsys):
     keys = list(answered(capsys, "--model", "fashion-mlp"))
     assert keys[:7] == FIRST
     fields = list(TrainingAnswer.__struct_fields__)
@@ -82,7 +82,7 @@ def test_winner_and_seconds_are_those_of_the_terminal(words, capsys):
     assert saved == {name: by_explanation[name] for name in saved}
 
 
-def test_each_kind_of_finding_that_an_answer_has_a_place_for_has_words():
+def test_each_placed_kind_of_finding_has_words():
     kinds = {*verdict.VERDICTS, "time"}
     kinds.update(*POINTS.values())
     assert sorted(kinds - set(SENTENCES)) == []

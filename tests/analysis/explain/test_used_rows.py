@@ -40,12 +40,12 @@ NAMES = {id(m): name for name, m in ROWS.items()}
         (Conv(2, 8, 8, 3, 5, 3, 3, direction="dgrad"), "cpu", []),
     ],
 )
-def test_rows_of_a_problem_are_its_own_else_the_nearest_of_its_kind(problem, device, names):
+def test_a_problem_uses_its_rows_or_the_nearest(problem, device, names):
     told = used_rows._telling(problem, Profile(ROWS.values()), device)
     assert [NAMES[id(m)] for m in told] == names
 
 
-def test_launches_are_those_of_frameworks_and_on_a_gpu_of_kernels():
+def test_launches_are_frameworks_and_on_gpus_kernels():
     kernels = ("launch/tensorflow/function", "launch/keras/once", "launch/cupy/rawkernel", "launch/numpy/call")
     empty = Launch("empty", 1)
     rows = [row("launch/tensorflow/jit", empty, None, device="cpu", status="failed")]

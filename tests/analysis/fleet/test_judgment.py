@@ -29,7 +29,7 @@ def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int =
         write(folder / f"node-{node}", here, rows)
 
 
-def test_rows_without_a_line_of_their_run_are_an_error(tmp_path, capsys):
+def test_rows_without_their_run_are_an_error(tmp_path, capsys):
     nodes(tmp_path, {}, 1)
     (file,) = tmp_path.glob("*/*.jsonl")
     _, *rows = file.read_bytes().splitlines(keepends=True)
@@ -38,7 +38,7 @@ def test_rows_without_a_line_of_their_run_are_an_error(tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f"error: no line of {tmp_path} that can be read says what machine")
 
 
-def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, capsys):
+def test_a_slow_gpu_is_named_with_its_clock(tmp_path, capsys):
     nodes(tmp_path / "before", {}, 1)
     here = fake.with_gpus(*(f"GPU-0{i}" for i in range(4)))
     rows = [m for i in range(3) for m in reads(f"gpu:{i}")]
@@ -57,7 +57,7 @@ def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, 
     ("before", "now", "is_cause"),
     [(0, 4, True), (0, 2, True), (0, 1, False), (1, 2, True), (2, 4, False), (4, 4, False), (4, 0, False)],
 )
-def test_a_flag_is_a_cause_where_half_of_the_rows_have_it_now_and_fewer_had_it_before(before, now, is_cause):
+def test_a_new_flag_on_half_is_a_cause(before, now, is_cause):
     def rows(flagged: int) -> list[Measurement]:
         (plain, *_), (capped, *_) = reads("gpu:0"), reads("gpu:0", flags=("power-cap",))
         return [capped] * flagged + [plain] * (4 - flagged)
@@ -65,7 +65,7 @@ def test_a_flag_is_a_cause_where_half_of_the_rows_have_it_now_and_fewer_had_it_b
     assert judgment.causes(rows(before), rows(now)) == ("at its power limit" if is_cause else "")
 
 
-def test_a_cpu_has_the_baseline_of_its_own_node_and_a_gpu_that_of_its_uuid():
+def test_baselines_match_cpus_by_node_gpus_by_uuid():
     def device(node: str, name: str, uuid: str = "", model: str = "a model") -> devices.Device:
         return devices.Device(
             node=node, device=name, uuid=uuid, model=model, machine=fake.GPU_MACHINE, rows={}, broken=()
@@ -88,7 +88,7 @@ def test_a_cpu_has_the_baseline_of_its_own_node_and_a_gpu_that_of_its_uuid():
         assert devices.stored_baseline(one, [newer, old]) is baseline
 
 
-def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
+def test_only_eight_like_devices_judge_each_other(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
     judged = judgment.judge(devices.devices(tmp_path), [])
     expected = ["gpu-2 of node-1: 6.00 % [6.00, 6.00] below the fleet's median in HBM read"]
@@ -98,7 +98,7 @@ def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     assert seven.findings == () and {why for _, why in seven.unjudged} == {"no baseline, 7 alike are fewer than 8"}
 
 
-def test_a_device_within_the_spread_of_the_others_is_not_called_slow(tmp_path):
+def test_a_device_within_the_spread_is_not_slow(tmp_path):
     """Slow-downs of 0, 2, ..., 14 %: the median is 7 %, the median deviation 4 %, so one of 14 % is 1.2 deviations off."""
     nodes(tmp_path, {(i // 4, i % 4): 1 + 0.02 * i for i in range(8)})
     judged = judgment.judge(devices.devices(tmp_path), [])
@@ -110,7 +110,7 @@ def test_a_device_within_the_spread_of_the_others_is_not_called_slow(tmp_path):
     assert not judged.flagged
 
 
-def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
+def test_a_loss_needs_its_whole_interval_past_it():
     exact = [judgment.Estimate(r, r, r) for r in (1.05, 1.05, 1.05)]
     assert judgment.below(exact).value == pytest.approx(1 - 1 / 1.05)
     noisy = [judgment.Estimate(r, r - 0.03, r + 0.03) for r in (1.05, 1.05, 1.05)]
@@ -139,7 +139,7 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
         assert found.flagged is claimed
 
 
-def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tmp_path):
+def test_quantities_are_known_by_their_limit(tmp_path):
     here = fake.GPU_MACHINE
     square = lambda n, seconds, **how: fake.row("matmul/cupy/cublas", fake.square(n), {"device": seconds}, **how)  # noqa: E731
     named = {
@@ -175,7 +175,7 @@ def test_the_newest_saved_baseline_comes_first():
     assert [folder.name for folder in devices.saved()] == ["b", "c", "a"]
 
 
-def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path):
+def test_a_cpu_claim_must_exceed_noise_between_runs(tmp_path):
     """Nothing is stored: 20 %."""
 
     def cpu(slower):
@@ -195,7 +195,7 @@ def found(rows, seed: int, slower: float, monkeypatch) -> set[str]:
     return {fleet_words.name(f.device) for f in judgment.judge(now, ["before"]).flagged}
 
 
-def test_no_false_flag_over_five_clean_runs_and_six_percent_is_found(monkeypatch):
+def test_clean_runs_raise_no_flag_six_percent_does(monkeypatch):
     rows = stored_rows()[::7]
     assert len(rows) >= 40
     assert [found(rows, seed, 1.0, monkeypatch) for seed in range(5)] == [set()] * 5
@@ -218,7 +218,7 @@ def test_bad_runs_are_one_error_line(tmp_path, capsys):
     assert command.main([str(tmp_path / "a"), "--fail-on", "slower>3%"]) == 3  # a rule that nothing is held against
 
 
-def test_a_run_kept_as_a_baseline_is_found_again_and_prints_in_every_format(tmp_path, capsys):
+def test_a_baseline_run_prints_in_every_format(tmp_path, capsys):
     nodes(tmp_path / "run", {}, 1)
     assert command.main([str(tmp_path / "run"), "--save", "clean"]) == 0
     assert (baselines.folder("clean") / "node-0" / "stream.jsonl").exists()

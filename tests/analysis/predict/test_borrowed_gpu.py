@@ -25,7 +25,7 @@ class Host:
         return None if value is None else Estimate(value, 0.5 * value, 3 * value)
 
 
-def test_a_host_is_slower_by_the_geometric_mean_of_what_both_know():
+def test_a_host_slows_by_the_geometric_mean():
     """8 over 2 and 3 over 3: 4 and 1, so 2. What one alone knows, or took no time, does not count."""
     here = Host({"keras-step": 8.0, "tf-function-call": 3.0, "keras-epoch": 5.0, "tf-op-eager": 1.0}, {})
     there = Host({"keras-step": 2.0, "tf-function-call": 3.0, "tf-op-eager": 0.0}, {})
@@ -34,13 +34,13 @@ def test_a_host_is_slower_by_the_geometric_mean_of_what_both_know():
     assert borrowed_gpu.host_factor(here, Host({}, {})) is None
 
 
-def test_a_start_is_slower_by_imports_in_trainings_on_the_cpu():
+def test_a_start_slows_by_cpu_trainings_imports():
     here, there = Host({}, {"cpu": 6.0, "gpu:0": 99.0}), Host({}, {"cpu": 4.0})
     assert borrowed_gpu.start_factor(here, there) == exact(1.5)
     assert borrowed_gpu.start_factor(here, Host({}, {"gpu:0": 4.0})) is None
 
 
-def test_a_hosts_seconds_grow_and_those_of_the_device_and_the_link_stay(whole):
+def test_host_seconds_grow_device_and_link_seconds_stay(whole):
     from analysis.predict import prediction
     from workloads.records import Settings
 
@@ -75,7 +75,7 @@ def test_a_hosts_seconds_grow_and_those_of_the_device_and_the_link_stay(whole):
     assert borrowed_gpu.rescaled(plain, exact(2.0)).start_s.value == pytest.approx(20.0)
 
 
-def test_what_this_cpu_lacks_is_taken_from_the_stored_one_twice_as_uncertain(whole):
+def test_missing_parts_come_from_the_stored_cpu(whole):
     from analysis.predict import prediction
     from workloads.records import Settings
 

@@ -28,7 +28,7 @@ def part(made, name):
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
-def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, device):
+def test_parts_add_up_to_the_predicted_step(whole, device):
     made = budget.budget(training(device), whole)
     predicted = prediction.predict(S0, Settings(device), whole, fitted=Calibration())
     held = part(made, budget.SETUP).seconds  # the fit's work for a step's samples: what it takes beyond a fit of none
@@ -57,7 +57,7 @@ def test_the_parts_of_the_host_and_the_link(whole):
     assert part(budget.budget(jax, whole), "dispatch").seconds is None
 
 
-def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_a_budget_too(whole):
+def test_a_products_part_sums_its_rows(whole):
     of = training(problem=Training("mlp-784-4000x1-10", 32, 9600))
     products = [row("matmul/numpy/blas", p, p.flops / RATE["cpu"], threads=2) for p in budget.gemms(of)]
     made = budget.budget(of, profile.Profile(products))
@@ -74,7 +74,7 @@ def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_
     assert budget_words.sentence(made).startswith("their.module:build, batch 32, on the CPU: a step takes 2.00 ms. ")
 
 
-def test_each_part_of_a_step_is_in_one_part_of_the_whole_training():
+def test_each_part_is_in_the_whole_training_once():
     """Three epochs of ten steps of 100 ms: each millisecond of a step is 0.03 s of the training."""
     cost = TrainingCost(
         dataset_setup=exact(1.0),
@@ -109,7 +109,7 @@ def test_each_part_of_a_step_is_in_one_part_of_the_whole_training():
     assert budget.job_parts(cost, 3, 10, of_step) == pytest.approx(expected)
 
 
-def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
+def test_a_missing_part_names_its_command():
     made = budget.budget(training("gpu:0"), EMPTY)
     seen = "dispatch", "copy calls", "dense layers", "convolutions", "element-wise passes", "optimizer"
     assert made.missing == list(seen)
@@ -123,7 +123,7 @@ def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
     assert made.remainder == made.step and "not measured yet" in budget_words.sentence(made)
 
 
-def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(whole):
+def test_the_remainder_has_sign_interval_and_largest_part(whole):
     made = budget.budget(training(ms=1.0), whole)
     over = sum(p.seconds.value for p in made.parts if p.seconds) - 1e-3
     assert made.remainder.value == pytest.approx(-over)
@@ -145,7 +145,7 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
     assert conv.partial and 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
 
 
-def test_what_failed_is_said_with_what_is_not_usual_of_it():
+def test_a_failed_row_names_its_unusual_settings():
     several = {"data": "synthetic", "jit_compile": "on", "replicas": "4", "strategy": "MirroredStrategy"}
     refused = row("training/keras/fit", S0, None, device="gpu:0", status="skipped", reason="XLA compiles none")
     refused = msgspec.structs.replace(refused, settings=Settings("gpu:0", switches=several))
@@ -156,7 +156,7 @@ def test_what_failed_is_said_with_what_is_not_usual_of_it():
     ]
 
 
-def test_a_budget_is_of_the_step_and_has_the_setup_of_whole_fits_alone(whole):
+def test_only_whole_fits_have_the_setup(whole):
     """Steps of 2 ms, whatever an epoch and a fit take beside them; of a row without fits that tell the step it is whole fits."""
     by_epochs = made_profile.training("fashion-mlp", 32, 2e-3, epochs=2)
     made = budget.budget(by_epochs, whole)
@@ -169,13 +169,13 @@ def test_a_budget_is_of_the_step_and_has_the_setup_of_whole_fits_alone(whole):
     assert budget.SETUP not in {p.name for p in budget.budget(loop, whole).parts}
 
 
-def test_the_products_of_a_batch_above_the_samples_are_those_of_the_samples():
+def test_a_batch_above_the_samples_is_their_size():
     large, whole = (training(problem=Training("mlp-784-100x2-10", batch, 128)) for batch in (4096, 128))
     assert budget.gemms(large) == budget.gemms(whole)
     assert max(max(p.m, p.n, p.k) for p in budget.gemms(large)) == 784
 
 
-def test_the_largest_parts_go_by_their_seconds_however_uncertain():
+def test_the_largest_parts_go_by_their_seconds():
     seconds = {"a": Estimate(2.0, 1.0, 9.0), "b": Estimate(3.0, 2.9, 3.1), "c": None, "d": exact(-1.0), "e": exact(0.0)}
     parts = tuple(budget.BudgetPart(name=name, seconds=e, why=name) for name, e in seconds.items())
     made = budget.Budget(training=training("cpu", 10.0), step=exact(5.0), parts=parts, remainder=exact(1.0))
@@ -191,7 +191,7 @@ def test_the_largest_parts_go_by_their_seconds_however_uncertain():
         (Estimate(-2e-3, -5e-3, -1e-3), ("steal",), "the machine was busy, so measure again."),
     ],
 )
-def test_what_the_parts_leave_of_a_step_is_said_by_its_sign_and_interval(remainder, flags, ends):
+def test_the_rest_of_a_step_has_a_sign(remainder, flags, ends):
     """A step of 10 ms: 5, 3, 2 and 1 ms, of which the three largest are named; a part below 0 is an overlap."""
     seconds = {"b": 3e-3, "a": 5e-3, "d": 1e-3, "c": 2e-3, "e": -1e-3}
     parts = tuple(budget.BudgetPart(name=name, seconds=exact(s), why=name) for name, s in seconds.items())
@@ -205,7 +205,7 @@ def test_what_the_parts_leave_of_a_step_is_said_by_its_sign_and_interval(remaind
     assert "50 % a and 30 % b." in plain
 
 
-def test_a_row_without_a_time_names_its_type_its_options_and_its_reason():
+def test_a_row_without_time_names_type_and_reason():
     lost = training("cpu", 1.0, problem=Training("lenet", 32, 64, 1, "float64"))
     chosen = Settings("cpu", 4, switches={"jit_compile": "on"})
     lost = msgspec.structs.replace(lost, settings=chosen, status="failed", reason="out of memory: 3 GiB")

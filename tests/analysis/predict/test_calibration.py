@@ -30,7 +30,7 @@ def test_the_trainings_of_a_model_weigh_as_one():
     assert calibration._quantile([*others, *[residual(2.0 + n, "many") for n in range(4)]]) == pytest.approx(0.27)
 
 
-def test_steps_of_a_bound_tell_their_own_interval_from_twenty_models_on():
+def test_twenty_models_of_a_bound_set_their_interval():
     overhead = [residual(0.1, f"m{n}") for n in range(20)]
     work = [residual(0.5, f"m{n}", WORK) for n in range(3)]
     spreads = calibration._spreads([*overhead, *work])
@@ -41,7 +41,7 @@ def test_steps_of_a_bound_tell_their_own_interval_from_twenty_models_on():
     assert calibration._spreads([]) == {}
 
 
-def test_fewer_than_nine_models_tell_no_interval_narrower_than_without_a_fit():
+def test_under_nine_models_narrow_no_interval():
     """The worst of nine is at the place of 0.9 x (9 + 1) = 9; of eight none is at 0.9 x (8 + 1) = 8.1."""
     nine = [residual(0.01, f"m{n}") for n in range(9)]
     assert calibration._spreads(nine) == pytest.approx({OVERHEAD: math.exp(0.01) - 1, WORK: math.exp(0.01) - 1})
@@ -50,7 +50,7 @@ def test_fewer_than_nine_models_tell_no_interval_narrower_than_without_a_fit():
     assert calibration._spreads(worse) == pytest.approx({OVERHEAD: math.exp(0.5) - 1, WORK: math.exp(0.5) - 1})
 
 
-def test_a_step_is_bound_by_what_is_more_than_half_of_it():
+def test_a_step_is_bound_by_its_larger_half():
     parts = {"dispatch": exact(1.0), "launches": exact(0.6), "conv": exact(2.0), step_parts.HIDDEN: exact(-0.5)}
     assert step_parts.bound_of(parts) == OVERHEAD  # 1.6 of 3.1
     assert step_parts.bound_of({**parts, "conv": exact(2.2)}) == WORK  # of 3.3

@@ -70,7 +70,7 @@ def test_an_operation_counts_its_dispatch():
     assert "b wgrad" in [timed.kernel.name for timed in longest_chain(two_layers(8.5), 0.0)]
 
 
-def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_it_is():
+def test_the_path_runs_at_its_best_rate():
     """The line's pass runs at a hundredth of the best rate that any pass reaches; the product beside it keeps all cores busy."""
     rows = [
         row("stream/tensorflow/function", Stream(op, n, "float32"), n / rate)
@@ -87,7 +87,7 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
     assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
 
 
-def test_kernels_beside_the_path_cost_no_more_than_once(monkeypatch):
+def test_kernels_beside_the_path_cost_at_most_once(monkeypatch):
     """On the path: 10 s, three times at 2 s each at best, and 3 s, of which its bytes take 9. Beside it: 4 s."""
     kernels = [
         StepKernel(name=name, part="matmul", problem=Matmul(8, 8, 8), times=times)

@@ -48,7 +48,7 @@ def test_between_measured_shapes_it_follows_the_law(sides):
     assert read.value == pytest.approx(law(*sides), rel=0.25) and read.low < law(*sides) < read.high
 
 
-def test_the_error_is_that_of_rows_read_off_from_the_others():
+def test_the_error_leaves_out_one_row_at_once():
     usual = 4 * 0.8  # as four rows would; these are as many as SIDES to the third
     assert made().error == (pytest.approx(usual / (len(SIDES) ** 3 + 4), abs=1e-6), pytest.approx(math.log(4)))
     assert 0.1 < rough(1.1).error[0] < 0.5 and rough(1.5).error[0] > 2 * rough(1.1).error[0]
@@ -68,14 +68,14 @@ def measured(coordinates, seconds):
     return MeasuredShape(coordinates=coordinates, seconds=seconds, flops=1e6, nbytes=1e6)
 
 
-def test_rows_that_follow_no_law_give_a_wide_interval_and_no_overflow():
+def test_lawless_rows_give_a_wide_interval():
     """Times that jump by 10^4 between shapes a hair apart: one unit of distance is worth an error of 10^300 and more."""
     points = [measured((1 + 1e-3 * i,), 1e-6 if i % 2 else 1e-2) for i in range(20)]
     far = curve(points).seconds((40.0,), 1e6, 1e6)
     assert 0 < far.low < far.value / 10 and 1e5 * far.value < far.high < math.inf
 
 
-def test_the_nearest_of_the_others_are_those_of_looking_at_all_of_them():
+def test_the_nearest_rows_match_a_full_search():
     line = np.array([[float(i)] for i in range(20)])
     nearest = curves._nearest_of_others(line)
     assert nearest[0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -83,7 +83,7 @@ def test_the_nearest_of_the_others_are_those_of_looking_at_all_of_them():
     assert [row.tolist() for row in curves._nearest_of_others(line[:3])] == [[1, 2], [0, 2], [1, 0]]
 
 
-def test_the_error_of_many_rows_reads_each_against_its_neighbors_only(monkeypatch):
+def test_many_rows_are_read_against_their_neighbors(monkeypatch):
     looked_at = []
     distances = curves._distances
     monkeypatch.setattr(curves, "_distances", lambda rows, at: looked_at.append(len(rows)) or distances(rows, at))
@@ -92,7 +92,7 @@ def test_the_error_of_many_rows_reads_each_against_its_neighbors_only(monkeypatc
     assert sum(looked_at) < 1000 * 20  # 1,000,000 where every row is read against all
 
 
-def test_the_form_is_the_law_where_the_rows_follow_one():
+def test_the_form_is_the_law_of_the_rows():
     form = made()
     fitted = form.law
     assert (fitted.constant_s, fitted.flop_s, fitted.byte_s) == (

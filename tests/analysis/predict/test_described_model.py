@@ -59,9 +59,7 @@ BROKEN = ChildFailure(message="KeyError: 3")
     ],
     ids=["slow", "lost", "broken"],
 )
-def test_its_error_is_that_of_the_command_that_started_it(
-    child, monkeypatch, tmp_path, capsys, error, code, lines, tried
-):
+def test_an_error_names_the_command_that_started_it(child, monkeypatch, tmp_path, capsys, error, code, lines, tried):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text("def build():\n    pass\n\n\ndef made():\n    pass\n")
     answer = msgspec.json.encode(Failed(error=error)).decode()
@@ -83,7 +81,7 @@ def test_its_error_is_that_of_the_command_that_started_it(
         ("raise SystemExit('no memory\\n')", "exit code 1: no memory"),
     ],
 )
-def test_a_child_that_dies_or_gives_no_answer_is_one_line(child, code, ending):
+def test_a_dying_child_is_one_line(child, code, ending):
     child(code)
     with pytest.raises(options.Missing) as stop:
         described(ASKED, 60)
@@ -91,7 +89,7 @@ def test_a_child_that_dies_or_gives_no_answer_is_one_line(child, code, ending):
     assert stop.value.tip is None
 
 
-def test_the_real_child_answers_in_json_when_it_fails(tmp_path, monkeypatch):
+def test_the_real_child_fails_in_json(tmp_path, monkeypatch):
     """A function that is not there: an error of its own class, without a line of stderr being read."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("def build():\n    pass\n")
@@ -102,5 +100,5 @@ def test_the_real_child_answers_in_json_when_it_fails(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("arithmetic", "moved", "most"), [(0.6, 0.2, True), (0.4, 0.9, False)])
-def test_a_step_is_a_guess_by_its_arithmetic_not_its_bytes(arithmetic, moved, most):
+def test_an_unknown_step_is_guessed_by_its_arithmetic(arithmetic, moved, most):
     assert UnknownShare(names="lambda", arithmetic=arithmetic, moved=moved).most is most

@@ -14,7 +14,7 @@ T = Training("own", 10, 100)
 WEIGHTS = 16 * 8 + 8 + 8 * 3 + 3  # 163
 
 
-def test_what_grows_with_the_batch_and_what_does_not():
+def test_memory_grows_with_the_batch_only_in_part():
     assert fixed_bytes(OWN) == 4 * WEIGHTS * 4  # weights, gradients, two moments
     assert fixed_bytes(msgspec.structs.replace(OWN, optimizer="sgd")) == 4 * WEIGHTS * 2
     frozen = (*OWN.layers[:1], msgspec.structs.replace(OWN.layers[1], trainable=False), OWN.layers[2])
@@ -27,7 +27,7 @@ def test_what_grows_with_the_batch_and_what_does_not():
     assert counted_bytes(OWN, wide, "cpu") == 4 * WEIGHTS * 4 + 10 * 236 + 100 * (128 + 64)
 
 
-def test_the_largest_batch_is_what_is_left_for_it():
+def test_the_largest_batch_fills_the_free_memory():
     found = memory(OWN, T, "gpu:0", machine=GPU_MACHINE)
     capacity, least = 141 * 2**30, 4 * WEIGHTS * 4 + 100 * 64
     assert found.peak.value == counted_bytes(OWN, T, "gpu:0") and found.capacity == capacity
@@ -37,7 +37,7 @@ def test_the_largest_batch_is_what_is_left_for_it():
     assert memory(OWN, T, "gpu:0", machine=CPU_MACHINE).largest_batch is None
 
 
-def test_a_data_set_that_stays_on_the_host_takes_no_memory_of_a_gpu():
+def test_host_data_takes_no_gpu_memory():
     arrays = memory(OWN, T, "gpu:0")
     streamed = memory(OWN, T, "gpu:0", residence="tf.data")
     assert arrays.copied == 100 * 64 and streamed.copied == 0
@@ -72,7 +72,7 @@ def test_measured_peaks_set_the_count_right():
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
-def test_a_batch_holds_no_more_samples_than_the_data_set(device):
+def test_a_batch_is_at_most_the_data_set(device):
     """A batch of 1,000 out of 100 samples is one of 100."""
     large, whole = (msgspec.structs.replace(T, batch=batch) for batch in (1000, 100))
     assert (
@@ -87,7 +87,7 @@ def test_a_batch_holds_no_more_samples_than_the_data_set(device):
     ("optimizer", "arrays"),
     [("sgd", 0), ("rmsprop", 1), ("adagrad", 1), ("adam", 2), ("nadam", 2), ("adamw", 2), ("adamax", 2)],
 )
-def test_an_optimizer_keeps_its_arrays_beside_weights_and_gradients(optimizer, arrays):
+def test_an_optimizer_keeps_arrays_of_its_own(optimizer, arrays):
     assert fixed_bytes(msgspec.structs.replace(OWN, optimizer=optimizer)) == 4 * WEIGHTS * (2 + arrays)
 
 

@@ -50,7 +50,7 @@ def seconds(of, settings=CPU, what=MLP, **keywords):
     return prediction.predict(what, settings, of, fitted=PLAIN, **keywords)
 
 
-def test_a_step_op_by_op_is_the_sum_of_its_parts(whole):
+def test_an_op_by_op_step_sums_its_parts(whole):
     made = seconds(whole)
     parts = {name: e.value for name, e in made.parts.items()}
     assert made.execution == "op by op"
@@ -80,7 +80,7 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
 
 
-def test_a_gpu_without_tf32_and_bfloat16_multiplies_in_float32(whole):
+def test_a_gpu_without_tf32_multiplies_in_float32(whole):
     """The rows are those of a GPU that has them, named float32; of half the size nothing is known, and nothing is saved."""
 
     def single(m):
@@ -103,7 +103,7 @@ _LOOP = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180, fused=True
 RECURRENT = networks.Network("own.py:build", "", (7, 3), 2, (_LOOP,))
 
 
-def test_a_loop_dispatches_its_operations_once_a_time_step_and_cudnn_launches_kernels(whole):
+def test_a_loop_dispatches_per_time_step_without_cudnn(whole):
     """7 time steps; 5 products and 3 passes in each, of which two passes carry out 93 operations."""
     made = components.components(MLP, CPU, whole, RECURRENT)
     plain = replace(RECURRENT, layers=(replace(_LOOP, shape=(3,), kind="reshape"),))
@@ -118,7 +118,7 @@ def test_a_loop_dispatches_its_operations_once_a_time_step_and_cudnn_launches_ke
     assert seconds(whole, GPU, replace(MLP, model="own.py:build"), network=without).execution == "compiled"
 
 
-def test_pools_of_means_are_priced_as_those_of_maxima():
+def test_mean_pools_cost_what_maximum_pools_cost():
     (pool, back) = [
         fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")
     ]
@@ -131,7 +131,7 @@ def test_pools_of_means_are_priced_as_those_of_maxima():
     assert [k.problem.nbytes for k in small] == [2048 * 5, 2048 * 10]
 
 
-def test_on_a_gpu_the_step_is_the_longer_of_host_and_device(whole):
+def test_a_gpu_step_is_the_longer_of_two(whole):
     made = seconds(whole, GPU)
     parts = {name: e.value for name, e in made.parts.items()}
     assert made.execution == "compiled"
@@ -234,7 +234,7 @@ def test_a_smaller_last_batch_is_compiled_for_too(whole):
     assert traced == [pytest.approx(0.1 * 224)] * 2
 
 
-def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memorys_bandwidth(whole):
+def test_fused_passes_move_fewer_bytes(whole):
     jit = Settings("cpu", switches={"jit_compile": "on"})
     # bias and activation are one pass of two arrays over the hidden units, not two; so are those of the classes
     fused = PASSED - (2 * 8 * 3200 + 8 * 320)
@@ -281,7 +281,7 @@ def test_a_gpus_launches_are_told_by_its_trainings():
     assert 1.8 < found["gpu:0"] < 2.1 and found["cpu"] < found["gpu:0"]
 
 
-def test_the_training_of_one_model_calibrates_others_on_its_device():
+def test_one_models_training_calibrates_its_device():
     """A quick run has one training. Its GPU's launches take twice the time: with k times the launches the fit leaves residuals of
     ln(2 / k) / 0.25 and ln(k) / 1, least (soft_l1) at k = 1.93 for a step of launches alone. The CPU's stay as they are."""
     of = profile.Profile(made_profile.everything(), GPU_MACHINE)
@@ -299,7 +299,7 @@ def test_the_training_of_one_model_calibrates_others_on_its_device():
     assert calibration.calibration(full, GPU, {"fashion-mlp-60"}).models == ()  # of itself it says nothing
 
 
-def test_an_interval_reaches_as_far_as_the_worst_of_few_models_lies_off_the_others():
+def test_an_interval_reaches_the_worst_of_few_models():
     """Steps of one model take 1.5 times what the profile's rows say, those of two others what they say. Predicted by these two,
     it takes 1.5x the time."""
     of = profile.Profile(made_profile.everything(), GPU_MACHINE)
@@ -326,7 +326,7 @@ def test_compiling_is_told_by_other_models_trainings():
     assert made.compile_s.value == pytest.approx(4.0 / 406 * 224)
 
 
-def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
+def test_a_custom_loop_compiles_as_a_fit_does():
     """50 ms for each logarithm of its products' sizes: the smaller model's 2 log2(32 x 78,400) + 3 log2(32 x 1,000) = 87.414, the
     predicted one's with 3 log2(32 x 10,000) more = 142.278; twice, as 2,050 samples end in a smaller batch. A resident training
     that was measured so takes what is predicted, and only the fit, its epochs and its steps are saved."""
@@ -345,7 +345,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     assert job_saved(fit, loop).value == pytest.approx(saved)
 
 
-def test_the_model_that_is_predicted_is_never_fitted_on():
+def test_the_predicted_model_is_never_fitted_on():
     of = profile.Profile(made_profile.everything(), GPU_MACHINE)
     mlp = {b: Training("fashion-mlp", b, 2048) for b in (8, 128)}
     true = {b: prediction.predict(one, CPU, of, fitted=PLAIN).step_s.value for b, one in mlp.items()}
@@ -357,7 +357,7 @@ def test_the_model_that_is_predicted_is_never_fitted_on():
     assert prediction.predict(MLP, CPU, mad).step_s != prediction.predict(MLP, CPU, clean).step_s
 
 
-def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_is_predicted(whole):
+def test_a_profile_without_rows_names_its_commands(whole):
     def lacking(*ops):
         return profile.Profile([m for m in whole.measurements if m.problem.op not in ops], GPU_MACHINE)
 
@@ -436,14 +436,14 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert "not measured" in line
 
 
-def test_products_of_other_types_count_nothing_in_a_compilation():
+def test_products_of_whole_numbers_count_no_compilation():
     """2 x 3 x 4 of float32 are log2(24); a product of whole numbers is priced by its bytes, as a Stream is."""
     product = StepKernel(name="dense", part="matmul", problem=Matmul(2, 3, 4))
     by_bytes = StepKernel(name="whole numbers", part="matmul", problem=Stream("copy", 1 << 20))
     assert one_time_costs.compiled_work([product, by_bytes], "compiled") == pytest.approx(math.log2(24))
 
 
-def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):
+def test_predictions_are_not_saved_as_rows(runs, tmp_path, capsys):
     kept = pathlib.Path(runs) / "foretold.jsonl"
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
     assert main([*flags, str(kept)]) == 2
@@ -460,7 +460,7 @@ def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(ru
     assert "workloads." in tip
 
 
-def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_seconds():
+def test_no_interval_ends_below_zero_seconds():
     rows = made_profile.everything()
     assert seconds(profile.Profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
     made = seconds(profile.Profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
@@ -476,7 +476,7 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
     ("batch", "samples", "compilations"),
     [(32, 2048, 1), (32, 2050, 2), (2048, 2048, 1), (4096, 2048, 1), (1000, 2048, 2)],
 )
-def test_xla_compiles_once_more_for_a_smaller_last_batch(whole, batch, samples, compilations):
+def test_a_smaller_last_batch_compiles_once_more(whole, batch, samples, compilations):
     made = components.components(replace(MLP, batch=batch, samples=samples), GPU, whole, networks.find(MLP.model))
     fitted = prediction.compilation_s(made, Calibration(compile_s=0.01))
     assert fitted.value == pytest.approx(compilations * 0.01 * made.traced)
@@ -485,14 +485,14 @@ def test_xla_compiles_once_more_for_a_smaller_last_batch(whole, batch, samples, 
     ).value == pytest.approx(0.01 * made.traced)
 
 
-def test_steps_of_one_call_share_what_the_call_takes(whole):
+def test_steps_in_one_call_share_its_cost(whole):
     """A step takes 400 µs with a call of 100 µs: 16 steps share 300 µs, so 15 of 16 parts of it go."""
     one, several = (host_parts.dispatch_of(whole, "cpu", "op by op", steps_a_call=n).value for n in (1, 16))
     assert one == pytest.approx(STEP["cpu", "off"])
     assert several == pytest.approx(STEP["cpu", "off"] - (STEP["cpu", "off"] - CALL) * 15 / 16, rel=0.01)
 
 
-def test_the_two_largest_parts_have_their_share_of_what_does_not_overlap(whole):
+def test_the_largest_parts_share_what_does_not_overlap(whole):
     """6, 3 and 1 of 10 s, however uncertain; 4 s overlap."""
     made = prediction.predict(Training("lenet", 32, 2048), Settings("cpu"), whole)
     parts = {

@@ -30,7 +30,7 @@ MLP = Training("mlp-784-100x2-10", 32, 2048)
 GPU = Settings("gpu:0")
 
 
-def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_else_priced_as_another(whole):
+def test_a_product_is_read_without_its_call(whole):
     read = products.product(whole, P, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(P.flops / RATE["cpu"] + OPERATION, rel=1e-6)
     assert read.source == "TensorFlow's rows in a tf.function"
@@ -47,7 +47,7 @@ def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_els
     assert products.product(profile.Profile(rows), P, "cpu", OP_BY_OP) is None
 
 
-def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
+def test_a_pass_grows_with_its_bytes(whole):
     for p in (Stream("relu", 8 * elements, "float32") for elements in (5_000, 1_000_000)):
         read = passes.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value
         assert read == pytest.approx(p.bytes_moved / BYTES["cpu"], rel=0.02)
@@ -64,7 +64,7 @@ def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
     assert fused.seconds.value == pytest.approx(adam.bytes_moved / 1e10, rel=0.02)
 
 
-def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
+def test_graph_rows_give_the_cost_of_calls():
     """A product in a graph as it was measured. One in a call less what the call nearest to it in length took more than inside a
     graph."""
     inside, calls = 60e-6, {8: 150e-6, 16: 160e-6, 32: 250e-6}
@@ -90,7 +90,7 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
     assert seconds == pytest.approx(inside + around - CALL, rel=1e-3)
 
 
-def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
+def test_small_passes_come_from_graphs_large_from_calls():
     """Passes in a graph are bytes at 1e10 a second and two dispatches; a call takes 400 µs more at 8 MiB, so what is larger is
     read less that. An update in a graph is one of several that share the cores; by itself, as it counts, it takes three times as
     long here."""
@@ -171,7 +171,7 @@ def test_rows_of_two_machines_are_no_profile(tmp_path):
     assert profile.read(tmp_path / CPU_MACHINE.key).key == CPU_MACHINE.key
 
 
-def test_a_data_set_takes_what_such_sets_took_and_another_type_a_pass_more(whole):
+def test_casting_a_data_set_costs_a_pass(whole):
     """32,768 samples of 784 numbers; without rows of sets they are read and written once."""
     held = [row("stream/tensorflow/dataset", Stream("copy", 2 * k, "float32"), k / 2e9) for k in made_profile.SIZES]
     of, n = profile.Profile([*whole.measurements, *held]), 32_768 * 784 * 4
@@ -186,7 +186,7 @@ def test_a_data_set_takes_what_such_sets_took_and_another_type_a_pass_more(whole
 
 
 @pytest.mark.parametrize("batch", [1, 32])
-def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, batch):
+def test_a_batch_and_its_labels_are_two_copies(whole, batch):
     """Of samples of one number the labels are two thirds of the bytes."""
     network = networks.Network("m", "", (1,), 1, (networks.Layer("d", "dense", 1),))
     copies = host_parts.copies_of_batch(
@@ -198,7 +198,7 @@ def test_a_batch_and_its_labels_are_two_copies_and_a_label_has_8_bytes(whole, ba
     assert copies["transfer bytes"].value == pytest.approx((nbytes - 2 * 4) / LINK, rel=1e-3)
 
 
-def test_nothing_is_copied_of_samples_that_are_on_the_gpu(whole):
+def test_resident_samples_are_not_copied(whole):
     resident = replace(GPU, switches={"residence": "resident"})
     assert (
         host_parts.copies_of_batch(
@@ -209,7 +209,7 @@ def test_nothing_is_copied_of_samples_that_are_on_the_gpu(whole):
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
-def test_a_step_has_no_more_samples_than_the_data_set(whole, device):
+def test_a_step_has_at_most_the_data_set(whole, device):
     """A batch of 4,096 out of 128 samples is a step of 128."""
     network, side = networks.find(MLP.model), Settings(device)
     large, fitting = (Training(MLP.model, batch, 128) for batch in (4096, 128))
@@ -219,7 +219,7 @@ def test_a_step_has_no_more_samples_than_the_data_set(whole, device):
     assert smaller.parts["element-wise"].value < other.parts["element-wise"].value / 2
 
 
-def test_products_that_the_host_issues_slowly_cost_what_a_launch_does_not(whole):
+def test_slowly_issued_products_cost_their_excess_over_launches(whole):
     """mlp-784-100x2-10 has eight products (three forward, three dW, two dX), the small model two: six times 9 - 3 µs."""
     rows = [row("matmul/cupy/cublas", Matmul(n, n, n), {"device": 2e-6, "host-throughput": 9e-6}) for n in (8, 16, 24)]
     kernels = network_kernels.table_kernels(networks.step(networks.find("mlp-784-100x2-10"), 32), COMPILED, "gpu:0")
@@ -230,7 +230,7 @@ def test_products_that_the_host_issues_slowly_cost_what_a_launch_does_not(whole)
     assert after.seconds.value - before.seconds.value == pytest.approx(6 * 6e-6)
 
 
-def test_a_start_is_that_of_the_same_device_and_else_of_launch_rows(whole):
+def test_a_start_comes_from_its_device_or_launches(whole):
     """5 s on the CPU and 9 s on the GPU, as trainings there started; without trainings the import alone is known."""
     cpu, gpu = (
         trained("lenet", 32, 2048, (0.0, 0.0, 1e-3), device=device, once=(start, 0.0, 0.0))
@@ -241,7 +241,7 @@ def test_a_start_is_that_of_the_same_device_and_else_of_launch_rows(whole):
     assert one_time_costs.start(whole, "cpu").value == pytest.approx(IMPORT)
 
 
-def test_larger_passes_in_calls_count_less_what_a_call_takes_beyond_a_graph():
+def test_larger_passes_count_less_of_the_call():
     """3 s a call of 100 bytes, 1 s in a graph: of 5 s for 200 bytes 3 remain. 1.5 s for 400 are less than a call: left out."""
     points = list(passes.shapes_in_graph({50: 0.5, 100: 1.0}, {100: 3.0, 200: 5.0, 400: 1.5}))
     assert [point.nbytes for point in points] == [50, 100, 200]
@@ -249,7 +249,7 @@ def test_larger_passes_in_calls_count_less_what_a_call_takes_beyond_a_graph():
     assert [point.nbytes for point in passes.shapes_in_graph({100: 1.0}, {50: 2.0})] == [100]
 
 
-def test_rows_of_a_cpu_alone_have_no_gpu_beside_them_unless_one_is_named(tmp_path):
+def test_cpu_rows_alone_have_no_gpu_unless_named(tmp_path):
     launches = made_profile.launches()
     on_cpu = made_profile.written(tmp_path / "cpu", [m for m in launches if m.device == "cpu"], CPU_MACHINE)
     both = made_profile.written(tmp_path / "both", launches, GPU_MACHINE)

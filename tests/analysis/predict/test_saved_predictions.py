@@ -24,7 +24,7 @@ def runs(tmp_path_factory):
     return made_profile.written(tmp_path_factory.mktemp("runs"), [*made_profile.everything(), *trained])
 
 
-def test_saved_predictions_have_switches_that_are_known_and_may_begin_with_a_mark(runs, tmp_path):
+def test_saved_predictions_refuse_unknown_switches(runs, tmp_path):
     kept = tmp_path / "kept.ndjson"
     assert main(["--model", "lenet", "--batch", "32", "--profile", runs, "--device", "cpu", "--save", str(kept)]) == 0
     (saved,) = saved_predictions.load(str(kept))
@@ -51,7 +51,7 @@ def test_predictions_are_appended_to_predictions_alone(runs, tmp_path, capsys):
     assert len(saved_predictions.load(str(kept))) == 2 * devices
 
 
-def test_a_last_prediction_that_is_cut_off_is_left_out_and_goes_when_others_are_saved(tmp_path, capsys):
+def test_a_torn_last_prediction_is_left_out(tmp_path, capsys):
     stored = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
     lines = stored.read_bytes().splitlines(keepends=True)[:5]
     path = tmp_path / "predictions.ndjson"
@@ -96,7 +96,7 @@ def test_a_damaged_line_of_predictions_is_named(tmp_path, capsys, damaged, numbe
 
 
 @pytest.mark.parametrize("end", [b"\n \t", b"\r\n\r\n  "])
-def test_blank_lines_are_no_predictions_and_none_is_cut_off(tmp_path, capsys, end):
+def test_blank_lines_are_no_predictions(tmp_path, capsys, end):
     path = tmp_path / "predictions.ndjson"
     path.write_bytes(b"\n\r\n" + b"\r\n".join(saved_lines()) + end)
     assert len(saved_predictions.load(str(path))) == 3
@@ -117,7 +117,7 @@ def test_predictions_are_not_appended_to_a_compressed_file(runs, tmp_path, capsy
     assert path.read_bytes() == compressed
 
 
-def test_predictions_that_cannot_be_saved_are_proposed_without_saving(tmp_path):
+def test_unwritable_predictions_propose_the_command_without_save(tmp_path):
     stored = pathlib.Path(__file__).parents[3] / "reports/nvidia-h200/predictions-2026-11-21.ndjson"
     one = saved_predictions.load(str(stored))[0]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -132,7 +132,7 @@ def test_predictions_that_cannot_be_saved_are_proposed_without_saving(tmp_path):
     assert (refused.value.wrong, refused.value.right) == ("--save", "")
 
 
-def test_zero_bytes_after_the_last_prediction_are_a_line_that_is_cut_off(tmp_path, capsys):
+def test_trailing_zero_bytes_are_a_torn_line(tmp_path, capsys):
     path = tmp_path / "predictions.ndjson"
     path.write_bytes(b"\n" + b"".join(saved_lines()) + bytes(4096))
     three = saved_predictions.load(str(path))

@@ -31,7 +31,7 @@ def by(found_, words):
     return one
 
 
-def test_each_change_saves_what_the_laws_say_and_a_bigger_batch_changes_what_is_learned():
+def test_each_change_saves_what_the_laws_say():
     made = found()
     # 1000 steps of 2.164 ms. Batch 128: 250 steps of 2.356 ms; batch 512: 70 of 3.124 (7 an epoch, the last one smaller)
     assert by(made, "batch 128").job_saved.value == pytest.approx(2.164 - 250 * 2.356 * MS)
@@ -51,7 +51,7 @@ def test_each_change_saves_what_the_laws_say_and_a_bigger_batch_changes_what_is_
     assert [name for name, w in made.items() if w.change.learns] == expected
 
 
-def test_a_smaller_last_batch_is_dropped_where_xla_compiles_for_it_once_more():
+def test_a_smaller_last_batch_is_dropped_for_xla():
     """3,210 samples are 100 batches of 32 and one of 10."""
     uneven = msgspec.structs.replace(T, samples=3210)
     (found_,) = [c for c in what_if.changes(uneven, GPU) if "whole batches" in c.words]
@@ -66,7 +66,7 @@ def test_a_smaller_last_batch_is_dropped_where_xla_compiles_for_it_once_more():
     assert not [c for changes in other for c in changes if "whole batches" in c.words]
 
 
-def test_batches_never_pass_the_samples_and_nothing_is_offered_twice():
+def test_batches_never_pass_the_samples():
     for n, grown in ((300, []), (400, [400]), (1600, [400, 1600])):
         changes = what_if.changes(Training("peaks", 100, n), GPU)
         assert [c.training.batch for c in changes if c.learns] == grown
@@ -80,7 +80,7 @@ def test_batches_never_pass_the_samples_and_nothing_is_offered_twice():
     assert words == ["batch 128", "batch 512", "with XLA", "TF32 allowed"]
 
 
-def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
+def test_an_unpredictable_change_says_why_and_comes_last():
     def lacking(training, settings, kernel=what_if.FIT):
         if settings.switches.get("precision"):
             raise Lacking("no bfloat16 rows", ["python -m workloads.matmul --dtypes bfloat16"])
@@ -104,7 +104,7 @@ def test_what_both_are_wrong_by_alike_cancels():
     )
 
 
-def test_commands_measure_what_a_change_says_and_the_training_command_takes_them():
+def test_commands_measure_what_a_change_claims():
     made = found(Settings("gpu:0", switches={"data": "synthetic", "tf32": "off"}))
     words = what_if.command(by(made, "batch 128").change, epochs=1, samples=1024)
     flags = "--model cifar10-cnn --batch 128 --samples 1024 --epochs 1 --dtypes float32 --device gpu:0"

@@ -28,7 +28,7 @@ def names(page, chart: str) -> list[str]:
     return page.evaluate(TRACES, chart)
 
 
-def test_every_chart_has_the_lines_of_every_run_that_has_them(page, made):
+def test_every_chart_has_every_runs_lines(page, made):
     assert [m.letter for m in made[1]] == ["A", "B", "C"]
     charts = dict.fromkeys(("crossover", "roofline", "rates"), "ABC") | dict.fromkeys(("memory", "transfers"), "AB")
     for chart, letters in charts.items():
@@ -46,7 +46,7 @@ def test_every_chart_has_the_lines_of_every_run_that_has_them(page, made):
     assert page.locator("h2.run").all_inner_texts() == [m.label for m in made[1]]
 
 
-def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):
+def test_the_crossover_switches_to_the_chosen_run(page, made):
     select, verdict = page.locator("#x-run"), page.locator("#x-verdict")
     assert select.locator("option").all_inner_texts() == [m.label for m in made[1]]
     page.select_option("#x-precision", label="float64")
@@ -67,7 +67,7 @@ def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):
     page.select_option("#x-precision", label="float32")
 
 
-def test_a_run_without_a_gpu_has_its_line_and_no_bands(page):
+def test_a_run_without_gpu_has_no_bands(page):
     page.select_option("#x-run", "2")
     assert page.locator("#x-verdict").inner_text().startswith("C: no GPU was measured. A: ")
     assert page.locator("#x-form").is_disabled() and page.locator("#x-uses").is_disabled()
@@ -98,7 +98,7 @@ def test_ones_own_size_on_any_of_the_machines(page, made):
         assert ("The CPU is predicted to need" in page.locator("#c-answer").inner_text()) == (letter == "C")
 
 
-def test_all_numbers_have_a_run_and_a_filter_for_it(page, made):
+def test_all_numbers_can_be_filtered_by_run(page, made):
     assert page.locator("#n-table th").first.inner_text() == "run"
     for i, m in enumerate(made[1]):
         page.select_option("#n-run", str(i))

@@ -25,7 +25,7 @@ def cpu_rows() -> list:
     return [row("matmul/numpy/blas", fake.square(n), n * 1e-6, threads=1) for n in SIZES]
 
 
-def test_a_square_table_has_each_sides_seconds_and_what_copies_add():
+def test_a_square_table_has_seconds_and_copies():
     """Resident 10, 20, 40 µs; copied 25, 50, 100 µs: copies add 15, 30 and 60 µs."""
     rows = cpu_rows()
     rows += square_rows("resident", {64: 10e-6, 128: 20e-6, 256: 40e-6})
@@ -39,7 +39,7 @@ def test_a_square_table_has_each_sides_seconds_and_what_copies_add():
     assert tool.copies["roundtrip"].seconds == pytest.approx((15e-6, 30e-6, 60e-6))
 
 
-def test_a_copy_that_adds_nothing_or_has_two_sizes_is_no_table():
+def test_free_and_two_sized_copies_make_no_table():
     """At 64 the copied call is no longer than the resident one, so two sizes are left, and a table has three."""
     rows = cpu_rows()
     rows += square_rows("resident", {64: 10e-6, 128: 20e-6, 256: 40e-6})
@@ -50,7 +50,7 @@ def test_a_copy_that_adds_nothing_or_has_two_sizes_is_no_table():
     assert calculator.squares(two, crossovers(two)) == []
 
 
-def test_without_a_gpu_the_table_has_the_cpus_fastest_rows():
+def test_without_a_gpu_the_fastest_cpu_rows_remain():
     rows = cpu_rows()
     rows += [row("matmul/numba/packed", fake.square(n), 3e-6 * n, threads=1) for n in SIZES]
     (tool,) = calculator.squares(rows, ())
@@ -58,7 +58,7 @@ def test_without_a_gpu_the_table_has_the_cpus_fastest_rows():
     assert tool.sides["cpu"].seconds == pytest.approx((64e-6, 128e-6, 256e-6))
 
 
-def test_a_table_of_products_has_the_fastest_row_of_each_shape_and_says_what_is_far():
+def test_a_product_table_marks_far_shapes():
     """Three shapes from 32 to 512 in M: the grid's corners have M of 32, 128 and 512. A corner is near a row if no size of it is
     more than 4 times as large or small."""
     shapes = [(32, 64, 16), (128, 64, 16), (512, 64, 16)]
@@ -88,7 +88,7 @@ def test_a_table_of_products_has_the_fastest_row_of_each_shape_and_says_what_is_
     assert [known[corner] for corner in far] == [0] * 4
 
 
-def test_a_training_table_has_the_predicted_step_epoch_and_start():
+def test_a_training_table_has_step_epoch_and_start():
     """A step, an epoch and what comes before the first epoch, at every batch of the grid, for one training on each device."""
     job = made_profile.training("mlp-784-100x2-10", 32, 2e-3)
     profile = Profile([*made_profile.everything(), job], GPU_MACHINE)

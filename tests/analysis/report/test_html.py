@@ -44,7 +44,7 @@ def embedded(text: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def test_the_sections_stand_in_their_order_and_the_page_is_small_enough(text):
+def test_sections_are_ordered_and_the_page_is_small(text):
     found = re.findall(r'<section id="([\w-]+)"', text)
     shown = "answer crossover roofline kernels memory transfers launches training small-data"
     wanted = [*shown.split(), "calculator", "distributions", "numbers", "method", "questions"]
@@ -58,7 +58,7 @@ def test_the_sections_stand_in_their_order_and_the_page_is_small_enough(text):
     assert "default-src 'none'" in text and len(text) < 6e6
 
 
-def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
+def test_the_data_hold_every_row_with_50_quantiles(text, of):
     found = embedded(text)["rows"]
     assert len(found["cells"]) == len(found["records"]) == len(of.rows)
     assert all(len(cells) == len(found["heads"]) for cells in found["cells"])
@@ -69,7 +69,7 @@ def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
     assert clock["quantiles_s"][0] <= clock["median_s"] <= clock["quantiles_s"][-1]
 
 
-def test_blocks_become_html_with_text_as_text_and_long_lists_folded():
+def test_blocks_become_html_with_escaped_text():
     items = (ListItem(text="one `code` <b> *"), ListItem(text="<i>two</i>", below=("under",)))
     cells = [("a | b", "3.0 µs", "[x](http://y)"), ("c", "-", "![z](http://y)")]
     blocks = [BulletList(items=items), Heading(text="Part"), Paragraph(text="A sentence.")]
@@ -97,7 +97,7 @@ def test_data_in_the_page_end_no_script():
     assert not set("<>&\u2028") & set(made) and json.loads(made) == hostile
 
 
-def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
+def test_a_copy_used_k_times_moves_the_crossover():
     one, copied = Estimate(2.0, 1.0, 3.0), Estimate(12.0, 11.0, 13.0)
     assert reuse.shared(one, copied, 1) == copied
     assert reuse.shared(one, copied, 5) == Estimate(4.0, 3.0, 5.0)  # (4 x 2 + 12) / 5
@@ -111,7 +111,7 @@ def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
         assert answer.form.reuse == uses
 
 
-def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
+def test_the_exported_crossover_has_every_use(of):
     first = crossover.data([of])["runs"][0]["precisions"][0]
     assert first["precision"] == "float32"
     copied = next(f for f in first["forms"] if f["form"] == "copied, asarray and asnumpy")
@@ -133,7 +133,7 @@ def test_the_calculators_tables_hold_the_measured_times(of):
     assert tools["float32, M x N x K"].copies == square.copies
 
 
-def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
+def test_trainings_have_parts_lines_and_charts(of):
     made = {b.training.key: b for b in of.analysis.budgets}
     for pair in of.analysis.pairs:
         for side in (pair.gpu, *pair.cpus):
@@ -167,7 +167,7 @@ def test_questions_are_answered_with_this_machines_numbers(of):
     assert questions.answered(Analysis.from_rows([])) == []
 
 
-def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
+def test_a_nearly_empty_page_is_a_page(tmp_path):
     one = fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)
     for i, measurements in enumerate(([], fake.training_rows(), [one])):
         loaded = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(measurements))
@@ -190,7 +190,7 @@ def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, 
     assert not (tmp_path / "report.html").exists()
 
 
-def test_no_control_character_of_a_file_gets_onto_a_page(tmp_path):
+def test_no_control_character_reaches_a_page(tmp_path):
     """Escape, bell, C1 and a mark that reverses the direction of writing, in the CPU's name and the command."""
     loaded = fake.gpu_run(sizes=(64,))
     (first,) = loaded.runs

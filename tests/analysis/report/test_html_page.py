@@ -40,7 +40,7 @@ def test_every_chart_is_drawn_within_the_window(page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_every_chart_has_a_role_a_label_a_sentence_and_its_numbers(page):
+def test_every_chart_is_labeled_and_has_its_numbers(page):
     for figure in page.locator("figure[data-chart], figure[data-special]").all():
         plot = figure.locator(".plot").first
         assert plot.get_attribute("role") == "img" and len(plot.get_attribute("aria-label")) > 20
@@ -122,7 +122,7 @@ def test_a_look_up_is_straight_in_the_logarithms(page, of, at, seconds, extrapol
     assert found == {"seconds": pytest.approx(seconds), "extrapolated": extrapolated}
 
 
-def test_calls_share_their_copies_and_jobs_are_their_start_and_epochs(page):
+def test_calls_share_copies_and_trainings_their_start(page):
     ends = (1.0, 2.0)
     step, start, epoch = (
         {"cpu": table(cpu, ends), "gpu": table(gpu, ends)}
@@ -202,7 +202,7 @@ def test_the_distribution_of_a_row_is_drawn(page):
     assert 2 <= page.evaluate("document.querySelectorAll('#d-table tbody tr').length") <= 50
 
 
-def test_every_view_of_every_chart_is_drawn_when_it_is_chosen(page):
+def test_every_view_is_drawn_when_chosen(page):
     charts = page.evaluate("Object.fromEntries(Object.entries(charts.data.charts).map(([n, c]) => [n, c.views]))")
     several = {name: views for name, views in charts.items() if len(views) > 1}
     assert {"roofline", "rates", "along", "budget", "small-dataset", "break-even"} <= set(several)
@@ -220,7 +220,7 @@ def test_every_view_of_every_chart_is_drawn_when_it_is_chosen(page):
                 assert page.locator(f"#chart-{name} .plot").get_attribute("aria-label") == views[i]["says"]
 
 
-def test_the_form_greys_what_lies_beyond_and_takes_nothing_for_one(page, made):
+def test_the_form_greys_what_lies_beyond(page, made):
     tools = calculator.tools(made[1].rows, made[1].analysis.crossovers, made[1].analysis.profile)
     page.select_option("#c-tool", "0")
     page.select_option("#c-way", "")
@@ -244,7 +244,7 @@ def test_the_form_greys_what_lies_beyond_and_takes_nothing_for_one(page, made):
     assert page.evaluate(SUBMITTED) is True  # it is sent nowhere
 
 
-def test_the_slider_of_uses_goes_to_its_ends_and_chooses_a_copied_call(page):
+def test_the_slider_of_uses_chooses_a_copied_call(page):
     page.select_option("#x-form", "0")
     slider = page.locator("#x-uses")
     slider.press("End")
@@ -293,7 +293,7 @@ def test_the_download_buttons_save_what_the_page_holds(page, made):
     assert float(table[timed]["clocks.host-latency.median_s"]) == records[timed]["clocks"]["host-latency"]["median_s"]
 
 
-def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
+def test_hostile_names_show_as_text(chromium, tmp_path):
     long = "<script>window.pwned=1</script>" + HOSTILE + "x" * 10_000
     host = msgspec.structs.replace(fake.GPU_MACHINE, key=f"host-{HOSTILE}", os=HOSTILE, cpu=long)
     software = {HOSTILE: HOSTILE}
@@ -331,7 +331,7 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
         assert "<img" not in out.read_text().replace("&lt;img", "")
 
 
-def test_the_theme_button_changes_the_colors_of_page_and_charts(page):
+def test_the_theme_button_recolors_page_and_charts(page):
     ink = "document.querySelector('#chart-crossover .plot').layout.font.color"
     light = page.evaluate(ink)
     page.click("#theme")
@@ -340,7 +340,7 @@ def test_the_theme_button_changes_the_colors_of_page_and_charts(page):
     assert page.evaluate(ink) == light
 
 
-def test_narrow_and_without_javascript_the_page_can_still_be_read(chromium, made):
+def test_the_page_works_narrow_and_without_javascript(chromium, made):
     """With JavaScript a narrow page is that of axe's phone."""
     context = chromium.new_context(viewport={"width": 375, "height": 800}, java_script_enabled=False)
     narrow = context.new_page()

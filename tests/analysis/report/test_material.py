@@ -42,7 +42,7 @@ def two(tmp_path_factory):
     return made, report.render(made, place / "out", with_html=False)
 
 
-def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
+def test_repeated_machines_and_runs_stay_apart(tmp_path):
     whole = fake.gpu_run(sizes=SIZES)
     matmuls, trainings = kept(whole, "matmul", "peak", "stream"), kept(whole, "training", "peak")
     slower = slowed(kept(whole, "matmul"), 1.1)
@@ -71,7 +71,7 @@ def chart(name: str, color: str, marker: str, x: tuple[float, float], **view) ->
     )
 
 
-def test_charts_of_several_runs_lie_merged_charts_each_with_its_marks():
+def test_merged_charts_keep_each_runs_marks():
     (made,) = overlay.several(
         [
             ("A", [chart("GPU x", "blue", "square", (1.0, 2.0), lines=[(1.5, "here")])]),
@@ -95,7 +95,7 @@ def test_charts_of_several_runs_lie_merged_charts_each_with_its_marks():
     assert [t.name for v in made.views for t in v.traces] == ["work", "work"]
 
 
-def test_roofs_reach_the_edge_their_names_stand_at_and_names_keep_apart():
+def test_roofs_reach_the_edge_their_names_stand_at():
     def roof(letter: str, rate: float, x: tuple[float, float]) -> tuple[str, list[Chart]]:
         slope = Trace(name="DRAM", x=list(x), y=[rate * v for v in x], color="blue", label="DRAM", label_left=True)
         level = Trace(name="peak", x=list(x), y=[rate, rate], color="blue", label="peak")
@@ -135,7 +135,7 @@ def test_the_fastest_of_both_in_words():
     assert machines.best(old, [], ("old", "new")) == []
 
 
-def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
+def test_both_runs_are_in_the_markdown(two):
     text = two[1].read_text()
     assert text.startswith("# Where the GPU starts to win: nvidia-h200 beside intel-avx512-2c\n")
     answer = text[text.index("## The answer") : text.index(f"## {differences.HEADING}")]
@@ -157,7 +157,7 @@ def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
         assert numbers.count(f"\n| {letter} | ") == len(tried)
 
 
-def test_two_cpus_are_drawn_merged_charts_and_a_gpu_may_come_second(tmp_path):
+def test_two_cpus_are_drawn_as_merged_charts(tmp_path):
     cpus = [Material(Analysis.from_loaded(fake.cpu_run(sizes=SIZES)), letter, letter) for letter in "AB"]
     (both,) = overlay.several((of.letter, crossover.chart(of)) for of in cpus)
     assert [t.name for t in both.views[0].traces] == ["A CPU, best, float32", "B CPU, best, float32"]
@@ -170,7 +170,7 @@ def test_two_cpus_are_drawn_merged_charts_and_a_gpu_may_come_second(tmp_path):
     assert re.search(r"!\[A: No GPU.* B: float32, resident on the GPU.*\]\(crossover\.svg\)", path.read_text())
 
 
-def test_a_still_draws_every_line_of_its_view_within_its_frame():
+def test_a_still_draws_every_line_in_its_frame():
     traces = [
         Trace(name=f"line {i}", x=[1.0, 10.0, 100.0], y=[1e9 * (i + 1)] * 3, color="blue", marker="circle")
         for i in range(4)
@@ -211,7 +211,7 @@ def test_the_commands_make_a_run_from_nothing():
     ]
 
 
-def test_a_run_was_measured_again_where_more_than_half_of_the_smaller_ones_rows_are_in_both():
+def test_a_run_repeats_one_sharing_half_its_rows():
     """Rows of roofs do not count: every command measures them."""
 
     def loaded(*sizes: int, peaks: int = 0) -> fake.Loaded:

@@ -37,7 +37,7 @@ def rendered(tmp_path_factory):
     return report.render([folder], with_html=False)
 
 
-def test_the_page_lies_in_the_runs_folder_and_every_row_is_in_its_tables(rendered):
+def test_the_page_shows_every_row_in_its_tables(rendered):
     text = rendered.read_text()
     assert rendered.name == "report.md"
     places = [text.index(section) for section in SECTIONS]
@@ -60,14 +60,14 @@ def test_the_page_lies_in_the_runs_folder_and_every_row_is_in_its_tables(rendere
     assert sum(map(int, skipped)) == sum(m.status == "skipped" for m in every)
 
 
-def test_the_same_input_gives_the_same_bytes_and_no_folder_of_this_machine(rendered, tmp_path):
+def test_the_same_input_gives_the_same_bytes(rendered, tmp_path):
     again = report.render(rendered.parent, tmp_path / "other", with_html=False)
     for path in (*sorted(rendered.parent.glob("*.svg")), rendered):
         assert path.read_bytes() == (again.parent / path.name).read_bytes()
         assert str(tmp_path.parent) not in path.read_text()
 
 
-def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypatch):
+def test_pages_of_few_rows_have_pictures(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     monkeypatch.setattr(stored_gpu, "STORED", fake.GPU_MACHINE.key)
     write(tmp_path, fake.cpu_run(sizes=(64, 128)))
@@ -109,7 +109,7 @@ def test_hostile_names_show_as_text(tmp_path, monkeypatch):
     assert "| failed: a \\| b\\n&lt;i&gt; |" in text
 
 
-def test_without_matplotlib_the_page_is_written_and_the_command_ends_with_3(tmp_path, monkeypatch, capsys):
+def test_without_matplotlib_the_command_ends_with_3(tmp_path, monkeypatch, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     assert command.main([str(tmp_path)]) == 3
@@ -121,7 +121,7 @@ def test_without_matplotlib_the_page_is_written_and_the_command_ends_with_3(tmp_
     assert roofline_command.main([str(tmp_path)]) == 3
 
 
-def test_the_commands_print_the_answer_the_roofs_and_their_paths(tmp_path, capsys):
+def test_commands_print_answer_roofs_and_paths(tmp_path, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     assert command.main([str(tmp_path), "-o", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "report.html")
@@ -130,7 +130,7 @@ def test_the_commands_print_the_answer_the_roofs_and_their_paths(tmp_path, capsy
     assert "peak/numba/fma, float32, 2 threads" in out and out.splitlines()[-1] == str(tmp_path / "roofline.svg")
 
 
-def test_a_page_of_several_folders_is_written_beside_none_of_them(tmp_path, monkeypatch, capsys):
+def test_a_page_of_several_folders_lies_in_none(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(page, "LOCAL", tmp_path / "local")
     of = {name: tmp_path / machine / name for machine, name in (("gpu", "a"), ("cpu", "b"), ("cpu", "c"))}
     for name, folder in of.items():
@@ -147,7 +147,7 @@ def test_a_page_of_several_folders_is_written_beside_none_of_them(tmp_path, monk
 
 
 @pytest.mark.parametrize("entry", [command.main, roofline_command.main])
-def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
+def test_bad_input_is_one_error_line(entry, tmp_path, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     other = tmp_path / "other"
     other.mkdir()
@@ -202,7 +202,7 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
     assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty"
 
 
-def test_bands_touch_each_other_and_turn_at_the_crossing():
+def test_bands_meet_and_turn_at_the_crossing():
     answer = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.02))
     at = answer.crossings[0].at
     assert spans(answer) == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
@@ -211,7 +211,7 @@ def test_bands_touch_each_other_and_turn_at_the_crossing():
     assert spans(flat) == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
 
 
-def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
+def test_labels_move_apart_in_order_within_bounds():
     heights = [0.1, 0.11, 0.12, 0.5, 0.9, 0.91]
     moved = overlay._spread(heights, 0.04, -1.0, 2.0)
     assert moved == sorted(moved) and min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
@@ -221,13 +221,13 @@ def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
 
 
 @pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
-def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
+def test_picture_labels_neither_overlap_nor_leave(run):
     of = material.Material(Analysis.from_loaded(run()))
     for (chart,) in filter(None, (pictures.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
         legible(svg.figure(chart.views[0], chart.title))
 
 
-def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, capsys):
+def test_the_roofline_has_levels_link_and_launch_floor(tmp_path, capsys):
     loaded = fake.whole_run()
     ceilings = roofs_of(loaded.measurements, fake.GPU_MACHINE)
     (chart,) = roofline.chart(list(loaded.measurements), ceilings)
@@ -262,7 +262,7 @@ def test_a_picture_is_shortened_but_for_its_words():
     assert 'd="M 254.38 390.96 L -0 30 z"' in short and 'style="font-size: 8.555px" x="1.24">0.00123 s</text>' in short
 
 
-def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path):
+def test_the_answer_goes_between_the_readmes_markers(tmp_path):
     readme = tmp_path / "README.md"
     other = "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n"
     own = "<!-- answer: of reports/a --readme -->\n"

@@ -89,7 +89,7 @@ def test_predict_is_one_of_two_plans(run):
     ("switch", "right"),
     [("jit=on", "jit_compile=on"), ("jit_compile=onn", "jit_compile=on"), ("colour=red", "")],
 )
-def test_a_switch_of_predict_that_is_not_known_is_corrected(run, switch, right):
+def test_an_unknown_switch_of_predict_is_corrected(run, switch, right):
     flags = predict_parser().parse_args(["--model", "lenet", "--profile", run, "--switch", switch])
     with pytest.raises(options.Usage) as stop:
         plan_of(flags)

@@ -33,7 +33,7 @@ def test_a_link_is_not_replaced(target, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder", "no text in UTF-8"])
-def test_a_page_of_readme_that_is_no_text_is_refused_in_a_line(kind, tmp_path, capsys):
+def test_an_irregular_page_is_refused_in_a_line(kind, tmp_path, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     page = tmp_path / "page.md"
     if kind == "a pipe":
@@ -69,7 +69,7 @@ def test_somebody_s_own_file_is_not_replaced(entry, tmp_path, capsys):
     assert {(tmp_path / name).read_text() for name in names} == {"my own notes"}
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     page = tmp_path / "report.md"
     replacing.write(page, b"# What was measured: a machine")
     monkeypatch.setattr(pathlib.Path, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))

@@ -39,11 +39,11 @@ def step(seconds: float):
         (step(1e-9), True),
     ],
 )
-def test_no_hardware_does_more_than_its_widest_units_in_every_cycle(measurement, is_beyond):
+def test_hardware_is_bounded_by_its_widest_units(measurement, is_beyond):
     assert is_beyond_hardware(measurement, CPU_MACHINE) == is_beyond
 
 
-def test_no_roof_is_made_from_a_row_that_no_hardware_reaches():
+def test_no_roof_comes_from_an_impossible_row():
     fast = msgspec.structs.replace(PEAK, kernel="peak/numba/other", samples=row("a/b/c", square(1), 1e-9).samples)
     (roof,) = roofs_of([PEAK, fast], CPU_MACHINE)
     assert roof.rate.value == pytest.approx(100e9)
@@ -58,7 +58,7 @@ def test_no_roof_is_made_from_a_row_that_no_hardware_reaches():
         (VIRTUAL, 410e9, True),
     ],
 )
-def test_a_virtual_cpu_may_pass_its_roof_by_a_factor_of_4(machine, rate, is_above):
+def test_a_virtual_cpu_may_pass_its_roof_fourfold(machine, rate, is_above):
     ceilings = roofs_of([PEAK], machine)
     assert bounds.is_above_roof(product(rate), ceilings, machine) == is_above
     sentence = rates.trouble_sentence([PEAK, product(rate)], ceilings, machine)
@@ -74,7 +74,7 @@ def test_a_virtual_cpu_may_pass_its_roof_by_a_factor_of_4(machine, rate, is_abov
         (VIRTUAL, None, 800e9),
     ],
 )
-def test_a_row_is_impossible_beyond_what_a_low_roof_explains(machine, threads, most):
+def test_a_row_is_impossible_beyond_a_low_roof(machine, threads, most):
     ceilings = roofs_of([PEAK], machine)
     assert not bounds.is_impossible(product(0.99 * most, threads), ceilings, machine)
     assert bounds.is_impossible(product(1.01 * most, threads), ceilings, machine)
@@ -95,7 +95,7 @@ def test_a_row_beyond_the_data_sheet_is_impossible():
     assert is_impossible(1.03)
 
 
-def test_no_roof_is_made_from_the_rows_of_a_framework(tmp_path):
+def test_no_roof_comes_from_a_framework(tmp_path):
     """A copy of 64 MB takes 10 ms in TensorFlow, most of them its call: 200 MB of a product in 3 ms are no error."""
     peak = row("peak/cupy/fma", Peak("float32", 10**9), {"device": 10**9 / 60e12}, device="gpu:0")
     slow = row("stream/tensorflow/function", Stream("copy", 64_000_000), {"device": 1e-2}, device="gpu:0")
@@ -104,7 +104,7 @@ def test_no_roof_is_made_from_the_rows_of_a_framework(tmp_path):
     assert profile.credible(records.read(tmp_path)) == [peak, slow, fast]
 
 
-def test_the_step_of_a_training_is_held_to_the_widest_arithmetic():
+def test_a_training_step_has_the_widest_roof():
     """The roof is 100 GFLOP/s of one of two cores; matrix units do at most 16 times the FLOPs of vector units."""
     ceilings = roofs_of([PEAK], CPU_MACHINE)
     least_s = bounds.flops_of(step(1.0)) / (16 * 200e9)
@@ -112,7 +112,7 @@ def test_the_step_of_a_training_is_held_to_the_widest_arithmetic():
     assert bounds.is_impossible(step(0.99 * least_s), ceilings, CPU_MACHINE)
 
 
-def test_a_profile_is_read_without_impossible_rows_which_is_said_once(tmp_path, capsys):
+def test_a_profile_skips_impossible_rows_and_warns_once(tmp_path, capsys):
     rows = [PEAK, product(50e9), row("matmul/numpy/blas", square(8), 1e-9, threads=1)]
     write(tmp_path / "matmul.jsonl", run(VIRTUAL), rows)
     assert profile.read(str(tmp_path)).measurements == profile.read(str(tmp_path)).measurements == tuple(rows[:2])
@@ -123,7 +123,7 @@ def test_a_profile_is_read_without_impossible_rows_which_is_said_once(tmp_path, 
 
 
 @pytest.mark.parametrize("name", profile.stored_names())
-def test_the_profiles_of_the_package_have_no_impossible_row(name):
+def test_stored_profiles_have_no_impossible_row(name):
     loaded = records.read(profile.file_of(name))
     assert profile.credible(loaded) == list(loaded.measurements)
     assert loaded.machine.key == GPU_MACHINE.key

@@ -43,7 +43,7 @@ def constant(name: str, seconds: Estimate, **fields) -> overheads.Constant:
     return overheads.Constant(name=name, device="gpu:0", clock="host-latency", seconds=seconds, **fields)
 
 
-def test_of_a_size_copied_again_the_middle_one_counts():
+def test_the_median_of_repeated_sizes_counts():
     again = [msgspec.structs.replace(m, notes={"again": "1"}) for m in copies(lambda n: 3 * straight(n), SIZES[-1:])]
     quick = [msgspec.structs.replace(m, notes={"again": "2"}) for m in copies(lambda n: straight(n) / 9, SIZES[-1:])]
     assert one([*copies(straight), *again, *quick]).bandwidth.value == one(copies(straight)).bandwidth.value
@@ -54,7 +54,7 @@ def one(rows, clock="host-latency"):
     return link
 
 
-def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
+def test_a_straight_line_is_one_piece():
     link = one(copies(straight))
     assert len(link.pieces) == 1 and link.latency.value == pytest.approx(10e-6)
     assert link.bandwidth.value == pytest.approx(50e9)
@@ -72,7 +72,7 @@ def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
 
 @pytest.mark.parametrize("law", [straight, h200])
 @pytest.mark.parametrize("spread", [0.0, 0.01])
-def test_the_law_holds_at_sizes_it_has_not_seen(law, spread):
+def test_the_law_holds_at_unseen_sizes(law, spread):
     rows = copies(law, spread=spread)
     for fitted in (rows, [m for m in rows if m.problem.nbytes in SIZES[::2]]):
         seen = links.errors(one(fitted), rows)
@@ -82,7 +82,7 @@ def test_the_law_holds_at_sizes_it_has_not_seen(law, spread):
             assert error <= (0.10 if 16 << 10 <= n <= 4 << 20 else 0.05), (n, predicted, measured)
 
 
-def test_pieces_are_where_the_law_needs_them_and_the_chain_has_no_gap():
+def test_pieces_join_without_a_gap():
     """So the pieces are no ornament: one line over the same points misses the target."""
     one_piece = links._error(np.array(SIZES, float), np.array([h200(n) for n in SIZES]))
     link = one(copies(h200))
@@ -96,7 +96,7 @@ def test_pieces_are_where_the_law_needs_them_and_the_chain_has_no_gap():
     assert stepped(65536) < between < stepped(131072), "between two sizes, between their times"
 
 
-def test_intervals_hold_the_truth_and_grow_with_the_noise():
+def test_intervals_hold_the_truth_and_grow_with_noise():
     calm, loud = (one(copies(straight, spread=s)) for s in (0.002, 0.03))
     for link in (calm, loud):
         for found, truth in ((link.latency, 10e-6), (link.bandwidth, 50e9), (link.half_bytes, 5e5)):
@@ -146,7 +146,7 @@ def test_the_bytes_of_a_pcie_link(generation, lanes, gigabytes):
 
 
 @pytest.mark.parametrize("errors", [(0.03, 0.01), (0.01, 0.03)])
-def test_a_piece_that_joins_two_has_the_larger_error(errors):
+def test_a_joining_piece_has_the_larger_error(errors):
     """From 1 s at 10 bytes to 5 s at 20: 0.4 s a byte, -3 s at none."""
     chain = links._joined([piece(1.0, 10.0, 1.0, 0.0, errors[0]), piece(20.0, 40.0, 5.0, 0.0, errors[1])])
     assert chain == [
@@ -164,7 +164,7 @@ KERAS = [launch("tensorflow/fit", "step", n, 40e-3 + 20e-3 + 1e-3 * n) for n in 
 KERAS += [launch("tensorflow/fit", "epoch", n, 40e-3 + 21e-3 * n) for n in (1, 8)]
 
 
-def test_a_line_through_points_is_worked_out_by_hand():
+def test_a_line_fitted_by_hand():
     """Half-widths 1.96 and 3.92 are sigmas of 1 and 2: the slope's is sqrt(1 + 4) / 10, the base's follows from both."""
     base, slope = overheads.line([(10, Estimate(30.0, 28.04, 31.96)), (20, Estimate(50.0, 46.08, 53.92))])
     assert (slope.value, base.value) == (pytest.approx(2.0), pytest.approx(10.0))
@@ -176,7 +176,7 @@ def test_a_line_through_points_is_worked_out_by_hand():
     assert widths[1] > 5 * widths[0]
 
 
-def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
+def test_steps_epochs_fits_and_nodes_are_distinct():
     found = {c.name: c for c in constants(KERAS)}
     expected = pytest.approx({"keras-step": 1e-3, "keras-epoch": 20e-3, "keras-fit": 40e-3}, rel=1e-6)
     assert {name: c.seconds.value for name, c in found.items()} == expected
@@ -189,7 +189,7 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
     assert node.seconds.value == pytest.approx(1.25e-6) and node.seconds.low < node.seconds.value < node.seconds.high
 
 
-def test_an_epoch_without_its_step_is_as_uncertain_as_both():
+def test_an_epoch_is_uncertain_by_both_its_parts():
     """Half widths of 0.4 ms and 0.3 ms come to 0.5 ms."""
     step = constant("keras-step", Estimate(1e-3, 0.7e-3, 1.3e-3))
     epoch = constant("keras-epoch", Estimate(21e-3, 20.6e-3, 21.4e-3))
@@ -216,7 +216,7 @@ def test_clocks_threads_and_devices_are_kept_apart():
     assert [(row[3], row[4]) for row in forked] == [(1, "1.00 µs"), (2, "2.00 µs")]
 
 
-def test_what_happens_once_and_what_may_be_nothing_in_words():
+def test_one_time_and_possibly_absent_costs_in_words():
     rows = [
         launch("numba/once", "import", 1, 0.3),
         launch("tensorflow/once", "compile", 1, 0.2),
@@ -234,7 +234,7 @@ def test_what_happens_once_and_what_may_be_nothing_in_words():
     assert said == [(inside, "at most 7.0 ns"), (outside, "0 s")]
 
 
-def test_every_rule_names_a_call_and_a_kernel_that_is_there():
+def test_every_rule_names_an_existing_kernel():
     from kernels import registry
 
     for rule in overheads.RULES:
@@ -244,7 +244,7 @@ def test_every_rule_names_a_call_and_a_kernel_that_is_there():
         assert any(f"def {variant}(" in text for text in files), rule.kernel
 
 
-def test_redrawn_copies_lie_in_the_interval_of_their_median():
+def test_redrawn_copies_lie_in_their_medians_interval():
     """Of [1, 4] and [10, 10] s, 95 of 100 draws lie within."""
     drawn = links._redrawn([Estimate(2.0, 1.0, 4.0), Estimate(10.0, 10.0, 10.0), Estimate(1.0, 0.0, 9.0)])
     assert drawn.shape == (links._DRAWS, 3)
@@ -265,7 +265,7 @@ def test_redrawn_copies_lie_in_the_interval_of_their_median():
         ([(4, 1000, 0.0, 1e-9)], None),
     ],
 )
-def test_half_of_the_last_bandwidth_is_reached_where_calls_take_as_long_as_bytes(pieces, half):
+def test_half_bandwidth_is_where_call_equals_bytes(pieces, half):
     """(from, to, seconds of a call, seconds a byte): in the end 1 GB/s, so half is 2 ns a byte."""
     chain = [piece(*ends_and_line) for ends_and_line in pieces]
     assert links._half(chain) == (half and pytest.approx(half))

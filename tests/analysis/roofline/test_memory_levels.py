@@ -20,7 +20,7 @@ def found(rows, machine=SAPPHIRE):
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.06])
-def test_four_levels_are_found_with_their_bandwidths_and_the_transitions_left_out(spread):
+def test_four_levels_are_recovered_with_their_bandwidths(spread):
     seen = found(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES, spread=spread))
     assert list(seen) == ["L1", "L2", "L3", "DRAM"]
     for (name, p), rate in zip(seen.items(), (400e9, 150e9, 36e9, 12e9), strict=True):
@@ -46,7 +46,7 @@ def test_noise_and_slopes_make_no_levels():
     assert "L1" not in found(two_in_l1)
 
 
-def test_without_a_flat_end_there_is_no_dram_plateau():
+def test_without_a_flat_end_dram_has_no_plateau():
     law = stairs((48 * KIB, 400e9), (2 * MIB, 150e9), last=36e9)
     short = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 64 * MIB])
     assert list(found(short)) == ["L1", "L2", "L3"]
@@ -71,14 +71,14 @@ def test_without_a_flat_end_there_is_no_dram_plateau():
         ((5_000, 9_000, 14_000), ["L3", "L3 or DRAM", ""]),
     ],
 )
-def test_a_level_is_named_by_the_smallest_cache_that_may_hold_it(largest, names):
+def test_a_level_is_its_smallest_possible_cache(largest, names):
     """A cache may hold half as much again as it claims: 48, 1,536 and 15,360 bytes."""
     claimed = (("L1", 32), ("L2", 1024), ("L3", 10_240))
     runs = [[SimpleNamespace(nbytes=nbytes)] for nbytes in largest]
     assert memory_levels._names("cpu", runs, claimed) == names
 
 
-def test_caches_of_a_core_count_for_every_thread_and_l3_once():
+def test_core_caches_count_per_thread_l3_once():
     assert memory_levels.levels(SAPPHIRE, "cpu", 4) == (("L1", 192 * KIB), ("L2", 8 * MIB), ("L3", 105 * MIB))
     assert memory_levels.levels(SAPPHIRE, "cpu", 64)[0] == ("L1", 768 * KIB)  # 16 cores
     assert memory_levels.levels(SAPPHIRE, "gpu:0") == (("L2", 60 * MIB),)
@@ -88,7 +88,7 @@ def test_caches_of_a_core_count_for_every_thread_and_l3_once():
     assert seen["L1"].to_bytes >= 127 * KIB and seen["L2"].threads == 4
 
 
-def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
+def test_a_gpu_has_l2_and_hbm_levels():
     machine = msgspec.structs.replace(SAPPHIRE, gpus=(msgspec.structs.replace(fake.H200, l2_bytes=50 * MIB),))
 
     def law(n):
@@ -130,6 +130,6 @@ def test_which_rows_count_at_each_size():
 
 
 @pytest.mark.parametrize("change", [{"status": "failed"}, {"mode": "roundtrip"}])
-def test_rows_that_are_not_ok_or_copy_do_not_count(change):
+def test_failed_and_copying_rows_do_not_count(change):
     curve = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     assert memory_levels.curves([fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]) == {}

@@ -29,7 +29,7 @@ def find(roofs, kind: str, name: str, device: str = "cpu", threads: int | None =
     return bounds.pick(roofs, device, kind, name, threads)
 
 
-def test_compute_roofs_are_the_best_peak_of_each_thread_count():
+def test_compute_roofs_are_each_thread_counts_peak():
     roofs = making.roofs_of([peak(50e9), peak(60e9), peak(110e9, 2), peak(30e9, 1, "float64")])
     assert find(roofs, "compute", "float32", threads=1).rate.value == pytest.approx(60e9)
     assert find(roofs, "compute", "float32", threads=2).rate.value == pytest.approx(110e9)
@@ -61,7 +61,7 @@ def test_a_loaded_rerun_lowers_no_roof(tmp_path):
     assert roof.rate.value == pytest.approx(60e9)
 
 
-def test_the_memory_roof_and_copies_judged_by_the_link():
+def test_copies_are_judged_by_the_link():
     small = Stream("triad", 24_000)
     rows = [triad(10e9), triad(12e9, 2), triad(90e9, 1, problem=small)]
     roofs = making.roofs_of(rows)
@@ -80,7 +80,7 @@ def test_the_memory_roof_and_copies_judged_by_the_link():
     assert {bounds.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
 
 
-def test_a_copy_on_the_device_reads_and_writes_its_memory():
+def test_a_device_copy_reads_and_writes_its_memory():
     """1 GiB read and 1 GiB written at 4 GiB a second take 0.5 s: a quarter of 2 s. Without such a roof nothing is known."""
     roofs = [making.Roof(device="gpu:0", kind="memory", name="HBM", rate=exact(2.0**32), source="a row")]
     copy = row("transfer/cupy/device", Transfer("d2d", 2**30), 2.0, device="gpu:0")
@@ -92,7 +92,7 @@ def test_a_copy_on_the_device_reads_and_writes_its_memory():
     ("footprint", "threads", "rate"),
     [(10, 1, 9.0), (100, 1, 9.0), (101, 1, 5.0), (700, 1, 5.0), (1001, 1, None), (5001, 1, 1.0), (50, 4, 20.0)],
 )
-def test_a_working_set_has_the_smallest_level_that_holds_it(footprint, threads, rate):
+def test_a_working_set_has_its_smallest_level(footprint, threads, rate):
     """Up to 100 bytes in the first cache, 81 to 700 in the second, more than 5,000 in memory."""
 
     def roof(kind: str, name: str, rate: float, **fields):
@@ -132,7 +132,7 @@ def test_fractions_ridge_point_and_memory_bound_problems():
     assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
 
 
-def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_error():
+def test_rates_above_a_data_sheet_are_errors():
     sheet = {r.name: r.rate.value for r in making.sheet_roofs(fake.GPU_MACHINE)}
     assert len(sheet) == 8 and (sheet["float16"], sheet["float64 vector"], sheet["HBM"]) == (989.4e12, 34e12, 4.8e12)
     memory = {name: one.bytes_per_s for name, one in data_sheets.SHEETS.items()}
@@ -147,7 +147,7 @@ def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
-def test_rows_that_are_not_ok_make_no_roof_and_have_no_fraction(status):
+def test_failed_rows_have_no_roof_and_no_fraction(status):
     bad = row("peak/numba/fma", Peak("float32", GFLOP), 1e-3, threads=1, status=status, reason="x")
     assert making.roofs_of([bad]) == () and bounds.judge(bad, making.roofs_of([peak(1e9)])).fraction is None
 
@@ -160,7 +160,7 @@ def levels(machine=fake.GPU_MACHINE, sizes=fake.STREAM_SIZES, **fields):
     return rows, making.roofs_of([*rows, peak(1e12)], machine)
 
 
-def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
+def test_every_plateau_is_a_roof():
     _, roofs = levels()
     kept = {r.name: r for r in roofs if r.kind in ("memory", "cache") and r.measured}
     assert {name: (r.kind, r.rate.value) for name, r in kept.items()} == {
@@ -174,13 +174,13 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
         assert {bounds.level(roofs, "cpu", footprint, 1).name for footprint in footprints} == {name}
 
 
-def test_passes_that_a_cache_holds_make_no_roof_of_the_memory():
+def test_cached_passes_make_no_memory_roof():
     """The last cache has 32 MiB, the largest pass 4 MiB; two sizes show no level."""
     rows = [row("stream/numba/loop", Stream("triad", n), n / 1e11, threads=2) for n in (2**20, 2**22)]
     assert making.roofs_of(rows, fake.CPU_MACHINE) == ()
 
 
-def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
+def test_a_warm_row_has_its_levels_roof():
     _, roofs = levels()
     copy = Stream("copy", 16 * 2**10)
     warm = bounds.attainable(roofs, copy, Settings("cpu", threads=1))
@@ -197,14 +197,14 @@ def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
 
 
 @pytest.mark.parametrize(("rate", "flag"), [(405e9, ""), (420e9, "above-roof")])
-def test_a_warm_row_above_its_levels_roof_is_an_error_by_more_than_2_percent(rate, flag):
+def test_a_row_2_percent_above_its_level_fails(rate, flag):
     _, roofs = levels()
     copy = Stream("copy", 16 * 2**10)
     m = row("stream/numpy/ufunc", copy, copy.bytes_moved / rate, threads=1)
     assert bounds.quick_judge(m, roofs).flag == bounds.judge(m, roofs).flag == flag
 
 
-def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
+def test_the_best_matmul_replaces_a_missing_tensor_peak():
     def matmul(math, rate):
         return row("matmul/cupy/cublas", square(1000, math), {"device": 2e9 / rate, "host-latency": 1.0})
 
@@ -231,7 +231,7 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
 @pytest.mark.parametrize(
     ("slowest", "roofs"), [(67.5e12, {"float64": 80e12, "float64 vector": 66e12}), (67e12, {"float64": 66e12})]
 )
-def test_tensor_cores_have_a_roof_of_their_own_where_their_interval_lies_2_percent_above(slowest, roofs):
+def test_tensor_cores_need_2_percent_for_a_roof(slowest, roofs):
     """Two of three blocks ran at `slowest`, one at 80 TFLOP/s; the vector's 66 and 2 % are 67.32."""
     tensor = row("peak/cupy/tensor", Peak("float64", GFLOP), None)
     seconds = (GFLOP / slowest, GFLOP / slowest, GFLOP / 80e12)
@@ -240,7 +240,7 @@ def test_tensor_cores_have_a_roof_of_their_own_where_their_interval_lies_2_perce
     assert {r.name: r.rate.value for r in made} == pytest.approx(roofs)
 
 
-def test_copying_rows_are_bounded_by_the_link_both_ways():
+def test_the_link_bounds_copying_rows_both_directions():
     roofs = making.roofs_of([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
     links = {r.name: r.rate.value for r in roofs if r.kind == "link"}
     assert links == {"h2d": pytest.approx(55e9, rel=1e-3), "d2h": pytest.approx(52e9, rel=1e-3)}
@@ -256,7 +256,7 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
         assert bounds.judge(row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned"), roofs).flag == flag
 
 
-def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
+def test_the_shortest_call_is_the_floor():
     roofs = making.roofs_of([*fake.launch_rows(0.0), peak(60e12, backend="cupy")])
     floors = {r.name: 1 / r.rate.value for r in roofs if r.kind == "launch"}
     assert floors == {making.WAITED: pytest.approx(7e-6), making.QUEUED: pytest.approx(1e-7)}
@@ -278,7 +278,7 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     )  # not the endless one of a slope of 0 s
 
 
-def test_a_copy_both_ways_has_the_roof_of_the_likeliest_slower_one():
+def test_a_copy_both_directions_has_the_slower_roof():
     """100 MB at 50 GB/s [10, 60] and at 40 GB/s [39, 41]: 2.5 ms."""
     roofs = [
         making.Roof(device="gpu:0", kind="link", name="h2d", rate=Estimate(50e9, 10e9, 60e9), source="a row"),

@@ -33,7 +33,7 @@ def on_cpu(**switches: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_every_code_after_a_change_trains_and_does_what_it_says(tmp_path):
+def test_every_changes_code_trains_as_it_says(tmp_path):
     codes = on_cpu(jit_compile="off") | on_cpu(tf32="off")
     assert set(codes) == set(advice.ADVICE)
     codes["own loop, compiled"] = on_cpu(jit_compile="on")["own loop"]

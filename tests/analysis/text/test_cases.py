@@ -43,7 +43,7 @@ def here(reply: cases.Reply) -> dict[str, str]:
     return {what: value for what, _, value in reply.rows}
 
 
-def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
+def test_every_case_is_a_runnable_training():
     assert len(COMPLAINTS) == 8
     for r in (r for c in COMPLAINTS for r in c.reported):
         assert networks.find(r.training.model) and r.faster in ("cpu", "gpu", "neither")
@@ -52,7 +52,7 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
 
 
 @pytest.mark.slow
-def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_them(stored, monkeypatch, capsys):
+def test_the_stored_machine_answers_every_case_in_docs(stored, monkeypatch, capsys):
     replies, reply = [], cases.reply
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(profiles.RowNames, "sources", lambda rows: stored)
@@ -69,7 +69,7 @@ def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_th
         assert not [fault for text in (made.answer, *made.more) for fault in plain_words.faults(text)]
 
 
-def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
+def test_missing_rows_name_what_measures_them():
     assert {case.kind for case in published_cases.EVERY.values()} == set(evidence.KINDS) and len(evidence.KINDS) <= 8
     alone = bare()
     for name in ("S0", "mxnet-2898", "tensorflow-44836", "cupy-2902", "S3b", "S3d"):
@@ -101,7 +101,7 @@ def bare(*rows):
     return Sources(cpu=made, gpu=made)
 
 
-def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies():
+def test_copies_explain_transfer_bound_steps_and_clocks():
     # 136 ms at 10 GB/s are 1.36 GB; at 50 GB/s 27.2 ms; the rest of their step is 69 ms
     made = replied("tensorflow-44836", bare(*copies()))
     assert made.answer.endswith("pinned memory would make a step 2.1x faster, full overlap 3.0x.")
@@ -135,7 +135,7 @@ def test_the_measured_winner_and_largest_part():
     assert (found.faster, found.comes_back) == ("gpu", False)
 
 
-def test_the_nearest_batch_stands_and_far_ones_do_not():
+def test_the_nearest_batch_stands_for_a_case():
     rows = [*mlp(1 * MS, 2 * MS, batch=32), *mlp(3 * MS, 2 * MS, batch=256)]
     assert published.measured(Reported(MLP, "gpu", ""), rows).batch == 256
     for far in ({"batch": 2048}, {"model": "lenet"}, {"steps_per_execution": "4"}):
@@ -179,7 +179,7 @@ def claimed(rows) -> dict:
     return {(b.case.name, b.claim.samples): b for b in published.comparisons(rows) if b.here}
 
 
-def test_a_claim_is_set_beside_the_best_form_of_the_cpu_at_the_articles_own_settings():
+def test_a_claim_meets_the_best_cpu_form():
     """An epoch of 11 s on the CPU, hidden, and 2.4 s on the GPU: 4.58 times, where the article has 9."""
     ((key, b),) = claimed(first_article(11.0, 2.4)).items()
     assert key == ("S0", 50_000) and b.here.value == pytest.approx(11 / 2.4) and b.faster == b.claim.faster == "gpu"
@@ -195,7 +195,7 @@ def peaks(cpu_us: dict[int, float], kernel: str = "training/jax/loop", **given) 
     return [m for n, us in cpu_us.items() for m in both("peaks", n, n, us * 1e-6, 90.0 * 1e-6, **how)]
 
 
-def test_s4_is_judged_by_its_bare_loops_with_their_data_on_the_gpu():
+def test_s4_is_judged_by_its_bare_loops():
     rows = peaks({100: 60.0, 1000: 90.0, 40_000: 1440.0}, residence="resident") + peaks({100: 60.0}, residence="fed")
     found = claimed(rows)
     expected = {("S4", 100): ("cpu", "cpu"), ("S4", 1000): ("neither", "neither"), ("S4", 40_000): ("gpu", "gpu")}
@@ -236,18 +236,18 @@ def verdict_on(kind: str, numbers: dict) -> str:
         ([("neither", SLOW, QUICK)], "does not hold"),
     ],
 )
-def test_a_claim_on_the_faster_device_holds_where_that_device_is_faster_here(claims, verdict):
+def test_a_claim_holds_where_its_device_is_faster(claims, verdict):
     assert verdict_on("winner", {"claims": [compared(*one) for one in claims]}) == verdict
 
 
-def test_a_copy_of_two_thirds_of_a_step_decides_it_only_while_it_does_from_pinned_memory():
+def test_copies_decide_only_from_pinned_memory():
     theirs = {"copy_s": 0.136, "step_s": 0.205}
     numbers = {"theirs": theirs, "pinned": 0.027, "step": 0.096}
     assert verdict_on("bound", numbers) == "partly"
     assert verdict_on("bound", numbers | {"pinned": 0.080, "step": 0.149}) == "holds"
 
 
-def test_lanes_a_copy_after_passes_and_a_teacher_are_judged_by_their_numbers():
+def test_lanes_late_copies_and_teachers_are_judged():
     lanes = {"low": 28, "high": 56}
     assert verdict_on("peaks", {"theirs": lanes, "step": Estimate(3.4, 3, 4)}) == "does not hold"
     assert verdict_on("peaks", {"theirs": lanes, "step": Estimate(26, 20, 30)}) == "holds"
@@ -256,7 +256,7 @@ def test_lanes_a_copy_after_passes_and_a_teacher_are_judged_by_their_numbers():
     assert verdict_on("gpus", {"gains": [(4, 32, QUICK / SLOW), (4, 64, SLOW / QUICK)]}) == "partly"
 
 
-def test_the_table_of_verdicts_counts_each_and_links_what_has_an_address():
+def test_the_table_counts_and_links_each_verdict():
     one = cases.Reply("S0", "t", "a", "here", verdict="holds", claim="the GPU is faster", why="GPU 2.0x faster")
     other = replace(
         one, name="keras-249", verdict="does not hold", url="https://github.com/keras-team/keras/issues/249"
@@ -279,6 +279,6 @@ def test_the_table_of_verdicts_counts_each_and_links_what_has_an_address():
         (exact(2.0), None, None, ""),
     ],
 )
-def test_a_claim_is_beside_both_sides_seconds_or_nothing(cpu, gpu, here, faster):
+def test_a_claim_needs_both_sides_seconds(cpu, gpu, here, faster):
     beside = published.ClaimRow(None, None, None, cpu, gpu)
     assert (beside.here and beside.here.value, beside.faster) == (here, faster)

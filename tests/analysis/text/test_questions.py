@@ -12,7 +12,7 @@ from analysis.training import break_even
 from kernels.problems import Matmul
 
 
-def test_trainings_whose_winner_is_not_sure_are_the_others():
+def test_unsure_trainings_are_listed_as_the_others():
     """Of three trainings the GPU's step is shorter in one, the CPU's in one; the noisy one can't be told."""
     sure = [*both("peaks", 100, 100, 2e-3, 1e-3), *both("lenet", 32, 3200, 1e-3, 2e-3)]
     noisy = both("mnist-cnn", 32, 3200, 1.1e-3, 1e-3, noise=0.9)
@@ -23,7 +23,7 @@ def test_trainings_whose_winner_is_not_sure_are_the_others():
     assert questions._trainings([])["trainings"] is None
 
 
-def test_a_first_call_takes_so_many_times_a_later_one():
+def test_a_first_call_is_compared_with_later_ones():
     """200, 300 and 1000 times on the GPU: 300."""
     rows = [
         row("matmul/cupy/cublas", Matmul(n, n, n), {"device": 1e-3}, phases_s={"first_call": first})

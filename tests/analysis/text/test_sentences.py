@@ -38,7 +38,7 @@ def between(low, value, high) -> Estimate:
         (exact(0.0), "0 s"),
     ],
 )
-def test_a_time_has_the_digits_that_its_interval_leaves(e, words):
+def test_a_time_has_its_intervals_digits(e, words):
     assert numbers.timed(e) == words and numbers.time(e) == words.partition(" [")[0]
 
 
@@ -121,7 +121,7 @@ SURE = Crossing(at=exact(300.0), below=256, above=512, to="gpu")
         ),
     ],
 )
-def test_a_crossover_is_its_likeliest_size_with_the_sizes_where_it_cannot_be_told(answer, words):
+def test_a_crossover_names_its_unsure_sizes(answer, words):
     assert sentences.crossover(answer, "S") == words
 
 
@@ -152,7 +152,7 @@ def test_a_name_stays_on_its_line():
     assert "\n" not in labels.row(measured) + labels.problem(measured.problem)
 
 
-def test_unsure_sizes_are_those_beyond_the_last_crossing_from_the_smallest():
+def test_unsure_sizes_begin_after_the_last_crossing():
     """Crossings from 10 to 20, at 50 sure, somewhere between 60 and 90, and the last from 100 to 200."""
     places = [(10.0, 20.0, False), (50.0, 50.0, False), (60.0, 90.0, True), (100.0, 200.0, False)]
     crossings = [SimpleNamespace(at=Estimate(low, low, high), wide=wide) for low, high, wide in places]

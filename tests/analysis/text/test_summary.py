@@ -52,7 +52,7 @@ def test_an_answer_of_square_products_in_words(times, words):
     assert crossings.crossing_sentence(answer) == f"Square float32 products, resident on the GPU: {words}"
 
 
-def test_why_names_the_largest_part_and_what_is_not_explained():
+def test_why_names_the_largest_part():
     rows = resident_and_copies()
     others = [m for m in rows if m.settings.mode != "resident" or m.settings.device == "cpu"]
     form, took = Form("roundtrip"), "Why: at n = 64 a GPU call with its copies takes 100 µs, the CPU 50.0 µs. "
@@ -60,7 +60,7 @@ def test_why_names_the_largest_part_and_what_is_not_explained():
         assert crossings.why_sentence(why(rows_of(given, SQUARES), only(given, form))[0], form) == took + what
 
 
-def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
+def test_a_gpu_machines_answer_is_five_sentences():
     loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
     said = summary.answer(Analysis.from_loaded(loaded))
     assert len(said) == 5
@@ -72,7 +72,7 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     assert said[4].startswith("Copied in and out on every call") and "asarray and asnumpy" in said[4]
 
 
-def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
+def test_products_in_caches_are_called_that():
     rows = [PEAK, row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1)]
     slow = "4.8 % of that arithmetic: neither is the"
     for n, rate, words in ((30, 50e9, "fit a cache"), (600, 50e9, "It is compute-bound"), (600, 4.8e9, slow)):
@@ -95,7 +95,7 @@ def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
     assert said.endswith("67 % of its measured roof (float32, 1 thread).")
 
 
-def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
+def test_an_untimed_gpu_is_no_crossover():
     rows = [
         row("matmul/numpy/blas", square(64), 1e-5, threads=1),
         row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2"),
@@ -128,19 +128,19 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
         ("ok", "", ""),
     ],
 )
-def test_a_row_that_failed_is_named_with_its_reason_if_it_has_one(status, reason, words):
+def test_a_failed_row_is_named_with_its_reason(status, reason, words):
     rows = [row("matmul/cupy/cublas", square(64), None, status=status, reason=reason)]
     assert rates.trouble_sentence(rows, (), None) == words
 
 
-def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
+def test_only_a_virtual_cpu_may_pass_its_roof():
     rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1)]
     assert "1 row above the roof, which is impossible" in summary.answer(Analysis.from_rows(rows, fake.CPU_MACHINE))[-1]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in summary.answer(Analysis.from_rows(rows, virtual)))
 
 
-def test_a_gpu_row_above_its_roof_is_an_error_on_a_virtual_machine_too():
+def test_a_virtual_machines_gpu_stays_under_its_roof():
     """100 TFLOP/s under a peak of 50; the CPU's row, above its roof too, counts only where the machine is none."""
     peak = row("peak/cupy/fma", Peak("float32", 10**9), {"device": 1e9 / 50e12, "host-latency": 1.0})
     product = row("matmul/cupy/cublas", square(1000), {"device": 2e9 / 100e12, "host-latency": 1.0})
@@ -150,7 +150,7 @@ def test_a_gpu_row_above_its_roof_is_an_error_on_a_virtual_machine_too():
         assert rates.trouble_sentence(rows, roofs_of(rows), machine).startswith(f"{count} above the roof, which is")
 
 
-def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others():
+def test_each_kind_of_roof_has_a_sentence():
     loaded = fake.whole_run(spread=0.0, sizes=(64, 128, 256))
     ceilings = roofs_of(loaded.every, fake.GPU_MACHINE)
     cpu, gpu, *told = rates.roof_sentences(ceilings)
@@ -162,7 +162,7 @@ def test_roofs_have_a_sentence_a_kind_and_are_no_answer_where_there_are_others()
     assert not {cpu, gpu, *told} & set(summary.answer(Analysis.from_loaded(loaded)))
 
 
-def test_a_section_is_left_the_sentences_that_the_answer_has_no_room_for(monkeypatch):
+def test_a_section_keeps_what_the_answer_omits(monkeypatch):
     """The answer has five sentences; the input pipeline waits for an answer with room."""
     by_topic = {
         "side by side": ["one", "two"],

@@ -56,7 +56,7 @@ def test_a_page_says_one_job_of_a_training():
     assert break_even.planned(batch.setup, "") == (100, 2000)  # all of a batch: another job has another batch
 
 
-def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
+def test_a_crossing_between_distant_sizes_is_only_somewhere():
     """Between 100 and 40,000 samples a straight line says nothing: no number, no interval, and no place at the answer's top."""
     own = {"kernel": "training/keras/resident"}  # whose steps are no bounds
     made = [m for n in (100, 40_000) for m in both("peaks", n, n, 1e-6 * n, 1e-3, **own)]
@@ -78,7 +78,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     assert "by a step: the GPU wins from " in said
 
 
-def test_what_is_noisy_or_may_be_nothing_is_said_so():
+def test_noisy_or_vanishing_savings_are_called_that():
     assert break_even_chart._known(Estimate(1e-3, -2e-3, 4e-3)) == "<4.00 ms"
     assert break_even_chart._known(Estimate(3e-3, -2e-3, 4e-3)) == "3.00 ms"
     assert break_even_chart._known(Estimate(-3e-3, -4e-3, 2e-3)) == "<2.00 ms"
@@ -92,14 +92,14 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
     assert said.endswith(told)
 
 
-def test_a_batch_that_no_epoch_fills_is_named_and_so_is_what_compiling_for_it_took():
+def test_a_batch_that_no_epoch_fills_is_named():
     m = trained("mnist-cnn", 32, 100, (0.0, 0.0, 2e-3))
     m.phases_s["compile_last"] = 1.5
     assert row_words.notes(m)[-1] == "last batch of 4 compiled in 1.50 s"
     assert row_words.notes(trained("mnist-cnn", 32, 20, (0.0, 0.0, 2e-3)))[-1] == "batches of 20"
 
 
-def test_losses_in_words_and_where_the_devices_end_apart():
+def test_losses_are_compared_between_devices():
     made = both("peaks", 100, 100, 1e-3, 1e-3, epochs=2000, kernel="training/tensorflow/loop")
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
@@ -122,7 +122,7 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     assert row_words.losses(made[0]) == "loss 1 to 1e-09 in 2 epochs of few samples"
 
 
-def test_a_loss_that_does_not_fall_is_said_not_to_learn():
+def test_a_flat_loss_is_said_not_to_learn():
     """Of several epochs alone, by half a percent at least, and not where nearly everything is learned in the first."""
     m = trained("vgg-small", 2048, 16384, (0.0, 0.0, 1e-3), device="gpu:0")
 
@@ -155,7 +155,7 @@ def test_losses_of_other_samples_are_not_compared():
 ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
 
 
-def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
+def test_a_single_devices_training_names_its_parts():
     assert words.single_jobs([msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]) == [
         "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the CPU: 16.7 s. Start-up takes 10.0 s. Building and compiling "
         "take 5.50 s, training 1.16 s."
@@ -171,7 +171,7 @@ def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so
     assert words.single_job(loud).endswith(words.single_job(ONE).rpartition(", ")[2]), "its steps are not told anew"
 
 
-def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_other_the_plainest_row():
+def test_the_plainest_row_of_both_devices_is_compared():
     gpu = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 1e-3), epochs=2, device="gpu:0", once=(10.0, 0.5, 4.0))
     assert words.single_jobs([ONE, gpu]) == []
     assert words.single_jobs([gpu])[0].startswith("CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the GPU: ")
@@ -185,7 +185,7 @@ def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_o
     assert len(words.single_jobs(many[:-1])) == words.MOST_SINGLE and words.single_jobs(many) == []
 
 
-def test_a_break_even_is_told_of_trainings_as_they_are_alone():
+def test_a_break_even_is_told_of_undisturbed_trainings():
     once = (5.0, 0.0, 3.0)
     plain = both("mnist-cnn", 32, 60_000, 2e-3, 1e-3, once=once)
     changed = both("mnist-cnn", 32, 60_000, 2e-3, 1e-3, once=once, shuffle="off")

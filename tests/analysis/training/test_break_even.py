@@ -23,7 +23,7 @@ from workloads.records import Measurement
 JAX_LOOPS = ("training/jax/loop", "training/jax/keras_loop")  # of stored rows, and of new ones
 
 
-def test_the_row_that_stands_for_a_training_is_chosen_by_one_thing_after_the_other():
+def test_a_trainings_row_is_chosen_step_by_step():
     """Each of these is worse than the one before in one thing, and in the next ones better."""
     sure, loose = Estimate(1e-3, 0.9e-3, 1.1e-3), Estimate(1e-3, 0.5e-3, 1.5e-3)
     cost = costs.TrainingCost(dataset_setup=costs.NOTHING, epoch=costs.NOTHING, step=sure, compile=costs.NOTHING)
@@ -62,7 +62,7 @@ def test_a_batch_crossover_lies_where_the_laws_meet():
     assert said in training_words.answer_sentence(found)
 
 
-def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
+def test_a_planned_training_has_its_smaller_last_batch():
     assert (
         break_even.planned_steps(
             break_even.Setup(kernel=FIT, model="cifar10-cnn", batch=32, samples=320, dtype="float32"), 50_000
@@ -91,7 +91,7 @@ def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
     assert training_words.last_batch_sentence(break_even.pairs(rows)) == []
 
 
-def test_samples_move_the_crossover_by_epoch_and_by_job():
+def test_samples_move_the_crossover_by_epoch_and_training():
     found = break_even.answers(small_data(), ["samples"])
     by_epoch, by_job = (one(found, by) for by in (BY_EPOCH, BY_JOB))
     # 10 steps: 0.10 against 0.08, and more steps are more so
@@ -102,7 +102,7 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
     assert (by_job.kind, by_job.crossings[0].below, by_job.crossings[0].above) == ("gpu-from", 3200, 32_000)
 
 
-def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
+def test_a_slower_gpu_never_breaks_even():
     slow = both("fashion-mlp", 32, 320, 1e-3, 2e-3)
     (pair,) = break_even.pairs(slow)
     assert pair.break_even is None and training_words.break_even_sentence(pair).endswith(" The GPU never catches up.")
@@ -123,7 +123,7 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     assert said.endswith("ahead from the first epoch.") and not pair.break_even.value
 
 
-def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
+def test_the_best_cpu_form_stands_others_are_traps():
     every = [
         *both("cifar10-cnn", 32, 320, 4e-3, 1e-3),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
@@ -138,7 +138,7 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
     assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
 
 
-def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
+def test_a_shorter_import_makes_no_form_better():
     """The same step; 9 and 5 s of import are 7 for both, and a device that is seen starts 0.2 s later."""
     every = [
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3)),
@@ -155,7 +155,7 @@ def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
     assert costs.measured(every[2], every).start.low == pytest.approx(4.8 + 0.2)  # by itself: below both
 
 
-def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
+def test_hand_picked_and_studied_rows_stand_for_nothing():
     gpu = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")
     aside = [
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), threads=2),
@@ -179,7 +179,7 @@ def test_depth_is_read_off_the_generators_names():
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)
-def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
+def test_a_full_batch_varies_in_samples(kernel):
     loop = {"kernel": kernel, "residence": "resident"}
     made = [m for n in (100, 1000, 10_000) for m in both("peaks", n, n, 1e-7 * n, 1e-4, **loop)]
     assert break_even.answers(made, ["batch"]) == []
@@ -189,7 +189,7 @@ def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
     assert expected in training_words.answer_sentence(found)
 
 
-def test_each_change_stands_beside_the_plain_row_by_the_step_alone():
+def test_each_change_compares_with_the_plain_row():
     """Epochs cost 50 ms beside 10 steps of 1 ms, which are no part of a step."""
 
     def one(step: float, epoch: float = 0.05, device: str = "gpu:0", **given) -> Measurement:
@@ -214,7 +214,7 @@ def test_each_change_stands_beside_the_plain_row_by_the_step_alone():
     assert first.startswith("CIFAR-10 CNN, batch 32, 320 samples, 1 epoch, on the CPU: 100 ms. ") and changes == said
 
 
-def test_steps_of_two_runs_differ_by_the_noise_between_runs_too():
+def test_steps_of_two_runs_have_their_noise():
     """10 ms as Keras does it may be 8.33 to 12 ms in a run a week before: 8 ms are surely less, 9 ms are not."""
     for day, told, form in ((28, ["1.3x", "1.1x"], "1.1x slower"), (21, ["1.3x"], "can't tell")):
         given = [(10, 28, {}), (1, 28, {"device": "gpu:0"}), (9, day, {"gpu": "visible"}), (8, day, {"shuffle": "off"})]
@@ -232,7 +232,7 @@ def test_a_step_below_nothing_is_doubted_most():
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)
-def test_samples_of_a_bare_loop_over_one_batch_are_its_steps(kernel):
+def test_a_bare_loops_samples_are_its_steps(kernel):
     """An epoch of Keras's fit takes 50 ms beside its one step of 1 ms; a loop has none."""
     loop = replace(trained("peaks", 100, 100, (0.0, 0.0, 1.1e-3), kernel=kernel, residence="resident"), fits=())
     found = costs.measured(loop)

@@ -35,7 +35,7 @@ def about(e: Estimate) -> tuple[float, float, float]:
     return (round(e.value, 9), round(e.low, 9), round(e.high, 9))
 
 
-def test_fits_of_two_numbers_of_steps_tell_each_part():
+def test_fits_of_two_lengths_tell_each_part():
     c = costs.measured(trained({"build": 0.5, "compile": 3.0, "first_call": 9.0}, series={"loss": (1.0,)}))
     assert [about(e) for e in (c.dataset_setup, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
     assert (about(c.build), about(c.compile), c.start) == ((0.5,) * 3, (3.0,) * 3, None)
@@ -46,7 +46,7 @@ def test_fits_of_two_numbers_of_steps_tell_each_part():
     assert costs.measured(replace(one_form, fits=one_form.fits[:1])) is None  # steps were never varied
 
 
-def test_a_job_is_start_up_build_every_compilation_and_one_fit():
+def test_a_training_is_start_builds_compilations_and_fit():
     phases = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 3.0, "compile_last": 1.0}
     c = costs.measured(trained(phases))
     assert about(c.start) == (7.0, 5.6, 8.4)  # of one process: 20 % about it
@@ -60,7 +60,7 @@ def begun(seconds: float, device_start: float = 1.0, at: str = "", **fields) -> 
     return msgspec.structs.replace(made, at=at)
 
 
-def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start_is_its_own():
+def test_imports_are_pooled_device_starts_are_not():
     """Of TensorFlow 4, 5 and 9 s of import; JAX's 29 in its loop and in Keras alike."""
     m, visible, jax = trained(), trained(gpu="visible"), trained(kernel="training/jax/loop")
     others = [
@@ -88,7 +88,7 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
     assert costs.start_parts(trained(), [row(series=five)])[0].value == pytest.approx(4.25)
 
 
-def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
+def test_few_processes_are_spread_like_whole_models():
     assert about(costs._over_processes([10.0])) == (10.0, 8.0, 12.0) and about(costs._over_processes([9.0, 11.0])) == (
         10.0,
         8.0,
@@ -112,7 +112,7 @@ def later(steps: int, epochs, few: int, short, setups=((), ())) -> Measurement:
     return replace(row({"compile": 3.0, "compile_last": 1.0}, samples=32 * steps), samples=(samples,), fits=fits)
 
 
-def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits_the_setup_of_each_sample():
+def test_later_epochs_tell_step_epoch_and_setup():
     """300 steps of 2 ms and 40 ms are 640 ms, 8 of them 56; 10 ms of a fit's own and 0.64 ms a batch are 202 ms and 15.12."""
     setups = (0.202,), (0.01512, 0.01512)
     c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, setups))
@@ -204,7 +204,7 @@ def test_epochs_and_whole_trainings_by_hand():
     assert costs.break_even(slower, separate, 100) is None
 
 
-def test_a_further_step_of_an_epoch_costs_its_setup_once_and_its_seconds_every_epoch():
+def test_a_further_step_costs_its_setup_once():
     """The GPU starts 3 s later; of two epochs each further step saves 60 - 20 ms, less 4 ms of setup."""
     cpu = costs.TrainingCost(dataset_setup=exact(0.0), epoch=exact(0.0), step=exact(0.03), start=exact(5.0))
     gpu = costs.TrainingCost(
@@ -213,7 +213,7 @@ def test_a_further_step_of_an_epoch_costs_its_setup_once_and_its_seconds_every_e
     assert costs.break_even(cpu, gpu, epochs=2).value == pytest.approx(3 / 0.036)
 
 
-def test_a_row_without_a_call_that_was_waited_for_has_no_costs():
+def test_a_row_never_waited_for_has_no_costs():
     taken = Samples("device", (1e-3,), 1, (1,), "1 visit")
     queued = Measurement("training/keras/fit", Training("lenet", 32, 2048), Settings("gpu:0"), "ok", samples=(taken,))
     assert costs.measured(queued) is None and costs.measured(replace(queued, status="failed")) is None

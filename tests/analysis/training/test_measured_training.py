@@ -32,7 +32,7 @@ def quick_suite() -> list:
     return rows
 
 
-def test_the_summary_and_the_explanation_tell_a_training_from_short_rows_with_the_same_seconds():
+def test_summary_and_explanation_agree_on_short_rows():
     """50,000 samples are 1,562 batches and a smaller one, for which the GPU compiles once more: 5 + 2 x 3 + 15,630 x 1 ms."""
     rows = quick_suite()
     (pair,) = break_even.main_pairs(rows)
@@ -50,7 +50,7 @@ def test_the_summary_and_the_explanation_tell_a_training_from_short_rows_with_th
     assert explanation.explain(Request(PLANNED), sources(*loud)).winner == "neither"
 
 
-def test_a_training_takes_its_row_by_device_and_switches():
+def test_a_training_takes_its_row_by_its_settings():
     rows = break_even.trained(quick_suite())
     settings = rows[0].row.settings
     assert measured.measured_training(rows, PLANNED, settings).device == "cpu"
@@ -65,7 +65,7 @@ def stored() -> profile.Profile:
     return profile.read(str(H200))
 
 
-def test_no_stored_training_of_the_h200_is_told_twice_with_different_seconds():
+def test_no_stored_training_has_two_results():
     """The summary's sentences, the page's table and every explanation of the same training."""
     own = stored()
     both = Sources(cpu=own, gpu=own)

@@ -30,7 +30,7 @@ def test_a_planted_law_is_recovered():
     assert pipeline_laws.laws(study(sizes=pipeline_laws.SIZES[: pipeline_laws.FEWEST - 1])) == ()
 
 
-def test_a_row_that_is_hardly_known_hardly_moves_a_law():
+def test_an_uncertain_row_hardly_moves_a_law():
     exact, wild = study(("numpy",)), fed("numpy", 64, 784, slower=9.0)
     (own,) = wild.samples
     first, *rest = own.seconds
@@ -41,7 +41,7 @@ def test_a_row_that_is_hardly_known_hardly_moves_a_law():
     assert abs(apart / at - 1) < 0.005 < 0.05 < trusted / at - 1 and beside.error > 0.5, "a law says how far it is off"
 
 
-def test_a_law_is_within_the_largest_share_of_a_measured_step_that_it_misses():
+def test_a_law_is_within_its_largest_miss():
     """A row that takes twice the law's step pulls the law up; the law still misses it by nearly a half, not by nearly all."""
     every = [*study(("numpy",)), fed("numpy", 64, 784, slower=2.0)]
     (law,) = pipeline_laws.laws(every)
@@ -49,20 +49,20 @@ def test_a_law_is_within_the_largest_share_of_a_measured_step_that_it_misses():
     assert max(off) == off[-1] and law.error == pytest.approx(off[-1]) and 0.3 < law.error < 0.5
 
 
-def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
+def test_a_law_is_tested_on_unfitted_sizes():
     slower = [fed("numpy", *size, slower=1.25) for size in pipeline_laws.TEST_SIZES]
     (errors,) = bench.batches([*study(("numpy",)), *slower]).values()
     assert len(errors) == len(pipeline_laws.TEST_SIZES) and {round(error, 9) for error, _ in errors} == {0.2}
     assert not set(pipeline_laws.SIZES) & set(pipeline_laws.TEST_SIZES)
 
 
-def test_the_rate_of_numpy_batches_is_their_bytes_over_what_they_add_to_a_step():
+def test_the_rate_is_bytes_over_added_seconds():
     """2,048 images of 12,288 bytes in 0.2048 + 5.0332 ms."""
     (added,) = [line for line in input_pipeline.sentences(study()) if "from NumPy arrays" in line]
     assert added == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
 
 
-def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
+def test_where_a_small_data_sets_time_goes():
     # A batch of 32 CIFAR-10 images as float32: 3.2 µs for its samples, 78.6432 µs for its 393,216 bytes.
     n, gpu, problem = 25_165_824, Settings("gpu:0"), Training("cifar10-cnn", 32, 1024, 4)
     once = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 4.5}
@@ -89,7 +89,7 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     assert markdown(small_section(Material(Analysis.from_rows(rows))))[:2] == [f"- {line}" for line in said[3:]]
 
 
-def test_the_page_has_the_laws_and_every_point_beside_them():
+def test_the_page_has_laws_and_points():
     def material(own):
         return Material(Analysis.from_rows(own))
 
@@ -105,7 +105,7 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     )
 
 
-def test_a_drawn_law_is_that_of_batches_of_cifar10_images():
+def test_a_drawn_law_is_for_cifar10_images():
     """From 4 x 784 values to 2,048 x 3,072: 0.6 ms, 0.1 µs for each image of 12,288 bytes, and 5 GB/s."""
     (view,) = pipeline_chart(study(("numpy",)))[0].views
     points, law = view.traces
@@ -116,7 +116,7 @@ def test_a_drawn_law_is_that_of_batches_of_cifar10_images():
         assert seconds == pytest.approx(CALL + nbytes / 12_288 * SAMPLE + nbytes * BYTE, rel=1e-4)
 
 
-def test_each_way_has_a_color_of_its_own_for_its_points_and_its_law():
+def test_each_pipeline_has_its_color():
     (view,) = pipeline_chart(study(("numpy", "tf.data", "generator")))[0].views
     colors = {t.name: t.color for t in view.traces}
     ways = [colors[name] for name in ("numpy", "tf.data", "generator")]
@@ -124,13 +124,13 @@ def test_each_way_has_a_color_of_its_own_for_its_points_and_its_law():
 
 
 @pytest.mark.parametrize(("slower", "off"), [(1.25, "20.0 %"), (0.8, "25.0 %")])
-def test_a_law_is_off_by_a_share_of_the_measured_step(slower, off):
+def test_a_law_misses_by_a_steps_share(slower, off):
     (law,) = pipeline_laws.laws(study(("numpy",)))
     m = fed("numpy", 64, 784, slower=slower)
     assert charts._cells(law, m, pipeline_laws.step(m))[-1] == off
 
 
-def test_a_batch_feeds_no_more_samples_than_the_data_set():
+def test_a_batch_is_at_most_the_data_set():
     """Of 100 CIFAR-10 images a batch of 4,096 has 100: 10 µs for the samples and 12,288 bytes each at 5 GB/s."""
     network = networks.find("cifar10-cnn")
     (law,) = pipeline_laws.laws(study(("numpy",)))

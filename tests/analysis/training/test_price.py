@@ -34,7 +34,7 @@ def test_joules_are_watts_times_seconds():
     assert (joules.value, joules.low, joules.high) == pytest.approx((1_080_000.0, 540_000.0, 1_620_000.0))
 
 
-def test_power_is_the_devices_own_of_the_model_and_the_nearest_batch():
+def test_power_comes_from_the_nearest_batch():
     """From 32, a batch of 64 is a factor of 2 away and one of 10 a factor of 3.2, though only 22 samples."""
     far, near = powered("lenet", 10, "gpu:0", watts=300.0), powered("lenet", 64, "gpu:0", watts=100.0)
     other_model = powered("peaks", 32, "gpu:0", watts=500.0)

@@ -33,7 +33,7 @@ def test_networks_by_hand_passes_between_products_are_one():
     assert "conv1 dgrad" not in kernels
 
 
-def test_op_by_op_nothing_is_fused_and_a_fused_kernel_does_all_operations():
+def test_op_by_op_fuses_nothing():
     works = networks.step(networks.find("cifar10-cnn"), 32)
     kernels = fusion.op_by_op(works)
     assert [k.name for k in kernels] == [w.name for w in works] and step_kernel.launches(kernels) == len(works)
@@ -50,7 +50,7 @@ def test_op_by_op_nothing_is_fused_and_a_fused_kernel_does_all_operations():
     ) == 32 * networks.training_flops(networks.find("cifar10-cnn"))
 
 
-def test_on_a_cpu_bias_and_activation_are_inside_their_product():
+def test_a_cpu_product_includes_bias_and_activation():
     def names(model):
         works = networks.step(networks.find(model), 32)
         left_out = {w.name for w in works} - {k.name for k in fusion.op_by_op(works, "cpu")}
@@ -85,7 +85,7 @@ def test_what_xla_and_tensorflow_list_is_as_many(inside, name):
     ("operation", "times"),
     [("read", 1), ("relu", 1), ("add", 1), ("dropout", 9 / 2), ("batchnorm_grad", 8), ("sgd", 5 / 3)],
 )
-def test_the_bytes_of_an_operation_step_by_step_over_those_of_one_pass(operation, times):
+def test_bytes_step_by_step_over_one_pass(operation, times):
     assert operation_counts.unfused_traffic(operation) == pytest.approx(times)
 
 

@@ -132,7 +132,7 @@ def test_products_take_the_arithmetic_that_is_allowed():
     assert kernel.problem == Stream("relu", 2 * 32 * 2 * BATCH, "float32")
 
 
-def test_what_stays_float32_in_a_mixed_precision_may_use_tf32():
+def test_float32_in_mixed_precision_may_use_tf32():
     traced = step(product(4, 5, 6), product(4, 5, 7, outputs=(array(4, 5, dtype="float16"),)))
     network = msgspec.structs.replace(TWO, traced=traced, precision="mixed_float16")
     chosen = Settings("gpu:0", switches={"precision": "mixed_float16"}).keras
@@ -156,7 +156,7 @@ CHAIN = step(
 )
 
 
-def test_what_follows_one_another_is_one_kernel_when_compiled():
+def test_successive_operations_compile_into_one_kernel():
     """Bias, activation, product of two arrays and the sum that ends them; a negation; the gradient's two; its product."""
     kernels = traced_fusion.compiled(CHAIN, BATCH, PLAIN, "gpu:0")
     assert [kernel.operations for kernel in kernels] == [1, 4, 1, 2, 1]
@@ -165,7 +165,7 @@ def test_what_follows_one_another_is_one_kernel_when_compiled():
     assert [kernel.direction for kernel in kernels[3:]] == ["ReluGrad_grad", "wgrad"]
 
 
-def test_a_sum_ends_its_kernel_and_fewer_elements_begin_another():
+def test_a_sum_ends_its_kernel():
     negation = operation("Neg", "element-wise", [HIDDEN], [HIDDEN])
     total = operation("Sum", "reduction", [HIDDEN], [samples()])
     root = operation("Sqrt", "element-wise", [samples()], [samples()])
@@ -180,13 +180,13 @@ def test_an_answer_takes_the_forward_products_alone():
     assert networks.training_flops(network) == 2 * (2 * 8 * 6)
 
 
-def test_an_operation_whose_runs_are_not_sure_is_rough():
+def test_an_operation_with_unsure_runs_is_rough():
     sure, unsure = product(4, 5, 6), product(4, 5, 6, doubt="a loop ends by the data")
     kernels = traced_op_by_op.op_by_op(step(sure, unsure), BATCH, PLAIN, "cpu")
     assert [kernel.rough for kernel in kernels] == ["", "a loop ends by the data"]
 
 
-def test_on_a_cpu_bias_and_activation_are_inside_their_product():
+def test_a_cpu_product_includes_bias_and_activation():
     kernels = traced_op_by_op.op_by_op(CHAIN, BATCH, PLAIN, "cpu")
     names = ["MatMul", "Mul", "Sum", "Neg", "ReluGrad", "BiasAddGrad", "MatMul"]
     assert [kernel.name.split()[1] for kernel in kernels] == names
@@ -209,7 +209,7 @@ def adam(*sides):
     return [update(name, *sides) for name in names]
 
 
-def test_a_custom_step_of_two_optimizers_updates_each_variable_in_one_kernel():
+def test_two_optimizers_update_each_variable_in_one_kernel():
     """Adam reads the gradient and reads and sets three arrays: 7 passes; SGD, one array: 3. On a CPU a kernel for each."""
     both = step(*adam(3, 5), *adam(3, 5), update("Mul", 7, 2), update("AssignSubVariableOp", 7, 2))
     kernels = traced_fusion.compiled(both, BATCH, PLAIN, "gpu:0")
@@ -223,7 +223,7 @@ def test_a_custom_step_of_two_optimizers_updates_each_variable_in_one_kernel():
     assert [kernel.launches for kernel in traced_fusion.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
 
 
-def test_a_kernel_that_draws_its_numbers_is_a_dropout_over_twice_what_it_draws():
+def test_a_kernel_drawing_numbers_is_a_dropout():
     """10 samples of 6 numbers are drawn, compared and multiplied; the widest of these reads two arrays and writes one."""
     drawn = operation("StatelessRandomUniformV2", "element-wise", [array(2, dtype="int64")], [samples(6)])
     kept = operation("GreaterEqual", "element-wise", [samples(6)], [samples(6)])
@@ -232,7 +232,7 @@ def test_a_kernel_that_draws_its_numbers_is_a_dropout_over_twice_what_it_draws()
     assert problems(kernels) == [Stream("dropout", 2 * 10 * 6 * 4, "float32")]
 
 
-def test_sgd_with_momentum_sets_two_arrays_and_is_no_adam():
+def test_sgd_with_momentum_sets_two_arrays():
     """It reads the gradient, and reads and sets the momentum and the variable: 5 passes."""
     names = ["Mul", "AssignAddVariableOp", "Mul", "AssignSubVariableOp"]
     kernels = traced_fusion.compiled(step(*(update(name, 3, 5) for name in names)), BATCH, PLAIN, "gpu:0")
@@ -260,7 +260,7 @@ def lstm(**changes):
     )
 
 
-def test_a_loop_runs_its_operations_in_each_time_step():
+def test_a_loop_repeats_its_operations_each_time_step():
     kernels = traced_op_by_op.op_by_op(lstm(), BATCH, PLAIN, "cpu")
     assert {kernel.times for kernel in kernels} == {7}
     assert len(kernels) == 9
@@ -268,7 +268,7 @@ def test_a_loop_runs_its_operations_in_each_time_step():
     assert [kernel.times for kernel in compiled] == [7] * 8  # the two passes between products are one
 
 
-def test_cudnn_makes_the_products_that_wait_for_no_state_of_all_time_steps_at_once():
+def test_cudnn_computes_stateless_products_at_once():
     kernels = traced_op_by_op.op_by_op(lstm(in_cudnn=True), BATCH, PLAIN, "gpu:0")
     assert [(kernel.problem, kernel.times) for kernel in kernels] == [
         (Stream("scale", 2 * 8 * 4 * BATCH, "float32"), 7),
@@ -308,7 +308,7 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
     )
 
 
-def test_an_operation_on_a_gpu_is_as_sure_as_two_measurements_of_it_agree(monkeypatch):
+def test_two_measurements_decide_how_sure_an_operation_is(monkeypatch):
     """10 µs by formulas of more operations, 4 µs by a chain of one more addition: within a factor of 2.5."""
     monkeypatch.setattr(host_parts, "operation_overhead", lambda profile, device: exact(10e-6))
     profile = Profile([])
@@ -317,7 +317,7 @@ def test_an_operation_on_a_gpu_is_as_sure_as_two_measurements_of_it_agree(monkey
     assert (launch.value, launch.low, launch.high) == pytest.approx((10e-6, 4e-6, 25e-6))
 
 
-def test_a_model_that_xla_cannot_compile_runs_op_by_op_on_a_gpu():
+def test_a_model_xla_refuses_runs_op_by_op():
     profile = Profile(made_profile.everything(), GPU_MACHINE)
     training = Training("mine.py:build", 32, 320)
     rotated = msgspec.structs.replace(TWO, traced=msgspec.structs.replace(TWO_INPUTS, xla=False))
@@ -325,7 +325,7 @@ def test_a_model_that_xla_cannot_compile_runs_op_by_op_on_a_gpu():
     assert executions == [COMPILED, OP_BY_OP]
 
 
-def test_the_updates_of_one_variable_wait_for_each_other():
+def test_updates_of_one_variable_wait_in_order():
     """Two variables of an Adam: each one's operations are a chain, and the longer chain is the critical path."""
     kernels = traced_op_by_op.op_by_op(step(*adam(3, 5), *adam(40, 50)[:4]), BATCH, PLAIN, "cpu")
     assert [kernel.direction for kernel in kernels] == ["update 1"] * 7 + ["update 2"] * 4
@@ -333,7 +333,7 @@ def test_the_updates_of_one_variable_wait_for_each_other():
     assert [one.kernel.direction for one in line] == ["update 1"] * 7
 
 
-def test_an_update_waits_for_the_gradient_of_its_variable():
+def test_an_update_waits_for_its_gradient():
     """The gradients come from the last layer; of two weights as large, the first is the one of the layer that is first."""
     back = {"phase": "gradient"}
     kernels = traced_op_by_op.op_by_op(
@@ -376,7 +376,7 @@ def volumes(**changes):
     return Convolution(**{**fields, **changes})
 
 
-def test_a_product_without_a_problem_has_one_of_as_many_flops():
+def test_a_product_without_a_problem_borrows_equal_flops():
     sides = volumes()
     convolution = operation("Conv3D", "conv", [], [samples(4, 7, 5, 6)], product=sides)
     (kernel,) = traced_op_by_op.op_by_op(step(convolution), BATCH, PLAIN, "cpu")
@@ -412,7 +412,7 @@ class Rows:
         monkeypatch.setattr(step_work, "bandwidth_beyond_caches", lambda profile, device, nbytes: None)
 
 
-def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):
+def test_work_without_rows_widens_the_interval(monkeypatch):
     """A transform of 64 numbers reads and writes 512 bytes a sample; the pass beside it 1,536."""
     relu = operation("Relu", "element-wise", [samples(192)], [samples(192)])
     kernels = traced_fusion.compiled(step(transform(), relu), BATCH, PLAIN, "gpu:0")
@@ -426,7 +426,7 @@ def test_what_no_row_is_of_widens_the_interval_and_says_its_share(monkeypatch):
     assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).rough is None
 
 
-def test_the_kinds_of_rough_work_are_those_that_take_most(monkeypatch):
+def test_rough_work_is_named_by_its_seconds(monkeypatch):
     """Of 1, 3 and 2 MB at a second a megabyte the last two are named, the longest first."""
     kernels = []
     for megabytes, kind in ((1, "a"), (3, "b"), (2, "c")):
@@ -445,7 +445,7 @@ def test_a_view_takes_no_time_beside_its_call(monkeypatch):
     assert traced_fusion.compiled(step(view), BATCH, PLAIN, "gpu:0") == []
 
 
-def test_a_step_that_does_not_grow_evenly_is_known_at_its_batch_alone():
+def test_an_uneven_step_holds_at_its_batch_alone():
     fixed = msgspec.structs.replace(
         TWO, traced=step(product(4, 5, 6, scales=False), operation("Relu", "element-wise", [HIDDEN], [HIDDEN]))
     )

@@ -40,7 +40,7 @@ def test_epochs_to_the_break_even_in_a_chart(epochs, words):
     assert break_even._words(epochs) == words
 
 
-def test_a_wide_interval_is_a_band_and_a_narrow_one_a_line():
+def test_only_a_wide_interval_is_a_band():
     places = [(150.0, 100.0, 200.0, "wide"), (None, 10.0, 20.0, "somewhere"), (50.0, 50.0, 50.5, "narrow")]
     made = chart.marked(places)
     assert made["bands"] == [(100.0, 200.0, "wide"), (10.0, 20.0, "somewhere")]
@@ -59,7 +59,7 @@ def test_each_side_has_its_own_look():
     assert gpu.says == ["GPU, batch 1: 100 ms", "GPU, batch 4: 300 ms"]
 
 
-def test_stacked_bars_keep_the_order_of_values_and_the_rest_is_gray():
+def test_stacked_bars_keep_their_order():
     made = chart.stacked({"copies": [1.0, 3.0], chart.REST: [0.5, 0.25]}, ["CPU", "GPU"], "{} {} {}".format)
     assert [(t.name, t.x, t.y, t.says) for t in made] == [
         ("copies", [1.0, 3.0], ["CPU", "GPU"], ["copies 0 1.0", "copies 1 3.0"]),
@@ -111,7 +111,7 @@ def test_roofs_begin_and_end_where_they_cross():
     assert (made["CPU float32"].label, made["CPU float32"].label_left) == ("CPU float32 100 GFLOP/s", False)
 
 
-def test_the_links_slower_way_a_data_sheet_and_empty_calls_are_roofs_of_a_gpu():
+def test_links_data_sheets_and_empty_calls_are_roofs():
     """An empty call of 10 µs leaves a product of n = 60 (intensity 10) 2 x 60^3 FLOP in 10 µs, 43.2 GFLOP/s."""
     gpu = {"device": "gpu:0"}
     roofs = [
@@ -131,7 +131,7 @@ def test_the_links_slower_way_a_data_sheet_and_empty_calls_are_roofs_of_a_gpu():
     assert waited.y[0] == pytest.approx(2 * (6 * waited.x[0]) ** 3 * 1e5, rel=1e-3)
 
 
-def test_names_beside_lines_are_moved_apart_half_up_and_half_down():
+def test_names_beside_lines_are_moved_apart():
     assert overlay._spread([0.1, 0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.05, 0.15, 0.5])
     assert overlay._spread([0.98, 0.99], 0.1, 0.0, 1.0) == pytest.approx([0.9, 1.0])
     assert overlay._spread([0.0, 0.01], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
@@ -188,7 +188,7 @@ def test_two_runs_in_one_view_have_one_axis():
     )
 
 
-def test_a_shown_range_of_one_run_alone_is_none_of_both():
+def test_a_range_shown_by_one_run_is_dropped():
     whole, part = Axis(title="x", unit="1"), Axis(title="x", unit="1", limits=(2.0, 5.0))
     for first, second in ((whole, part), (part, whole)):
         made = overlay.over(
@@ -197,7 +197,7 @@ def test_a_shown_range_of_one_run_alone_is_none_of_both():
         assert (made.x.limits, made.y.limits) == (None, None)
 
 
-def test_a_roof_is_extended_to_where_its_name_stands():
+def test_a_roof_reaches_its_name():
     """A slope of 2 a unit down to 4, a level line on to 50."""
     slope = Trace(name="a", x=[10.0, 100.0], y=[20.0, 200.0], color="blue", label="a", label_left=True)
     level = Trace(name="b", x=[10.0, 20.0], y=[7.0, 7.0], color="blue", label="b", label_left=False)
@@ -208,7 +208,7 @@ def test_a_roof_is_extended_to_where_its_name_stands():
     assert (longer.x, longer.y) == ([10.0, 50.0], [7.0, 7.0])
 
 
-def test_a_further_run_has_its_own_markers_and_a_letter():
+def test_a_further_run_has_markers_and_a_letter():
     trace = Trace(name="CPU", x=[1.0], y=[2.0], color="blue", marker="circle", dash="dot", label="peak", says=["1 s"])
     view = View(label="v", x=Axis(title="x", unit="1"), y=Axis(title="y", unit="1"), traces=[trace])
     first, second, third = (overlay._styled(trace, i, letter, view) for i, letter in enumerate("ABC"))
@@ -246,7 +246,7 @@ def test_copies_that_behave_alike_are_drawn_once():
     assert [movement._where(device, both) for device in ("gpu:1", "cpu")] == ["GPU 1", "CPU"]
 
 
-def test_memory_is_drawn_by_the_triad_unless_another_operation_has_more_sizes():
+def test_memory_is_drawn_by_its_most_measured_operation():
     """Of each device the fewest and the most threads; a curve of less than four sizes is none."""
 
     def rows(operation: str, count: int, threads: int) -> list:
@@ -260,7 +260,7 @@ def test_memory_is_drawn_by_the_triad_unless_another_operation_has_more_sizes():
     assert list(movement._shown_curves([*one, *two, *four, *eight])) == [key("cpu", 1, "triad"), key("cpu", 4, "copy")]
 
 
-def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():
+def test_a_rows_distribution_is_limited_rising_quantiles():
     """Five visits: their range. Of five samples three: the least, the third, the largest."""
     taken = Samples("device", (5e-3, 1e-3, 3e-3, 2e-3, 4e-3), 7, (1,) * 5, "5 visits")
     clock = page_rows._clock(taken, " in 9 s", 3)
@@ -288,7 +288,7 @@ def test_a_rows_distribution_is_at_most_so_many_rising_quantiles():
         ),
     ],
 )
-def test_a_layer_is_named_by_its_shape_without_the_batch(problem, label, shape):
+def test_a_layers_name_omits_the_batch(problem, label, shape):
     one = layers.Layers(op=problem.op)
     named = layers.Layers(op=problem.op, names={problem: "conv2"})
     assert (one.label(problem), one.shape(problem)) == (label, shape)
@@ -296,7 +296,7 @@ def test_a_layer_is_named_by_its_shape_without_the_batch(problem, label, shape):
     assert named.label(problem) == f"conv2 {direction}"
 
 
-def test_rates_are_of_the_fastest_threads_at_each_size():
+def test_rates_are_the_fastest_threads():
     """Two sizes on the CPU, the larger with one thread and with four; one on the GPU."""
     rows = [
         row("matmul/numpy/blas", square(64), 2e-3, threads=1),
@@ -329,7 +329,7 @@ def cells_of(lines: list[str], start: str) -> list[list[str]]:
     return rows
 
 
-def test_a_table_of_whole_steps_has_a_column_a_side():
+def test_each_side_is_a_column_of_steps():
     total = network_steps.Total(
         batch=8,
         math="float32",
@@ -348,7 +348,7 @@ def test_a_table_of_whole_steps_has_a_column_a_side():
     assert layer_section._totals_table(layers.Layers(op="conv", totals=(("lenet", none),))) == []
 
 
-def test_a_training_is_won_by_the_side_of_fewer_seconds():
+def test_a_training_is_won_by_fewer_seconds():
     """By the epoch the GPU is quicker, by the whole training it starts too late."""
     seconds = {
         "epoch": (exact(3.0), exact(1.0)),
@@ -378,7 +378,7 @@ def test_the_ladder_with_most_rungs_is_first(monkeypatch):
     assert ladder.ladder_chart((), "matmul") == []
 
 
-def test_the_table_of_break_evens_has_the_likeliest_seconds():
+def test_break_evens_show_the_likeliest_seconds():
     """The CPU begins after 2 s [1, 9] with epochs of 3 s [1, 8], the GPU after 6 s with epochs of 1 s: 4 / 2 epochs."""
     cpu = TrainingCost(
         dataset_setup=exact(0.0),
@@ -399,7 +399,7 @@ def test_the_table_of_break_evens_has_the_likeliest_seconds():
     assert (on_cpu.x[0], on_cpu.y[0], on_gpu.y[0]) == (1.0, 5.0, 7.0)
 
 
-def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
+def test_cold_rows_stand_beside_warm_of_their_framework():
     problem = Conv(4, 9, 7, 3, 5, 3, 2)
     rows_of = [
         row("conv/numpy/im2col", problem, 1e-3, threads=1),
@@ -419,11 +419,11 @@ def test_a_frameworks_cold_rows_are_beside_warm_ones_not_beside_libraries():
 
 
 @pytest.mark.parametrize(("name", "words"), [("gpu:3", "GPU 3"), ("gpu:0", "GPU 0"), ("cpu", "CPU")])
-def test_a_device_with_its_number_if_it_has_one(name, words):
+def test_a_device_shows_its_number_if_any(name, words):
     assert labels.numbered(name) == words
 
 
-def test_the_roof_over_a_layer_is_that_of_the_fastest_librarys_row():
+def test_a_layers_roof_is_its_fastest_library_rows():
     """100 GFLOP/s on the CPU, whatever a framework reaches; a device without a roof has none."""
     problem = Conv(4, 9, 7, 3, 5, 3, 2)
     roofs = [roof("compute", "float32", 100e9)]

@@ -37,7 +37,7 @@ def test_a_crossing_has_its_interval_in_a_bracket(crossing, words):
     assert sentences.crossing_size(crossing, "n") == words
 
 
-def test_a_chart_marks_what_is_known_and_shades_what_is_not():
+def test_known_crossings_are_marked_uncertain_ones_shaded():
     assert chart.crossed([SHARP], "n") == {"lines": [(103.0, "about n = 103 (102 to 104)")], "bands": []}
     expected = {"lines": [(480.0, "")], "bands": [(288.0, 721.0, "CPU from about batch 480 (288 to 721)")]}
     assert chart.crossed([NOISY], "batch", "{} from ") == expected
@@ -45,7 +45,7 @@ def test_a_chart_marks_what_is_known_and_shades_what_is_not():
     assert chart.crossed([WIDE], "samples", "{} from ") == expected
 
 
-def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
+def test_a_wide_crossing_is_a_band():
     answer = only(far_apart())
     assert answer.kind == "gpu-from" and answer.crossings[0].wide and chart.spans(answer) == [(10, 1000, 0)]
     (run,) = crossover.data([Material(Analysis.from_loaded(loaded()))])["runs"]
@@ -76,5 +76,5 @@ def wide(words: str) -> dict:
         (None, {}),
     ],
 )
-def test_when_a_start_is_paid_back_is_a_band_where_it_is_not_known(paid, marked):
+def test_an_uncertain_break_even_is_a_band(paid, marked):
     assert break_even._paid(paid) == marked

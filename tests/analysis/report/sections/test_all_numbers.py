@@ -66,7 +66,7 @@ def of(problem, device="cpu", **given):
 
 
 @pytest.mark.parametrize(("problem", "others"), PROBLEMS, ids=lambda value: getattr(value, "op", ""))
-def test_problems_that_differ_in_one_field_are_told_apart(problem, others):
+def test_problems_differing_in_one_field_look_different(problem, others):
     plain = row("op/backend/variant", problem, 1.0)
     for field, value in others.items():
         fields = {name: getattr(problem, name) for name in problem.__struct_fields__} | {field: value}
@@ -99,7 +99,7 @@ def test_settings_and_switches_are_told_apart(problem):
         assert len({told(of(problem, device, **way)) for way in ways}) == len(ways), device
 
 
-def test_the_three_forms_of_the_cpu_have_their_names():
+def test_the_cpus_three_forms_have_names():
     training = Training("lenet", 32, 64)
     assert rows.how(of(training, data="synthetic")) == "GPU hidden"
     assert rows.how(of(training, jit_compile="on")) == "GPU hidden, jit on"
@@ -119,7 +119,7 @@ def test_no_two_rows_of_stored_runs_look_alike(run):
         assert found.heads[names - 1] == "time" and len(told) == len(found.rows) > 1
 
 
-def test_hints_find_their_row_and_columns_that_say_nothing_are_left_out():
+def test_columns_that_say_nothing_are_left_out():
     for run in ("training-seeds", "suite"):
         (loaded,) = by_machine(REPORTS / "nvidia-h200" / run).values()
         shown = Material(Analysis.from_loaded(loaded))

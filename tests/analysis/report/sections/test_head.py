@@ -39,7 +39,7 @@ def step(batch: int, **parts: float | None) -> budget.Budget:
     return budget.Budget(training=training(batch), step=exact(1e-2), parts=made, remainder=exact(0.0))
 
 
-def test_missing_parts_are_named_once_with_the_commands_that_measure_them():
+def test_missing_parts_are_named_once_with_commands():
     known, one = step(8, dense_layers=9.0), step(16, dense_layers=None, dispatch=1.0)
     both = step(32, dense_layers=None, dispatch=None)
     assert step_budgets.missing([known]) == []
@@ -53,7 +53,7 @@ def test_missing_parts_are_named_once_with_the_commands_that_measure_them():
     assert markdown(step_budgets.missing([silent]))[0].endswith("are known (dense_layers).")
 
 
-def test_steps_without_a_known_part_are_in_a_table_and_others_in_the_chart():
+def test_steps_with_unknown_parts_are_in_a_table():
     rows = [training(8), training(16, "failed")]
     for made, in_table in (([step(8, dense_layers=9.0)], False), ([step(8, dense_layers=None)], True), ([], False)):
         lines = markdown(step_budgets.section(made, rows))
@@ -72,7 +72,7 @@ def answer(batch: int, seconds: float, device: str = "cpu", joules: float | None
     )
 
 
-def test_a_line_of_answers_has_both_devices_rates_and_the_gpus_speedup():
+def test_an_answers_line_has_rates_and_speedup():
     """8 answers in 4 ms on the CPU and in 1 ms on the GPU; 32 in 2 ms on either, one of them known to a half."""
     rows = [
         answer(8, 4e-3),
@@ -93,7 +93,7 @@ def test_a_line_of_answers_has_both_devices_rates_and_the_gpus_speedup():
     assert inference._line(case, rows, answers.ROUNDTRIP, 8) is None
 
 
-def test_the_numbers_of_a_page_are_a_line_a_row_and_skipped_ones_a_line_a_reason():
+def test_skipped_rows_take_a_line_per_reason():
     rows = [
         row("matmul/numpy/blas", square(8), 1e-3, threads=1),
         *(row("matmul/cupy/cublas", square(n), None, status="skipped", reason="too large") for n in (8, 16)),
@@ -120,7 +120,7 @@ def test_commits_are_told_newest_first(count, words):
     assert head.versions([*runs, *runs]) == words
 
 
-def test_of_many_commits_the_newest_are_told_and_how_many_more():
+def test_only_the_newest_commits_are_named():
     run = fake.run(fake.CPU_MACHINE)
     runs = [
         msgspec.structs.replace(run, commit=f"{i:09}", sources="", started_at=f"2026-01-{i + 1:02}T00:00:00Z")
@@ -131,7 +131,7 @@ def test_of_many_commits_the_newest_are_told_and_how_many_more():
     assert head.versions(runs[:-3]) == "commits 000000003, 000000002, 000000001 and 000000000"
 
 
-def test_an_articles_claim_stands_beside_the_device_that_is_faster_here(monkeypatch):
+def test_an_articles_claim_joins_the_faster_device(monkeypatch):
     """5 s on the CPU and 2 s on the GPU, the other way round, equal, and a claim without rows."""
     case = published_cases.CASES[0]
     claim = case.claims[0]
@@ -158,7 +158,7 @@ def test_an_articles_claim_stands_beside_the_device_that_is_faster_here(monkeypa
         (("cpu-clock", "thermal"), 1.05e-3, True),
     ],
 )
-def test_a_noisy_row_has_a_flag_or_a_wide_interval(flags, high, is_bad):
+def test_a_noisy_row_has_a_flag_or_width(flags, high, is_bad):
     seconds = (1e-3, 1e-3, 1e-3, 1e-3, high)  # of five visits: their range
     taken = Samples("host-latency", seconds, 1, (1,) * 5, "5 visits")
     m = msgspec.structs.replace(row("matmul/numpy/blas", square(8), 1.0, flags=flags), samples=(taken,))
@@ -166,7 +166,7 @@ def test_a_noisy_row_has_a_flag_or_a_wide_interval(flags, high, is_bad):
     assert head.noisy([m, row("matmul/numpy/blas", square(9), 1.0), device_alone]) == (int(is_bad), 2)
 
 
-def test_what_options_change_is_told_as_the_speedup_over_keras_own_step(monkeypatch):
+def test_options_are_compared_with_keras_plain_step(monkeypatch):
     """A step of 2 ms where Keras's own takes 6 ms, and one of 6 ms where it takes 2 ms."""
     pairs = [("jit on", exact(2e-3), exact(6e-3)), ("2 threads", exact(6e-3), exact(2e-3))]
     changed = [("LeNet", "cpu", what, step, plain) for what, step, plain in pairs]
@@ -190,12 +190,12 @@ def test_what_options_change_is_told_as_the_speedup_over_keras_own_step(monkeypa
         ),
     ],
 )
-def test_a_page_asks_for_a_winner_where_both_devices_ran_an_operation(rows, wins):
+def test_only_shared_operations_raise_a_winner_question(rows, wins):
     expected = "Where the GPU starts to win" if wins else "What was measured"
     assert head.title([SimpleNamespace(rows=rows)]) == expected
 
 
-def test_commands_are_told_once_in_the_order_they_were_run_without_what_stops_them():
+def test_commands_are_listed_once_without_stopping_flags():
     commands = ("python -m workloads.stream --fast", "python -m workloads.matmul --stop-after 5 --sizes 8")
     again = "python -m workloads.matmul --sizes 8 --resume"
     runs = [
@@ -205,7 +205,7 @@ def test_commands_are_told_once_in_the_order_they_were_run_without_what_stops_th
     assert head.commands(runs) == ["python -m workloads.matmul --sizes 8", "python -m workloads.stream --fast"]
 
 
-def test_each_chart_with_rows_has_its_table_under_its_title(monkeypatch):
+def test_each_chart_with_rows_has_its_table(monkeypatch):
     charts = [
         SimpleNamespace(title="Rates", numbers=Table("n", [("8",)]), note="* a note"),
         SimpleNamespace(title="Empty", numbers=Table("n"), note=""),

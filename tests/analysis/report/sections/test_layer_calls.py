@@ -23,7 +23,7 @@ def call(direction: str, seconds: float, *, jit: str = "off", batch: int = 4, de
     return row("layer/keras/chain", problem, seconds, switches={"jit_compile": jit}, device=device)
 
 
-def test_a_line_is_the_faster_way_that_has_all_directions():
+def test_the_faster_call_with_all_directions_is_shown():
     """Op by op 2 + 4 ms, by XLA 1 + 2 ms; a third batch has only a forward pass by XLA, which is no match for both."""
     rows = [
         call("fprop", 2e-3),
@@ -37,7 +37,7 @@ def test_a_line_is_the_faster_way_that_has_all_directions():
     assert (second.row.keras.jit_compile, second.step_s) == ("off", pytest.approx(3e-3))
 
 
-def test_the_share_is_of_all_directions_and_the_roof_that_of_the_longest():
+def test_the_share_sums_directions_under_the_longest_roof():
     """1 ms and 2 ms at least, of 2 and 4 ms: half."""
     (line,) = layer_calls.fastest_lines([call("fprop", 2e-3), call("backward", 4e-3, flops=2 * 10**6)], ROOFS)
     assert (line.share, line.bound_by) == (pytest.approx(0.5), "compute float32")

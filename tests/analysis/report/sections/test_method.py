@@ -17,7 +17,7 @@ def switched(m, **given):
     return msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches=given))
 
 
-def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_articles():
+def test_training_pages_mention_no_kernels():
     (loaded,) = by_machine(pathlib.Path(__file__).parents[4] / "reports/nvidia-h200/training-seeds").values()
     said = "\n".join(markdown(method.how_section(loaded)))
     assert "The samples of trainings are made up: " in said and "fastest kernel" not in said and "roof" not in said
@@ -28,7 +28,7 @@ def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_art
     assert "S4: Peaks regression in Flux.jl" in told and "S1a: CIFAR-10" in told
 
 
-def test_mixed_precision_is_answered_for_each_device_at_the_largest_size_that_both_have():
+def test_mixed_precision_answers_at_the_largest_common_size():
     """bfloat16 by a kernel that runs only when asked for: 3 ms of 6 at n = 64, as long as float32 alone at 32; none at 128."""
     times = {"float32": {32: 1e-3, 64: 6e-3, 128: 9e-3}, "bfloat16": {32: 1e-3, 64: 3e-3}}
     kernels = {"float32": "matmul/numpy/blas", "bfloat16": "matmul/numba/amx"}

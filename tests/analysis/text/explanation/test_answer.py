@@ -50,7 +50,7 @@ def test_verdicts(kind, subject, numbers, said):
     assert words(verdict, kind, subject, **numbers).startswith(said)
 
 
-def test_bars_are_as_long_as_times_and_light_in_their_interval():
+def test_bars_are_as_long_as_times():
     """36 blocks for 18 s: 9 s [6, 12] are 12 full, 6 light to the mark and 6 light behind it."""
     cpu, gpu = verdict.bars(exact(18.0), Estimate(9.0, 6.0, 12.0))
     assert cpu.startswith("  CPU  " + "█" * 36 + "|") and gpu.startswith("  GPU  " + "█" * 12 + "░" * 6 + "|" + "░" * 6)
@@ -70,7 +70,7 @@ def test_bars_are_as_long_as_times_and_light_in_their_interval():
         ),
     ],
 )
-def test_why_a_device_is_first_by_its_steps_and_its_start(numbers, said):
+def test_why_a_device_is_first(numbers, said):
     given = {"speedup": Estimate(3.0, 2.0, 4.0), "mostly": "", **numbers}
     assert words(reasons, "steps", **given) == said
 
@@ -118,7 +118,7 @@ def test_from_how_many_samples_or_epochs(counts, sure, said):
         ({"epochs": 12.0}, False, "From about 12 epochs the CPU probably wins: how many will you train?"),
     ],
 )
-def test_the_question_below_or_from_which_the_other_device_wins(counts, below, said):
+def test_where_the_other_device_wins_as_a_question(counts, below, said):
     assert words(turning_point, "question", "cpu", counts=counts, below=below) == said
 
 
@@ -176,7 +176,7 @@ def warning(kind: str, rows: int, used: int, share: float | None = None, names=(
     return Warning(kind=kind, device="cpu", rows=rows, rows_used=used, share=share, names=tuple(names))
 
 
-def test_what_disturbed_rows_is_said_once_a_kind_by_the_device_with_most():
+def test_each_disturbance_is_said_once():
     told = words(
         doubts,
         "disturbed",
