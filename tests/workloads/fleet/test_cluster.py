@@ -32,7 +32,7 @@ LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources"
 LISTED |= {"NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1"}
 
 
-def test_nodes_are_named_by_their_own_name_and_the_running_cluster_is_the_one_noted_last(tmp_path, monkeypatch):
+def test_nodes_and_the_newest_cluster_are_named(tmp_path, monkeypatch):
     listed = [
         LISTED,
         {**LISTED, "NodeID": "1" * 56},
@@ -54,7 +54,7 @@ def test_nodes_are_named_by_their_own_name_and_the_running_cluster_is_the_one_no
 
 
 @pytest.mark.slow
-def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypatch, capsys):
+def test_a_missing_address_cluster_or_ray_is_explained(monkeypatch, capsys):
     pytest.importorskip("ray")
     for address, error in (("ray://head:10001", "Ray Client"), ("nonsense", "is no address of a cluster")):
         with pytest.raises(options.Usage, match=error):
@@ -83,7 +83,7 @@ print("nodes:", len(ray.nodes()))
 
 
 @pytest.mark.slow
-def test_our_own_cluster_refuses_who_has_not_its_token():
+def test_our_own_cluster_refuses_a_wrong_token():
     pytest.importorskip("ray")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     short = tempfile.mkdtemp(prefix="ray-")  # Ray's sockets lie in it, and their paths have at most 107 bytes
@@ -200,7 +200,7 @@ def by_row(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda pa
     return ray, parts
 
 
-def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
+def test_a_dying_node_loses_only_its_rows(tmp_path, placed):
     lines = {"n1": [PLAN, BEGAN, *map(took, ROWS)], "n2": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]}
     ray, (one, two) = by_row(tmp_path, lines)
     assert ray.held["n1"]["num_cpus"] == 2 and ray.held["n1"]["max_retries"] == 0
@@ -212,7 +212,7 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
     assert "the CPU of n2: 2 rows lost: n2 died" in told
 
 
-def test_what_was_lost_or_torn_is_measured_by_resuming(tmp_path, placed):
+def test_lost_and_torn_rows_are_measured_by_resuming(tmp_path, placed):
     by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
     part = fleet.NodeRun(Node("n1", "n1", 2.0, 0.0), tmp_path)
     kept = records.decode(part.earlier["peak.jsonl"].splitlines()).measurements
@@ -249,7 +249,7 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
     assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
 
 
-def test_what_cannot_be_written_ends_that_node_and_one_with_other_gpus_is_not_resumed(tmp_path, placed):
+def test_a_failed_write_ends_that_node_alone(tmp_path, placed):
     (tmp_path / "n1").touch()
     said = []
     ray, _ = by_row(tmp_path, {"n1": [PLAN, BEGAN, None]}, seen=lambda part, line: said.append(line))
@@ -261,7 +261,7 @@ def test_what_cannot_be_written_ends_that_node_and_one_with_other_gpus_is_not_re
     assert len(ray.cancelled) == 1 and said == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
 
 
-def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason(placed):
+def test_nodes_of_another_version_are_left_out(placed):
     import platform
 
     ours = {"sources": records.source_hash(), "python": platform.python_version(), "boot": "b1"}
@@ -275,7 +275,7 @@ def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason
     assert said[3] == "a, e are one machine: they measure at the same time and disturb each other"
 
 
-def test_a_folder_with_results_is_not_written_without_resume(tmp_path):
+def test_a_folder_with_results_needs_resume(tmp_path):
     write(tmp_path / "run" / "n1", fake.with_gpus("GPU-a"), reads("gpu:0"))
     folder = str(tmp_path / "run")
     with pytest.raises(records.Refused, match="add --resume"):
@@ -284,12 +284,12 @@ def test_a_folder_with_results_is_not_written_without_resume(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["--format", "json"], ["--against", "x"], ["--only", "nope"]])
-def test_what_a_fleet_does_not_do_is_refused_before_anything_is_started(flags, capsys):
+def test_impossible_fleet_commands_are_refused_before_starting(flags, capsys):
     assert suite.main(["--ray", "auto", *flags]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
-def test_one_node_says_its_plan_and_measures_what_is_not_known(monkeypatch):
+def test_one_node_measures_what_is_missing(monkeypatch):
     """Ray tells it to use as many threads as the task has CPUs, which here is 1; that does not reach what is measured."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     words = shlex.split("--ray auto --only peak --max-time 0.01 --min-time 0.001 --threads 1")
@@ -319,7 +319,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known(monkeypatch):
     assert msgspec.json.decode(failed, type=Done).error.message.startswith("json.decoder.JSONDecodeError: ")
 
 
-def test_a_suite_that_was_killed_ends_with_its_signal(monkeypatch):
+def test_a_killed_suite_ends_with_its_signal(monkeypatch):
     kill = "import os, sys; print('no luck', file=sys.stderr, flush=True); os.kill(os.getpid(), 9)"
     monkeypatch.setattr(cluster, "_SUITE", kill)
     *_, (file, text) = cluster.measure_node(b"[]\n", {}, 1)
@@ -327,7 +327,7 @@ def test_a_suite_that_was_killed_ends_with_its_signal(monkeypatch):
     assert (file, error.exit, error.message) == ("messages.ndjson", -9, "its suite ended with signal 9: no luck")
 
 
-def test_a_suite_that_failed_loses_its_rows_for_that_reason(tmp_path, placed, monkeypatch):
+def test_a_failed_suite_loses_its_rows(tmp_path, placed, monkeypatch):
     alive = [{"NodeID": "n1", "Alive": True}]
     monkeypatch.setattr(Engine, "nodes", lambda self: alive)
     failed = ("messages.ndjson", encoded(Done(error=ChildFailure(message="no space left"))))
@@ -335,7 +335,7 @@ def test_a_suite_that_failed_loses_its_rows_for_that_reason(tmp_path, placed, mo
     assert part.lost == "n1: no space left" and part.tally() == {"ok": 1, "lost": 2}
 
 
-def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):
+def test_a_host_measures_all_its_gpus_together(tmp_path):
     def files(count: int, *argv: str) -> dict[str, int]:
         here = fake.with_gpus(*(f"GPU-{i}" for i in range(count)))
         found = {}
@@ -383,7 +383,7 @@ sys.exit(code)
 
 
 @pytest.mark.slow
-def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
+def test_three_real_nodes_survive_one_killed_halfway(tmp_path):
     """In a process of its own, as Ray leaves threads and handlers behind."""
     pytest.importorskip("ray")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}

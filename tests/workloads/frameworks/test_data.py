@@ -10,7 +10,7 @@ from workloads.records.switches import Keras, typed
 S0 = networks.find("cifar10-cnn")
 
 
-def test_synthetic_data_has_shape_type_classes_and_can_be_learned():
+def test_synthetic_data_has_shape_type_and_classes():
     x, y = data.load("synthetic", S0, 2000, 1)
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((2000, 32, 32, 3), np.float32, (2000,), np.int32)
     assert x.min() >= 0 and x.max() <= 1 and 0.1 < x.std() < 0.5
@@ -21,7 +21,7 @@ def test_synthetic_data_has_shape_type_classes_and_can_be_learned():
     assert np.abs(x[y == 0][0] - x[y == 0][1]).mean() > 0.05, "a class must not be one image"
 
 
-def test_synthetic_data_follows_the_seed_the_type_and_its_version():
+def test_synthetic_data_follows_seed_type_and_version():
     (a, i), (b, _), (c, _) = (data.synthetic(S0, 5, seed) for seed in (1, 1, 2))
     assert (a == b).all() and not (a == c).all()
     wide, j = data.load("synthetic", S0, 5, 1, dtype="float64")
@@ -42,7 +42,7 @@ def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     assert (y.argmax(1) == classes).all() and (y.sum(1) == 1).all()
 
 
-def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
+def test_uint8_inputs_are_the_same_images_unscaled(monkeypatch):
     x, y = data.load("synthetic", S0, 50, 1, dtype="uint8")
     scaled, same = data.load("synthetic", S0, 50, 1)
     assert (x.dtype, x.min(), x.max()) == (np.uint8, 0, 255) and np.abs(x / 255 - scaled).max() <= 0.5 / 255 + 1e-6
@@ -56,7 +56,7 @@ def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
         data.load("synthetic", networks.find("peaks"), 5, 1, dtype="uint8")
 
 
-def test_real_data_is_scaled_shaped_and_never_swapped_for_made_up_data(monkeypatch):
+def test_real_data_is_never_swapped_for_synthetic(monkeypatch):
     images, labels = np.full((6, 32, 32, 3), 255, np.uint8), np.arange(6, dtype=np.uint8).reshape(6, 1)
     monkeypatch.setattr(data, "_download", lambda name: (images, labels))
     x, y = data.load("real", S0, 4, 1)

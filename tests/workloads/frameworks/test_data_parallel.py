@@ -64,7 +64,7 @@ def fed(seconds, count=2, model=FEED):
 USUAL = (two(), fit(4e-3), fit(2.2e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"), fed(1e-4))
 
 
-def test_gains_are_one_gpus_step_over_that_of_all_and_predicted_by_the_step_of_a_part():
+def test_gains_are_one_gpus_step_over_all():
     case = only(*USUAL)
     assert (case.count, case.gain.value, case.scaled.value) == (2, pytest.approx(2.0), pytest.approx(2.2))
     below = fit(2e-3)
@@ -105,7 +105,7 @@ LOSSES = (2.0, 1.0, 0.5)
     ("losses", "apart", "flagged"),
     [(LOSSES, 0.0, False), ((2.0, 1.0, 0.5004), 0.0008, False), ((2.0, 1.02, 0.5), 0.02, True)],
 )
-def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
+def test_losses_of_several_compare_with_one(losses, apart, flagged):
     one, several = fit(4e-3, series={"step_loss": LOSSES}), two(series={"step_loss": losses})
     assert data_parallel.loss_difference(only(one, several)) == pytest.approx(apart, abs=1e-12)
     assert [one.check for one in Analysis.from_rows([one, several]).doubts] == ["other-losses"] * flagged
@@ -113,7 +113,7 @@ def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
     assert ("the losses are NOT those of one GPU. Within 3 steps they differ by 2.0 %." in said) is flagged
 
 
-def test_losses_that_round_are_no_fault_and_bus_bandwidth_is_that_of_nccl_tests():
+def test_rounding_losses_and_bus_bandwidth_follow_their_formulas():
     one, several = (fit(4e-3, series={"step_loss": (2.0,) * 6}), two(series={"step_loss": (2.0,) * 5 + (2.1,)}))
     assert data_parallel.loss_difference(only(one, several)) == 0
     assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
@@ -138,7 +138,7 @@ def cells(rows):
     return dict(zip(found.heads, row_, strict=True))
 
 
-def test_the_table_and_the_page_say_what_each_gains_and_a_sentence_who_gains_least_and_most():
+def test_table_page_and_sentence_show_the_gains():
     seen = cells(USUAL)
     assert (seen["training"], seen["Keras on"], seen["a GPU"]) == ("CIFAR-10 CNN", "JAX, jit on", "32")
     assert (seen["speedup"], seen["predicted"], seen["off"]) == ("2.0x [2.0, 2.0]", "1.90", "-4.8 %")
@@ -194,7 +194,7 @@ def spread(row):
     return row.settings.switches.get("strategy"), row.settings.experiment.replicas
 
 
-def test_the_study_has_all_that_a_prediction_takes_for_both_jit_settings_and_the_libraries_that_are_here(monkeypatch):
+def test_the_study_has_all_that_predictions_take(monkeypatch):
     found = rows_of("--study data-parallel --keras-backend jax --model cifar10-cnn --batch 64")
     assert {(r.problem.model, r.problem.batch, *spread(r)) for r in found} == {
         ("cifar10-cnn", 64, None, 1),
@@ -222,7 +222,7 @@ def test_the_study_has_all_that_a_prediction_takes_for_both_jit_settings_and_the
     assert [r for r in rows_of("--study all", TWO) if r.settings.experiment.replicas > 1]
 
 
-def test_four_gpus_take_a_quarter_each_and_gpus_on_the_command_line():
+def test_four_gpus_take_a_quarter_each():
     four = msgspec.structs.replace(TWO, gpus=TWO.gpus * 2)
     found = rows_of("--study data-parallel --model mnist-cnn --jit on", four)
     counts = {spread(r)[1]: r.problem.batch for r in found if r.problem.model == "mnist-cnn"}
@@ -269,7 +269,7 @@ def part(count, batch=8, strategy="DataParallel", library="jax", model=SMALL, de
     return Row(FIT, Training(model, batch, 3 * batch), Settings(device, switches=chosen | over(count, strategy)))
 
 
-def test_a_process_sees_the_gpus_that_its_rows_are_spread_over():
+def test_a_process_sees_the_gpus_of_its_rows():
     uuids = {"gpu:0": "GPU-a", "gpu:1": "GPU-b", "gpu:2": "GPU-c"}
     both = environment(part(2, device="gpu:0"), uuids)
     assert (both["CUDA_VISIBLE_DEVICES"], both["NCCL_NVLS_ENABLE"]) == ("GPU-a,GPU-b", "0")
@@ -281,7 +281,7 @@ def test_a_process_sees_the_gpus_that_its_rows_are_spread_over():
     assert not {"XLA_FLAGS", switches.PARTS} & set(environment(part(1), uuids))
 
 
-def test_memory_is_that_of_the_newest_program_of_a_step():
+def test_memory_is_the_newest_step_programs():
     jax = pytest.importorskip("jax")
 
     @jax.jit
@@ -294,7 +294,7 @@ def test_memory_is_that_of_the_newest_program_of_a_step():
 
 
 @pytest.mark.slow
-def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
+def test_two_devices_learn_what_one_learns(jax_worker):
     one, several = jax_worker(part(1, strategy="")), jax_worker(part(2))
     assert (one.status, several.status) == ("ok", "ok"), (one.reason, several.reason)
     case = only(msgspec.structs.replace(one), several)
@@ -310,7 +310,7 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (12 + 1)
 
 
-def test_an_all_reduce_is_a_16th_of_a_call_less_one_that_scales_alone(monkeypatch):
+def test_an_all_reduce_is_a_call_without_scaling(monkeypatch):
     """Calls of 1.7 s and 0.1 s are 0.1 s for each of the 16 sums between; a call that is no longer is 0 s."""
     calls = {True: lambda: "sums", False: lambda: "scales"}
     monkeypatch.setattr(replicas, "JaxSums", lambda spread, numbers, summing: calls[summing])
@@ -342,7 +342,7 @@ MIRRORED = part(2, strategy="MirroredStrategy")
         (part(4), "failed", "JAX finds 2 of 4 devices: cpu:0, cpu:1"),
     ],
 )
-def test_what_cannot_be_spread_leaves_its_row_with_the_reason(jax_worker, of, status, reason):
+def test_what_cannot_be_spread_says_why(jax_worker, of, status, reason):
     m = jax_worker(of)
     assert (m.status, reason in m.reason) == (status, True), m.reason
 

@@ -52,7 +52,7 @@ def timed(clock, problem, held, limits=LIMITS):
     return timed_row.samples, timed_row.fits, planned
 
 
-def test_a_compilation_for_each_batch_shape_and_none_of_it_nor_of_setup_in_the_epochs(monkeypatch):
+def test_each_batch_shape_compiles_outside_the_epochs(monkeypatch):
     """100 steps: an epoch of 0.5 + 1 s. Of 8 steps 0.58 s. A fit of 3,200 samples is set up in 1 + 6.4 s, of 256 in 1.512 s."""
     phases = {}
     fit_timing.compiled(Clock(monkeypatch, 32), Training("m", 32, 100), phases)
@@ -121,7 +121,7 @@ def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, st
     assert long.steps != problem.steps and (long.steps < problem.steps or long.steps * batch <= held)
 
 
-def test_two_short_fits_tell_the_plan_and_the_second_the_losses(monkeypatch):
+def test_two_short_fits_set_the_plan(monkeypatch):
     """Steps of 2.4 s. The second fit is of all 8, once; of a single one it is of two, as one fit tells no step from an epoch."""
     for samples, steps, epochs in ((256, 8, 4), (32, 2, 6)):
         clock, problem = Clock(monkeypatch, 32, (), 0.04, 2.4), Training("m", 32, samples)
@@ -132,7 +132,7 @@ def test_two_short_fits_tell_the_plan_and_the_second_the_losses(monkeypatch):
         assert plan(Clock(monkeypatch, 256, (), 0.065, step_s), Training("m", 256, 2048), 51_200, FAST).steps == steps
 
 
-def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
+def test_slow_steps_are_timed_in_short_epochs(monkeypatch):
     """Steps of 2 s: epochs of three take 0.04 + 6 s and of one 0.04 + 2 s. Steps of 0.5 s: six epochs of four."""
     problem = Training("m", 32, 2064)
     clock = Clock(monkeypatch, 32, (), 0.04, 2.0)
@@ -154,7 +154,7 @@ def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
     assert fit_timing.slow_plan(problem, 0.1, FAST) is None
 
 
-def test_a_long_first_fit_is_looked_at_by_one_warm_epoch(monkeypatch):
+def test_a_long_first_fit_takes_one_warm_epoch(monkeypatch):
     """Of whole batches and one of 16 samples; 3 s for each of the two shapes and steps of 5 s: 17 s."""
     problem, look = Training("m", 32, 2064), [(48, 1), (48, 2)]
     clock = Clock(monkeypatch, 32, (), 0.04, 5.0)
@@ -173,7 +173,7 @@ def test_a_long_first_fit_is_looked_at_by_one_warm_epoch(monkeypatch):
     assert clock.calls == [*look, (48, 3), (47, 1)]
 
 
-def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):
+def test_fits_have_whole_executions(monkeypatch):
     clock, problem = Clock(monkeypatch, 4), Training("m", 4, 100)
     held = fit_timing.samples_needed(problem, 1, 8)
     assert plan(clock, problem, held, Limits(max_time=3.0), 8).steps == 64  # twice 25, in eights

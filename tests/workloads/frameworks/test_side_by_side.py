@@ -33,7 +33,7 @@ def window(*stamps: tuple[float, float], steps: float = 2.0) -> Measurement:
     return made(STUDENT, series={"begin_s": begins, "end_s": ends}, values={"steps": steps})
 
 
-def test_only_what_ran_while_all_were_at_work_counts():
+def test_only_common_working_time_counts():
     """Two parties: from 1.5 (the later end of a first unit) to 5 both are at work. Units of 2 steps and of 1 step."""
     first = [window((0, 1), (1, 2), (2, 4)), window((4, 5), (5, 6))]
     second = [window((0.5, 1.5), (1.5, 2.5), (2.5, 5), steps=1.0)]
@@ -51,7 +51,7 @@ def test_only_what_ran_while_all_were_at_work_counts():
     ("step_s", "unit_s", "first", "count"),
     [(0.1, 1.0, 1, 10), (5.0, 1.0, 1, 1), (0.001, 1.0, 8, 1000), (0.3, 1.0, 8, 3)],
 )
-def test_a_unit_is_as_many_calls_as_take_its_time(monkeypatch, step_s, unit_s, first, count):
+def test_a_unit_fills_its_time_with_calls(monkeypatch, step_s, unit_s, first, count):
     work = VirtualWork(monkeypatch, step_s)
     work.first_steps = first
     assert side_by_side.steps_of_a_unit(work, unit_s) == count
@@ -109,7 +109,7 @@ def test_fits_are_of_whole_epochs(monkeypatch):
     assert [work.possible(steps) for steps in (3, 4, 11)] == [3, 4, 12]
 
 
-def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done(monkeypatch):
+def test_all_work_until_the_slowest_is_done(monkeypatch):
     """Each call ends only when all have begun: one after another they would wait for ever."""
     barrier = threading.Barrier(3)
 
@@ -217,7 +217,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError("closed"), ZeroDivisionError("planted")])
-def test_what_ends_one_party_ends_the_others_and_is_said(monkeypatch, error):
+def test_one_partys_end_ends_the_others(monkeypatch, error):
     asked = threading.Event()
 
     def breaks():
@@ -247,7 +247,7 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     assert line == f"{name}: 2 trainings make 1.0x and 4 trainings make 1.0x the steps a second of one."
 
 
-def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough():
+def test_an_uncertain_slowdown_is_called_that():
 
     def of(row: Row, *seconds: float, **given: str) -> Measurement:
         one = timed(row, {"host-latency": 1.0}, **given)
@@ -262,7 +262,7 @@ def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough(
     assert told[0].low < 1 < told[1].low
 
 
-def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals():
+def test_ratios_are_the_medians_with_round_intervals():
     """Medians 3 and 1.68 ms are 1.79 times as many, the rounds' own ratios 1.79, 1.67 and 1.9. Of a teacher 10 + 3 ms after each
     other and 10.8 at once are 1.20 times as fast, the rounds' own 1.20, 1.21 and 1.19."""
     alone = rounds(STUDENT, 0.0030, 0.0028, 0.0032, beside="nothing", at_once="1")
@@ -300,7 +300,7 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     assert training_words.side_by_side(found[:2]) == []
 
 
-def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
+def test_the_first_trial_stands_by_itself():
     """9, 4 and 6 s in one process: 5 s each after the first; a process each: 6 s in the middle."""
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
@@ -326,9 +326,7 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
 
 
-def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_asked_for(
-    workers, tmp_path, monkeypatch
-):
+def test_without_a_gpu_its_rows_are_skipped(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
     for study in ("teacher", "together"):
         outcome = side_by_side.measure(study, told(tmp_path / study), run(CPU_MACHINE))
@@ -342,7 +340,7 @@ def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_a
 
 
 @pytest.mark.parametrize("verb", ["prepare", "window"])
-def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, tmp_path, verb):
+def test_a_failing_party_ends_the_experiment(workers, tmp_path, verb):
     workers.fails[verb] = "no luck"
     outcome = side_by_side.measure("teacher", told(tmp_path), run(GPU_MACHINE))
     assert [m.status for m in outcome.measurements] == ["failed"] * 4
@@ -370,7 +368,7 @@ def test_finished_rows_are_kept_and_not_measured_again(workers, tmp_path):
     assert again.measurements == [records.shortened(m) for m in whole.measurements]
 
 
-def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_path, monkeypatch):
+def test_a_signal_keeps_finished_rows_and_closes_workers(workers, tmp_path, monkeypatch):
     real = FakeWorker.ask
 
     def ask(self, order, timeout_s):
@@ -385,7 +383,7 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
     assert all(worker.closed for worker in workers.every)
 
 
-def test_a_teacher_takes_the_students_samples_and_no_study_has_ordinary_rows(tmp_path, monkeypatch):
+def test_a_teacher_takes_the_students_samples(tmp_path, monkeypatch):
     monkeypatch.setattr(side_by_side, "STUDENT", "lenet")
     assert {row.problem.model for row in side_by_side.rows("teacher", told(tmp_path), GPU_MACHINE)} == {"lenet"}
     assert switches.ordinary(STUDENT)
@@ -394,7 +392,7 @@ def test_a_teacher_takes_the_students_samples_and_no_study_has_ordinary_rows(tmp
             assert not any(map(switches.ordinary, side_by_side.rows(name, told("nowhere", *study), GPU_MACHINE)))
 
 
-def test_the_plan_has_a_time_and_names_a_process_for_each_trial(tmp_path):
+def test_the_plan_names_time_and_processes(tmp_path):
     measuring = told(tmp_path)
     assert side_by_side.seconds("trials", measuring, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
     assert side_by_side.seconds("teacher", measuring, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
@@ -426,7 +424,7 @@ def test_a_window_of_answers_in_a_real_worker(train):
     assert m.values["steps"] >= 1
 
 
-def test_trials_in_a_real_worker_trace_anew_each_time_and_a_refusal_has_its_reason(train):
+def test_real_trials_trace_anew_each_time(train):
     row = Row(TRIAL, Training("lenet", 4, 8), Settings(switches={"clear_session": "off"}))
     first, second = (train.worker.ask(order("trial", row), 120) for _ in range(2))
     assert (second.status, second.reason, second.check) == ("ok", "", "weights")
@@ -440,7 +438,7 @@ def test_trials_in_a_real_worker_trace_anew_each_time_and_a_refusal_has_its_reas
     assert one_row.obey(Order("dance", row)).status == "failed"
 
 
-def test_a_student_and_a_teacher_need_each_a_row_alone():
+def test_student_and_teacher_need_rows_alone():
     rows = four(rounds, *[(0.01, 0.01, 0.01)] * 4)
     assert len(training_words.side_by_side(rows)) == 1
     for missing in range(4):

@@ -24,7 +24,7 @@ def every_library(monkeypatch):
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)
-def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_that_exist(name):
+def test_every_study_row_has_existing_settings(name):
     found = studies.rows([name], BOTH)
     assert {row.settings.device for row in found} == set(BOTH) and len({row.key for row in found}) == len(found)
     for row in found:
@@ -36,7 +36,7 @@ def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_tha
         assert row.kernel.split("/")[1] != "jax" or chosen.jit_compile == "auto"
 
 
-def test_studies_cover_what_they_ask_and_the_articles_run_at_their_own_settings():
+def test_the_articles_run_at_their_own_settings():
     found = studies.rows(["seeds", "peaks"], BOTH)
     for name in ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn"):
         of = networks.find(name)
@@ -100,7 +100,7 @@ def test_a_guess_adds_up_and_devices_take_turns():
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)
-def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_last(name):
+def test_a_stopped_study_has_whole_pairs_but_one(name):
     """Between a row and its twin on the other device are at most the CPU's other flags and thread counts: two of them."""
     twins: dict = {}
     for i, planned in enumerate(forecast.in_turns(studies.rows([name], BOTH))):
@@ -111,7 +111,7 @@ def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_l
     assert pairs and max(b - a for a, b in pairs) <= 3
 
 
-def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monkeypatch):
+def test_the_plan_names_minutes_and_processes(monkeypatch):
 
     def lines(plan) -> list[str]:
         return forecast.lines(plan.rows(GPU_MACHINE), plan.measuring, plan.studies, GPU_MACHINE)
@@ -151,7 +151,7 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
         monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)
 
 
-def test_an_experiments_minutes_are_added_to_those_of_rows(monkeypatch):
+def test_an_experiments_minutes_add_to_the_rows(monkeypatch):
     """Ten minutes of two experiments beside a plan of one row of 90 s."""
     monkeypatch.setattr(
         forecast.side_by_side, "seconds", lambda study, measuring, here: {"trials": 480.0}.get(study, 120.0)
@@ -172,7 +172,7 @@ def of(name: str, *devices: str) -> list[tuple]:
     return told
 
 
-def test_one_option_at_a_time_beside_the_row_without():
+def test_each_option_changes_alone():
     plain, wide = ("cifar10-cnn", 32, 2048, "float32"), {"steps_per_execution": "16"}
     assert of("switches", "cpu")[:4] == [
         ("cpu", *plain, {}),
@@ -192,7 +192,7 @@ def test_one_option_at_a_time_beside_the_row_without():
     ]
 
 
-def test_samples_live_in_more_places_on_a_gpu_and_in_most_at_the_larger_batch():
+def test_residence_is_varied_most_at_larger_batches():
     small, large = ("mnist-cnn", 8, 12_500, "float64"), ("mnist-cnn", 64, 50_000, "float64")
     assert of("residence", "cpu") == [("cpu", *small, {}), ("cpu", *large, {})]
     assert of("residence", "gpu:0") == [
@@ -210,7 +210,7 @@ def test_samples_live_in_more_places_on_a_gpu_and_in_most_at_the_larger_batch():
 @pytest.mark.parametrize(
     ("batch", "samples"), [(1, 256), (8, 2048), (32, 2048), (256, 2048), (512, 4096), (2048, 16_384)]
 )
-def test_a_short_row_has_eight_steps_or_2048_samples_and_at_most_256_steps(batch, samples):
+def test_a_short_row_has_8_to_256_steps(batch, samples):
     assert studies.short("lenet", batch) == Training("lenet", batch, samples, 1, "float32")
 
 
@@ -249,5 +249,5 @@ def test_what_each_study_trains():
         ("shuffle", "cpu", "training/jax/keras_loop", False, True),
     ],
 )
-def test_an_option_is_varied_where_it_has_an_effect(switch, device, kernel, regression, applies):
+def test_an_option_is_varied_where_it_matters(switch, device, kernel, regression, applies):
     assert grid.applies(switch, device, kernel, regression) is applies

@@ -42,7 +42,7 @@ def row(kernel, model="mlp-6-8x1-3", batch=4, samples=10, **chosen):
 
 
 @pytest.mark.parametrize(("kernel", "jit"), [(JAX_LOOP, 1.0), ("training/keras/resident", 0.0)])
-def test_a_row_of_a_loop_has_its_whole_record(train, jax_worker, kernel, jit):
+def test_a_loops_row_has_its_whole_record(train, jax_worker, kernel, jit):
     of = row(kernel, "peaks", residence="resident")
     m = jax_worker(of) if jit else train.worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
     assert (m.status, m.reason, m.check) == ("ok", "", "weights")
@@ -104,7 +104,7 @@ class RecordedLoop(tf_loop.BareLoop):
         raise AssertionError("not called")
 
 
-def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_losses():
+def test_bare_loops_weight_and_read_their_batches():
     assert tf_loop.sizes(10, 4) == [4, 4, 2] and tf_loop.sizes(8, 4) == [4, 4]
     assert tf_loop.sizes(3, 4) == [3]
     x = np.arange(10)

@@ -30,7 +30,7 @@ def trained(train):
     return train(4, 8)
 
 
-def test_a_real_fit_of_s0_has_its_whole_record(trained):
+def test_a_real_fit_has_its_whole_record(trained):
     """`check` is weights only when every layer's shape and weights are the table's (models.differences)."""
     m = trained
     assert (m.status, m.reason, m.kernel, m.check) == ("ok", "", "training/keras/fit", "weights")
@@ -63,14 +63,14 @@ def test_a_worker_announces_what_it_does(train, trained):
     assert [doing.timing for doing in announced[:4]] == [False, False, True, True] and announced[3].seconds > 0
 
 
-def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the_fits_before(train, trained):
+def test_only_a_process_first_row_has_start_up(train, trained):
     second = train(4, 8, epochs=2)
     assert not {"import", "device_start"} & set(second.phases_s)
     assert second.on("host-latency").calls == 2
     assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
 
 
-def test_a_smaller_last_batch_is_compiled_by_itself_and_fewer_samples_than_one_are_a_step(train):
+def test_a_smaller_last_batch_compiles_by_itself(train):
     m = train(4, 10, model="mlp-6-8x1-3")
     assert m.status == "ok" and m.on("host-latency").calls == 3
     assert 0 <= m.phases_s["compile_last"] <= m.phases_s["compile"] < m.phases_s["first_call"]
@@ -80,14 +80,14 @@ def test_a_smaller_last_batch_is_compiled_by_itself_and_fewer_samples_than_one_a
     assert m.fits[1].later_epoch_s
 
 
-def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, trained):
+def test_first_steps_report_losses_without_dropout_and_shuffling(train, trained):
     one = train(4, 8, dropout="off", shuffle="off")
     assert len(one.series["step_loss"]) == 20
     assert one.series["step_loss"][0] == pytest.approx(2.3, abs=0.4)  # ln 10, as ten classes are guessed at
     assert one.series["loss"] != pytest.approx(trained.series["loss"], rel=1e-5)
 
 
-def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(train):
+def test_missing_data_and_gpus_fail_clearly(train):
     m = train(4, 8, data="real")
     assert m.status == "failed" and m.cause == "no-data"
     m = train(4, 8, device="gpu:0")
@@ -107,7 +107,7 @@ def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(tra
         ({"samples": 10**8}, "GiB of host memory"),
     ],
 )
-def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
+def test_impossible_rows_are_skipped_with_the_reason(train, trained, fields, words):
     m = train(**fields)
     assert m.status == "skipped" and words in m.reason
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, w
         ("keras/fit", "generator", ""),
     ],
 )
-def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch, way, home, fit):
+def test_resident_samples_must_fit_on_the_gpu(monkeypatch, way, home, fit):
     """The GPU has 141 GiB. 1.23e12 B of samples, and of 12e6 samples 137 GiB as float32, which Keras makes of float64; 40e6 of
     one byte a value are 114 GiB."""
     monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)
@@ -188,7 +188,7 @@ class FakeModel:
         return sum(layer.count_params() for layer in self.layers)
 
 
-def test_a_model_that_is_not_the_tables_is_named_layer_by_layer():
+def test_a_foreign_model_is_named_layer_by_layer():
     assert models.differences(FakeModel(), S0) == ""
     wrong = models.differences(FakeModel(conv3=((16, 16, 64), 36928), dense2=((10,), 5120)), S0)
     assert wrong.split("; ") == [
@@ -243,7 +243,7 @@ def test_wrong_devices_losses_and_weights_are_no_answer(child):
         ("gpu:0", "GPU", "out of GPU memory: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"),
     ],
 )
-def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, reason):
+def test_a_fit_beyond_memory_is_skipped(child, device, lives, reason):
     def fit(*args, **keywords):
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")
 
@@ -254,7 +254,7 @@ def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, re
     assert (m.status, m.reason) == ("skipped", reason)
 
 
-def test_a_library_that_is_missing_is_skipped_with_what_installs_it(monkeypatch):
+def test_a_missing_library_names_its_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
     m = one_row.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
@@ -292,7 +292,7 @@ def test_the_line_that_says_what_tensorflow_missed():
         ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
     ],
 )
-def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, given, variables):
+def test_a_process_is_prepared_before_any_import(device, given, variables):
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device, switches=given))
     assert variables.items() <= environment(wanted, {"gpu:0": "GPU-7"}).items()
     like = Settings(device, switches={**given, "dropout": "off", "residence": "tf.data"})
@@ -301,7 +301,7 @@ def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, gi
     assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
 
 
-def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_line_in_the_table(capsys):
+def test_products_follow_the_trainings_that_ran(capsys):
     cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
     gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
     lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
@@ -320,7 +320,7 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
     assert "ms/step" in head and "failed" in line and line.endswith("no luck") and "5.00" in line
 
 
-def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
+def test_unavailable_real_data_exit_with_3(monkeypatch, capsys, tmp_path):
     reason = "CIFAR-10 cannot be loaded: no way"
     lost = row(
         "training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason, cause="no-data"
@@ -349,7 +349,7 @@ def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
         training_row._user_samples(row_, 1)
 
 
-def test_the_seconds_of_a_block_are_put_under_its_name(monkeypatch):
+def test_a_blocks_seconds_get_its_name(monkeypatch):
     moments = iter((100.0, 102.5))
     monkeypatch.setattr(tensors, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
     phases = {"build": 1.0}

@@ -27,7 +27,7 @@ def own(train, name, **keywords):
     return train(4, 8, model=f"tests.support.own_models:{name}", **keywords)
 
 
-def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
+def test_a_users_function_is_trained_with_defaults_named(train):
     m = own(train, "classes")
     assert (m.status, m.reason, m.problem.model) == ("ok", "", "tests.support.own_models:classes")
     assert m.values["parameters"] == 8 * 16 + 16 + 16 * 3 + 3
@@ -42,7 +42,7 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     assert (m.status, m.reason) == ("ok", "") and "mse" in m.notes["compiled"] and "accuracy" not in m.series
 
 
-def test_a_compiled_model_from_a_file_stays_as_it_is(train):
+def test_a_compiled_model_file_stays_unchanged(train):
     m = own(train, "saved")
     assert m.status == "ok" and "compiled" not in m.notes
     m = train(4, 8, model=f"{train.worker.variables['KERAS_HOME']}/plain.keras", jit_compile="on")
@@ -66,7 +66,7 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
         ("missing", "tests.support.own_models has no function missing"),
     ],
 )
-def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_on(train, name, words):
+def test_an_untrainable_model_fails_alone(train, name, words):
     m = own(train, name)
     assert (m.status, words in m.reason) == ("failed", True), m.reason
 
@@ -91,7 +91,7 @@ OWN_MODELS = "tests.support.own_models"
         ("own_step", {}, 9),
     ],
 )
-def test_any_compiled_model_is_timed_with_its_own_data_or_made_up_ones(train, name, switches, parameters):
+def test_any_compiled_model_is_timed_with_some_data(train, name, switches, parameters):
     m = own(train, name, **switches)
     assert (m.status, m.reason) == ("ok", "")
     assert m.values["parameters"] == parameters
@@ -111,12 +111,12 @@ def test_any_compiled_model_is_timed_with_its_own_data_or_made_up_ones(train, na
         ({"data": f"{OWN_MODELS}:missing"}, "has no function missing"),
     ],
 )
-def test_data_that_do_not_reach_or_do_not_fit_are_said(train, switches, reason):
+def test_short_or_unfitting_data_are_reported(train, switches, reason):
     m = own(train, "two_inputs", **switches)
     assert (m.status, reason in m.reason) == ("failed", True), m.reason
 
 
-def test_what_is_not_there_does_not_fit_or_cannot_be_obeyed_is_said(train):
+def test_missing_unfitting_and_impossible_settings_are_reported(train):
     assert "there is no module tests.own_modules" in train(model="tests.own_modules:classes").reason
     assert train(model="nowhere.keras").reason.startswith("there is no file ")
     m = train(4, 10**12, model="tests.support.own_models:classes")
@@ -141,7 +141,7 @@ def losses(request, monkeypatch):
         monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(losses=of, Model=functools.partial))
 
 
-def test_inputs_and_targets_are_what_model_and_loss_take_and_can_be_learned():
+def test_inputs_and_targets_suit_model_and_loss():
     x, y = user_model.samples(model("mean_squared_error"), 200, 1, "float32")
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((200, 5), np.float32, (200, 3), np.float32)
     assert 0 <= x.min() < 0.1 and 0.9 < x.max() <= 1
@@ -167,9 +167,7 @@ def test_inputs_and_targets_are_what_model_and_loss_take_and_can_be_learned():
         user_model.samples(model("mse", shape=(None, 3)), 2, 1, "float32")
 
 
-def test_a_users_model_is_looked_for_where_the_command_was_typed_and_code_that_ends_the_process_is_named(
-    tmp_path, monkeypatch
-):
+def test_users_models_are_found_from_the_typed_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
     assert worker.environment(row, {})[settings.FOLDER] == str(tmp_path)
@@ -221,7 +219,7 @@ bare.inner:build mine.py:build ./bare/inner.py:build json:loads math:sin os.path
 
 
 @pytest.mark.parametrize("name", FOUND.split())
-def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
+def test_possible_models_pass_without_import(folder, name):
     assert model_files.missing(name) == ""
     assert not [module for module in sys.modules if module.startswith(("ownpkg", "bare."))]
 
@@ -239,7 +237,7 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
         ("bare.inner.deeper:build", "there is no module bare.inner.deeper "),
     ],
 )
-def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
+def test_a_missing_model_fails_before_any_process(folder, name, words):
     assert settings.is_user_model(name) and model_files.missing(name).startswith(words)
     with pytest.raises(options.Usage) as refused:
         grid.known_model(name)
@@ -275,7 +273,7 @@ IN_A_FILE = {
 
 
 @pytest.mark.parametrize(("name", "expected"), IN_A_FILE.items())
-def test_a_file_says_why_it_has_no_such_model_and_which_it_has(name, expected, tmp_path, monkeypatch):
+def test_a_file_names_the_models_it_has(name, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(SOURCE)
     (tmp_path / "bad.py").write_text("def build(:")
@@ -285,7 +283,7 @@ def test_a_file_says_why_it_has_no_such_model_and_which_it_has(name, expected, t
         assert model_files.unusable(why, name).right == right
 
 
-def test_a_keras_file_is_the_zip_file_that_keras_saves_and_what_it_holds_is_asked_in_a_worker(folder):
+def test_a_keras_file_is_inspected_in_a_worker(folder):
     (folder / "some.keras").write_bytes(b"garbage")
     no_zip = "some.keras is no Keras model: it is not the zip file that model.save() writes"
     assert model_files.missing("some.keras") == no_zip
@@ -299,7 +297,7 @@ def test_a_keras_file_is_the_zip_file_that_keras_saves_and_what_it_holds_is_aske
     assert model_files.missing("pipe.keras") == "cannot read pipe.keras: it is a pipe, not a file"
 
 
-def test_a_keras_file_that_unpacks_to_far_more_is_not_read(folder):
+def test_an_exploding_keras_file_is_not_read(folder):
     """67 kB unpack to 70 MB; of parts that are not packed, 70 MB are a model's."""
     many = bytes(70_000_000)
     with zipfile.ZipFile("bomb.keras", "w", zipfile.ZIP_DEFLATED) as parts:
@@ -311,7 +309,7 @@ def test_a_keras_file_that_unpacks_to_far_more_is_not_read(folder):
     assert model_files.missing("whole.keras") == ""
 
 
-def test_what_can_be_saved_or_read_is_proposed_for_a_model_that_cannot_be_used(folder):
+def test_an_unusable_model_gets_a_working_proposal(folder):
     (folder / "net.keras").mkdir()
     assert model_files.unusable("a folder", "net.keras").right == "net-new.keras"
     assert model_files.unusable("not there", "net2.keras").right == "net2.keras"
@@ -324,7 +322,7 @@ def test_what_can_be_saved_or_read_is_proposed_for_a_model_that_cannot_be_used(f
         assert model_files.unusable("too long", name).right == right
 
 
-def test_a_model_that_may_not_be_read_is_made_readable_and_no_other_is_proposed(folder, monkeypatch):
+def test_an_unreadable_model_is_made_readable(folder, monkeypatch):
     (folder / "mine2.py").write_text((folder / "mine.py").read_text())
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     assert model_files.missing("mine.py:build") == "cannot read mine.py: Permission denied"
@@ -332,7 +330,7 @@ def test_a_model_that_may_not_be_read_is_made_readable_and_no_other_is_proposed(
     assert (error.first, error.right, error.similar) == ("chmod u+r mine.py", "mine.py:build", "")
 
 
-def test_a_pipe_is_no_source_file_of_a_model(folder):
+def test_a_pipe_is_no_model_source(folder):
     """Nobody writes to it: whoever opened it would wait for ever."""
     os.mkfifo("pipe.py")
     with pytest.raises(options.Usage, match=r"cannot read pipe\.py: it is a pipe, not a file"):
@@ -364,7 +362,7 @@ MODULES_WITH_MODELS = (
 
 @pytest.mark.parametrize("module", MODULES_WITH_MODELS)
 @pytest.mark.parametrize("kind", UNREADABLE)
-def test_a_model_file_that_cannot_be_read_is_one_error_line_of_every_command(folder, capsys, module, kind):
+def test_an_unreadable_model_file_is_one_error_line(folder, capsys, module, kind):
     for file, model in (("net.py", "net.py:build"), ("net.keras", "net.keras")):
         UNREADABLE[kind](folder / file)
         assert importlib.import_module(module).main(["--model", model]) == options.USAGE
@@ -385,7 +383,7 @@ def test_a_model_file_that_cannot_be_read_is_one_error_line_of_every_command(fol
         ("workloads.layer.__main__", ["--layer", "net.py:Layer", "--input", "8"]),
     ],
 )
-def test_a_file_of_data_or_of_a_layer_that_cannot_be_read_is_one_error_line(folder, capsys, module, words, kind):
+def test_an_unreadable_data_file_is_one_error_line(folder, capsys, module, words, kind):
     UNREADABLE[kind](folder / "net.py")
     assert importlib.import_module(module).main(words) == options.USAGE
     error, _ = capsys.readouterr().err.splitlines()
@@ -395,7 +393,7 @@ def test_a_file_of_data_or_of_a_layer_that_cannot_be_read_is_one_error_line(fold
 @pytest.mark.parametrize(
     "source", ["x = " + "-" * 200_000 + "1", "x = a" + ".b" * 200_000, "x = " + "(" * 300 + ")" * 300]
 )
-def test_a_source_that_is_nested_too_deeply_is_no_python_that_can_be_read(folder, source):
+def test_deeply_nested_source_is_no_readable_python(folder, source):
     (folder / "deep.py").write_text(f"{source}\ndef build(): ...\n")
     assert model_files.missing("deep.py:build").startswith("deep.py is no Python that can be read: ")
     with pytest.raises(options.Usage, match=r"deep\.py is no Python"):
@@ -407,7 +405,7 @@ def test_a_source_that_is_nested_too_deeply_is_no_python_that_can_be_read(folder
 @pytest.mark.parametrize(
     ("name", "way"), [("a.keras", "file"), ("their.module:build", "function"), ("m.py:f", "function")]
 )
-def test_a_name_is_of_a_file_or_of_a_function(monkeypatch, name, way):
+def test_a_name_means_a_file_or_a_function(monkeypatch, name, way):
     monkeypatch.setattr(user_model, "_from_file", lambda name: ("file", name))
     monkeypatch.setattr(user_model, "_from_function", lambda name: ("function", name))
     assert user_model.opened(name) == (way, name)

@@ -67,7 +67,7 @@ def visited(of: Row, number: int = 1):
     return one_row.obey(Order("visit", of, LIMITS, 1, number))
 
 
-def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(planted, monkeypatch):
+def test_the_result_is_checked_at_the_first_visit(planted, monkeypatch):
     checks, checked = [], one_row.checked
     monkeypatch.setattr(one_row, "checked", lambda *given: checks.append(given[1]) or checked(*given))
     monkeypatch.setattr(one_row.timing, "host", lambda run: lambda calls: (run(), calls * 1e-6)[1])  # under any load
@@ -90,13 +90,13 @@ def test_a_planted_kernel_stands_outside_the_project(planted):
     assert not [*registry.FOLDER.rglob("*_planted.py")]
 
 
-def test_a_row_in_one_go_is_its_visits_joined(planted):
+def test_a_whole_row_joins_its_visits(planted):
     m = one_row.obey(Order("measure", row(8), LIMITS))
     assert (m.visit, m.visits, m.check, m.samples[0].stop_reason) == (0, 2, "exact", "2 visits")
     assert set(m.samples[0].block) == {0, 1}
 
 
-def test_a_row_that_lacks_memory_is_tried_again_without_the_others_and_a_wrong_one_is_never_timed(planted):
+def test_a_row_out_of_memory_retries_alone(planted):
     visited(row(8))
     assert visited(row(8, "hungry")).status == "ok" and bound_rows.find(row(8).key) is None
     one, two = visited(row(8, "wrong"), 1), visited(row(8, "wrong"), 2)
@@ -108,7 +108,7 @@ def sized(nbytes: int, **settings) -> Row:
     return Row("stream/numba/loop", Stream("copy", nbytes), Settings(**settings))
 
 
-def test_the_least_recently_used_go_first_and_a_row_alone_may_be_larger():
+def test_the_least_recently_used_go_first():
     a, b, c, d = rows = [sized(1000 * n) for n in (96, 104, 80, 8)]
     for one in (a, b):
         bound_rows.make_room(one, lambda where: 1_000_000)
@@ -159,7 +159,7 @@ def test_shared_inputs_are_as_the_problems_own(problem):
     assert not np.array_equal(a, b)
 
 
-def test_shared_inputs_on_the_device_are_parts_of_one_copy_and_a_larger_problem_lets_rows_go():
+def test_device_inputs_share_one_copy():
     bound_rows.inputs(Matmul(64, 64, 64), 1)
     bound_rows.keep(sized(1000), 1)
     bound_rows.inputs(Matmul(32, 32, 32), 1)

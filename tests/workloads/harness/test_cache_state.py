@@ -37,7 +37,7 @@ def small(monkeypatch):
     cache_state.cpu_flush.cache_clear()
 
 
-def test_every_cpu_reads_four_times_its_last_cache_in_a_thread_that_stays_on_it(small, monkeypatch):
+def test_every_cpu_reads_four_last_caches_pinned(small, monkeypatch):
     read = []
 
     class Part(np.ndarray):
@@ -56,7 +56,7 @@ def test_every_cpu_reads_four_times_its_last_cache_in_a_thread_that_stays_on_it(
     assert sorted(stayed) == [2, 5, 7]
 
 
-def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path, monkeypatch):
+def test_last_caches_are_counted_by_sharing_cpus(tmp_path, monkeypatch):
     folder = "sys/devices/system/cpu/cpu{}/cache/index{}/{}"
     files = {}
     for cpu in range(8):
@@ -68,7 +68,7 @@ def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path, monkeypatch):
     assert cache_state.last_caches(frozenset({40, 41})) == 1  # nothing is known of them
 
 
-def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):
+def test_a_machine_without_known_caches_is_refused(small, monkeypatch):
     monkeypatch.setattr(cache_state.facts, "memory_available", lambda: 1 << 19)
     room = r"takes 512 KiB to read, and at most a quarter of what is free, 512 KiB"
     with pytest.raises(ValueError, match=room):
@@ -99,7 +99,7 @@ def test_what_has_no_cold_row(small, problem, settings, words):
         copy_modes.prepare(kernel, problem, settings, problem.inputs(1))
 
 
-def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
+def test_a_kernels_reset_precedes_the_flush(monkeypatch):
     order = []
 
     def bind(problem, a, b):
@@ -144,7 +144,7 @@ def test_cupy_reads_four_times_the_second_level_cache(monkeypatch):
 
 
 @pytest.mark.parametrize(("size", "failed"), [(60 << 20, 0), (0, 0), (60 << 20, 100)])
-def test_tensorflow_asks_the_driver_how_large_the_cache_is(monkeypatch, size, failed):
+def test_tensorflow_asks_the_driver_for_the_cache(monkeypatch, size, failed):
     def attribute(place, which, device):
         assert which == 38 and device.value == 0
         place._obj.value = size
@@ -160,7 +160,7 @@ def test_tensorflow_asks_the_driver_how_large_the_cache_is(monkeypatch, size, fa
         cache_state._l2_bytes()
 
 
-def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
+def test_a_cold_rows_calls_are_flushed(small, monkeypatch):
     flushed = []
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushed.append(device))
     row = Row("matmul/numpy/blas", Matmul(8, 8, 8), msgspec.structs.replace(COLD, threads=1))
@@ -173,7 +173,7 @@ def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
     assert len(flushed) == before
 
 
-def test_the_result_of_a_copy_is_all_of_its_bytes_of_both_ways_one_after_the_other(monkeypatch):
+def test_a_copys_result_is_all_its_bytes(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(asnumpy=np.asarray))
     two, one = np.array([1, 256], np.uint16), np.array([7], np.uint8)
     assert copy_modes._bytes_on_host(two).tolist() == [1, 0, 0, 1]

@@ -43,7 +43,7 @@ def exactly(seconds: float):
     return pytest.approx(seconds, rel=1e-9)
 
 
-def test_issue_is_the_hosts_part_and_the_queue_is_emptied_before_it_is_full(gpu, stream):
+def test_issue_is_host_time_with_an_unfilled_queue(gpu, stream):
     longest = []
 
     def run():
@@ -55,7 +55,7 @@ def test_issue_is_the_hosts_part_and_the_queue_is_emptied_before_it_is_full(gpu,
     assert gpu.now == exactly(3 * (ISSUE + WAIT) + 250 * WORK)  # three waits, none of them timed
 
 
-def test_the_device_clock_is_of_events_around_queued_calls(gpu, stream):
+def test_the_device_clock_uses_events_around_calls(gpu, stream):
     gpu.launch(1.0)  # somebody else's work before
     assert timing.device(call(gpu), stream)(4) == exactly(4 * WORK)
     stream.synchronize()
@@ -64,7 +64,7 @@ def test_the_device_clock_is_of_events_around_queued_calls(gpu, stream):
     assert gpu.calls == 12 and not stream.waiting
 
 
-def test_events_are_on_the_stream_that_the_clock_was_given(gpu, stream):
+def test_events_are_on_the_clocks_stream(gpu, stream):
     import cupy
 
     cupy.cuda.Stream().use()
@@ -94,7 +94,7 @@ def test_held_batches_fit_the_launch_queue(gpu, stream, launches, batches):
     assert sizes == batches and len(gpu.held) == len(batches)
 
 
-def test_where_the_hold_ends_unseen_fewer_calls_are_queued(gpu, stream):
+def test_an_unseen_end_of_holding_shortens_the_queue(gpu, stream):
     """Calls of 1 ms on the host: 100 and 50 of them are longer than the hold, 25 are not."""
     take = timing.blocked(call(gpu, host_s=1e-3), stream)
     assert take(100) == exactly(100 * WORK)
@@ -102,13 +102,13 @@ def test_where_the_hold_ends_unseen_fewer_calls_are_queued(gpu, stream):
     assert take(100) == exactly(100 * WORK) and gpu.calls == 350 and not hasattr(take, "flags"), "and so from then on"
 
 
-def test_where_not_even_one_call_is_held_the_clock_says_so(gpu, stream):
+def test_a_queue_without_one_held_call_is_reported(gpu, stream):
     take = timing.blocked(call(gpu, host_s=60e-3), stream)
     # The hold began at 1 µs and ended 50 ms later; the call was issued at 60.003 ms.
     assert take(1) == exactly(60.003e-3 + WORK - 50.001e-3) and take.flags == ("hold-ended",)
 
 
-def test_the_stream_is_let_go_whatever_a_call_does(gpu, stream):
+def test_the_stream_is_released_whatever_happens(gpu, stream):
     def breaks():
         raise ValueError("no")
 
@@ -211,7 +211,7 @@ def test_nothing_is_loaded_behind_a_held_stream(gpu, seen, monkeypatch):
     assert firsts == [False, False]
 
 
-def test_a_call_that_was_held_back_when_it_was_sized_is_sized_anew(gpu, seen, monkeypatch):
+def test_a_held_up_call_is_sized_anew(gpu, seen, monkeypatch):
     row = Row("matmul/cupy/fake", Matmul(4, 5, 6), GPU)
     visited(monkeypatch, matmul(gpu))
     one_row._known[row.key].call_s |= {"host-latency": 20e-3, "host-throughput": 11e-6}
@@ -219,7 +219,7 @@ def test_a_call_that_was_held_back_when_it_was_sized_is_sized_anew(gpu, seen, mo
     assert [s.calls for s in two.samples] == [1, 68, 75] and [s.calls for s in three.samples] == [54, 68, 75]
 
 
-def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
+def test_a_gpu_row_records_the_gpus_state(gpu, seen, monkeypatch):
     held = Settings("gpu:0", switches={"load": "held"})
     states = [visited(monkeypatch, matmul(gpu), settings=settings).notes["gpu_state"] for settings in (GPU, held)]
     monkeypatch.setattr(telemetry, "watch", lambda *given: types.SimpleNamespace(**cold))
@@ -228,7 +228,7 @@ def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
     assert states == ["burst", "held", "cold-clocked"]
 
 
-def test_long_calls_are_queued_without_a_hold_and_stay_so_when_bound_again(gpu, seen, monkeypatch):
+def test_long_calls_are_queued_without_a_hold(gpu, seen, monkeypatch):
     m = visited(monkeypatch, matmul(gpu, 1.25e-3), visit_s=75e-3)
     assert m.on("device").calls == 6 and m.on("device").seconds[0] == pytest.approx(1.25e-3, rel=1e-3)
     assert len(gpu.held) == 1, "one call was held, to tell"
@@ -253,7 +253,7 @@ def test_a_pass_is_what_counts(gpu, seen, monkeypatch):
         ({"before": lambda: None, "waits": True}, GPU, ["host-latency"]),
     ],
 )
-def test_a_clock_is_left_out_where_it_would_say_something_else(gpu, seen, monkeypatch, about, settings, clocks):
+def test_an_inapplicable_clock_is_left_out(gpu, seen, monkeypatch, about, settings, clocks):
     assert [s.clock for s in visited(monkeypatch, matmul(gpu, **about), settings=settings).samples] == clocks
 
 
@@ -274,11 +274,11 @@ def test_copies_and_launches_tell_what_issuing_them_costs(gpu):
         assert takes["host-issue"](4) == exactly(4 * ISSUE)
 
 
-def test_the_hold_that_ended_unseen_is_a_flag_of_the_row(gpu, seen, monkeypatch):
+def test_an_unseen_end_of_holding_flags_the_row(gpu, seen, monkeypatch):
     assert visited(monkeypatch, matmul(gpu, host_s=60e-3)).flags == ("hold-ended",)
 
 
-def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu, seen, monkeypatch):
+def test_a_cold_rows_flush_is_on_no_clock(gpu, seen, monkeypatch):
     flushes = []
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushes.append(1) or gpu.launch(RESET))
     m = visited(monkeypatch, matmul(gpu), settings=Settings("gpu:0", cache="cold"))
@@ -294,7 +294,7 @@ def row(**settings) -> Row:
     return Row("matmul/cupy/fake", Matmul(4, 5, 6), Settings(**{"device": "gpu:0", **settings}))
 
 
-def test_a_gpu_leaves_its_idle_clock_before_a_visit_that_no_single_call_fills(gpu):
+def test_a_gpu_leaves_its_idle_clock_first(gpu):
     """Batches of 200 calls: 2.004 ms each, so ten fill 20 ms and 125 a quarter of a second."""
     warming.warm_up(prepared(gpu), row(), 14e-6, Limits())
     assert gpu.calls == 2000 and gpu.now == exactly(10 * (ISSUE + 200 * WORK + WAIT))
@@ -310,7 +310,7 @@ def test_a_gpu_leaves_its_idle_clock_before_a_visit_that_no_single_call_fills(gp
     assert gpu.calls == 4 and not copy_modes.gpu_stream().waiting
 
 
-def test_cores_reach_their_clock_once_for_each_number_of_threads_and_only_what_disturbs_is_waited_for(gpu, monkeypatch):
+def test_cores_reach_their_clock_once_per_thread_count(gpu, monkeypatch):
     monkeypatch.setattr(warming, "_warm_threads", 2)
     cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
     usual = [(threads, 0.075, calls) for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3), (4, 3))]
@@ -341,7 +341,7 @@ LATENCY = {
 
 
 @pytest.mark.parametrize("mode", COPIES)
-def test_a_copy_mode_copies_what_it_says_and_how(gpu, mode):
+def test_a_copy_mode_copies_what_it_names(gpu, mode):
     problem = Matmul(4, 5, 6)
     inputs = tuple(x.copy() for x in problem.inputs(1, True))
     made = copy_modes.prepare(matmul(gpu), problem, Settings("gpu:0", mode=mode), inputs)
@@ -368,7 +368,7 @@ def test_a_copy_mode_copies_what_it_says_and_how(gpu, mode):
     assert made.stream is stream and stream.non_blocking and (mode == "resident") == (len(gpu.copied) == 1)
 
 
-def test_bfloat16_crosses_as_its_bits_and_comes_back_as_itself(gpu):
+def test_bfloat16_crosses_as_its_bits(gpu):
     def bind(problem, a):
         assert a.dtype == np.uint16
 
@@ -385,7 +385,7 @@ def test_bfloat16_crosses_as_its_bits_and_comes_back_as_itself(gpu):
     assert answer.dtype == x.dtype and np.array_equal(answer, x)
 
 
-def test_a_transfer_places_its_own_data_its_bytes_come_back_and_its_link_is_watched(gpu, seen, monkeypatch):
+def test_a_transfer_places_its_data_and_watches_links(gpu, seen, monkeypatch):
     def bind(problem, data):
         import cupy
 

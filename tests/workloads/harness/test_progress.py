@@ -19,7 +19,7 @@ ROW = Row("matmul/numpy/blas", Matmul(8, 16, 32), Settings(threads=1))
         (False, True, [f"{i} of 20" for i in (1, 2)]),
     ],
 )
-def test_a_visit_is_told_every_ten_seconds_with_the_time_left(monkeypatch, capsys, quiet, verbose, visits):
+def test_a_visit_is_reported_every_ten_seconds(monkeypatch, capsys, quiet, verbose, visits):
     """Visits of 4 s: after three the other 17 take 68 s, after six 14 take 56 s. The first tenth gives no time."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock.now))

@@ -67,7 +67,7 @@ def lines_of(*lines) -> dict:
         ({"method": None}, "an unknown one"),
     ],
 )
-def test_a_row_is_gone_on_with_only_by_the_method_of_its_visits(tmp_path, capsys, change, differs):
+def test_only_visits_by_one_method_are_continued(tmp_path, capsys, change, differs):
     now = msgspec.structs.replace(RUN, **change)
     before = lines_of(RUN, visited(8, 1), visited(8, 2), visited(16, 1))
     lines = resuming.continued(before, [visited(8, 1).row], now, tmp_path / "matmul.jsonl")
@@ -80,7 +80,7 @@ def test_a_row_is_gone_on_with_only_by_the_method_of_its_visits(tmp_path, capsys
     assert note == f"{tmp_path / 'matmul.jsonl'}: 1 row timed by another method ({differs}), measured anew\n"
 
 
-def test_the_method_of_a_row_is_that_of_the_run_above_its_newest_lines(tmp_path, capsys):
+def test_a_rows_method_is_its_newest_runs(tmp_path, capsys):
     """8 was begun anew by the second run, 16 was not reached: each goes on with its own run's method only."""
     other = msgspec.structs.replace(RUN, seed=2)
     before = lines_of(RUN, visited(8, 1), visited(16, 1), visited(8, 2), other, visited(8, 1))
@@ -90,7 +90,7 @@ def test_the_method_of_a_row_is_that_of_the_run_above_its_newest_lines(tmp_path,
     assert capsys.readouterr().err.count("1 row timed by another method") == 2
 
 
-def test_a_row_measured_in_one_go_stays_and_that_is_said(tmp_path, capsys):
+def test_a_whole_row_is_kept_and_named(tmp_path, capsys):
     whole = visited(8, 0)
     lines = resuming.continued(lines_of(RUN, whole), [whole.row], msgspec.structs.replace(RUN, seed=2), tmp_path)
     assert list(lines) == [whole.key]
@@ -107,9 +107,7 @@ def test_a_row_measured_in_one_go_stays_and_that_is_said(tmp_path, capsys):
         (["--fast", "--max-noise", "0.2"], 3),
     ],
 )
-def test_a_file_resumed_by_another_command_has_rows_of_one_method_each(
-    tmp_path, planted, monkeypatch, capsys, more, visits
-):
+def test_a_shared_file_has_one_method_per_row(tmp_path, planted, monkeypatch, capsys, more, visits):
     monkeypatch.setattr(rounds, "EXTRA", 0)  # no further visits of a noisy row
     monkeypatch.setattr(rounds, "LEAST_VISITS", 1)
     words = ["--sizes", "8", "--variants", "steady", "--threads", "1", "--max-time", "0.05", "--format", "json"]
@@ -124,7 +122,7 @@ def test_a_file_resumed_by_another_command_has_rows_of_one_method_each(
     assert (tmp_path / "matmul.jsonl").read_bytes().startswith(before)
 
 
-def test_moments_of_a_resumed_run_are_later_than_those_before_whatever_the_wall_clock_says(monkeypatch):
+def test_a_resumed_runs_moments_are_later(monkeypatch):
     elapsed = [50.0]
     monkeypatch.setattr(clock, "_elapsed_s", lambda: elapsed[0])
     monkeypatch.setattr(clock.time, "time", lambda: 1000.0)
@@ -143,7 +141,7 @@ def test_moments_of_a_resumed_run_are_later_than_those_before_whatever_the_wall_
 
 
 @pytest.mark.parametrize("jump", [1e6, -1e6])
-def test_a_wall_clock_that_is_set_during_a_sweep_moves_no_visit(tmp_path, planted, monkeypatch, jump):
+def test_setting_the_wall_clock_moves_no_visit(tmp_path, planted, monkeypatch, jump):
     """The command's clock jumps after the second visit; the workers' own are processes that never see it."""
     monkeypatch.setattr(rounds, "LEAST_VISITS", 1)
     wall, ask = clock.time.time, sweep.Worker.ask
@@ -187,7 +185,7 @@ STREAM = "python -m workloads.stream --sizes 64KiB --backends numpy --threads 1"
         ("", False),
     ],
 )
-def test_without_a_folder_only_a_run_that_planned_these_rows_is_taken_up(tmp_path, monkeypatch, command, taken):
+def test_without_a_folder_the_same_plan_is_resumed(tmp_path, monkeypatch, command, taken):
     monkeypatch.setattr(sweep, "LOCAL", tmp_path)
     runs = tmp_path / RUN.machine.key
     stored(runs / "20260101T000000Z", command)
@@ -205,7 +203,7 @@ def test_without_a_folder_only_a_run_that_planned_these_rows_is_taken_up(tmp_pat
     assert str(runs / "20260102T000000Z") in str(refused.value)
 
 
-def test_the_newest_of_two_runs_is_taken_up_and_a_file_that_cannot_be_read_is_none(tmp_path, monkeypatch):
+def test_the_newest_readable_run_is_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "LOCAL", tmp_path)
     runs = tmp_path / RUN.machine.key
     for day in (1, 2):
@@ -215,7 +213,7 @@ def test_the_newest_of_two_runs_is_taken_up_and_a_file_that_cannot_be_read_is_no
     assert session.newest_run(plan, RUN, plan.rows(RUN.machine)) == runs / "20260102T000000Z"
 
 
-def test_the_command_that_finishes_a_run_stops_by_itself():
+def test_the_finishing_command_stops_by_itself():
     for flag in ("--stop-after 0.001", "--stop-after=5min", "--stop-after '10 s'"):
         command = f"python -m workloads.matmul --sizes 64 {flag} --fast"
         again = session.resume_command(command, pathlib.Path("reports/x"))
@@ -236,7 +234,7 @@ TORN = msgspec.json.encode(visited(8, 1))[:-30]
         (b'{"type":"measurement"', b'{"type":"measurement"\n'),  # shorter than anything that a Writer leaves
     ],
 )
-def test_only_a_torn_line_of_ours_is_ever_cut(tmp_path, tail, after):
+def test_only_our_torn_line_is_cut(tmp_path, tail, after):
     path = tmp_path / "matmul.jsonl"
     whole = b"a line of somebody's\n" + msgspec.json.encode(RUN) + b"\n"
     path.write_bytes(whole + tail)
@@ -248,7 +246,7 @@ def test_only_a_torn_line_of_ours_is_ever_cut(tmp_path, tail, after):
 @pytest.mark.parametrize(
     "text", [b"precious", b"precious\n", b"\n", b"a\nb\n", json.dumps({"type": "run"}).encode(), TORN]
 )
-def test_a_file_without_a_line_of_ours_is_refused_and_stays(tmp_path, text):
+def test_a_foreign_file_is_refused_unchanged(tmp_path, text):
     path = tmp_path / "matmul.jsonl"
     path.write_bytes(text)
     with pytest.raises(records.Refused, match="is no result file"):

@@ -38,7 +38,7 @@ def swept(wanted, answer=visit, refine=lambda done: [], kept=None, limits=LIMITS
     return asked, around
 
 
-def test_every_row_has_a_visit_a_round_refining_comes_after_the_first_and_the_order_is_the_seeds():
+def test_every_row_has_a_visit_each_round():
     wanted = [row(n, variant, threads) for n in (8, 16, 32) for variant in ("blas", "operator") for threads in (1, 2)]
     asked, around = swept(wanted)
     by_round = [[r for r, i in asked if i == number] for number in range(1, 6)]
@@ -64,7 +64,7 @@ def test_every_row_has_a_visit_a_round_refining_comes_after_the_first_and_the_or
     assert sorted((r.problem.n, i) for r, i in asked[4:]) == [(n, i) for n in (16, 20, 24, 32) for i in range(2, 6)]
 
 
-def test_sizes_rise_in_the_first_round_and_whole_rows_come_before_it_once():
+def test_sizes_rise_in_the_first_round():
     wanted = [row(n, variant) for n in (64, 8, 32, 16) for variant in ("blas", "operator")]
     first = [r for r, i in swept(wanted)[0] if i == 1]
     for variant in ("blas", "operator"):
@@ -76,7 +76,7 @@ def test_sizes_rise_in_the_first_round_and_whole_rows_come_before_it_once():
     assert [number for _, number in asked[4:]] == [1, 2, 3, 4, 5]
 
 
-def test_noisy_rows_have_more_rounds_for_a_share_of_the_time_and_no_more_than_a_file_should_hold(monkeypatch):
+def test_noisy_rows_get_more_rounds_within_limits(monkeypatch):
     """Visits of half a second to six rows: 30 planned ones take 15 s, so noisy rows have another 2.25 s: four visits, two to
     each of the two that are noisiest."""
 
@@ -114,7 +114,7 @@ def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
 @pytest.mark.parametrize(
     ("count", "begins"), [(1, [0, 6, 12, 18, 24]), (2, [0, 6, 12, 18, 24]), (16, [0, 8, 16, 24, 32])]
 )
-def test_a_round_of_few_rows_waits_until_their_visits_lie_apart(count, begins):
+def test_a_short_round_waits_between_its_visits(count, begins):
     """Visits of half a second: a round lasts twelve of them, six seconds, however few rows there are."""
     around, now, began = rounds.Rounds([row(n) for n in range(1, count + 1)], LIMITS, 1, {}), [0.0], {}
     for one, number in around.visits(lambda done: [], lambda: now[0], lambda s: now.append(now.pop() + s)):
@@ -125,7 +125,7 @@ def test_a_round_of_few_rows_waits_until_their_visits_lie_apart(count, begins):
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
-def test_a_visit_that_is_not_ok_ends_its_row_and_no_other(status):
+def test_a_failed_visit_ends_only_its_row(status):
     def answer(one, number):
         return one.result(status, "why", visit=number) if one.problem.n == 8 and number == 2 else visit(one, number)
 
@@ -135,7 +135,7 @@ def test_a_visit_that_is_not_ok_ends_its_row_and_no_other(status):
     assert all(map(around.complete, around.rows)) and around.to_go() == 0
 
 
-def test_what_was_kept_is_not_made_again_a_size_that_was_added_neither_and_the_rest_is():
+def test_kept_visits_are_not_repeated():
     """Killed in the middle of the third round: one row has three visits, one two, one none; a fourth is whole."""
     wanted = [row(n) for n in (8, 16, 32, 64)]
     kept = {r.key: [visit(r, i) for i in range(1, count + 1)] for r, count in zip(wanted, (3, 2, 0), strict=False)}
@@ -165,7 +165,7 @@ def on_gpu(seconds, kernel="matmul/cupy/cublas", problem=SMALL, **switches):
     return visits.together([visit(taken, 1, seconds, clock="device")])
 
 
-def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_of_a_burst(capsys):
+def test_gpu_rows_are_measured_again_under_load(capsys):
     """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
     long, short = on_gpu(2e-3), on_gpu(0.5e-3)
     (twin,) = rounds.sustained_rows([long, short, visits.together([visit(row(8), 1)])])
@@ -189,7 +189,7 @@ def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_o
 
 
 @pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
-def test_intervals_hold_the_true_time_as_often_as_they_say(name):
+def test_intervals_cover_the_truth_as_promised(name):
     """A small part of bench intervals: six sweeps of forty rows."""
     limits = shared_flags.FINE
     held = [

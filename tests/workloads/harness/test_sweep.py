@@ -96,7 +96,7 @@ def swept(tmp_path, wanted, *more, **how):
     return sweep.sweep(wanted, measuring, "matmul", sweep.header("command", measuring.seed), **how)
 
 
-def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
+def test_every_fault_costs_one_row(tmp_path, planted, monkeypatch):
     monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 6)
     wanted = rows(*["dies", "good", "killed", "raises", "wrong", "nan", "picky", "broken", "hangs", "prints", "nosuch"])
     outcome = swept(tmp_path, wanted)
@@ -125,7 +125,7 @@ def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
     assert records.read(tmp_path).bad_lines == 0
 
 
-def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+def test_stop_after_finishes_its_row(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "a b")
     argv = ["--sizes", "8:64:+8", *FAST[:-1], "--format", "csv", "--stop-after", "1e-9"]
     assert matmul.main(argv) == 0
@@ -150,7 +150,7 @@ def pgrep(*words) -> list[str]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_and_shows_the_finished_visits_and_ends_the_workers(tmp_path, number, code):
+def test_a_signal_keeps_finished_visits(tmp_path, number, code):
     process = begun(tmp_path, 5)
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -163,7 +163,7 @@ def test_a_signal_keeps_and_shows_the_finished_visits_and_ends_the_workers(tmp_p
     assert not pgrep("-f", f"workloads.harness.worker .*{process.pid}")
 
 
-def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
+def test_a_killed_parent_leaves_rows_and_no_worker(tmp_path):
     process = begun(tmp_path, 4)
     children = pgrep("-P", str(process.pid))
     process.kill()
@@ -176,7 +176,7 @@ def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
     assert not any(os.path.exists(f"/proc/{c}") for c in children)
 
 
-def test_a_sweep_killed_in_its_third_round_goes_on_there(tmp_path, planted, monkeypatch):
+def test_a_killed_sweep_resumes_in_its_round(tmp_path, planted, monkeypatch):
     """Three rows and seven visits: the third round has begun for one of them."""
     wanted = [row for n in (8, 12, 16) for row in rows("good", n=n)]
     whole = swept(tmp_path / "whole", wanted).path.read_bytes().splitlines(keepends=True)
@@ -202,7 +202,7 @@ def test_visits_of_other_sources_are_not_resumed(tmp_path, planted, monkeypatch,
     assert f"-o {tmp_path}-new" in tip and "--resume" not in tip
 
 
-def test_a_matrix_that_cannot_fit_is_skipped_before_anything_is_allocated_and_the_reason_said_once(tmp_path, capsys):
+def test_a_matrix_beyond_memory_is_skipped_unallocated(tmp_path, capsys):
     needs = r"needs 24\.0 GiB of host memory, 1\.00 GiB are free"  # 3 x (2 + 2 + 4) GiB
     with pytest.raises(memory_needs.DoesNotFit, match=needs):
         memory_needs.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
@@ -219,7 +219,7 @@ def test_a_matrix_that_cannot_fit_is_skipped_before_anything_is_allocated_and_th
     assert len(said) == 1 and said[0].startswith("skipped: 2 rows: ")  # what is free differs from row to row
 
 
-def test_a_call_predicted_to_take_too_long_is_skipped_and_a_tiny_one_predicts_nothing(tmp_path, planted, monkeypatch):
+def test_a_call_predicted_too_long_is_skipped(tmp_path, planted, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sweep, "_LONGEST_CALL_S", 1e-3)
         outcome = swept(tmp_path, rows("good", n=700) + rows("good", n=1400))
@@ -231,7 +231,7 @@ def test_a_call_predicted_to_take_too_long_is_skipped_and_a_tiny_one_predicts_no
 
 
 @pytest.mark.parametrize(("n", "seconds"), [(500, 0.25), (1000, 2.0), (2000, 16.0), (4000, 128.0), (4001, 0.0)])
-def test_a_call_is_predicted_by_the_flops_of_the_size_before(n, seconds):
+def test_a_call_is_predicted_by_its_flops(n, seconds):
     """2 s at n = 1000, so 2 s (n / 1000)^3; nothing of more than 64 times the FLOPs."""
     runner = sweep._Runner(CPU_MACHINE, matmul.parse(FAST).measuring, {})
     (known,) = rows("blas", n=1000)
@@ -259,7 +259,7 @@ class TestChoosing:
     @pytest.mark.parametrize(
         ("kind", "tip"), [("not-installed", "pip install 'cupy"), ("no-driver", "report reports/nvidia-h200")]
     )
-    def test_a_backend_asked_for_by_name_must_be_there(self, monkeypatch, kind, tip):
+    def test_a_named_backend_must_exist(self, monkeypatch, kind, tip):
         """Without a driver no package helps: the stored GPU is shown."""
         monkeypatch.setattr(facts, "no_gpu", lambda: NoGpu(kind=kind, words="no luck"))
         with pytest.raises(options.Missing) as error:
@@ -288,7 +288,7 @@ class TestChoosing:
 @pytest.mark.parametrize(
     "words", ["--sizes 256 --backends cupy", "--sizes 64 --device gpu", "--sizes 64 --require-gpu"]
 )
-def test_what_is_asked_for_and_not_there_exits_3(words, capsys, monkeypatch):
+def test_what_is_missing_exits_3(words, capsys, monkeypatch):
     here = facts.describe()
     monkeypatch.setattr(facts, "describe", lambda: msgspec.structs.replace(here, gpus=()))
     lacking = NoGpu(kind="no-device", words="a driver but no device")
@@ -315,7 +315,7 @@ def test_the_function_gives_a_data_frame(tmp_path):
     assert set(got.n) == {16, 32} and set(got.variant) == {"operator", "blas"} and (got.median_s > 0).all()
 
 
-def test_a_new_kernel_is_one_function_in_one_file_and_formats_hold_the_same_rows(tmp_path, planted, capsys):
+def test_a_new_kernel_needs_one_function(tmp_path, planted, capsys):
     texts, argv = {}, ["--sizes", "16", *FAST, "--variants", "good,blas", "-o", str(tmp_path)]
     for kind in ("json", "csv", "md"):
         assert matmul.main([*argv, "--format", kind, *["--resume"] * bool(texts)]) == 0
@@ -379,7 +379,7 @@ def test_whole_rows_of_rigorous_are_five_processes(tmp_path, monkeypatch):
     assert {(s.stop_reason, s.block) for s in taken} == {("5 processes", (0, 0, 1, 1, 2, 2, 3, 3, 4, 4))}
 
 
-def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
+def test_a_training_has_the_gpus_memory_alone(monkeypatch):
     """All of it, as a user's takes it: its process ends before another one's row begins on the GPU, and none before a CPU's."""
     ended = []
 
@@ -402,7 +402,7 @@ def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
         assert [runner.ask(row, 0).status for row in rows] == ["ok"] * len(rows) and ended == left
 
 
-def test_a_limit_on_address_space_skips_rows_at_once_and_is_named(tmp_path):
+def test_an_address_space_limit_skips_and_is_named(tmp_path):
     """In a worker of its own, whose libraries take more than is left."""
     wanted = Row("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1))
     script = (

@@ -30,7 +30,7 @@ class Clock:
         self.time += seconds
 
 
-def test_the_chain_is_not_folded_and_takes_its_cycles():
+def test_the_chain_takes_its_cycles():
     """A loop trip holds as many xors as adds of registers, each on the result of the one before; they take their cycles."""
     compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(telemetry._chain)
     assembly = next(iter(compiled.inspect_asm().values()))
@@ -107,7 +107,7 @@ def test_cpu_flags(monkeypatch, tmp_path, about, flags):
         assert values["steal_fraction"] == pytest.approx(3 / 53)
 
 
-def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_path):
+def test_a_slower_clock_is_flagged_unlike_stolen_time(monkeypatch, tmp_path):
     use_root(monkeypatch, tmp_path)
 
     def seen(*looks):
@@ -135,7 +135,7 @@ def settled(running, spent=lambda time: 0.0, limit=0.5):
     return waited
 
 
-def test_settle_by_the_threads_states_or_by_the_process_clock():
+def test_threads_settle_by_state_or_process_clock():
     assert settled(lambda time: False) == 0 and settled(lambda time: time < 0.1) == pytest.approx(0.1, abs=2e-3)
     assert settled(lambda time: True) == pytest.approx(0.5, abs=2e-3), "gives up at its limit"
     assert settled(lambda time: True, limit=0.05) == pytest.approx(0.05, abs=2e-3)
@@ -200,7 +200,7 @@ def gpu_seen(clocks, wall=1.0):
     return watch.readings()
 
 
-def test_a_gpu_is_watched_without_nvml_and_is_cold_in_the_visit_in_which_it_is(monkeypatch):
+def test_a_gpu_is_watched_without_nvml(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, None)
     assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9}, ())
@@ -268,7 +268,7 @@ def test_the_drivers_own_count_of_held_time(monkeypatch, held_ns, flags):
         (None, 1980, 0x0, False),
     ],
 )
-def test_a_gpu_that_had_not_left_its_idle_clock(monkeypatch, clock, most, reasons, cold):
+def test_an_idle_gpu_clock_is_flagged(monkeypatch, clock, most, reasons, cold):
     fake_cupy(monkeypatch)
     answers = {"nvmlDeviceGetMaxClockInfo": most, "nvmlDeviceGetCurrentClocksThrottleReasons": reasons}
     use_nvml(monkeypatch, FakeNvml(**answers))
@@ -305,7 +305,7 @@ def test_what_happens_between_visits_is_no_rows(monkeypatch, tmp_path):
     assert values["steal_fraction"] == pytest.approx(0.06 / 0.36)
 
 
-def test_the_clock_kernel_is_bounded_and_a_gpu_is_watched_where_it_does_not_compile(monkeypatch):
+def test_the_clock_kernel_is_bounded_or_replaced(monkeypatch):
     calls = []
 
     def kernel(grid, block, args):
@@ -343,7 +343,7 @@ def test_a_cpu_row_is_watched_without_cupy(monkeypatch):
     assert set(flags) <= {"cpu-clock", "steal", "quota", "other-load"}
 
 
-def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
+def test_our_other_workers_are_no_tenants(monkeypatch, tmp_path):
     """NVML gives the host's numbers there: as many are ours as the parent has children with a CUDA context."""
     parent = 4000  # the suite's own may be 1, as is that of 73
     monkeypatch.setattr(os, "getppid", lambda: parent)
@@ -390,7 +390,7 @@ class Part:
 
 
 @pytest.mark.parametrize(("on_gpu", "flags"), [(True, ("hot", "steal")), (False, ("hot", "steal", "cpu-clock"))])
-def test_a_watch_asks_all_of_its_parts_and_a_gpus_row_has_no_flag_of_the_hosts_clock(on_gpu, flags):
+def test_a_watch_asks_all_its_parts(on_gpu, flags):
     parts = Part({"gpu_power_w": 300.0}, ("hot",)), Part({"cpu_clock_hz": 3e9}, ("steal", "cpu-clock"))
     watch = telemetry.Watch(on_gpu, *parts)
     watch.begin()

@@ -25,7 +25,7 @@ class FakeClock:
         self.now += seconds
 
 
-def test_a_visit_is_one_block_of_tenths_and_ends_early_where_calls_became_long(monkeypatch):
+def test_a_visits_block_may_end_early(monkeypatch):
     """Sized at 0.1 ms, now 20 ms a call: a sample of 75 calls takes 1.5 s, and one is enough."""
     assert timing.plan(20e-6, Limits()) == (375, 10) and timing.plan(0.01, Limits()) == (1, 8)
     assert timing.plan(0.06, Limits()) == (1, 1) and timing.plan(2.0, Limits()) == (1, 1)
@@ -38,7 +38,7 @@ def test_a_visit_is_one_block_of_tenths_and_ends_early_where_calls_became_long(m
     assert (taken.seconds, taken.calls, taken.block) == ((0.02,), 75, (0,))
 
 
-def test_a_row_in_one_go_makes_its_rounds_is_sized_before_and_has_three_samples_at_least(monkeypatch):
+def test_a_whole_row_takes_at_least_three_samples(monkeypatch):
     """The first call takes long, as one that loads something: its time is neither believed nor kept."""
     clock, before = FakeClock(monkeypatch, [0.9] + [0.0125] * 100_000), []
     taken = timing.visits(timing.host(clock.run), Limits(), "host-latency", lambda: before.append(clock.calls))
@@ -60,7 +60,7 @@ def test_a_call_is_sized_by_its_fastest_batch(monkeypatch):
 
 
 @pytest.mark.parametrize("wait", [1e-6, 0])
-def test_what_comes_before_a_call_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, wait):
+def test_untimed_preparation_counts_when_planning_calls(monkeypatch, wait):
     """A call of 10 µs after a flush of 0.1 s: a sample is one call, and a visit one sample."""
     clock = FakeClock(monkeypatch, 10e-6)
     take = timing.latency_after(clock.run, lambda: clock.passes(0.1), (lambda: clock.passes(wait)) if wait else None)

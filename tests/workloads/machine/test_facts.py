@@ -85,7 +85,7 @@ def test_memory_available(monkeypatch, virtual, room, free):
     assert facts.memory_bytes(31 * GIB, room) == (room.limit if counts else 31 * GIB)
 
 
-def test_this_machine_and_its_software_are_described_without_names_and_frameworks():
+def test_a_machine_is_described_without_names():
     here = facts.describe()
     assert here.cores >= 1 and here.memory_bytes > 0 and here.key == here.key.lower()
     if len(platform.node()) > 3:
@@ -133,7 +133,7 @@ def test_commit(monkeypatch):
     assert facts.commit() == "given" == facts.marked("given", "no hash")
 
 
-def test_a_copy_that_differs_from_its_commit_is_dirty(monkeypatch, tmp_path):
+def test_a_changed_copy_is_dirty(monkeypatch, tmp_path):
     """A repository of two commits; a copy of the second is measured as if it were one of the first."""
 
     def git(*words):
@@ -157,7 +157,7 @@ def test_a_copy_that_differs_from_its_commit_is_dirty(monkeypatch, tmp_path):
         assert facts.commit() == facts.marked(given, here) == told
 
 
-def test_no_driver_comes_first_then_why_cupy_is_not_there(monkeypatch):
+def test_a_missing_driver_comes_before_missing_cupy(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: None)
     assert facts.gpu_problem() == "no NVIDIA driver"
     assert nvidia.gpus() == () and nvidia.software() == {}
@@ -215,7 +215,7 @@ def test_gpus_with_nvml_and_without(monkeypatch):
     ("capability", "has"),
     [("7.0", 0), ("7.5", 0), ("8.0", 2), ("8.6", 2), ("8.9", 3), ("9.0", 3), ("12.0", 3), ("", 3)],
 )
-def test_arithmetic_that_a_gpu_lacks_by_its_facts_and_by_nvml(monkeypatch, capability, has):
+def test_missing_arithmetic_by_facts_and_by_nvml(monkeypatch, capability, has):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     here = msgspec.structs.replace(GPU_MACHINE, gpus=(msgspec.structs.replace(H200, compute_capability=capability),))
     told = {"nvmlDeviceGetCudaComputeCapability": [int(part) for part in capability.split(".") if part]}
@@ -227,7 +227,7 @@ def test_arithmetic_that_a_gpu_lacks_by_its_facts_and_by_nvml(monkeypatch, capab
     assert nvidia.lacks("gpu:0", "tf32") == ""
 
 
-def test_products_in_an_arithmetic_that_the_gpu_lacks_are_skipped_and_sums_are_not(monkeypatch):
+def test_only_products_of_missing_arithmetic_are_skipped(monkeypatch):
     monkeypatch.setattr(nvidia, "lacks", lambda device, math: f"{device} lacks it" * (math == "bfloat16"))
     monkeypatch.setattr(copy_modes, "_prepare", lambda kernel, *_: kernel)
     low = Matmul(8, 8, 8, "bfloat16")
@@ -264,7 +264,7 @@ def test_gpu_memory_and_software_by_cupy_and_nvml(monkeypatch):
         (OSError("\n===\n"), "OSError"),
     ],
 )
-def test_an_error_is_its_last_line_or_its_type(error, words):
+def test_an_error_is_its_last_line(error, words):
     assert nvidia._last_line(error) == words
 
 

@@ -27,7 +27,7 @@ class Clock:
         return load.wait_until_quiet(limit_s, look=self.look, now=lambda: self.seconds, say=self.lines.append)
 
 
-def test_a_load_names_its_program_unless_many_share_it():
+def test_a_load_names_its_program_unless_shared():
     assert BUSY.words == "`chrome` uses 64 % of the CPUs" and not BUSY.quiet and QUIET.quiet
     assert BUSY._replace(program_share=0.05).words == "other programs use 90 % of the CPUs"
     stolen = QUIET._replace(stolen=0.2)
@@ -36,26 +36,26 @@ def test_a_load_names_its_program_unless_many_share_it():
     assert both.words == BUSY.words and stolen._replace(stolen=0.0).quiet
 
 
-def test_a_quiet_machine_is_measured_after_three_looks_without_a_word():
+def test_a_quiet_machine_is_measured_without_a_word():
     clock = Clock(QUIET)
     assert clock.wait(600) and (clock.seconds, clock.lines) == (3, [])
 
 
-def test_it_waits_until_three_looks_on_end_are_quiet_and_says_for_what():
+def test_waiting_needs_three_quiet_looks():
     clock = Clock(BUSY, QUIET, QUIET, BUSY, QUIET)
     assert clock.wait(600) and clock.seconds == 7
     begin = "waiting until other programs use less than 10 % of the CPUs, at most 600 s: `chrome` uses 64 % of the CPUs"
     assert clock.lines == [begin, "quiet after 7 s: measuring"]
 
 
-def test_when_the_time_is_over_it_says_so_and_goes_on():
+def test_waiting_ends_with_its_time():
     clock = Clock(BUSY)
     assert not clock.wait(5) and clock.seconds == 5
     last = "not quiet after 5 s: `chrome` uses 64 % of the CPUs; measuring all the same, rows are flagged"
     assert len(clock.lines) == 2 and clock.lines[1] == last
 
 
-def test_the_busiest_other_program_is_named_and_this_process_and_its_children_are_not(monkeypatch):
+def test_the_busiest_foreign_program_is_named(monkeypatch):
     """Between two looks `chrome` works for 1.5 s in two processes and `cron` for 0.1 s; two CPUs are busy for 2 s in all. A
     kernel worker that has another name now used 0.2 s, not the 90 s of its life."""
     chrome, cron = load.Process(name="chrome", seconds=10.0), load.Process(name="cron", seconds=5.0)
@@ -88,7 +88,7 @@ def test_this_process_is_no_other_program():
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_a_command_waits_before_it_measures_if_it_is_told_to(monkeypatch, given):
+def test_a_command_waits_only_if_told(monkeypatch, given):
     waits = []
     monkeypatch.setattr(load, "wait_until_quiet", lambda: waits.append("waited"))
     plan = peak.parse(["--wait-quiet"] if given else [])

@@ -30,7 +30,7 @@ def stored(folder, workload: str, at: int) -> None:
     os.utime(folder, (at, at))
 
 
-def test_rows_to_compare_with_are_the_newest_baseline_of_the_workload_else_its_newest_run(local):
+def test_rows_compare_with_the_newest_baseline(local):
     assert baselines._comparable("matmul") == ""
     stored(local / "machine" / "1", "matmul", at=10)
     stored(local / "machine" / "2", "matmul", at=30)
@@ -43,21 +43,21 @@ def test_rows_to_compare_with_are_the_newest_baseline_of_the_workload_else_its_n
     assert baselines._comparable("stream") == "other"
 
 
-def test_a_name_too_long_for_a_baseline_is_refused_before_any_file_is_looked_for(local):
+def test_a_baselines_long_name_is_refused_early(local):
     with pytest.raises(options.Usage, match="is no name for a baseline: at most 100 letters") as refused:
         baselines.require_free("a" * 300)
     assert refused.value.right == "a" * 100 and len(str(refused.value)) < 150
 
 
 @pytest.mark.parametrize(("saves", "right"), [(False, "--save before"), (True, "")])
-def test_a_rule_without_rows_to_compare_with_is_to_save_some_first(local, saves, right):
+def test_a_rule_without_rows_proposes_saving(local, saves, right):
     stop = baselines.not_named("matmul", saves=saves)
     assert (stop.wrong, stop.right) == ("--fail-on", right)
     stop = baselines.unknown("las t", similar="", workload="matmul", saves=saves)
     assert (stop.wrong, stop.right) == ("--against --fail-on", "" if saves else "--save las-t")
 
 
-def test_a_rule_is_corrected_to_rows_that_are_there(local):
+def test_a_rule_is_corrected_to_existing_rows(local):
     stored(local / "saved" / "older", "matmul", at=5)
     assert baselines.not_named("matmul", saves=True).right == "--against older"
     stop = baselines.unknown("last", similar="", workload="matmul", saves=True)

@@ -29,7 +29,7 @@ def test_flags_go_with_their_values(command):
         ("--resume --fast", "--fast"),
     ],
 )
-def test_a_command_that_begins_anew_has_a_folder_of_its_own(typed, other):
+def test_a_command_begun_anew_has_another_folder(typed, other):
     assert command_lines.with_new_folder(f"{MATMUL} {typed}") == f"{MATMUL} {other}"
 
 
@@ -46,7 +46,7 @@ def test_whether_a_command_names_its_folder():
         (f"{MATMUL} --save 'a`b\nc'", f"{MATMUL} --save 'ab c'"),
     ],
 )
-def test_a_portable_command_names_no_folder_of_its_machine(command, shown):
+def test_a_portable_command_names_no_folder(command, shown):
     assert command_lines.portable(command) == shown
 
 

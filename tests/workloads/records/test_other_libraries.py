@@ -16,7 +16,7 @@ FILES = {
 
 
 @pytest.mark.parametrize(("source", "library"), FILES.items())
-def test_the_library_is_the_one_imported_in_place_of_keras(source, library, tmp_path):
+def test_the_library_is_imported_in_place_of_keras(source, library, tmp_path):
     file = tmp_path / "train.py"
     file.write_text(source)
     assert other_libraries.library_imported(file) == library

@@ -32,7 +32,7 @@ def write(path, *lines, resume=False, machine=HERE):
         return writer.done
 
 
-def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next(tmp_path, capsys):
+def test_a_torn_last_line_is_cut_off(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1), row(2))
     path.write_bytes(path.read_bytes()[:-20])
@@ -49,7 +49,7 @@ def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next
 
 
 @pytest.mark.parametrize("name", ["a\nerror: fake", "a\rb", "a\x1b[31m", "a\u202eb"])
-def test_a_kernel_s_name_with_control_characters_is_none(tmp_path, name):
+def test_control_characters_make_a_kernels_name_invalid(tmp_path, name):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1), msgspec.structs.replace(row(2), kernel=f"matmul/numpy/{name}"))
     loaded = records.read(path)
@@ -73,7 +73,7 @@ def test_a_kernel_s_name_with_control_characters_is_none(tmp_path, name):
         ({"replicas": "9" * 5000}, False),
     ],
 )
-def test_a_row_with_a_switch_that_is_not_known_cannot_be_read(tmp_path, switches, is_read):
+def test_a_row_with_an_unknown_switch_is_refused(tmp_path, switches, is_read):
     path = tmp_path / "training.jsonl"
     settings = Settings(switches=switches)
     write(path, row(1), msgspec.structs.replace(row(2), settings=settings))
@@ -81,7 +81,7 @@ def test_a_row_with_a_switch_that_is_not_known_cannot_be_read(tmp_path, switches
     assert (len(loaded.measurements), loaded.bad_lines) == ((2, 0) if is_read else (1, 1))
 
 
-def test_a_byte_order_mark_before_the_first_line_is_no_part_of_it(tmp_path):
+def test_a_leading_byte_order_mark_is_ignored(tmp_path):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1))
     marked = b"\xef\xbb\xbf" + path.read_bytes()
@@ -106,7 +106,7 @@ def test_a_byte_order_mark_before_the_first_line_is_no_part_of_it(tmp_path):
         (b'{"type":"run","schema":1}\n', "has schema 1, older"),
     ],
 )
-def test_a_file_that_no_run_can_go_on_with_is_refused_with_a_folder_that_is_free(tmp_path, text, why, resume):
+def test_an_unresumable_file_proposes_a_free_folder(tmp_path, text, why, resume):
     folder = tmp_path / "my run"
     folder.mkdir()
     (folder / "matmul.jsonl").write_bytes(text)
@@ -118,7 +118,7 @@ def test_a_file_that_no_run_can_go_on_with_is_refused_with_a_folder_that_is_free
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_second_writer_is_refused_with_another_folder_for_its_own_command(tmp_path, resume):
+def test_a_second_writer_is_refused(tmp_path, resume):
     path = tmp_path / "matmul.jsonl"
     with records.Writer(path, run()), pytest.raises(records.Refused, match="is being written by another") as refused:
         records.Writer(path, run(), resume)
@@ -156,7 +156,7 @@ def _remove_folder(path):
     ("lose", "reason"),
     [(_remove, "removed"), (_replace, "replaced"), (_cut, "was cut"), (_remove_folder, "removed")],
 )
-def test_a_file_that_is_lost_while_it_is_written_is_an_error(tmp_path, lose, reason):
+def test_a_file_lost_while_written_is_an_error(tmp_path, lose, reason):
     def write_and_lose(path, *later):
         with records.Writer(path, run()) as writer:
             writer.append(row(1))
@@ -170,7 +170,7 @@ def test_a_file_that_is_lost_while_it_is_written_is_an_error(tmp_path, lose, rea
         write_and_lose(tmp_path / "last" / "matmul.jsonl")
 
 
-def test_an_output_that_is_no_folder_is_called_so(tmp_path):
+def test_an_output_that_is_no_folder_is_named(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nothing")
     for folder in (tmp_path / "file", tmp_path / "link", Path("/dev/null")):
@@ -214,7 +214,7 @@ def test_garbage_lines_are_counted(tmp_path, capsys):
         {"at": "99999-01-01T00:00:00Z"},
     ],
 )
-def test_a_row_that_cannot_be_a_measurement_is_no_row(tmp_path, capsys, change):
+def test_an_impossible_measurement_is_no_row(tmp_path, capsys, change):
     path = tmp_path / "matmul.jsonl"
     sound = row(1, seconds=0.5)
     write(path, sound, msgspec.structs.replace(row(2, seconds=0.5), **change))
@@ -223,14 +223,14 @@ def test_a_row_that_cannot_be_a_measurement_is_no_row(tmp_path, capsys, change):
     capsys.readouterr()
 
 
-def test_of_a_long_reason_only_its_beginning_and_its_end_are_read(tmp_path):
+def test_a_long_reasons_beginning_and_end_are_read(tmp_path):
     path = tmp_path / "matmul.jsonl"
     write(path, msgspec.structs.replace(row(1, "failed"), reason="begin" + "x" * 5_000_000 + "end"))
     (failed,) = records.read(path).measurements
     assert len(failed.reason) == 2000 and failed.reason[:5] == "begin" and failed.reason[-3:] == "end"
 
 
-def test_a_run_that_began_at_no_time_is_no_run(tmp_path, capsys):
+def test_a_run_without_a_time_is_no_run(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     lines = [run(at="tomorrow"), row(1)]
     path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
@@ -239,7 +239,7 @@ def test_a_run_that_began_at_no_time_is_no_run(tmp_path, capsys):
     capsys.readouterr()
 
 
-def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsys):
+def test_resuming_with_other_sources_is_reported_once(tmp_path, capsys):
     path = tmp_path / "matmul.jsonl"
     write(path)
     for sources, lines in (("123", [row(1)]), ("123", []), ("456", [row(2)])):
@@ -250,7 +250,7 @@ def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsy
     assert capsys.readouterr().err == said
 
 
-def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
+def test_another_machine_or_schema_is_not_resumed(tmp_path):
     write(tmp_path / "matmul.jsonl")
     for cpu in ("b", HERE.cpu):  # the same CPU beside another GPU, say
         other = Machine("amd-avx2-8c", cpu, "amd", "avx2", 8, 1, 1 << 34)
@@ -265,7 +265,7 @@ def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
         write(tmp_path / "new.jsonl", resume=True)
 
 
-def test_a_machines_folder_has_its_studies_and_their_dates_and_no_other_folders_in_those(tmp_path):
+def test_a_machines_folder_has_dated_studies(tmp_path):
     machine = tmp_path / HERE.key
     write(machine / "suite" / "2026-11-28" / "matmul.jsonl", row(1))
     write(machine / "suite" / "2026-11-29" / "matmul.jsonl", row(2))
@@ -278,7 +278,7 @@ def test_a_machines_folder_has_its_studies_and_their_dates_and_no_other_folders_
     assert records.study_folder(machine / "noise-1" / "01" / "matmul.jsonl") == machine / "noise-1" / "01"
 
 
-def test_an_older_file_names_the_last_version_that_reads_it_also_when_it_is_resumed(tmp_path):
+def test_an_older_file_names_its_last_reader(tmp_path):
     path = tmp_path / "old.jsonl"
     with records.Writer(path, run(schema=1)) as writer:
         writer.append(row(1))
@@ -294,7 +294,7 @@ def test_an_older_file_names_the_last_version_that_reads_it_also_when_it_is_resu
     assert (refused.value.wrong, refused.value.right) == ("-o --resume", f"-o {tmp_path}-new")
 
 
-def test_an_older_file_of_a_folder_is_left_out_which_is_said(tmp_path, capsys):
+def test_a_folders_older_file_is_left_out(tmp_path, capsys):
     with records.Writer(tmp_path / "old.jsonl", run(schema=1)) as writer:
         writer.append(row(1))
     with pytest.raises(records.Refused):
@@ -305,7 +305,7 @@ def test_an_older_file_of_a_folder_is_left_out_which_is_said(tmp_path, capsys):
     assert line.startswith(f"warning: {tmp_path}/old.jsonl has schema 1") and line.endswith("its rows are left out")
 
 
-def test_an_existing_file_has_one_writer_and_is_never_overwritten_and_unwritable_places_are_said(tmp_path):
+def test_an_existing_file_is_never_overwritten(tmp_path):
     with pytest.raises(FileNotFoundError, match="no result file"):
         records.read(tmp_path)
     (tmp_path / "file").write_text("")
@@ -319,13 +319,13 @@ def test_an_existing_file_has_one_writer_and_is_never_overwritten_and_unwritable
         records.Writer(tmp_path / "other.jsonl", run(), resume=True)
 
 
-def test_the_key_does_not_depend_on_how_a_row_was_made():
+def test_the_key_ignores_how_a_row_was_made():
     problem = Matmul(3, 3, 3, "float32", "float32", "float32")
     assert row(3).key == Measurement("matmul/numpy/blas", problem, Settings(threads=1), "failed").key
     assert row(3).key != row(4).key
 
 
-def test_a_line_is_short_but_for_samples_and_times_of_day(tmp_path):
+def test_a_line_is_short_without_its_samples(tmp_path):
     taken = Samples("host-latency", (1.23456789012, 2.5, 3.5), 1, (2, 0, 1), "3 visits")
     long = msgspec.structs.replace(
         row(3),
@@ -368,13 +368,13 @@ def test_a_line_is_short_but_for_samples_and_times_of_day(tmp_path):
         ('"samples":', '"series":{"import_s":[1.0,-0.01]},"samples":'),
     ],
 )
-def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
+def test_a_line_nobody_measured_is_bad(old, new):
     line = msgspec.json.encode(row(1)).decode()
     assert old in line and records.decode([line.encode()]).bad_lines == 0
     assert records.decode([line.replace(old, new).encode()]) == DecodedLines(runs=[], rows={}, bad_lines=1)
 
 
-def test_a_row_of_jax_names_its_library_and_a_trial_is_not_ordinary():
+def test_a_jax_row_names_its_library():
     training = Training("cifar10-cnn", 32, 320)
     loop = Row("training/jax/loop", training, Settings("cpu"))
     assert loop.library == "jax" and ordinary(loop)

@@ -48,7 +48,7 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_what_is_no_regular_file_is_refused_in_a_line_and_never_waited_for(tmp_path, kind):
+def test_an_irregular_file_is_refused_without_waiting(tmp_path, kind):
     path = tmp_path / "matmul.jsonl"
     SPECIAL[kind](path)
     named = (tmp_path,) if path.is_dir() else (tmp_path, path)  # a folder is a run's
@@ -61,7 +61,7 @@ def test_what_is_no_regular_file_is_refused_in_a_line_and_never_waited_for(tmp_p
         records.Writer(path, gpu_run(sizes=(64,)).runs[0], resume=True)
 
 
-def test_lines_keep_their_ends_and_the_longest_is_taken(tmp_path, monkeypatch):
+def test_lines_keep_their_ends(tmp_path, monkeypatch):
     path = tmp_path / "file"
     monkeypatch.setattr(regular_files, "LONGEST_LINE_BYTES", 4)
     path.write_bytes(b"abc\n\nab\r\nlast")
@@ -107,7 +107,7 @@ def locked(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["analysis.compare", "analysis.export", "workloads.doctor", "analysis.report"])
-def test_a_run_that_may_not_be_read_is_one_line(tmp_path, locked, command):
+def test_an_unreadable_run_is_one_line(tmp_path, locked, command):
     more = {"analysis.compare": ["reports/nvidia-h200/roofs"], "analysis.export": ["--to", "csv"]}.get(command, [])
     unreadable = tmp_path / "run" / "matmul.jsonl"
     write(unreadable, *sound_run())
@@ -128,12 +128,12 @@ def test_a_run_that_may_not_be_read_is_one_line(tmp_path, locked, command):
         "analysis.roofline reports/nvidia-h200/roofs -o",
     ],
 )
-def test_an_output_below_a_folder_that_may_not_be_entered_is_one_line(locked, command):
+def test_an_output_in_a_forbidden_folder_is_refused(locked, command):
     line = refusal(without_rights(*command.split(), str(locked / "new")))
     assert "Permission denied" in line and str(locked) in line
 
 
-def test_a_file_system_that_is_read_only_is_the_reason(tmp_path, monkeypatch):
+def test_a_readonly_file_system_is_the_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     (tmp_path / "old.csv").touch()
     for flags, reason in ((0, "Permission denied"), (os.ST_RDONLY, "Read-only file system")):
@@ -143,7 +143,7 @@ def test_a_file_system_that_is_read_only_is_the_reason(tmp_path, monkeypatch):
         assert regular_files.no_folder(tmp_path / "a" / "b") == reason
 
 
-def test_a_compressed_file_that_unpacks_to_far_more_is_not_read(tmp_path):
+def test_an_exploding_compressed_file_is_not_read(tmp_path):
     """17 MiB of zeros are 17 kB compressed; of bytes that hardly compress, 17 MiB are read."""
     line = bytes((1 << 20) - 1) + b"\n"
     bomb = tmp_path / "bomb.jsonl.gz"
@@ -160,7 +160,7 @@ def test_a_compressed_file_that_unpacks_to_far_more_is_not_read(tmp_path):
     assert len(regular_files.lines(bomb)) == 17
 
 
-def test_a_compressed_file_is_read_and_a_broken_one_refused(tmp_path):
+def test_a_broken_compressed_file_is_refused(tmp_path):
     path = tmp_path / "matmul.jsonl.gz"
     whole = gzip.compress(b"one\ntwo\n")
     path.write_bytes(whole)

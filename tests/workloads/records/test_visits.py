@@ -22,7 +22,7 @@ def decoded(*lines):
     return records.decode([msgspec.json.encode(line) for line in lines]).measurements
 
 
-def test_the_visits_of_a_row_are_one_measurement_by_hand_and_each_clock_has_those_that_took_it():
+def test_visits_of_a_row_become_one_measurement():
     """A block is its visit's round: the second one's line was lost."""
     one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"watts": 1.0})
     two, three = visit(2, 4.0, flags=("other-load",), values={"watts": 2.0}), visit(3, 3.0, 5.0, values={"watts": 5.0})
@@ -59,7 +59,7 @@ def test_which_visits_are_one_series(lines, seconds):
     assert row.samples[0].seconds == seconds
 
 
-def test_rows_stay_in_the_order_of_their_first_visits_and_processes_of_their_own_are_told():
+def test_rows_keep_the_order_of_first_visits():
     other = visit(1, 5.0, problem=Matmul(9, 9, 9))
     assert [m.problem.n for m in decoded(visit(1, 1.0), other, visit(2, 1.0))] == [8, 9]
     whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
@@ -79,7 +79,7 @@ def test_a_short_span_is_said(taken, said):
     assert visits.span(row) == said and visits.span(ROW) == ""
 
 
-def test_a_resumed_files_newer_row_wins_over_a_run_begun_between(tmp_path):
+def test_a_resumed_files_newer_row_wins(tmp_path):
     """File a begins first and is resumed last: what was added then is the newest, though the other run began later.
 
     While n = 6 was measured anew another tenant took time: the older row stands. Both of n = 5 were disturbed: the newer does.

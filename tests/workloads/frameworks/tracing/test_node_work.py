@@ -29,7 +29,7 @@ def test_a_matrix_product_in_each_layout():
     assert done.product.problem(1, "float32") == Matmul(5, 3, 8, layout="tn")
 
 
-def test_batched_products_and_the_rows_of_many_matrices_that_meet_one():
+def test_batched_products_and_shared_matrices_by_hand():
     heads = node("BatchMatMulV2", [array(2, 4, 6, 8), array(2, 4, 5, 8)], [array(2, 4, 6, 5)], adj_x=0, adj_y=1)
     assert work(heads).product.problem(1, "float32") == Matmul(6, 5, 8, layout="nt", batch=8)
     assert work(heads).flops == 2 * 8 * 6 * 5 * 8
@@ -47,7 +47,7 @@ def convolution(type_name, inputs, outputs, layout="NHWC", dilation=1):
     return work(node(type_name, inputs, outputs, **attributes))
 
 
-def test_a_strided_grouped_convolution_in_each_direction_and_layout():
+def test_a_strided_grouped_convolution_in_every_direction():
     images, filters, result = array(4, 16, 16, 8), array(3, 3, 4, 12), array(4, 7, 7, 12)
     sides = array(4, dtype="int32")
     every = {

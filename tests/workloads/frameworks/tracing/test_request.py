@@ -79,7 +79,7 @@ def process(monkeypatch, tmp_path):
     return Process
 
 
-def test_a_step_is_traced_once_until_a_file_changes(process):
+def test_a_step_is_traced_until_a_file_changes(process):
     wanted = request.TraceRequest(model="model.py:build", batch=4)
     first = request.traced_network(wanted)
     assert request.traced_network(wanted) == first
@@ -90,7 +90,7 @@ def test_a_step_is_traced_once_until_a_file_changes(process):
     assert len(process.orders) == 3
 
 
-def test_the_process_gets_the_batch_and_what_the_step_takes(process):
+def test_the_process_gets_batch_and_inputs(process):
     request.traced_network(request.TraceRequest(model="model.py:build", batch=4, data="model.py:data", length=200))
     order = process.orders[0]
     assert (order.verb, order.row.problem.batch) == ("trace", 4)
@@ -144,7 +144,7 @@ def test_a_refusal_says_what_to_change(process, monkeypatch, tmp_path, capsys, c
         ("open-input", options.USAGE, "--operations --data model.py:data"),
     ],
 )
-def test_a_refusal_is_one_line_with_what_to_add(process, monkeypatch, capsys, cause, code, hint):
+def test_a_refusal_is_one_line_with_a_remedy(process, monkeypatch, capsys, cause, code, hint):
     monkeypatch.setattr(process, "reason", "no step")
     monkeypatch.setattr(process, "cause", cause)
     assert describe.main(["--model", "model.py:build", "--operations"]) == code
@@ -153,7 +153,7 @@ def test_a_refusal_is_one_line_with_what_to_add(process, monkeypatch, capsys, ca
     assert tried.endswith(hint)
 
 
-def test_the_data_of_a_saved_model_are_a_function_of_another_file(process, monkeypatch, tmp_path, capsys):
+def test_a_saved_models_data_come_from_another_file(process, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     with zipfile.ZipFile("net.keras", "w") as parts:
         parts.writestr("config.json", "{}")

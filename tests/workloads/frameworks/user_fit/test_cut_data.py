@@ -14,7 +14,7 @@ def test_rows_begin_again_where_there_are_fewer():
     assert first_rows(rows, 7, 3).tolist() == [0, 1, 2, 0, 1, 2, 0]
 
 
-def test_several_fits_take_from_one_generator_which_is_missed_when_it_has_ended():
+def test_several_fits_share_a_generator_that_may_end():
     shared = SharedGenerator(iter([1, 2, 3]))
     assert next(shared.batches()) == 1
     shared.require()
@@ -33,7 +33,7 @@ def test_several_fits_take_from_one_generator_which_is_missed_when_it_has_ended(
         ([0.25], 0.25),
     ],
 )
-def test_the_rate_of_data_leaves_out_the_first_batch(ends, expected):
+def test_the_data_rate_omits_the_first_batch(ends, expected):
     times = iter([0.0, *ends])
     assert seconds_of_a_batch(ends, lambda: next(times)) == expected
 

@@ -58,7 +58,7 @@ def test_arrays_and_the_arguments_of_a_script(run):
     assert (step.batch, step.weights) == (60, 27 * 4 + 4 + 144 * 10 + 10)
 
 
-def test_a_pipeline_and_a_model_that_its_data_build(run):
+def test_a_model_can_depend_on_its_pipeline(run):
     described = run("pipeline.py")
     assert numbers(described) == (800, 16, 3, 0)
     assert described.fit.keras_options == {"residence": "tf.data", "steps_per_execution": "2"}
@@ -126,7 +126,7 @@ def test_cells_of_both_formats_of_notebooks_are_read():
     assert notebook.code_cells(b'{"cells": [{"source": 3}], "metadata": []}') == []
 
 
-def test_a_broken_notebook_is_not_blamed_on_a_line_of_it(monkeypatch, tmp_path):
+def test_a_broken_notebook_blames_none_of_its_lines(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.ipynb").write_text("[]")
     with pytest.raises(options.Usage) as stop:
@@ -135,7 +135,7 @@ def test_a_broken_notebook_is_not_blamed_on_a_line_of_it(monkeypatch, tmp_path):
     assert stop.value.first == "mend train.ipynb"
 
 
-def test_a_script_that_raises_or_has_no_fit_ends_in_one_line(run):
+def test_scripts_without_a_fit_end_in_one_line(run):
     with pytest.raises(options.Usage) as stop:
         run("raises.py")
     assert str(stop.value) == "raises.py, line 4, before any fit: KeyError: 'y'"
@@ -147,7 +147,7 @@ def test_a_script_that_raises_or_has_no_fit_ends_in_one_line(run):
 
 
 @pytest.mark.parametrize(("fit", "numbers_"), [("", (64, 32, 2, 0)), ("17", (48, 16, 5, 16))])
-def test_another_fit_is_described_by_its_line_under_one_step_of_those_before(run, fit, numbers_):
+def test_another_fit_is_described_by_its_line(run, fit, numbers_):
     """Line 14 writes `between` if the fit before it has trained more than a step."""
     described = run("two_fits.py", fit=fit)
     assert numbers(described) == numbers_
@@ -161,19 +161,19 @@ def test_a_fit_that_is_not_there_is_corrected(run):
     assert (str(stop.value), stop.value.right) == ("two_fits.py calls no fit at 11; it calls one at 10, 17", "10")
 
 
-def test_a_fit_that_is_not_there_is_left_out_where_the_text_shows_none():
+def test_a_missing_fit_is_left_out_of_corrections():
     stop = script_files.no_such_fit("train.py", "11", [])
     assert (str(stop), stop.wrong, stop.right) == ("train.py calls no fit at 11", "--fit", "")
 
 
 @pytest.mark.parametrize("typed", ["train.py 'unclosed", "train.py \\", " "])
-def test_a_script_that_cannot_be_split_into_words_is_one_error(typed):
+def test_an_unsplittable_script_is_one_error(typed):
     with pytest.raises(options.Usage, match=r"No closing quotation|No escaped character|names no script") as stop:
         script_files.typed_words(typed)
     assert (stop.value.wrong, stop.value.right) == (typed, "train.py")
 
 
-def test_a_script_in_a_clone_of_ours_imports_what_lies_in_its_folder(monkeypatch):
+def test_a_script_imports_from_its_folder(monkeypatch):
     monkeypatch.setattr(sys, "path", ["packages", str(ROOT)])
     monkeypatch.setattr(sys, "modules", {})
     script_run._without_our_packages(str(ROOT))
@@ -200,7 +200,7 @@ TIMED = {
 
 
 @pytest.mark.parametrize("name", TIMED)
-def test_a_fit_is_timed_with_its_own_model_and_data_and_nothing_after_it_runs(monkeypatch, tmp_path, name):
+def test_a_fit_is_timed_and_the_script_ends(monkeypatch, tmp_path, name):
     line, batch, samples, residence = TIMED[name]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.chdir(tmp_path)
@@ -217,7 +217,7 @@ def test_a_fit_is_timed_with_its_own_model_and_data_and_nothing_after_it_runs(mo
     assert announced[0] == "compiling" and announced[-1] == "timing the data alone"
 
 
-def test_a_fit_that_fails_is_said_by_the_users_own_line(monkeypatch, tmp_path):
+def test_a_failing_fit_names_the_users_line(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     shutil.copy(SCRIPTS / "fails_later.py", tmp_path)
     training = script_files.ScriptTraining(script="fails_later.py", fit="15")
@@ -310,7 +310,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("model", "refusal"), REFUSED.items())
-def test_a_model_that_is_too_large_or_takes_other_data_is_refused(train, model, refusal):
+def test_an_oversized_or_mismatched_model_is_refused(train, model, refusal):
     code = f"""import numpy as np, keras
 m = {model}
 m.compile("adam", "mse")
@@ -319,7 +319,7 @@ m.fit(np.zeros((64, 4)), np.zeros((64, 2)))
     assert train(code)[: len(refusal)] == refusal
 
 
-def test_a_script_without_keras_fails_by_its_line_or_its_exit_code(train):
+def test_a_script_without_keras_fails_by_its_line(train):
     assert (
         train("x = 1\nx = (\n")
         == "train.py, line 2, before any fit: SyntaxError: '(' was never closed (train.py, line 2)"
@@ -343,7 +343,7 @@ def test_what_a_script_starts_ends_with_its_time(train, tmp_path):
     assert not state.exists() or state.read_text().rpartition(") ")[2][0] == "Z"
 
 
-def test_a_fit_that_does_not_come_in_time_is_to_have_five_times_as_long(monkeypatch, tmp_path):
+def test_a_late_fit_is_given_five_times_longer(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text("while True: pass\n")
     monkeypatch.setattr(script._ScriptProcess, "wait", lambda process, seconds, announce: None)  # its time was over
@@ -353,7 +353,7 @@ def test_a_fit_that_does_not_come_in_time_is_to_have_five_times_as_long(monkeypa
     assert (stop.value.wrong, stop.value.right) == ("--time-limit", "--time-limit 40")
 
 
-def test_magics_leave_the_lines_of_a_cell_where_they_are():
+def test_magics_keep_a_cells_line_numbers():
     source = "%matplotlib inline\nif new:\n    !pip install keras"
     assert notebook.python_of_cell(source) == "pass\nif new:\n    pass"
     assert notebook.python_of_cell("%%time\nx = 7 % 3") == "pass\nx = 7 % 3"
@@ -369,7 +369,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("source", "lines"), SOURCES.items())
-def test_fits_of_keras_are_told_from_others_by_their_arguments(source, lines):
+def test_keras_fits_are_recognized_by_their_arguments(source, lines):
     assert fit_places.lines(source) == lines
 
 
@@ -389,6 +389,6 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "training"), NAMES.items())
-def test_the_name_of_a_scripts_training_gives_its_command(name, training):
+def test_a_scripts_training_name_gives_its_command(name, training):
     assert script_files.script_training(name) == training
     assert training is None or training.name == name
