@@ -10,6 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from workloads import ROOT, help_screen, keywords, options, terminal
+from workloads.command_line import requirements, running
+from workloads.command_line.parsing import CommandParser
+from workloads.corrections.likeness import closest
+from workloads.stops import HELP_WORDS
 
 if TYPE_CHECKING:
     from analysis.explain.training_answer import TrainingAnswer
@@ -55,13 +59,13 @@ def overview() -> list[str]:
 def unknown(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with no command."""
     name, *others = words
-    if name in options.HELP_WORDS:
-        command = options.closest(others[0], commands()) if others else ""
+    if name in HELP_WORDS:
+        command = closest(others[0], commands()) if others else ""
         instead = _line(command, ["-h"]) if command else "python -m crossover"
         return options.Usage("the help of a command is typed -h", instead=instead)
     if name[:1] == "-":
         return _after_flags(words)
-    similar = options.closest(name.rpartition(".")[2], commands())
+    similar = closest(name.rpartition(".")[2], commands())
     if not similar and _is_model_name(name):
         return options.Usage(f"no command {name!r}: explain takes a model", instead=_line("explain", words))
     if not similar and name.partition(":")[0].endswith((".py", ".ipynb")):
@@ -129,7 +133,7 @@ def explain(
     unknown model or one that cannot be built; TypeError for a model or a flag of another kind.
     """
     try:
-        options.require_packages()
+        requirements.require_packages()
     except options.Missing as missing:
         raise ImportError(f"{missing}; {missing.tip}") from missing
     from analysis.explain import __main__, command
@@ -208,8 +212,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         terminal.show(overview())
         return options.OK
 
-    command_parser = options.parser(module="crossover", description=LONG, examples=("python -m crossover",))
-    return options.command(command_parser, [], options.no_plan, run)
+    command_parser = CommandParser(module="crossover", description=LONG, examples=("python -m crossover",))
+    return running.run_command(command_parser, [], make_plan=running.no_plan, carry_out=run)
 
 
 if __name__ == "__main__":

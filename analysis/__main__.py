@@ -3,14 +3,16 @@
 import sys
 
 from workloads import help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
 LONG = "Lists every command by the question it answers, those that understand measurements first."
 
 
 def main(argv: list[str] | None = None) -> int:
-    command_parser = options.parser(module="analysis", description=LONG, examples=(EXAMPLE,))
-    return options.command(command_parser, argv, options.no_plan, _run)
+    command_parser = CommandParser(module="analysis", description=LONG, examples=(EXAMPLE,))
+    return running.run_command(command_parser, argv, make_plan=running.no_plan, carry_out=_run)
 
 
 def _run(plan: None) -> int:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from analysis import metrics
 from workloads import help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 if TYPE_CHECKING:
     from analysis.stats import Estimate
@@ -20,9 +22,9 @@ bencher (Bencher Metric Format), github (github-action-benchmark, smaller is bet
 _NS = 1e9
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     csv = "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv"
-    export_parser = options.parser(
+    export_parser = CommandParser(
         module="analysis.export",
         description=LONG,
         examples=(EXAMPLE, csv),
@@ -227,7 +229,7 @@ def _write(path: str, exported: str) -> None:
         terminal.note(path)
 
 
-main = options.entry(parser, ExportPlan.from_flags, _run)
+main = running.main_function(parser, make_plan=ExportPlan.from_flags, carry_out=_run)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import crossover
 from analysis.predict import described_model
 from kernels import networks
 from workloads import help_screen, hints, options, terminal
+from workloads.command_line import requirements
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -117,7 +118,7 @@ def test_a_console_command_that_wraps_goes_on_after_a_backslash():
 
 def test_the_packages_that_are_looked_for_are_the_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert list(options.PACKAGES) == project["dependencies"]
+    assert list(requirements.PACKAGES) == project["dependencies"]
 
 
 def test_all_packages_that_are_not_installed_stand_in_one_line(monkeypatch, capsys):
@@ -140,7 +141,7 @@ def test_a_python_without_packages_gets_one_error_line(module):
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     lines = ended.stderr.splitlines()
     assert ended.returncode == options.MISSING and len(lines) == 2
-    assert lines[0] == f"error: not installed: {', '.join(options.PACKAGES)}"
+    assert lines[0] == f"error: not installed: {', '.join(requirements.PACKAGES)}"
     assert re.fullmatch(r"  try: .*python[\d.]* -m pip install ml_dtypes msgspec .* threadpoolctl", lines[1])
 
 

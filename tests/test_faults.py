@@ -16,6 +16,8 @@ import pytest
 
 from kernels.problems import Matmul
 from workloads import matmul, options, records
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 from workloads.harness import one_row, sweep, timing, worker
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -339,8 +341,8 @@ def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatc
 def test_a_limit_on_open_files_is_named_before_anything_is_done(monkeypatch, capsys, limit, code):
     limits = {resource.RLIMIT_NOFILE: limit, resource.RLIMIT_AS: resource.RLIM_INFINITY}
     monkeypatch.setattr("workloads.stops.resource.getrlimit", lambda kind: (limits[kind], limits[kind]))
-    parser = options.parser(module="workloads.matmul", examples=["python -m workloads.matmul"])
-    assert options.command(parser, [], options.no_plan, lambda plan: options.OK) == code
+    parser = CommandParser(module="workloads.matmul", examples=["python -m workloads.matmul"])
+    assert running.run_command(parser, [], make_plan=running.no_plan, carry_out=lambda plan: options.OK) == code
     err = capsys.readouterr().err.splitlines()
     assert len(err) == (2 if code else 0) and all(f" {limit} open files" in line for line in err[:1])
 
@@ -349,8 +351,8 @@ def test_a_file_beyond_the_limit_on_open_files_is_no_output_that_cannot_be_writt
     def body(plan):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    parser = options.parser(module="workloads.matmul", examples=["python -m workloads.matmul"])
-    assert options.command(parser, [], options.no_plan, body) == options.USAGE
+    parser = CommandParser(module="workloads.matmul", examples=["python -m workloads.matmul"])
+    assert running.run_command(parser, [], make_plan=running.no_plan, carry_out=body) == options.USAGE
     err = capsys.readouterr().err.splitlines()
     assert "ulimit -n" in err[0] and "cannot write" not in err[0] and len(err) == 2
 

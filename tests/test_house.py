@@ -224,5 +224,5 @@ def test_flags_are_known_to_commands_alone():
     """Below a command everything takes its plan, or fields of it."""
     trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in house.modules().items()}
     reading = {name for name, tree in trees.items() if imports_argparse(tree)}
-    assert {"workloads.options", "workloads.matmul", "workloads.suite"} <= reading
+    assert {"workloads.command_line.parsing", "workloads.matmul", "workloads.suite"} <= reading
     assert not {name for name in reading if name.startswith(BELOW_COMMANDS)}

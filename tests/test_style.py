@@ -47,9 +47,9 @@ MOST_TARGETS = 2
 #: Functions that give a condition.
 CONDITIONS = {"all", "any", "bool", "callable", "hasattr", "isinstance", "issubclass"}
 #: The parser of the command line.
-ARGUMENT_PARSERS = {"workloads/options.py"}
+ARGUMENT_PARSERS = {"workloads/command_line/parsing.py"}
 #: Functions that make the plan of a command from its flags; helpers in their files may take these too.
-PLAN_MAKERS = {"from_flags", "plan_of", "_plan"}
+PLAN_MAKERS = {"from_flags", "plan_of", "_plan", "no_plan"}
 #: Files whose functions read the flags that many commands share.
 SHARED_FLAGS = {"workloads/shared_flags.py"}
 #: They read text that users and other programs write: command lines, /proc and /sys, names of libraries, files of other formats.
@@ -76,7 +76,7 @@ TEXT_PARSERS = {
     "workloads/machine/facts.py",
     "workloads/machine/gpu.py",
     "workloads/machine/health.py",
-    "workloads/options.py",
+    "workloads/command_line/parsing.py",
 }
 #: Fields and variables that hold words for people.
 WORDS_FOR_PEOPLE = {"reason", "stop_reason", "why", "fix", "sentence", "says", "message", "label", "note", "title"}
@@ -582,7 +582,7 @@ def test_every_ban_has_a_snippet_and_a_line_at_the_head():
 def test_the_file_name_counts_as_a_name_and_parsers_and_the_worker_are_exempt():
     badly_named = code({"kernels/held.py": ast.parse("x = 1")})
     assert [fault.ban for fault in faults(badly_named)] == ["empty name"]
-    parser = code({"workloads/options.py": ast.parse("args.x = text.replace('a', 'b')")})
+    parser = code({"workloads/command_line/parsing.py": ast.parse("args.x = text.replace('a', 'b')")})
     assert faults(parser) == []
     kernel = code({"kernels/registry.py": ast.parse("class Kernel(Struct):\n bind: Callable")})
     assert faults(kernel) == []

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from workloads import ROOT, help_screen, options
+from workloads.command_line import running
 from workloads.corrections import runs
 from workloads.records import baselines
 
@@ -402,7 +403,7 @@ def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, r
     if measures and "mine.py" not in shown:
         assert main_of(module)([*corrected, "--dry-run"]) == options.OK
     else:
-        monkeypatch.setattr(options, "command", only_checked)
+        monkeypatch.setattr(running, "run_command", only_checked)
         assert main_of(module)(corrected) == options.OK
 
 
@@ -448,9 +449,9 @@ def test_a_hint_names_the_newest_runs_of_this_machine_that_measured_the_same(fol
     assert hint(capsys.readouterr().err)[-1] == "local/here/other"
 
 
-def only_checked(parser, argv, plan, run, *, check=lambda plan: None) -> int:
-    """A command up to where its plan would run: what it names is there."""
-    check(plan(parser.parse_args(argv)))
+def only_checked(parser, argv, *, make_plan, carry_out, check=running.no_check) -> int:
+    """A command up to where its plan would be carried out: what it names is there."""
+    check(make_plan(parser.parse_args(argv)))
     return options.OK
 
 

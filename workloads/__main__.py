@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from kernels import registry
 from workloads import help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 EXAMPLE = "python -m workloads"
 LONG = "Shows the commands, which backends are ready with what library and threads, and what to type next."
@@ -61,12 +63,12 @@ def _run(plan: None) -> int:
     return options.OK
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m workloads, which takes no words."""
-    return options.parser(module="workloads", description=LONG, examples=(EXAMPLE,))
+    return CommandParser(module="workloads", description=LONG, examples=(EXAMPLE,))
 
 
-main = options.entry(parser, options.no_plan, _run)
+main = running.main_function(parser, make_plan=running.no_plan, carry_out=_run)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from workloads import help_screen, options, printing, shared_flags, terminal
+from workloads.command_line.parsing import CommandParser
 from workloads.session import MeasuringPlan, print_ladder, refined
 from workloads.shared_flags import CommandLine
 
@@ -61,7 +62,7 @@ class ConvPlan(MeasuringPlan):
     refines: bool
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--model",
             metavar="NAME",
@@ -185,7 +186,7 @@ class ConvPlan(MeasuringPlan):
             terminal.show(["", *lines])
 
 
-def _add_shape_flags(parser: options.Parser) -> None:
+def _add_shape_flags(parser: CommandParser) -> None:
     """Adds the flags of convolutions that are not a network's: their shapes, and what of a shape varies."""
     parser.add_argument(
         "--shapes",

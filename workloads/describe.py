@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from analysis import units
 from analysis.table import Table
 from workloads import help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,16 +32,16 @@ TIME_LIMIT_S = 60
 BATCH = 32
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m workloads.describe."""
-    command_parser = options.parser(
+    command_parser = CommandParser(
         module="workloads.describe",
         description=LONG,
         examples=EXAMPLES,
         question=QUESTION,
         brief_flags=("--model", "--script"),
+        passes_on=True,
     )
-    command_parser.passes_on = True
     command_parser.add_argument(
         "--model", metavar="NAME", default="cifar10-cnn", help="a name, file.py:function or file.keras (cifar10-cnn)"
     )
@@ -262,7 +264,7 @@ def require_model(plan: DescribePlan) -> None:
         grid.known_model(plan.model)
 
 
-main = options.entry(parser, DescribePlan.from_flags, carry_out, check=require_model)
+main = running.main_function(parser, make_plan=DescribePlan.from_flags, carry_out=carry_out, check=require_model)
 
 
 if __name__ == "__main__":

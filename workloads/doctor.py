@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from analysis import table, units
 from workloads import REPORTS, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 from workloads.machine import health, load
 from workloads.machine.health import CheckResult, Fault
 
@@ -260,9 +262,9 @@ class DoctorPlan:
         )
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m workloads.doctor."""
-    command_parser = options.parser(
+    command_parser = CommandParser(
         module="workloads.doctor",
         description=LONG,
         examples=EXAMPLES,
@@ -448,7 +450,7 @@ def carry_out(plan: DoctorPlan) -> int:
     return options.FAILED if any(finding.level == "problem" for finding in findings) else options.OK
 
 
-main = options.entry(parser, DoctorPlan.from_flags, carry_out)
+main = running.main_function(parser, make_plan=DoctorPlan.from_flags, carry_out=carry_out)
 
 
 if __name__ == "__main__":

@@ -72,6 +72,21 @@ class Proposal(
     is_example: bool = False
 
 
+class ModuleCommand(NamedTuple):
+    """A command line `python -m MODULE WORDS ...`, taken apart."""
+
+    #: The module, such as workloads.matmul.
+    module: str
+    #: The words after it, without the quotes of a shell.
+    words: list[str]
+
+
+def split_command(line: str) -> ModuleCommand:
+    """The module and the words of a line `python -m MODULE WORDS ...`."""
+    _, _, module, *words = shlex.split(line)
+    return ModuleCommand(module=module, words=words)
+
+
 class Hints:
     """Finds a command that works in place of one that ended with a Stop."""
 
@@ -188,7 +203,7 @@ class Hints:
         """Whether a command line works, as far as it is one of this command."""
         if not self._is_of_this_command(line):
             return True
-        return self.mistake(shlex.split(line)[3:]) is None
+        return self.mistake(split_command(line).words) is None
 
     def _is_of_this_command(self, line: str) -> bool:
         return line.split()[:3] == ["python", "-m", self.parser.module]
@@ -209,7 +224,7 @@ def corrected_line(line: str) -> Proposal:
 
 def hints_for(line: str) -> Hints | None:
     """The Hints of a command of ours, which is not carried out; None where it takes no words."""
-    module, *words = shlex.split(line)[2:]
+    module, words = split_command(line)
     collected: list[Hints] = []
     before = _collected.set(collected)
     try:

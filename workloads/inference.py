@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from workloads import help_screen, options, shared_flags
+from workloads.command_line.parsing import CommandParser
 from workloads.printing import Lines, number, scaled, timed, where
 from workloads.session import MeasuringPlan, hidden, unfinished
 from workloads.shared_flags import CommandLine
@@ -68,7 +69,7 @@ class InferencePlan(MeasuringPlan):
     refines: bool
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--model",
             metavar="NAME",

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
+from workloads.command_line.parsing import CommandParser
 from workloads.corrections.likeness import closest
-from workloads.options import Parser
 
 
-def words_of(command: Parser, **keywords: Any) -> list[str]:
+def words_of(command: CommandParser, **keywords: Any) -> list[str]:
     """The words that ask for these flags: fast=True is `--fast`, sizes=[1, 2] is `--sizes 1 2`; None, False and [] are no words.
 
     Raises: TypeError for a keyword that is no flag.
@@ -44,7 +44,7 @@ def _known_keywords(name: str, known: Iterable[str]) -> str:
     return f"did you mean {similar!r}?" if similar else f"known: {', '.join(names)}"
 
 
-def namespace(command: Parser, **keywords: Any) -> argparse.Namespace:
+def namespace(command: CommandParser, **keywords: Any) -> argparse.Namespace:
     """The arguments of a command called as a function: flags as keywords, defaults for the rest.
 
     Raises: TypeError for a keyword that is no flag.

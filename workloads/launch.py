@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from analysis import units
 from kernels import registry
 from workloads import help_screen, options, shared_flags
+from workloads.command_line.parsing import CommandParser
 from workloads.printing import Lines, scaled, timed
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
@@ -66,7 +67,7 @@ class LaunchPlan(MeasuringPlan):
     counts: tuple[int, ...]
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--calls",
             metavar="CALL",

@@ -9,6 +9,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from workloads import options, printing, shared_flags, terminal
+from workloads.command_line.parsing import CommandParser
 from workloads.session import MeasuringPlan, print_ladder, refined
 from workloads.shared_flags import CommandLine
 
@@ -55,7 +56,7 @@ class MatmulPlan(MeasuringPlan):
     refines: bool
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--sizes",
             metavar="N",

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from workloads import ROOT, help_screen, hints, options
+from workloads import ROOT, help_screen, hints
+from workloads.command_line import error_lines
+from workloads.stops import USAGE
 
 
 def leave_if_unknown(words: Sequence[str]) -> None:
@@ -18,7 +20,7 @@ def leave_if_unknown(words: Sequence[str]) -> None:
         return
     module, *others = words[words.index("-m") + 1 :]
     script, _, name = module.partition(".")
-    if script == options.SCRIPT and name:
+    if script == hints.SCRIPT and name:
         similar = help_screen.similar_command(name, "analysis")
         _leave(module, ["python", "-m", similar, *others] if similar else ["python", "-m", "workloads"])
     if module.partition(".")[0] not in help_screen.OVERVIEWS or _can_run(module):
@@ -36,8 +38,8 @@ def _leave(module: str, command: list[str]) -> NoReturn:
     proposal = hints.Proposal(line=shlex.join(command))
     with contextlib.suppress(ImportError):  # of a package that is not installed
         proposal = hints.corrected_line(proposal.line)
-    options.show(proposal)
-    sys.exit(options.USAGE)
+    error_lines.print_proposal(proposal)
+    sys.exit(USAGE)
 
 
 def _can_run(module: str) -> bool:

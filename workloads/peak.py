@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from workloads import help_screen, options, shared_flags
+from workloads.command_line.parsing import CommandParser
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
 
@@ -29,7 +30,7 @@ class PeakPlan(MeasuringPlan):
     maths: tuple[str, ...]
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--dtypes",
             metavar="TYPE",

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from workloads import options, shared_flags
+from workloads.command_line.parsing import CommandParser
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import MeasuringPlan, hidden
 from workloads.shared_flags import CommandLine
@@ -57,7 +58,7 @@ class PeersPlan(MeasuringPlan):
     dtypes: tuple[str, ...]
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument("--only", metavar="PART", nargs="+", action="extend", help=f"only these: {' '.join(PARTS)}")
         parser.add_argument(
             "--sizes",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from analysis import units
 from workloads import options, printing, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 from workloads.keywords import words_of
 from workloads.shared_flags import CommandLine, Measuring, add_measuring_flags
 
@@ -40,11 +42,11 @@ class MeasuringPlan(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         """Adds the command's own flags to its parser."""
 
     @classmethod
-    def parser(cls) -> options.Parser:
+    def parser(cls) -> CommandParser:
         """The parser of the command's own flags and of those that every measuring command shares."""
         command_parser = cls.command_line.parser()
         cls.add_flags(command_parser)
@@ -167,11 +169,11 @@ class MeasuringPlan(abc.ABC):
     @classmethod
     def main(cls, argv: list[str] | None = None) -> int:
         """The command: parses, measures, prints and returns the exit code."""
-        return options.command(
+        return running.run_command(
             cls.parser(),
             argv,
-            cls.from_flags,
-            carry_out,
+            make_plan=cls.from_flags,
+            carry_out=carry_out,
             check=check,
         )
 

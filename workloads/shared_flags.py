@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from workloads import help_screen, options
+from workloads.command_line.parsing import CommandParser
 from workloads.corrections import runs
 
 
@@ -89,14 +90,14 @@ RIGOROUS_ROUNDS = 10
 _SHARED_BRIEF_FLAGS = ("--device", "--fast", "--dry-run", "--format", "--output")
 
 
-def add_measuring_flags(parser: options.Parser) -> None:
+def add_measuring_flags(parser: CommandParser) -> None:
     """Adds the flags that every workload shares."""
     _add_device_flags(parser)
     _add_timing_flags(parser)
     _add_output_flags(parser)
 
 
-def _add_device_flags(parser: options.Parser) -> None:
+def _add_device_flags(parser: CommandParser) -> None:
     """Adds the flags of what is measured: libraries, devices, kernels and threads."""
     where = parser.add_argument_group("what to run, and where")
     where.add_argument(
@@ -122,7 +123,7 @@ def _add_device_flags(parser: options.Parser) -> None:
     where.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
 
 
-def _add_timing_flags(parser: options.Parser) -> None:
+def _add_timing_flags(parser: CommandParser) -> None:
     """Adds the flags of how long and how often a row is timed."""
     how = parser.add_argument_group("how to measure")
     how.add_argument(
@@ -158,7 +159,7 @@ def _add_timing_flags(parser: options.Parser) -> None:
     how.add_argument("--seed", metavar="N", type=_seed, default="1", help="seed of the data and of the order (1)")
 
 
-def _add_output_flags(parser: options.Parser) -> None:
+def _add_output_flags(parser: CommandParser) -> None:
     """Adds the flags of when the command runs and ends, and of what is printed and stored."""
     output = parser.add_argument_group("running and output")
     output.add_argument(
@@ -283,9 +284,9 @@ class CommandLine:
     #: Its own flags that -h shows; --help shows all.
     brief_flags: tuple[str, ...]
 
-    def parser(self) -> options.Parser:
+    def parser(self) -> CommandParser:
         """A parser without flags; its -h shows `brief_flags` and those that people need of every measuring command."""
-        return options.parser(
+        return CommandParser(
             module=f"workloads.{self.name}",
             description=self.about,
             examples=self.examples,

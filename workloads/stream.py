@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis import units
 from workloads import options, shared_flags
+from workloads.command_line.parsing import CommandParser
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
 
@@ -44,7 +45,7 @@ class StreamPlan(MeasuringPlan):
     problems: "tuple[Stream, ...]"
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--sizes",
             metavar="BYTES",

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workloads import help_screen, options, shared_flags, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 from workloads.shared_flags import CommandLine
 from workloads.suite_parts import suite_steps
 from workloads.suite_parts.suite_steps import SuitePlan, SuiteStep
@@ -41,7 +43,7 @@ COMMAND = CommandLine(
 )
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m workloads.suite."""
     command_parser = COMMAND.parser()
     command_parser.add_argument(
@@ -294,7 +296,7 @@ def on_node(folder: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return options.command(parser(), argv, from_flags, carry_out, check=_check)
+    return running.run_command(parser(), argv, make_plan=from_flags, carry_out=carry_out, check=_check)
 
 
 if __name__ == "__main__":

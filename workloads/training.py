@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from workloads import help_screen, options, shared_flags, terminal
+from workloads.command_line.parsing import CommandParser
 from workloads.session import MeasuringPlan, hidden, resume_command, unfinished
 from workloads.shared_flags import CommandLine
 
@@ -75,7 +76,7 @@ class TrainingPlan(MeasuringPlan):
     predictions: "tuple[Prediction, ...]"
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         group = parser.add_argument_group("the model and its data")
         _add_model_flags(group)
         _add_sample_flags(group)
@@ -347,7 +348,7 @@ def _add_sample_flags(group: "argparse._ArgumentGroup") -> None:
     )
 
 
-def _add_fit_flags(parser: options.Parser) -> None:
+def _add_fit_flags(parser: CommandParser) -> None:
     """Adds the flags of where the samples live and how TensorFlow runs the steps."""
     training = parser.add_argument_group("how it is trained")
     training.add_argument(
@@ -396,7 +397,7 @@ def _add_fit_flags(parser: options.Parser) -> None:
     )
 
 
-def _add_study_flags(parser: options.Parser) -> None:
+def _add_study_flags(parser: CommandParser) -> None:
     """Adds the flags that choose a whole list of trainings by its name or file."""
     rows = parser.add_argument_group("rows of a study or of predictions")
     rows.add_argument(

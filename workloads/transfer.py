@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from analysis import units
 from analysis.table import shown
 from workloads import corrections, help_screen, hints, options, shared_flags, terminal
+from workloads.command_line.parsing import CommandParser
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import MeasuringPlan
 from workloads.shared_flags import CommandLine
@@ -57,7 +58,7 @@ class TransferPlan(MeasuringPlan):
     dtypes: tuple[str, ...]
 
     @staticmethod
-    def add_flags(parser: options.Parser) -> None:
+    def add_flags(parser: CommandParser) -> None:
         parser.add_argument(
             "--sizes",
             metavar="BYTES",

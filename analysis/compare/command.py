@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from analysis import metrics
 from workloads import REPORTS, help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
@@ -25,8 +27,8 @@ is too noisy to have shown one."""
 _MOST = 40  # lines on a terminal; -v shows all
 
 
-def parser() -> options.Parser:
-    command_line = options.parser(
+def parser() -> CommandParser:
+    command_line = CommandParser(
         module="analysis.compare",
         description=LONG,
         examples=(EXAMPLE, "python -m analysis.compare reports/local/MACHINE/OLD NAME"),
@@ -281,4 +283,4 @@ def _run(plan: "ComparePlan") -> int:
     return verdict(compared, plan.fail_on, plan.strict)
 
 
-main = options.entry(parser, _plan, _run, check=_compared)
+main = running.main_function(parser, make_plan=_plan, carry_out=_run, check=_compared)

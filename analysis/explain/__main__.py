@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from workloads import corrections, help_screen, options
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser, typed_command_line
 from workloads.corrections import runs
 
 if TYPE_CHECKING:
@@ -55,16 +57,16 @@ def count_or_share(text: str) -> int | float:
     return share or options.number(text)
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m analysis.explain."""
-    command_parser = options.parser(
+    command_parser = CommandParser(
         module="analysis.explain",
         description=LONG,
         examples=EXAMPLES,
         question=QUESTION,
         brief_flags=("--model", "--case", "--batch", "--samples", "--epochs", "--gpu-profile", "--measure", "--all"),
+        passes_on=True,
     )
-    command_parser.passes_on = True
     command_parser.add_argument(
         "runs",
         nargs="*",
@@ -81,7 +83,7 @@ def parser() -> options.Parser:
     return command_parser
 
 
-def _add_training_flags(command_parser: options.Parser) -> None:
+def _add_training_flags(command_parser: CommandParser) -> None:
     """Adds the flags that choose the training, and those that change it."""
     what = command_parser.add_argument_group("what to explain")
     what.add_argument(
@@ -134,7 +136,7 @@ def _add_training_flags(command_parser: options.Parser) -> None:
     )
 
 
-def _add_device_flags(command_parser: options.Parser) -> None:
+def _add_device_flags(command_parser: CommandParser) -> None:
     """Adds the flags of the machines that are compared, their prices, and the time that describing the training may take."""
     machines = command_parser.add_argument_group("with what")
     machines.add_argument("--gpu-profile", metavar="RUN", help="take the GPU from the rows of another machine")
@@ -151,7 +153,7 @@ def _add_device_flags(command_parser: options.Parser) -> None:
     )
 
 
-def _add_output_flags(command_parser: options.Parser) -> None:
+def _add_output_flags(command_parser: CommandParser) -> None:
     """Adds the flags of what is done and printed beyond the answer."""
     more = command_parser.add_argument_group("more than an answer")
     more.add_argument(
@@ -189,7 +191,7 @@ _MORE_TO_DO = ("--all", "--measure", "--budget", "--wait-quiet", "--verify", "--
 
 
 def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda flags: _plan(flags, argv), _run)
+    return running.run_command(parser(), argv, make_plan=lambda flags: _plan(flags, argv), carry_out=_run)
 
 
 def _plan(flags: argparse.Namespace, argv: list[str] | None) -> "ExplainPlan":
@@ -208,7 +210,7 @@ def _typed_command(argv: list[str] | None) -> str:
     """The command as it was typed, without a script's own words and the flags that say what more to do with its answer."""
     typed_words, _ = corrections.split(sys.argv[1:] if argv is None else argv, passes_on=True)
     words = parser().without(typed_words, _MORE_TO_DO)
-    return options.typed(options.command_line("analysis.explain", words))
+    return options.typed(typed_command_line("analysis.explain", words))
 
 
 if __name__ == "__main__":

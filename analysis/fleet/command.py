@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from workloads import help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 if TYPE_CHECKING:
     from analysis.fleet.devices import Device
@@ -20,9 +22,9 @@ UUID, a CPU by its node), and from 8 alike on against their median and spread. A
 a quantity lies more than 3 % below (of a CPU: more than its processes differ by). Exit code 4 when --fail-on finds one."""
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m analysis.fleet."""
-    command_line = options.parser(
+    command_line = CommandParser(
         module="analysis.fleet",
         description=LONG,
         examples=(EXAMPLE, "python -m analysis.fleet RUN --save NAME"),
@@ -171,4 +173,4 @@ def _check(plan: "FleetPlan") -> None:
     _require_judged(plan, judge(plan))
 
 
-main = options.entry(parser, _plan, _run, check=_check)
+main = running.main_function(parser, make_plan=_plan, carry_out=_run, check=_check)

@@ -3,7 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from workloads import help_screen, options
+from workloads import help_screen
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 if TYPE_CHECKING:
     from analysis.predict.plan import Plan
@@ -18,9 +20,9 @@ on the model that is predicted. --save keeps predictions before they are measure
 then."""
 
 
-def parser() -> options.Parser:
+def parser() -> CommandParser:
     """The command line of python -m analysis.predict."""
-    command_parser = options.parser(
+    command_parser = CommandParser(
         module="analysis.predict",
         description=LONG,
         examples=(EXAMPLE, CHECK_EXAMPLE),
@@ -67,7 +69,7 @@ def _run(plan: "Plan") -> int:
     return run(plan)
 
 
-main = options.entry(parser, _plan, _run)
+main = running.main_function(parser, make_plan=_plan, carry_out=_run)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from workloads import help_screen, options, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
@@ -16,12 +18,12 @@ if TYPE_CHECKING:
 QUESTION = "What did a run measure, on one page?"
 
 
-def parser(command: str, does: str, makes: str, question: str) -> options.Parser:
+def parser(command: str, does: str, makes: str, question: str) -> CommandParser:
     examples = (
         f"python -m {command} reports/local/MACHINE/RUN",
         f"python -m {command} reports/nvidia-h200/suite -o DIR",
     )
-    command_parser = options.parser(
+    command_parser = CommandParser(
         module=command,
         description=does,
         examples=examples,
@@ -54,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
     report_parser.add_argument("--open", action="store_true", help="open the page in a browser")
     readme = "also put the answer, or a short page, between FILE's markers that name RUN"
     report_parser.add_argument("--readme", metavar="FILE", help=readme)
-    return options.command(report_parser, argv, _plan, _run)
+    return running.run_command(report_parser, argv, make_plan=_plan, carry_out=_run)
 
 
 def _plan(flags: argparse.Namespace) -> "ReportPlan":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.report import command
 from workloads import options, terminal
+from workloads.command_line import running
 
 if TYPE_CHECKING:
     from analysis.report.plan import RooflinePlan
@@ -25,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         "roofline.svg",
         QUESTION,
     )
-    return options.command(roofline_parser, argv, _plan, _run)
+    return running.run_command(roofline_parser, argv, make_plan=_plan, carry_out=_run)
 
 
 def _plan(flags: argparse.Namespace) -> "RooflinePlan":

@@ -13,6 +13,8 @@ from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
 from workloads import ROOT, describe, doctor, help_screen, hints, keywords, options, shared_flags, stops, terminal
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 from workloads.corrections import runs
 from workloads.harness import plan
 from workloads.records.run_files import NoRun
@@ -100,7 +102,7 @@ def test_what_is_no_size_is_one_clear_error_corrected_to_what_may_be_meant(text,
 
 
 def test_limits_and_keywords_of_a_call():
-    made = options.parser(module="workloads.x", examples=["x"])
+    made = CommandParser(module="workloads.x", examples=["x"])
     shared_flags.add_measuring_flags(made)
     plain, fast = made.parse_args([]), made.parse_args(["--fast", "--max-time", "7"])
     assert shared_flags.measuring(plain).limits == shared_flags.FINE
@@ -153,9 +155,9 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "tip"), WRONG.items())
 def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wrong(words, tip, capsys):
-    made = options.parser(module="workloads.x", examples=["python -m workloads.x --fast"])
+    made = CommandParser(module="workloads.x", examples=["python -m workloads.x --fast"])
     shared_flags.add_measuring_flags(made)
-    assert options.command(made, f"--{words}".split(), options.no_plan, lambda plan: 0) == 2
+    assert running.run_command(made, f"--{words}".split(), make_plan=running.no_plan, carry_out=lambda plan: 0) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ")
     label, _, line = error[1].partition(": ")
@@ -175,7 +177,7 @@ def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_pat
 
 
 def test_a_flag_typed_again_adds_words_in_place_of_its_default():
-    made = options.parser(module="x", examples=["python -m x"])
+    made = CommandParser(module="x", examples=["python -m x"])
     group = made.add_argument_group("a group")
     group.add_argument("--sizes", nargs="+", action="extend", default=["1", "2"])
     group.add_argument("--kind", choices=("a", "b"), default="b")
@@ -191,17 +193,18 @@ def test_an_interrupt_is_one_line(capsys):
     def run(plan):
         raise KeyboardInterrupt
 
-    assert options.command(options.parser(module="workloads.x", examples=["x"]), [], options.no_plan, run) == 130
+    parser = CommandParser(module="workloads.x", examples=["x"])
+    assert running.run_command(parser, [], make_plan=running.no_plan, carry_out=run) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def refused(made, words, capsys, run=lambda plan: 0):
-    assert options.command(made, words.split(), options.no_plan, run) == 2
+    assert running.run_command(made, words.split(), make_plan=running.no_plan, carry_out=run) == 2
     return capsys.readouterr().err.splitlines()
 
 
 def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys, tmp_path, monkeypatch):
-    made = options.parser(module="workloads.x", examples=["python -m workloads.x --fast"])
+    made = CommandParser(module="workloads.x", examples=["python -m workloads.x --fast"])
     shared_flags.add_measuring_flags(made)
     error, tip, tried = refused(made, "--thread 2 --format=csv", capsys)
     assert (error, tip) == ("error: unexpected argument '--thread'", "  tip: a similar argument exists: '--threads'")
@@ -214,7 +217,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     for unlike in ("--fast --zzz 3 4 --seed 1", "--zzz=3 --fast --seed 1"):
         assert refused(made, unlike, capsys)[1].endswith("-m workloads.x --fast --seed 1")
     assert refused(made, "--zzz 3", capsys)[1].endswith("-m workloads.x")
-    lone = options.parser(module="workloads", examples=["python -m workloads"])
+    lone = CommandParser(module="workloads", examples=["python -m workloads"])
     assert refused(lone, "matmull --sizes 4", capsys)[1].endswith("-m workloads.matmul --sizes 4")
 
     def body(args):
@@ -367,7 +370,7 @@ def test_a_printed_line_wraps_by_its_parts_and_a_sentence_that_looks_like_one_by
 
 def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
-    made = options.parser(module="workloads.x", examples=["python -m workloads.x"])
+    made = CommandParser(module="workloads.x", examples=["python -m workloads.x"])
     made.add_argument("--format", choices=("table", "json"), default="table")
 
     def run(plan):
@@ -375,7 +378,7 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
         return 0
 
     for words in ([], ["--format", "json"]):
-        assert options.command(made, words, options.no_plan, run) == 0
+        assert running.run_command(made, words, make_plan=running.no_plan, carry_out=run) == 0
     wrapped = "one two three four five six\nseven\n"
     assert capsys.readouterr().out == f"{wrapped}one two three four five six seven\n"
     monkeypatch.delenv("COLUMNS")
@@ -439,7 +442,9 @@ def test_a_command_that_is_refused_memory_ends_with_an_error_line(capsys):
     def use_all_memory(plan: None) -> int:
         raise MemoryError
 
-    code = options.command(describe.parser(), ["--model", "mnist-cnn"], options.no_plan, use_all_memory)
+    code = running.run_command(
+        describe.parser(), ["--model", "mnist-cnn"], make_plan=running.no_plan, carry_out=use_all_memory
+    )
     assert code == options.USAGE
     assert capsys.readouterr().err.startswith("error: this machine has too little free memory for this command\n")
 
@@ -490,7 +495,7 @@ def test_an_error_is_one_line_whatever_a_name_holds(capsys):
 
 def test_h_shows_the_brief_of_a_help_and_help_all_of_it(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    made = options.parser(
+    made = CommandParser(
         module="workloads.x", examples=["python -m workloads.x"], question="What?", brief_flags=["--noise"]
     )
     noise_help = help_screen.help_text("within 5 %%", rest=" (default: 1 %%); slower")

@@ -6,7 +6,9 @@ import signal
 import pytest
 
 from analysis.explain.measuring import Child, TimeBudget
-from workloads import options, records
+from workloads import records
+from workloads.command_line import running
+from workloads.command_line.parsing import CommandParser
 
 LOOP = """
 import sys, time
@@ -86,7 +88,8 @@ def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
     # a background shell lets its children ignore the interrupt
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        assert options.command(options.parser(module="x", examples=["x"]), [], lambda flags: None, body) == code
+        parser = CommandParser(module="x", examples=["x"])
+        assert running.run_command(parser, [], make_plan=running.no_plan, carry_out=body) == code
     finally:
         signal.signal(signal.SIGINT, inherited)
     with pytest.raises(ProcessLookupError):

@@ -1,0 +1,37 @@
+"""The lines on stderr of a command that ended with an error: what is wrong, and a command that works. Standard library only."""
+
+import sys
+
+from workloads import terminal
+from workloads.hints import Hints, Proposal, typed
+from workloads.stops import Stop
+
+_LONGEST_MESSAGE = 4000  # characters of an error line
+
+
+def print_error(stop: Stop, command_hints: Hints) -> None:
+    """Prints on stderr the `error:` line, a similar word where there is one, and the typed command corrected.
+
+    command_hints: finds the command that works in place of the one that was typed.
+    """
+    proposal = command_hints.best(stop)
+    message = _one_line(proposal.error or command_hints.message(stop))
+    terminal.note(terminal.Line(message, label=f"{terminal.paint('error:', 'bad', sys.stderr)} "))
+    if stop.similar and not proposal.error:
+        terminal.note(terminal.Line(f"a similar {stop.similar} exists: {stop.right!r}", label="  tip: "))
+    print_proposal(proposal)
+
+
+def print_proposal(proposal: Proposal) -> None:
+    """Prints on stderr what else was wrong with a command, and the command to try."""
+    for other_mistake in proposal.notes:
+        terminal.note(terminal.Line(_one_line(other_mistake), label="  and: "))
+    label = "try, for example" if proposal.is_example else "try"
+    if proposal.first:
+        label = f"{terminal.on_one_line(proposal.first)}, then"
+    terminal.note(terminal.Line(label=f"  {label}: ", command=typed(proposal.line)))
+
+
+def _one_line(message: str) -> str:
+    """A message in one line. Of a long one, which quotes a text of somebody's file, its beginning and its end."""
+    return terminal.shorten(terminal.on_one_line(message), _LONGEST_MESSAGE)
