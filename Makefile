@@ -1,7 +1,7 @@
 SHELL := /bin/sh
 VENV = .venv
 CANDIDATES = python3.13 python3.12 python3.11 python3
-TARGETS = help run test test-all golden lint bench stress screenshots readme profile constraints clean
+TARGETS = help run test test-all lint bench stress screenshots readme profile constraints clean
 BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(filter-out tests/bench/test_%,$(wildcard tests/bench/*.py))))
 STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(filter-out tests/stress/test_%,$(wildcard tests/stress/*.py))))
 comma := ,
@@ -15,7 +15,6 @@ help:
 	@echo 'make test-all          the slow tests too; wants Chromium and g++'
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
-	@echo 'make golden            values held to the stored ones (minutes)       make golden ARGS=--quick (20 s)'
 	@echo 'make lint | clean      ruff, mypy and the import rules | remove what was installed and cached'
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
 	@echo 'make readme            what README and the pages of machines quote, from the stored rows     ARGS=README.md'
@@ -60,7 +59,7 @@ refused:
 endif
 
 run: NEEDS = keras,report
-bench readme test golden lint stress: NEEDS = keras,report,dev
+bench readme test lint stress: NEEDS = keras,report,dev
 test-all: NEEDS = keras,report,fleet,dev
 screenshots profile: NEEDS = report,dev
 
@@ -72,9 +71,6 @@ test:
 
 test-all:
 	@$(ready); "$$python" -m pytest -n 2 --dist loadscope $(ARGS)
-
-golden:
-	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/golden/golden.py $(ARGS)
 
 lint:
 	@$(ready); "$$python" -m ruff check $(or $(ARGS),.) && "$$python" -m ruff format --check $(or $(ARGS),.) && "$$python" -m mypy && \

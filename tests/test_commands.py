@@ -81,9 +81,17 @@ def test_h_is_one_screen(command, columns, capsys, monkeypatch):
         assert sum("-m " in line for line in lines) >= 2  # its examples
 
 
-# What the goldens do not refuse already: words, what the error says, and what the command shown has besides.
+# Words that a command refuses, what the error says, and what the command shown has besides.
 REFUSED = {
     "workloads.matmul": """
+        --sizes 512:256 => it starts above its end => --sizes 256:512:x2
+        --sizes 0 => numbers here start at 1 => --sizes 1
+        --sizes 1:8:x1 => the step 'x1'
+        --sizes 64x => is no whole number => --sizes 64
+        --variants nope --backends numpy => unknown variant 'nope'; known: blas, operator
+        --dtypes float8 => unknown dtype 'float8' => --dtypes float8_e4m3
+        --threads 99 --sizes 64 --backends numba => at most => --sizes 64 --backends numba
+        --fail-on much => no rule
         --shapes 64-64-64 => not a shape => --shapes 64x64x64
         --sizes 64 --modes psychic => unknown mode 'psychic'
         --direction dgrad => leave --direction out
@@ -92,6 +100,8 @@ REFUSED = {
         --model lenet --direction back => unknown direction 'back'
         --sizes 64 --cache hot => unknown cache 'hot'""",
     "workloads.conv": """
+        --shapes 1x8 => is not a shape
+        --direction up => unknown direction 'up'
         --shapes 1x2x2x3:4x5x5 --pad valid => a filter of 5 x 5 is larger than the padded image of 2 x 2
         --shapes 1x8x8x4:4x3x3x3 => filters of 3 channels do not go with images of 4 channels
         --shapes 1x8x8x3:4x3x3 --groups 2 => 2 groups do not divide c_in = 3
@@ -106,6 +116,8 @@ REFUSED = {
         --dtypes int4 => unknown dtype 'int4'
         --modes psychic => unknown mode 'psychic'""",
     "workloads.training": """
+        --batch 0 => numbers here start at 1 => --batch 1
+        --study nope => unknown study 'nope'
         --model a/b => there is no file a/b, and no model is downloaded => then: => --model b.py:build
         --model my.py: => 'my.py:' is no file.py:function => then: => --model my.py:build
         --model nopkg.mod:build => there is no module nopkg (looked in  => write nopkg/mod.py => --model nopkg.mod:build
@@ -142,6 +154,18 @@ REFUSED = {
         --backends numpy --calls empty => no kernel of numpy has empty""",
     "analysis.compare": """
         --fail-on faster>5% a b => no rule""",
+    "workloads.peak": """
+        --device tpu => unknown device 'tpu'""",
+    "workloads.stream": """
+        --sizes 64x => '64x' is no number of bytes => --sizes 64""",
+    "analysis.explain": """
+        --case S9 => unknown case
+        --case S0 --model peaks => --case brings its own model => --model peaks
+        --case S0 --batch 0 => numbers here start at 1 => --batch 1
+        --case S0 --price-gpu -1 => is no price of an hour => --price-gpu 3.50
+        --model peeks => unknown model 'peeks' => --model peaks""",
+    "analysis.fleet": """
+        nowhere => no result file in nowhere""",
     "analysis.predict": """
         --model lenet => say with --profile
         --model , --profile reports/nvidia-h200 => ',' names nothing

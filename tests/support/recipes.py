@@ -76,5 +76,5 @@ def carry_out(name: str, root: pathlib.Path) -> list[list[str]]:
 
 
 def environment() -> dict[str, str]:
-    """os.environ with a PYTHONPATH on which tests, benches and goldens find what they share."""
+    """os.environ with a PYTHONPATH on which tests and benches find what they share."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])}

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+import stored_runs
 from fake_crossovers import CPU_RATE, GPU_RATE, LAUNCH, cpu_law, gpu_law, only, resident_and_copies
 from fake_measurements import CPU_MACHINE, laws, row, square
 from msgspec.structs import replace
@@ -276,3 +277,24 @@ def test_an_answer_is_explained_at_its_crossing():
     assert (deciding("gpu-at-smallest"), deciding("cpu-throughout"), deciding("cant-tell")) == ([8], [32], [32])
     assert time_split.deciding_points(SimpleNamespace(kind="no-gpu", points=[], crossings=[])) == ()
     assert time_split.why({}, SimpleNamespace(precision="float32", kind="no-gpu", points=[], crossings=[]), True) == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "clock", "bands", "crossing", "between"),
+    [
+        ("resident", "host-latency", ((96, 120), (128, 128)), (101.98, 94.4, 136.2), (64, 160)),
+        ("resident", "host-throughput", ((96, 100),), (94.44, 77.94, 100.8), (64, 104)),
+        ("roundtrip-pageable", "host-latency", ((512, 512),), (521.2, 361.0, 688.3), (256, 1024)),
+    ],
+)
+def test_crossovers_of_a_stored_run_are_known(mode, clock, bands, crossing, between):
+    answers = stored_runs.analysis("gpu").crossovers
+    (answer,) = [answer for answer in answers if (answer.form.mode, answer.form.clock) == (mode, clock)]
+    assert (answer.kind, answer.low_n, answer.high_n, answer.bands) == ("gpu-from", 64, 4096, bands)
+    (at,) = answer.crossings
+    assert stored_runs.numbers(at.at) == stored_runs.near(*crossing) and (at.below, at.above) == between
+
+
+def test_a_stored_run_without_a_gpu_has_no_crossover():
+    (answer,) = stored_runs.analysis("cpu").crossovers
+    assert (answer.kind, answer.points) == ("no-gpu", ())

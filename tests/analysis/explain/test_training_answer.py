@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import stored_runs
 
 from analysis import numbers
 from analysis.explain import __main__, training_answer
@@ -99,3 +100,19 @@ def test_a_notebook_shows_the_lines_as_they_are():
     answer = TrainingAnswer(verdict=("a <b>", "The CPU: 1 s"))
     assert str(answer) == "a <b>\nThe CPU: 1 s"
     assert answer._repr_html_() == "<pre>a &lt;b&gt;\nThe CPU: 1 s</pre>"
+
+
+@pytest.mark.parametrize(
+    ("model", "cpu_seconds", "gpu_seconds", "samples"),
+    [
+        ("cifar10-cnn", (132.0, 122.9, 132.8), (63.42, 61.83, 67.95), 10003),
+        ("fashion-mlp", (52.12, 49.40, 52.72), (32.65, 29.57, 33.36), 10568),
+    ],
+)
+def test_answers_of_a_stored_run_are_known(model, cpu_seconds, gpu_seconds, samples, capsys):
+    assert __main__.main(["--model", model, "--format", "json", str(stored_runs.FOLDER / "gpu")]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["winner"], answer["sure"], answer["cpu_source"]) == ("gpu", True, "measured")
+    assert tuple(answer["cpu_seconds"].values()) == stored_runs.near(*cpu_seconds)
+    assert tuple(answer["gpu_seconds"].values()) == stored_runs.near(*gpu_seconds)
+    assert answer["finishes_first_from"][1]["samples"] == pytest.approx(samples, rel=5e-4)

@@ -5,6 +5,7 @@ import math
 import msgspec
 import numpy as np
 import pytest
+import stored_runs
 from fake_measurements import row
 
 from analysis.roofline import data_sheets, links, overheads
@@ -269,3 +270,19 @@ def test_half_bandwidth_is_where_call_equals_bytes(pieces, half):
     """(from, to, seconds of a call, seconds a byte): in the end 1 GB/s, so half is 2 ns a byte."""
     chain = [piece(*ends_and_line) for ends_and_line in pieces]
     assert links._half(chain) == (half and pytest.approx(half))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "memory", "bandwidth", "latency", "half", "pieces"),
+    [
+        ("asarray", "pageable", (1.050e10, 1.032e10, 1.071e10), (1.417e-5, 1.399e-5, 1.435e-5), 1.241e5, 3),
+        ("memcpy", "pageable", (1.735e10, 1.694e10, 1.778e10), (9.703e-6, 9.514e-6, 9.851e-6), 3.240e5, 6),
+        ("memcpy", "pinned", (5.535e10, 5.531e10, 5.538e10), (7.854e-6, 7.828e-6, 7.877e-6), 4.347e5, 1),
+    ],
+)
+def test_links_of_a_stored_run_are_known(kernel, memory, bandwidth, latency, half, pieces):
+    fits = links.fits(stored_runs.analysis("gpu").rows)
+    (fit,) = [fit for fit in fits if fit.kernel.endswith(kernel) and fit.host_memory == memory]
+    assert stored_runs.numbers(fit.bandwidth) == stored_runs.near(*bandwidth)
+    assert stored_runs.numbers(fit.latency) == stored_runs.near(*latency)
+    assert fit.half_bytes.value == pytest.approx(half, rel=5e-4) and len(fit.pieces) == pieces

@@ -3,6 +3,7 @@
 import fake_measurements as fake
 import msgspec
 import pytest
+import stored_runs
 from fake_measurements import row, square
 
 from analysis.roofline import bounds, data_sheets
@@ -288,3 +289,22 @@ def test_a_copy_both_directions_has_the_slower_roof():
     assert (bound.roof.name, bound.seconds.value) == ("d2h", pytest.approx(2.5e-3))
     one_way = bounds.attainable(roofs, Transfer("h2d", 100_000_000, "pinned"), Settings("gpu:0"))
     assert (one_way.roof.name, one_way.seconds.value) == ("h2d", pytest.approx(2e-3))
+
+
+@pytest.mark.parametrize(
+    ("run", "device", "kind", "name", "threads", "rate"),
+    [
+        ("gpu", "cpu", "compute", "float32", 1, (1.768e11, 1.757e11, 1.784e11)),
+        ("gpu", "cpu", "compute", "float64", 16, (7.055e11, 6.920e11, 7.055e11)),
+        ("gpu", "cpu", "memory", "DRAM", 8, (1.177e11, 1.026e11, 1.178e11)),
+        ("gpu", "gpu:0", "compute", "bfloat16", None, (6.457e14, 6.433e14, 6.461e14)),
+        ("gpu", "gpu:0", "compute", "tf32", None, (3.261e14, 3.247e14, 3.262e14)),
+        ("gpu", "gpu:0", "link", "d2h", None, (5.535e10, 5.531e10, 5.538e10)),
+        ("gpu", "gpu:0", "memory", "HBM", None, (4.342e12, 4.341e12, 4.343e12)),
+        ("cpu", "cpu", "compute", "float32", 2, (2.794e11, 2.778e11, 2.807e11)),
+        ("cpu", "cpu", "memory", "DRAM", 2, (2.294e10, 2.271e10, 2.299e10)),
+    ],
+)
+def test_roofs_of_stored_runs_are_known(run, device, kind, name, threads, rate):
+    measured = [roof for roof in stored_runs.analysis(run).roofs if roof.measured]
+    assert stored_runs.numbers(find(measured, kind, name, device, threads).rate) == stored_runs.near(*rate)

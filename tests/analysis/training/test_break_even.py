@@ -5,6 +5,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+import stored_runs
 from fake_measurements import page_of
 from fake_trainings import FIT, batches, both, one, small_data, trained
 from msgspec.structs import replace
@@ -260,3 +261,27 @@ def test_which_crossovers_of_trainings_are_shown(monkeypatch, mode, varies, poin
     monkeypatch.setattr(break_even, "answers", lambda rows: [answer])
     monkeypatch.setattr(break_even, "setup_in", lambda family: SimpleNamespace(kernel=FIT))
     assert (break_even.main_answers([]) == [answer]) is shown
+
+
+@pytest.mark.parametrize(
+    ("model", "samples", "epochs"),
+    [
+        ("cifar10-cnn", 1000, (86.45, 70.15, 168.9)),
+        ("cifar10-cnn", 50000, (1.953, 1.785, 2.454)),
+        ("fashion-mlp", 100, (math.inf, 1620.0, math.inf)),
+        ("fashion-mlp", 10000, (9.688, 7.593, 12.43)),
+    ],
+)
+def test_break_evens_of_a_stored_run_are_known(model, samples, epochs):
+    pairs = stored_runs.analysis("gpu").pairs
+    (pair,) = [pair for pair in pairs if (pair.setup.model, pair.setup.samples) == (model, samples)]
+    assert stored_runs.numbers(pair.break_even) == stored_runs.near(*epochs)
+
+
+def test_sample_counts_where_stored_trainings_cross_are_known():
+    answers = stored_runs.analysis("gpu").training_crossovers
+    crossings = [answer.crossings[0].at for answer in answers if answer.crossings]
+    assert [stored_runs.numbers(at) for at in crossings] == [
+        stored_runs.near(7543, 6132, 8333),
+        stored_runs.near(17250, 14230, 20460),
+    ]

@@ -2,11 +2,12 @@
 
 import msgspec
 import pytest
+import stored_runs
 from fake_measurements import by_later_epochs
 from msgspec.structs import replace
 
 from analysis.stats import NOTHING, Estimate, exact
-from analysis.training import costs
+from analysis.training import break_even, costs
 from kernels.problems import Training
 from workloads.records import Fits, Measurement, Samples, Settings, visits
 
@@ -217,3 +218,25 @@ def test_a_row_never_waited_for_has_no_costs():
     taken = Samples("device", (1e-3,), 1, (1,), "1 visit")
     queued = Measurement("training/keras/fit", Training("lenet", 32, 2048), Settings("gpu:0"), "ok", samples=(taken,))
     assert costs.measured(queued) is None and costs.measured(replace(queued, status="failed")) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "samples", "step", "training"),
+    [
+        ("cifar10-cnn", "cpu", 50000, (7.728e-3, 7.105e-3, 7.766e-3), (59.48, 54.80, 62.14)),
+        ("cifar10-cnn", "gpu:0", 50000, (2.245e-3, 2.146e-3, 2.545e-3), (42.04, 40.59, 45.94)),
+        ("fashion-mlp", "cpu", 100, (4.184e-3, 3.592e-3, 4.744e-3), (9.301, 8.726, 11.17)),
+        ("fashion-mlp", "gpu:0", 100, (1.860e-3, 1.400e-3, 2.340e-3), (21.52, 20.90, 23.43)),
+    ],
+)
+def test_costs_of_stored_trainings_are_known(model, device, samples, step, training):
+    rows = stored_runs.analysis("gpu").rows
+    (row,) = [
+        row
+        for row in break_even.trainings(rows)
+        if (row.problem.model, row.settings.device, row.problem.samples) == (model, device, samples)
+    ]
+    cost = costs.measured(row, rows)
+    whole = costs.whole_training(cost, row.problem.epochs, row.problem.steps)
+    assert stored_runs.numbers(cost.step) == stored_runs.near(*step)
+    assert stored_runs.numbers(whole) == stored_runs.near(*training)
