@@ -52,7 +52,7 @@ def test_help_imports_nothing_heavy(command):
         assert not imported
 
 
-def test_every_command_is_listed_by_the_question_it_answers(capsys):
+def test_every_command_is_listed_by_its_question(capsys):
     listed = help_screen.commands()
     assert listed.keys() == {*COMMANDS} - {"workloads", "analysis"}
     assert all(question.endswith("?") and len(question) < 60 for question in listed.values())
@@ -61,7 +61,7 @@ def test_every_command_is_listed_by_the_question_it_answers(capsys):
     assert all(f"{command} " in printed and question in printed for command, question in listed.items())
 
 
-def test_commands_with_a_flag_begin_with_those_of_the_same_package():
+def test_commands_with_a_flag_list_their_package_first():
     of_workloads, of_analysis = "workloads.describe", "analysis.explain"
     assert help_screen.commands_with("--time-limit", "workloads.conv") == [of_workloads, of_analysis]
     assert help_screen.commands_with("--time-limit", "analysis.fleet") == [of_analysis, of_workloads]
@@ -176,7 +176,7 @@ BAD = [(command, line) for command, lines in REFUSED.items() for line in map(str
 
 
 @pytest.mark.parametrize(("command", "line"), BAD)
-def test_bad_words_are_one_error_line_and_a_command_that_works(command, line, capsys, monkeypatch):
+def test_bad_words_are_one_error_with_a_correction(command, line, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     words, message, *more = (part.strip() for part in line.split("=>"))
     module, dry = (command, ["--dry-run", "-q"]) if command.startswith("workloads.") else (f"{command}.__main__", [])
@@ -243,7 +243,7 @@ def test_a_full_stderr_loses_lines():
 
 
 @pytest.mark.parametrize("words", ["workloads.doctor RUN", "analysis.export RUN --to csv", "analysis.compare RUN RUN"])
-def test_an_answer_to_a_closed_stdout_is_one_line(words):
+def test_a_closed_stdout_is_one_line(words):
     typed = [RUN_OF_ROOFS if word == "RUN" else word for word in words.split()]
     closed = f"exec {shlex.join([sys.executable, '-m', *typed])} >&-"
     done = subprocess.run(["sh", "-c", closed], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
@@ -275,7 +275,7 @@ def test_a_run_without_a_row_is_one_line(tmp_path, capsys, words):
 
 
 @pytest.mark.parametrize("schema", ["99", 99.5, True, None])
-def test_a_schema_that_is_no_whole_number_is_one_line(tmp_path, capsys, schema):
+def test_a_fractional_schema_is_one_line(tmp_path, capsys, schema):
     loaded = gpu_run(sizes=(64,))
     header = {**msgspec.json.decode(msgspec.json.encode(loaded.runs[0])), "schema": schema}
     lines = [msgspec.json.encode(line) for line in (header, *loaded.measurements)]

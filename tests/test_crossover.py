@@ -24,7 +24,7 @@ def started(monkeypatch, path: str, on_path: str | None = None) -> None:
     monkeypatch.setattr(hints.sys, "executable", "/usr/bin/python")
 
 
-def test_every_command_has_a_short_name_of_its_own():
+def test_every_command_has_a_short_name():
     named = crossover.commands()
     assert list(named)[:4] == ["explain", "run", "doctor", "report"]
     assert sorted(named.values()) == sorted([*help_screen.commands(), "workloads.suite"])
@@ -32,7 +32,7 @@ def test_every_command_has_a_short_name_of_its_own():
 
 
 @pytest.mark.parametrize("name", crossover.commands())
-def test_a_short_name_starts_the_main_of_its_module(name, monkeypatch, capsys):
+def test_a_short_name_starts_its_modules_main(name, monkeypatch, capsys):
     started(monkeypatch, "/opt/bin/crossover", "/opt/bin/crossover")
     with pytest.raises(SystemExit) as stop:
         crossover.main([name, "--help"])
@@ -78,14 +78,14 @@ def test_the_version_is_the_one_of_the_project(capsys):
 
 
 @pytest.mark.parametrize(("words", "right"), WRONG.items())
-def test_a_wrong_command_is_corrected_in_the_form_that_was_typed(words, right, monkeypatch, capsys):
+def test_a_correction_has_the_typed_form(words, right, monkeypatch, capsys):
     started(monkeypatch, "/opt/bin/crossover", "/opt/bin/crossover")
     assert crossover.main(words.split()) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ") and error[-1] == f"  try: {right}"
 
 
-def test_hints_have_the_form_in_which_the_process_was_started(monkeypatch, tmp_path):
+def test_hints_have_the_form_of_the_start(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()
     script = tmp_path / "bin" / "crossover"
@@ -106,7 +106,7 @@ def test_hints_have_the_form_in_which_the_process_was_started(monkeypatch, tmp_p
     assert options.typed(shown) == shown
 
 
-def test_a_console_command_that_wraps_goes_on_after_a_backslash():
+def test_a_wrapped_console_command_ends_in_a_backslash():
     line = terminal.Line("More: ", command="crossover explain --model mine.py:build --all")
     assert terminal.wrapped(line, 40) == ["More: crossover explain --model \\", "        mine.py:build --all"]
     sentence = "Only the crossover along the batch was measured here."
@@ -116,12 +116,12 @@ def test_a_console_command_that_wraps_goes_on_after_a_backslash():
 # ---------------------------------------------------------------- packages that are not installed
 
 
-def test_the_packages_that_are_looked_for_are_the_dependencies():
+def test_the_packages_searched_are_the_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert list(requirements.PACKAGES) == project["dependencies"]
 
 
-def test_all_packages_that_are_not_installed_stand_in_one_line(monkeypatch, capsys):
+def test_missing_packages_are_one_line(monkeypatch, capsys):
     for module in ("msgspec", "pynvml"):
         monkeypatch.setitem(sys.modules, module, None)
     assert crossover.main(["matmul", "--dry-run"]) == options.MISSING
@@ -170,7 +170,7 @@ class Built:
 
 
 @pytest.mark.parametrize("model", [Built(), Built])
-def test_a_model_is_read_from_its_file_by_a_process_of_its_own(model, monkeypatch):
+def test_a_model_is_read_in_another_process(model, monkeypatch):
     read = []
 
     def describe(request: described_model.ModelRequest, time_limit_s: float):
@@ -189,7 +189,7 @@ def test_a_model_is_read_from_its_file_by_a_process_of_its_own(model, monkeypatc
     assert not any(line.startswith("More: ") for line in answer.verdict)  # no command asks the same
 
 
-def test_explain_refuses_what_is_no_model_or_no_flag():
+def test_explain_refuses_no_models_and_unknown_flags():
     for wrong in (3, lambda: 3):
         with pytest.raises(TypeError, match="a function that builds one, not int"):
             crossover.explain(wrong)

@@ -109,7 +109,7 @@ def ask(mine: worker.Worker, variant: str, timeout_s: float = 60) -> Measurement
     return mine.ask(worker.Order("measure", row(variant), QUICK), timeout_s)
 
 
-def test_what_never_ends_and_what_breaks_the_context_cost_one_row_and_a_process_each(planted):
+def test_endless_and_breaking_calls_cost_one_row(planted):
     mine = worker.Worker({})
     try:
         first, broken, second = (ask(mine, variant) for variant in ("plain", "sticky", "plain"))
@@ -186,7 +186,7 @@ HOLDS_THE_INTERPRETER = "sum(range(1 << 50))"  # and looks at no signal
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("hang", ["while True: pass", HOLDS_THE_INTERPRETER])
-def test_a_worker_that_hangs_ends_with_its_killed_parent(tmp_path, hang):
+def test_a_hanging_worker_ends_with_its_parent(tmp_path, hang):
     model = tmp_path / "model.py"
     model.write_text(f"def hangs():\n    open({str(tmp_path / 'begun')!r}, 'w')\n    {hang}\n")
     command = [sys.executable, "-c", HANGS, f"{model}:hangs"]
@@ -203,7 +203,7 @@ def test_a_worker_that_hangs_ends_with_its_killed_parent(tmp_path, hang):
             os.kill(child, signal.SIGKILL)
 
 
-def test_of_a_function_that_comes_back_from_a_fork_the_worker_answers(planted):
+def test_a_worker_answers_after_its_function_forks(planted):
     mine = worker.Worker({})
     try:
         twice = ask(mine, "returns_twice", 20)
@@ -252,7 +252,7 @@ def test_what_graphs_and_gpus_say_when_they_fail():
         {"samples": (Samples("host-latency", (1.0, math.nan), 1, (1, 1), "steady"),)},
     ],
 )
-def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
+def test_an_invalid_number_is_a_failed_row(tmp_path, where):
     bad = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", flags=("steal",), **where)
     with records.Writer(tmp_path / "x.jsonl", sweep.header("c", seed=1)) as writer:
         writer.append(bad)
@@ -263,7 +263,7 @@ def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where)
     assert records.finite(good) is good
 
 
-def test_an_answer_that_cannot_be_read_is_a_failed_row(monkeypatch):
+def test_an_unreadable_answer_is_a_failed_row(monkeypatch):
     mine = worker.Worker({})
     try:
         mine.start()
@@ -275,7 +275,7 @@ def test_an_answer_that_cannot_be_read_is_a_failed_row(monkeypatch):
 
 
 @pytest.mark.parametrize(("patient", "status"), [(True, "ok"), (False, "failed")])
-def test_what_a_worker_announces_gives_a_patient_sweep_more_time(monkeypatch, patient, status):
+def test_announcements_give_a_patient_sweep_more_time(monkeypatch, patient, status):
     """On a clock of its own: an announcement comes after 0.8 of 1 s, the answer 0.8 s later."""
     now = 100.0
     answer = msgspec.json.encode(row("plain").result("ok"))
@@ -297,7 +297,7 @@ def test_what_a_worker_announces_gives_a_patient_sweep_more_time(monkeypatch, pa
         mine.close()
 
 
-def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
+def test_a_clock_stepping_backward_is_an_error():
     steps = iter([0.001, 0.001, -0.5])
     with pytest.raises(ArithmeticError, match=r"stepped backward, by 0\.5 s"):
         timing.visits(lambda calls: next(steps), Limits(0.0001, 3, 0.5, 1.0), "host-latency")
@@ -312,7 +312,7 @@ def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
     assert one_row.guarded(row("x"), work).status == "failed"
 
 
-def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
+def test_a_wall_clock_stepping_backward_loses_no_row(tmp_path, monkeypatch):
     times = iter(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"])
     monkeypatch.setattr(facts, "now", lambda: next(times))
     timed = Samples("host-latency", (1.0,), 1, (1,), "steady")
@@ -323,7 +323,7 @@ def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
-def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatch, capsys, number):
+def test_an_unwritable_folder_is_one_error_line(tmp_path, monkeypatch, capsys, number):
     real = builtins.open
 
     def refuse(path, mode="r", *args, **keywords):
@@ -338,7 +338,7 @@ def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("limit", "code"), [(8, options.USAGE), (63, options.USAGE), (64, options.OK)])
-def test_a_limit_on_open_files_is_named_before_anything_is_done(monkeypatch, capsys, limit, code):
+def test_a_limit_on_open_files_is_named_first(monkeypatch, capsys, limit, code):
     limits = {resource.RLIMIT_NOFILE: limit, resource.RLIMIT_AS: resource.RLIM_INFINITY}
     monkeypatch.setattr("workloads.stops.resource.getrlimit", lambda kind: (limits[kind], limits[kind]))
     parser = CommandParser(module="workloads.matmul", examples=["python -m workloads.matmul"])
@@ -347,7 +347,7 @@ def test_a_limit_on_open_files_is_named_before_anything_is_done(monkeypatch, cap
     assert len(err) == (2 if code else 0) and all(f" {limit} open files" in line for line in err[:1])
 
 
-def test_a_file_beyond_the_limit_on_open_files_is_no_output_that_cannot_be_written(capsys):
+def test_too_many_open_files_are_no_unwritable_output(capsys):
     def body(plan):
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -364,7 +364,7 @@ def start(folder, *more: str) -> subprocess.Popen:
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_and_a_second_run_beside_it(tmp_path):
+def test_a_full_disk_and_a_second_run(tmp_path):
     """The limit on a file's size gives the same error from the same call as a full disk does; stress_faults fills a real one."""
     first = start(tmp_path)
     path = tmp_path / "stream.jsonl"

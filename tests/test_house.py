@@ -110,6 +110,27 @@ def test_nothing_imports_a_test():
     assert imported_tests("from fake_trainings import both\nimport pytest") == []
 
 
+def names_of_tests(text: str) -> list[str]:
+    """The names of the tests of a file."""
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    return [function.name for function in functions if function.name.startswith("test_")]
+
+
+def has_a_short_name(test: str) -> bool:
+    """Whether a test's name, without `test_`, has few enough words."""
+    return len(test.removeprefix("test_").split("_")) <= LIMITS["test_name_words"]
+
+
+def test_a_test_says_its_behavior_in_few_words():
+    for path in house.files("tests"):
+        if path.name.startswith("test_"):
+            names = names_of_tests(path.read_text(encoding="utf-8"))
+            assert [name for name in names if not has_a_short_name(name)] == [], path
+    assert names_of_tests("class TestA:\n    def test_b_c(self): ...\n\ndef helper(): ...") == ["test_b_c"]
+    assert has_a_short_name("test_one_two_three_four_five_six_seven_eight")
+    assert not has_a_short_name("test_one_two_three_four_five_six_seven_eight_nine")
+
+
 @functools.cache
 def named(module: str) -> set[str]:
     """What a module of the product lets another import from it."""
@@ -141,7 +162,7 @@ def test_what_a_module_imports_from_another_is_there():
     assert lacking == []
 
 
-def test_every_package_says_in_two_sentences_what_it_holds():
+def test_every_package_has_two_sentences():
     for module, path in house.modules().items():
         text = ast.get_docstring(house.tree(path))
         assert text, f"{module} has no docstring"
@@ -173,7 +194,7 @@ def named_places(folder) -> list[str]:
     return subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout.splitlines()
 
 
-def test_no_file_names_a_place_on_a_developers_machine(tmp_path):
+def test_no_file_names_a_developers_folder(tmp_path):
     assert not named_places(house.ROOT)
     (tmp_path / "notes.md").write_text("see reports/home/x.md\nthe rows lie in /" + "home/ann/rows\n")
     assert [line.partition(":")[0] for line in named_places(tmp_path)] == ["notes.md"]

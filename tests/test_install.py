@@ -120,7 +120,7 @@ def packages(command):
     return command[command.index("-c") + 2 :]
 
 
-def test_a_set_up_runs_once_and_leaves_the_gpu_asleep(machine):
+def test_set_up_runs_once_without_waking_the_gpu(machine):
     error, commands = machine.set_up("keras")
     assert not error
     assert commands[0][1:] == ["-m", "venv", "--clear", str(machine.venv)]
@@ -139,7 +139,7 @@ def test_an_extra_that_is_gone_is_left_out(machine):
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "constraints-cuda13.txt"])
-def test_a_changed_list_is_installed_into_the_same_venv(machine, name):
+def test_a_changed_list_goes_into_the_same_venv(machine, name):
     machine.set_up("keras,fleet")
     with open(machine.folder / name, "a") as file:
         file.write("# changed\n")
@@ -158,7 +158,7 @@ def test_what_starts_over(machine, monkeypatch):
     assert "venv" in machine.set_up("keras")[1][0]
 
 
-def test_a_failed_or_interrupted_installation_leaves_no_stamp_and_is_redone(machine, monkeypatch):
+def test_a_failed_installation_is_redone(machine, monkeypatch):
     machine.fails = lambda command: "tensorflow" in command
     error, _ = machine.set_up("keras")
     assert error == f"the installation failed; the whole log is {machine.venv}.log; to try again: make run"
@@ -186,14 +186,14 @@ def test_a_broken_stamp_is_no_stamp(machine, text):
 
 
 @pytest.mark.parametrize("missing", ["venv", "ensurepip"])
-def test_a_missing_venv_module_is_said_before_anything_is_made(machine, monkeypatch, missing):
+def test_a_missing_venv_module_is_reported_first(machine, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     error, commands = machine.set_up("keras")
     assert error.endswith("sudo apt install python{}.{}-venv".format(*sys.version_info[:2])) and not commands
     assert not machine.venv.exists()
 
 
-def test_too_small_a_disk_is_said_before_anything_is_made(machine):
+def test_a_small_disk_is_reported_first(machine):
     """600 MB of wheels take 5.5 times as much; what a GPU adds 16.5 GB."""
     machine.free = 3.29e9
     error, commands = machine.set_up("keras")
@@ -217,7 +217,7 @@ def test_what_a_set_up_brings_is_said_first(machine, capsys):
     assert setup.size({"base", "keras", "cuda12"}) == setup.Packages(packages=6, download=3_600_000_000)
 
 
-def test_pip_is_watched_in_its_folder_and_by_what_it_has_installed(tmp_path, monkeypatch, capsys):
+def test_pip_is_watched_by_what_it_installs(tmp_path, monkeypatch, capsys):
     """Wheels of 30 and 12 MB are downloaded; of three packages one was there before and one is not complete."""
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
     for name in ("pip-23.0.dist-info", "numpy-2.dist-info", "scipy-1.dist-info"):
@@ -248,7 +248,7 @@ def test_what_a_command_prints_goes_into_the_log(tmp_path):
     assert [line for line in log.read_text().splitlines() if not line.startswith("$ ")] == ["one", "two"]
 
 
-def test_a_folder_that_pip_removes_while_it_is_read_stops_nothing(tmp_path, monkeypatch):
+def test_a_vanishing_folder_stops_nothing(tmp_path, monkeypatch):
     def vanished(progress):
         looks.append(progress)
         raise FileNotFoundError(".venv/downloads/pip-unpack")
@@ -267,7 +267,7 @@ def test_a_failure_shows_the_end_of_the_log(machine, capsys):
     assert capsys.readouterr().err.splitlines()[-1] == "  the words of pip"
 
 
-def test_tensorflow_is_imported_once_and_a_set_up_where_it_fails_is_not_done(machine):
+def test_a_failing_tensorflow_leaves_set_up_undone(machine):
     machine.imports = False
     error, _ = machine.set_up("keras")
     assert error.startswith("TensorFlow was installed and cannot be imported") and not machine.stamp_file.exists()
@@ -300,7 +300,7 @@ def test_cuda13_has_constraints_of_its_own(machine):
     assert machine.commands[-1][machine.commands[-1].index("-c") + 1] == str(machine.folder / "constraints-cuda13.txt")
 
 
-def test_one_venv_holds_one_cuda_flavor_and_cuda13_by_name_keeps_a_gpu_from_adding_cuda12(machine):
+def test_one_venv_has_one_cuda_flavor(machine):
     machine.set_up("cuda12")
     error, commands = machine.set_up("cuda13")
     assert "VENV=.venv13" in error and not commands and machine.stamp_file.exists()
@@ -327,7 +327,7 @@ def test_what_the_driver_answers(machine, driver, extra, words):
     assert setup.gpu_extra(*setup.cuda_driver()) == (extra, words)
 
 
-def test_a_gpu_gets_its_packages_also_when_it_comes_later_or_is_hidden(machine, monkeypatch):
+def test_a_late_or_hidden_gpu_gets_its_packages(machine, monkeypatch):
     machine.set_up("keras")
     machine.driver = Driver(13000, devices=1)
     _, commands = machine.set_up("keras")
@@ -339,7 +339,7 @@ def test_a_gpu_gets_its_packages_also_when_it_comes_later_or_is_hidden(machine, 
     assert machine.set_up("keras") == ("", []) and machine.stamp["extras"] == ["cuda12", "keras"]
 
 
-def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, capsys):
+def test_a_failed_gpu_installation_leaves_the_cpu(machine, capsys):
     machine.driver = Driver(12080, devices=1)
     machine.fails = lambda command: "cupy-cuda12x" in command
     error, commands = machine.set_up("keras")
@@ -352,7 +352,7 @@ def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, cap
     assert [packages(command) for command in machine.set_up("fleet")[1]] == [["numpy", "ray", "tensorflow"]]
 
 
-def test_an_unknown_extra_and_a_folder_that_is_no_venv_are_refused(machine):
+def test_unknown_extras_and_foreign_folders_are_refused(machine):
     expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=bench", [])
     assert machine.set_up("kears") == expected
     machine.venv.mkdir()
@@ -390,7 +390,7 @@ def wanted(requirement, extra):
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def test_a_user_gets_at_most_55_packages_and_790_mb_as_the_constraints_say():
+def test_a_user_gets_at_most_55_packages():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     users = setup.size({"base", "keras", "report"})
     assert len(closure(setup.packages(project, ["keras", "report"]))) == users.packages <= 55
@@ -401,7 +401,7 @@ def test_a_user_gets_at_most_55_packages_and_790_mb_as_the_constraints_say():
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/nowhere/python"])
-def test_make_without_a_python_that_runs_says_what_to_install(python, tmp_path):
+def test_make_without_a_python_names_one_to_install(python, tmp_path):
     for given, said in (
         ("PYTHON", f"error: PYTHON={python} is not a Python 3.11, 3.12 or 3.13 that runs"),
         ("CANDIDATES", f"(tried {python}); sudo apt install python3 python3-venv, or name one"),

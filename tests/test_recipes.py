@@ -43,7 +43,7 @@ def test_a_kernel_is_one_function_in_one_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_backend_is_a_line_of_the_table_and_its_first_kernel(tmp_path):
+def test_a_backend_is_a_line_and_a_kernel(tmp_path):
     overview, _ = carried_out("a backend", tmp_path)
     assert [line.split()[1] for line in overview.splitlines() if line.startswith("  scipy ")] == ["ready"]
     assert [row.get("status", "ok") for row in measured(tmp_path, "matmul/scipy/gemm")] == ["ok"]
@@ -54,14 +54,14 @@ def test_a_study_is_a_function_and_its_name(tmp_path):
     assert [f"batch={batch} " in planned for batch in (31, 32, 33)] == [True] * 3
 
 
-def test_an_option_is_its_values_its_flag_and_what_obeys_it(tmp_path):
+def test_an_option_is_values_flag_and_use(tmp_path):
     said, planned = carried_out("an option", tmp_path)
     assert "--weight-average" in said
     assert "weight_average" in planned
 
 
 @pytest.mark.slow
-def test_a_check_is_a_line_of_a_table_and_a_function(tmp_path):
+def test_a_check_is_a_line_and_a_function(tmp_path):
     _, doctored = carried_out("a check", tmp_path)
     assert "all visits within 10 s" in doctored and "brief" in doctored
 
@@ -75,7 +75,7 @@ print(reference.check(problem, operands, registry.find("matmul/numpy/widened").b
 """
 
 
-def test_a_dtype_is_a_row_of_the_tables_and_a_kernel_that_takes_it(tmp_path):
+def test_a_dtype_is_a_row_and_a_kernel(tmp_path):
     (planned,) = carried_out("a dtype", tmp_path)
     assert "matmul/numpy/widened" in planned
     ran = subprocess.run([sys.executable, "-c", CHECKED], cwd=tmp_path, capture_output=True, text=True, timeout=60)

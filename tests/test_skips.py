@@ -29,7 +29,7 @@ def test_ci_allows_two_kinds_of_skips(reason, allowed, monkeypatch):
     assert report.outcome == ("skipped" if allowed else "failed")
 
 
-def test_what_was_not_run_is_counted_by_its_reason():
+def test_skipped_tests_are_counted_by_reason():
     skipped = ["no GPU", "no Chromium", "no Chromium"]
     assert not_run(skipped, 120) == "2 tests (no Chromium), 1 test (no GPU), 120 slow tests (make test-all)"
     assert not_run([], 0) == ""
@@ -51,7 +51,7 @@ def test_d(): assert False
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "chosen"), [("2", "not test_d"), ("0", "test_c or test_d")])
-def test_the_last_line_of_a_run_says_what_was_not_run_if_the_rest_passed(processes, chosen, tmp_path):
+def test_a_passing_runs_last_line_names_skipped_tests(processes, chosen, tmp_path):
     (tmp_path / "test_few.py").write_text(A_FEW)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow")
     ours = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "support")]

@@ -486,7 +486,7 @@ def written(table: dict[str, dict[str, int]]) -> str:
 PRODUCT = product()
 
 
-def test_no_folder_has_more_faults_than_it_is_allowed():
+def test_no_folder_exceeds_its_allowance():
     every = faults(PRODUCT)
     allowed = allowance()
     too_many = []
@@ -568,18 +568,18 @@ def bans_broken(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("ban", "banned", "plain"), SNIPPETS)
-def test_each_ban_is_seen_to_fail_and_its_plain_form_is_not_banned(ban, banned, plain):
+def test_each_ban_fails_where_its_plain_form_passes(ban, banned, plain):
     assert ban in bans_broken(banned)
     assert ban not in bans_broken(plain)
 
 
-def test_every_ban_has_a_snippet_and_a_line_at_the_head():
+def test_every_ban_has_a_snippet_and_a_line():
     assert {ban for ban, _, _ in SNIPPETS} == BANS.keys()
     head = [line.partition("   ")[0] for line in __doc__.splitlines()]
     assert [line for line in head if line in BANS] == list(BANS)
 
 
-def test_the_file_name_counts_as_a_name_and_parsers_and_the_worker_are_exempt():
+def test_file_names_count_parsers_are_exempt():
     badly_named = code({"kernels/held.py": ast.parse("x = 1")})
     assert [fault.ban for fault in faults(badly_named)] == ["empty name"]
     parser = code({"workloads/command_line/parsing.py": ast.parse("args.x = text.replace('a', 'b')")})

@@ -95,7 +95,7 @@ def evaluated(expression: str, values: dict[str, int]) -> int:
 
 
 @pytest.mark.parametrize("path", CUDA_SOURCES, ids=lambda path: str(path.relative_to(loader.FOLDER)))
-def test_a_cuda_source_begins_with_its_idea_a_drawing_and_what_it_takes(path):
+def test_a_cuda_source_begins_with_idea_and_drawing(path):
     text = path.read_text(encoding="utf-8")
     assert faults_of_head(head(text)) == []
     file = path.relative_to(loader.FOLDER).with_suffix("")
@@ -119,7 +119,7 @@ def test_what_a_head_lacks_is_named():
     ]
 
 
-def test_the_story_of_a_product_has_every_rung_of_the_ladder_and_the_shares_that_are_stored():
+def test_the_products_story_has_every_rung():
     page = (house.ROOT / "docs/kernels.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 200
     assert ladder_shares.filled(page) == page

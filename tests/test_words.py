@@ -23,7 +23,7 @@ def public(tree: ast.Module) -> list[str]:
     return [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
 
 
-def test_no_public_name_has_an_empty_word_in_either_style_nor_is_one_read_inside_another():
+def test_no_public_name_has_an_empty_word():
     modules = house.modules()
     names = {f"{module}: {name}": name for module, path in modules.items() for name in public(house.tree(path))}
     names |= {module: module.rpartition(".")[2] for module in modules}
@@ -53,7 +53,7 @@ def stored_rows() -> list:
 
 
 @pytest.mark.parametrize("machine", stored_rows())
-def test_every_sentence_on_the_stored_rows_is_short_and_in_the_words_of_the_field(machine):
+def test_every_rendered_sentence_is_short_and_plain(machine):
     said = predicted_errors() if machine == "predictions" else rendered(machine)
     assert not [fault for text in said for fault in plain_words.faults(text)]
     lengths = [plain_words.words(sentence) for text in said for sentence in plain_words.split(text)]

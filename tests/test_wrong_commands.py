@@ -381,7 +381,7 @@ def hint(error: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("command", "typed", "right"), CASES)
-def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, right, folder, capsys, monkeypatch):
+def test_a_wrong_command_is_corrected_in_one_error(command, typed, right, folder, capsys, monkeypatch):
     if "--ray" in typed:
         pytest.importorskip("ray")
     words = shlex.split(typed.replace("SUITE", str(SUITE)))
@@ -424,12 +424,12 @@ def test_a_guessed_value_is_an_example(typed, folder, capsys):
     assert "  try, for example: " in capsys.readouterr().err
 
 
-def test_a_script_with_one_fit_needs_no_line_of_it(folder):
+def test_a_script_with_one_fit_needs_no_line(folder):
     plan = importlib.import_module("workloads.training").parse(["--script", "fits.py", "--epochs", "2"])
     assert {problem.model for problem in plan.grid.problems} == {"fits.py:4"}
 
 
-def test_a_hint_names_the_newest_runs_of_this_machine_that_measured_the_same(folder, monkeypatch, capsys):
+def test_a_hint_names_this_machines_newest_like_runs(folder, monkeypatch, capsys):
     local = folder / "local"
     monkeypatch.setattr(runs, "LOCAL", local)
     rows = (SUITE / "2026-11-22" / "matmul.jsonl").read_bytes()
@@ -469,7 +469,7 @@ MISSPELLED = {
 
 
 @pytest.mark.parametrize(("typed", "right"), MISSPELLED.items())
-def test_a_misspelled_module_is_one_error_and_the_command_meant(typed, right):
+def test_a_misspelled_module_is_corrected_in_one_error(typed, right):
     words = [sys.executable, "-m", *typed.split()]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     error, tried = ended.stderr.splitlines()
@@ -477,7 +477,7 @@ def test_a_misspelled_module_is_one_error_and_the_command_meant(typed, right):
     assert tried.endswith(f"-m {right}")
 
 
-def test_a_rule_that_the_shell_cut_is_shown_in_quotes(tmp_path):
+def test_a_rule_cut_by_the_shell_is_quoted(tmp_path):
     rule = "--fail-on slower>" + str(tmp_path / "5%")
     words = f"{shlex.quote(sys.executable)} -m analysis.compare {SUITE} {SUITE} {rule}"
     ended = subprocess.run(words, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -497,14 +497,14 @@ def test_resume_names_a_folder_that_has_no_run(tmp_path, capsys):
         assert not (tmp_path / "none").exists()
 
 
-def test_a_page_for_readme_is_looked_for_before_the_work(tmp_path, capsys):
+def test_a_readme_page_is_checked_before_the_work(tmp_path, capsys):
     assert main_of("analysis.report")([str(SUITE), "--readme", str(tmp_path / "no.md"), "-o", str(tmp_path / "w")]) == 2
     error, tried = capsys.readouterr().err.splitlines()
     assert "No such file" in error and f"<!-- answer: python -m analysis.report {SUITE} --readme" in error
     assert "--readme" not in tried and not (tmp_path / "w").exists()
 
 
-def test_a_run_without_rows_for_rooflines_ends_with_one_that_has_them(monkeypatch, capsys):
+def test_a_run_without_rooflines_proposes_another(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert main_of("analysis.roofline")(["reports/nvidia-h200-x4/training-data-parallel"]) == options.MISSING
     errors = capsys.readouterr().err.splitlines()
@@ -549,7 +549,7 @@ MAKE = """
 
 
 @pytest.mark.parametrize(("typed", "right"), [line.split(" => ") for line in MAKE.strip().splitlines()])
-def test_a_wrong_goal_of_make_is_one_error_and_the_command_meant(typed, right, monkeypatch):
+def test_wrong_make_goals_are_corrected_in_one_error(typed, right, monkeypatch):
     for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):  # of the make that runs the tests
         monkeypatch.delenv(name, raising=False)
     words = shlex.split(typed)

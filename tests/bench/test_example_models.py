@@ -13,13 +13,13 @@ def row(value: float, steps: tuple[float, ...], device: str = "gpu") -> Row:
     return Row(predicted=predicted, measured_s=steps, at="2026-11-28T00:00:00Z")
 
 
-def test_an_error_is_a_share_of_the_measured_middle_epoch():
+def test_an_error_is_relative_to_the_median_epoch():
     slow = row(3e-3, (4e-3, 9e-3, 5e-3))  # 3 of 5 ms
     assert slow.error == pytest.approx(0.4) and not slow.covered
     assert row(3e-3, (2.5e-3,)).covered and not row(3e-3, (2.3e-3,)).covered
 
 
-def test_errors_and_coverage_leave_out_models_that_did_not_train():
+def test_errors_and_coverage_omit_untrained_models():
     failed = Row(predicted=row(1e-3, ()).predicted, failure="no data", at="")
     rows = [row(1.1e-3, (1e-3,)), row(1.5e-3, (1e-3,)), row(2e-3, (2e-3,)), failed]
     median, mean, _, covered, width, *lines = example_models.figures(rows)
@@ -28,7 +28,7 @@ def test_errors_and_coverage_leave_out_models_that_did_not_train():
     assert len(lines) == 3
 
 
-def test_todays_predictions_stand_beside_a_line_and_models_that_led_to_a_rule_count_apart():
+def test_models_behind_a_rule_count_separately():
     led = next(iter(example_models.LED_TO_RULES))
     saved = [named(row(1.1e-3, (1e-3,)), "new"), named(row(1.1e-3, (1e-3,)), led)]
     now = [named(row(1.2e-3, (1e-3,)), "new"), named(row(1e-3, (1e-3,)), led)]
@@ -53,7 +53,7 @@ def test_models_predicted_since_the_last_rule_count_apart():
     assert by_words["mean error, cpu, as saved (1 models)"] == pytest.approx(10)
 
 
-def test_a_gpu_step_is_not_measured_where_tensorflow_sees_none(monkeypatch):
+def test_an_unseen_gpu_is_not_measured(monkeypatch):
     tensorflow = pytest.importorskip("tensorflow")
     monkeypatch.setattr(tensorflow.config, "list_physical_devices", lambda kind: [])
     with pytest.raises(RuntimeError, match="sees no GPU"):
@@ -64,7 +64,7 @@ def named(one: Row, model: str) -> Row:
     return msgspec.structs.replace(one, predicted=msgspec.structs.replace(one.predicted, model=model))
 
 
-def test_a_batch_is_cut_or_repeated_to_its_samples():
+def test_a_batch_is_cut_or_repeated():
     whole = np.arange(6).reshape(3, 2)
     assert example_models._samples(whole, 2).tolist() == [[0, 1], [2, 3]]
     assert example_models._samples(whole, 4).tolist() == [[0, 1], [2, 3], [4, 5], [0, 1]]

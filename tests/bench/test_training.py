@@ -33,7 +33,7 @@ def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) ->
     return bench.Pair(taken, m, 20.0, False, CPU_MACHINE, "0123456789abcdef")
 
 
-def test_a_steps_ratio_has_no_constant_of_an_epoch_and_several_pairs_have_their_median():
+def test_a_steps_ratio_has_no_epoch_constant():
     one = bench.steps([pair(0.020, 0.019)])
     assert one.figure.value == pytest.approx(20 / 19) and one.reached
     assert "384 KiB" in one.what and "20.0 ms / 19.0 ms" in one.what
@@ -41,14 +41,14 @@ def test_a_steps_ratio_has_no_constant_of_an_epoch_and_several_pairs_have_their_
     assert (short.figure.value, short.figure.high) == pytest.approx((20 / 18, 1.25)) and not short.reached
 
 
-def test_a_whole_training_is_put_together_for_the_scripts_epochs():
+def test_a_whole_training_has_the_scripts_epochs():
     """10 + 2 + 0.5 + 6 (2 + 0.04) = 24.74 seconds."""
     found = bench.whole([pair(0.020, 0.019, whole=24.74)])
     assert found.figure.value == pytest.approx(1.0) and found.reached and "24.7 s / 24.7 s" in found.what
     assert not bench.whole([pair(0.020, 0.019, whole=26.5)]).reached
 
 
-def test_a_budgets_share_is_the_median_of_a_cases_pairs_with_its_sign(monkeypatch):
+def test_a_budgets_share_is_its_pairs_median(monkeypatch):
     """Of steps of 20, 25 and 16 ms parts of 20 explain all, 4/5 and 5/4: the median leaves nothing."""
 
     def explained(m, of):
@@ -61,7 +61,7 @@ def test_a_budgets_share_is_the_median_of_a_cases_pairs_with_its_sign(monkeypatc
     assert not bench.unexplained([pair(0.016, 0.02)], Profile([])).reached
 
 
-def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):
+def test_pairs_round_trip_and_the_script_is_independent(tmp_path):
     file = tmp_path / "pairs.ndjson"
     file.write_bytes(msgspec.json.encode(pair(0.02, 0.02)) + b"\n")
     assert bench.read(file) == [pair(0.02, 0.02)]
@@ -70,7 +70,7 @@ def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):
     assert imported == {"json", "sys", "time", "keras", "numpy"}
 
 
-def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_so_is_a_setups(monkeypatch):
+def test_a_law_is_tested_on_unfitted_sizes(monkeypatch):
     errors = {"gpu:0": [(e, 0.8) for e in (*(0.09,) * 8, 0.2, 0.05)]}
     monkeypatch.setattr(bench, "batches", lambda rows: errors)
     # a call and bytes over a bandwidth
@@ -98,7 +98,7 @@ def fed(batch: int, width: int, setup: float) -> Measurement:
     return Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(samples,), fits=fits)
 
 
-def test_a_whole_training_stands_beside_the_scripts_part_by_part():
+def test_a_training_compares_with_the_scripts_parts():
     one = pair(0.020, 0.019)
     script = msgspec.structs.replace(one.plain, parts={"import": 9.5, "build": 0.25, "fit": 15.0})
     words = bench.beside(msgspec.structs.replace(one, plain=script))

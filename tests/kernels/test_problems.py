@@ -33,7 +33,7 @@ from kernels.reference import conv as reference_conv
 from kernels.stream._passes import library
 
 
-def test_matmul_counts_layouts_and_many_products_in_a_call():
+def test_matmul_counts_layouts_and_batched_products():
     p = Matmul(2, 3, 4)
     assert (p.flops, p.bytes_moved) == (48, 4 * (8 + 12 + 6))
     assert Matmul(2, 3, 4, "bfloat16", out="float32").bytes_moved == 2 * (8 + 12) + 4 * 6
@@ -71,7 +71,7 @@ def test_stream_counts(operation, arrays, flops):
     assert p.elements == 2400 // (8 * arrays) and p.flops == flops * p.elements and p.bytes_moved == 2400
 
 
-def test_precisions_bytes_that_fill_no_element_and_tables_that_hold_each_other():
+def test_precisions_bytes_and_tables_are_consistent():
     assert precision("tf32") == ("float32", "tf32") and precision("bfloat16") == ("bfloat16", "bfloat16")
     with pytest.raises(ValueError, match="unknown dtype 'float9'"):
         precision("float9")
@@ -87,7 +87,7 @@ def test_precisions_bytes_that_fill_no_element_and_tables_that_hold_each_other()
     assert all(set(a.instead) <= every and a.on_cpu in ("", *ARITHMETIC) for a in ARITHMETIC.values())
 
 
-def test_random_data_is_standard_normal_follows_the_seed_and_does_not_repeat():
+def test_random_data_is_normal_and_follows_the_seed():
     a, b = (random_array((100_000,), "float32", seed, False) for seed in (1, 1))
     assert np.array_equal(a, b) and not np.array_equal(a, random_array((100_000,), "float32", 2, False))
     assert abs(a.mean()) < 0.02 and abs(a.std() - 1) < 0.02 and (a != 0).all()
@@ -97,7 +97,7 @@ def test_random_data_is_standard_normal_follows_the_seed_and_does_not_repeat():
     assert values.dtype == ml_dtypes.bfloat16 and set(values.astype(float)) == {-2.0, -1.0, 1.0, 2.0}
 
 
-def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
+def test_alignment_counts_stored_rows_and_group_channels():
     sizes = {8: 64, 4: 12, 1: 10}
     for expected, size in sizes.items():
         products = Matmul(7, 64, size), Matmul(7, size, 64, layout="nt"), Matmul(size, 64, 7, layout="tn")
@@ -227,7 +227,7 @@ def test_pools_and_normalizations_by_hand():
         assert reference.check(normal, (image(c5=columns),), given).passed is passed
 
 
-def test_a_pools_gradient_lies_on_its_largest_values_however_shared():
+def test_a_pools_gradient_lies_on_its_maxima():
     """A window of 1, 3, 3, 2 and a gradient of 4: any shares on the two threes."""
     window = np.zeros((8, 8))
     window[:2, :2] = [[1, 3], [3, 2]]
@@ -241,7 +241,7 @@ def test_a_pools_gradient_lies_on_its_largest_values_however_shared():
     assert not reference.check(problem, (x, dy.ravel()), np.zeros(3, np.float32)).passed
 
 
-def test_dropped_values_are_zero_in_a_quarter_and_scaled_elsewhere():
+def test_a_quarter_is_dropped_the_rest_scaled():
     problem = Stream("dropout", 2**13, "float32")
     x = np.linspace(1, 2, 1000, dtype=np.float32)
     quarter, half = np.arange(1000) % 4 == 0, np.arange(1000) % 2 == 0
@@ -415,7 +415,7 @@ def test_every_kind_of_fault_is_found(problems, direction, dtype):
 
 
 @pytest.mark.parametrize("direction", Conv.DIRECTIONS)
-def test_each_half_of_the_check_of_large_answers_finds_faults_alone(direction, monkeypatch):
+def test_each_half_of_the_check_finds_faults(direction, monkeypatch):
     p = LARGE[direction]
     inputs = p.inputs(1, True)
     wrong = answer(p, inputs).copy()
@@ -432,7 +432,7 @@ def test_each_half_of_the_check_of_large_answers_finds_faults_alone(direction, m
     assert reference.check(p, inputs, answer(p, inputs)).passed and not reference.check(p, inputs, middle).passed
 
 
-def test_shifted_windows_and_biases_are_found_and_rounding_is_held_to_a_bound():
+def test_shifted_windows_and_biases_are_found():
     p = LARGE["fprop"]
     inputs = p.inputs(1, True)
     right = answer(p, inputs)
@@ -456,7 +456,7 @@ def test_shifted_windows_and_biases_are_found_and_rounding_is_held_to_a_bound():
 
 
 @pytest.mark.parametrize(("off", "passed"), [(0.7, True), (0.8, False), (-0.7, True), (-0.8, False)])
-def test_an_output_of_16_bits_may_be_off_by_half_a_unit_in_its_last_place_beyond_the_bound(off, passed):
+def test_outputs_of_16_bits_may_round_once_more(off, passed):
     """Of an answer of -64, 2^-8 of it are 0.25: with a bound of 0.5 at most 0.75 are allowed."""
     assert reference_conv._near(np.array([1.0, -64.0]), np.array([1.0, off - 64.0]), 0.5).passed is passed
 
@@ -494,7 +494,7 @@ def on_gpu(monkeypatch):
     vars(importlib.import_module("kernels.conv")).pop("cupy", None)
 
 
-def test_im2col_on_the_gpu_is_right_call_after_call(on_gpu):
+def test_gpu_im2col_is_right_every_call(on_gpu):
     done = 0
     for p in problems():
         if p.groups == 1 and p.layout == "NHWC":
@@ -517,7 +517,7 @@ def test_im2col_on_the_gpu_is_right_call_after_call(on_gpu):
         *(({"math": "tf32"}, "NumPy.* float32 and float64, not tf32"), ({"dtype": "bfloat16"}, "NumPy.* not bfloat16")),
     ],
 )
-def test_what_im2col_refuses_on_the_gpu_and_in_numpy(on_gpu, fields, words):
+def test_what_im2col_refuses_on_gpu_and_numpy(on_gpu, fields, words):
     p = Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
     with pytest.raises(ValueError, match=words):
         (conv_numpy if "NumPy" in words else on_gpu).im2col(p, None, None)
@@ -566,7 +566,7 @@ def test_copies_by_hand(direction, moved, footprint):
         assert Transfer(direction, 100, "pinned", "triad").footprint_bytes == 200
 
 
-def test_copies_between_gpus_and_work_on_all_of_them_by_hand():
+def test_copies_between_gpus_by_hand():
     assert (PeerCopy(1, 0, 100).bytes_moved, PeerCopy(1, 0, 100, 2).bytes_moved) == (100, 200)
     assert (PeerCopy(1, 0, 100).members, [x.nbytes for x in PeerCopy(1, 0, 100, 2).inputs(1)]) == ((0, 1), [100, 100])
     product = AtOnce("matmul", 4, "0,1,2")
@@ -577,7 +577,7 @@ def test_copies_between_gpus_and_work_on_all_of_them_by_hand():
     assert (copy.flops, copy.bytes_moved, copy.locked_bytes) == (0, 1200, 1200)
 
 
-def test_batches_of_no_type_or_of_too_few_values_are_refused():
+def test_invalid_batches_are_refused():
     for fields, words in (({"dtype": "int7"}, "int7"), ({"width": 7}, "8 values at least"), ({"steps": 0}, "steps")):
         with pytest.raises(ValueError, match=words):
             InputPipeline(**{"batch": 2, "width": 8, "steps": 1, **fields})
@@ -621,17 +621,17 @@ def test_peaks_and_launches_by_hand():
 
 
 @pytest.mark.parametrize(("counted", "passed"), [(99, False), (100, True), (104, True), (106, False)])
-def test_a_peak_may_run_5_percent_longer_and_not_a_trip_shorter(counted, passed):
+def test_a_peak_may_run_5_percent_longer(counted, passed):
     p = Peak("float32", 2 * 4 * 100)
     assert reference.check(p, p.inputs(1, True), np.full(4, counted, np.float32)).passed is passed
 
 
-def test_the_bias_of_a_product_has_a_number_a_column():
+def test_a_products_bias_has_a_number_per_column():
     """4 bytes each of A (2 x 4), B (4 x 3), C (2 x 3) and of 3 biases."""
     assert Matmul(2, 3, 4, "float32", epilogue="bias-relu").bytes_moved == 4 * (8 + 12 + 6 + 3)
 
 
-def test_adams_second_moment_is_positive_and_its_first_is_not():
+def test_only_adams_second_moment_is_positive():
     _, _, first, second = Stream("adam", 28000, "float32").inputs(1)
     assert second.min() >= 0 > first.min()
 
@@ -656,7 +656,7 @@ def test_passes_by_a_librarys_calls(operation, answer):
         ("d2h", Transfer("d2h", 64, "pinned")),
     ],
 )
-def test_work_of_every_gpu_at_once_is_that_of_one(operation, inner):
+def test_every_gpus_work_equals_one_gpus(operation, inner):
     several = AtOnce(operation, 64, "0,2,3", "tf32" if operation == "matmul" else "float32")
     assert (several.inner, several.together, several.rated) == (inner, 3, inner.rated)
     assert (several.flops, several.bytes_moved) == (inner.flops or 0, inner.bytes_moved)
@@ -684,7 +684,7 @@ def test_the_arrays_that_a_pass_reads(operation, sizes):
 
 
 @pytest.mark.parametrize(("call", "sizes"), [("elementwise", 1), ("matmul", 2), ("copy", 1), ("empty", 0)])
-def test_the_operands_of_a_call_are_whole_numbers_where_asked_and_follow_the_seed(call, sizes):
+def test_operands_are_whole_numbers_and_follow_the_seed(call, sizes):
     problem = Launch(call, 4)
     first, same, other = problem.inputs(7, True), problem.inputs(7, True), problem.inputs(9, True)
     assert len(first) == sizes
@@ -693,7 +693,7 @@ def test_the_operands_of_a_call_are_whole_numbers_where_asked_and_follow_the_see
     assert all((x != np.round(x)).any() for x in problem.inputs(7))
 
 
-def test_a_filter_of_one_column_reads_only_the_columns_that_it_meets():
+def test_a_one_column_filter_reads_only_met_columns():
     """3 x 3 values, filters of 3 x 1 that reach past the rows alone, 3 x 3 results."""
     problem = Conv(1, 3, 3, 1, 1, 3, 1, pad="same")
     assert problem.bytes_moved == 4 * (9 + 3 + 9)

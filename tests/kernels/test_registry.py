@@ -158,7 +158,7 @@ def test_other_arithmetic_and_layouts_are_refused(op, variants, words, others):
             registry.find(f"{op}/numba/{variant}").bind(problem, *problem.inputs(1))
 
 
-def test_only_what_the_cpu_lacks_excuses_a_kernel_that_can_do_nothing(monkeypatch):
+def test_only_missing_hardware_excuses_an_idle_kernel(monkeypatch):
     have = {"amx-bf16": True, "avx512bf16": False}
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: have)
     monkeypatch.setattr(amx, "tiles_allowed", lambda: True)
@@ -204,7 +204,7 @@ def test_gpu_kernels_are_right(name):
         assert done >= {"launch": 1, "transfer": 3}.get(op, 4), f"{kernel.name} can do next to nothing"
 
 
-def test_a_file_of_an_operation_that_names_no_backend_is_refused(tmp_path, monkeypatch):
+def test_a_file_without_a_backend_is_refused(tmp_path, monkeypatch):
     for op in registry.OPERATIONS:
         assert set(registry.backends(op)) <= set(registry.BACKENDS)
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
@@ -243,7 +243,7 @@ def test_tables_of_kernels_name_what_there_is_once():
         registry.kernel(blas)
 
 
-def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_path, monkeypatch):
+def test_only_a_missing_library_counts_as_not_installed(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
     for name, text, error in (
         ("gone", "import cupy_that_is_not_there", registry.NotInstalled),
@@ -280,7 +280,7 @@ def test_the_fma_peak_is_vector_code_without_spills():
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", 24), ("float64", 53)])
-def test_a_peak_that_would_count_past_what_its_type_counts_is_refused(dtype, bits):
+def test_a_peak_beyond_its_counters_range_is_refused(dtype, bits):
     most = 2 * numba.get_num_threads() * emit.CHAINS * emit.lanes(np.dtype(dtype)) << bits
     problem = Peak(dtype, most)
     registry.find("peak/numba/fma").bind(problem, *problem.inputs(1, True))
@@ -373,14 +373,14 @@ def raises(error: Exception):
         (package("libmkl_rt.so.3"), raises(OSError("wrong ELF class")), "does not load: wrong ELF class"),
     ],
 )
-def test_what_is_missing_is_named_with_what_installs_it(fresh, files, load, words):
+def test_missing_packages_name_their_install_command(fresh, files, load, words):
     install = r"mkl is not installed; install it with: .* -m pip install mkl"
     with pytest.raises(registry.NotInstalled, match=install) as found:
         fresh(files, load)
     assert words in str(found.value.__cause__)
 
 
-def test_threads_are_set_in_libraries_that_the_kernel_brings(monkeypatch):
+def test_threads_are_set_in_a_kernels_libraries(monkeypatch):
     """A controller knows the libraries that were loaded before it was made, so the kernel is found first."""
     import threadpoolctl
 

@@ -32,7 +32,7 @@ def test_a_folder_that_a_sweep_goes_on_in(lines):
 
 @few(60)
 @given(fuzzing.RESUMED_RUNS)
-def test_runs_that_go_on_with_a_file_by_other_methods(runs):
+def test_runs_that_resume_by_other_methods(runs):
     fuzzing.methods(runs)
 
 

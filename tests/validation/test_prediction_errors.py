@@ -44,7 +44,7 @@ def uncalibrated(of):
         return prediction_errors.leave_one_out(of)
 
 
-def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
+def test_errors_are_split_by_what_bounds_the_step(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1.0, ("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     cases = {c.model: c for c in uncalibrated(of)}
     assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
@@ -57,7 +57,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     assert every.mean == pytest.approx(0.1)
 
 
-def test_strictly_nothing_of_the_models_own_layers_is_known(base):
+def test_strictly_unseen_layers_exclude_any_batch(base):
     """Of S0's layers at any batch no row is left, a product of another shape is; fashion-mlp-5 is fashion-mlp."""
     shapes = prediction_errors.layer_shapes("cifar10-cnn")
     dense, other = Matmul(77, 512, 3136), Matmul(77, 513, 3136)
@@ -79,7 +79,7 @@ def test_strictly_nothing_of_the_models_own_layers_is_known(base):
     )
 
 
-def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(base):
+def test_unseen_trainings_came_after_the_last_rule(base):
     old, new, again = "2026-11-21T00:00:00Z", "2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z"
     at = (("fashion-mlp", old), ("fashion-mlp", again), ("lenet", new))
     replaced, *rows = (replace(training(model, 32, 1e-3), at=when) for model, when in at)
@@ -128,7 +128,7 @@ def test_the_table_says_what_is_reached(base):
     assert overhead.startswith("| CPU | overhead-bound | 1 | 1 | 5.0 %, 5.0 % | - |")
 
 
-def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
+def test_noisy_and_foreign_steps_are_left_out(base):
     odd = training("fashion-mlp", 32, 1e-3)
     noisy = by_later_epochs(odd, (made_profile.FIT, made_profile.EPOCH, 1e-3), noise=0.9)
     left_out = [
@@ -152,7 +152,7 @@ def test_a_step_known_less_well_counts_in_full(base):
     assert error_tables.counts(cases, of).startswith("All 2 steps of 2 trainings count in full. 2 are ")
 
 
-def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
+def test_too_wide_a_step_is_in_no_calibration(base):
     """Epochs of 16 and of 8 steps of 1 ms and no more that are 10 % shorter and longer: their difference is known to 50 %."""
     wide = by_later_epochs(training("fashion-mlp", 128, 1e-3), (0.0, 0.0, 1e-3), noise=0.1)
     sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
@@ -161,7 +161,7 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
 
 
-def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
+def test_a_predicted_crossover_has_its_regret(base):
     """CPU steps half as long as predicted: the GPU wins later than was predicted, and between both it is a loss to follow."""
     names = [f"mlp-784-{w}x2-10" for w in (16, 64, 256, 1024, 4096)]
     rows = []
@@ -187,7 +187,7 @@ def comparison(measured, predicted, regrets=()) -> predicted_crossovers.Comparis
     )
 
 
-def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
+def test_a_one_sided_crossing_is_infinitely_wrong():
     def answer(*ratios):
         from analysis.crossover import sign_changes
         from analysis.crossover.answer import CrossoverPoint
@@ -240,7 +240,7 @@ def test_a_saved_prediction_stands_beside_the_step():
     assert (cells["predicted ms"], cells["error"]) == ("0.25 (0.2 to 0.3)", "-75 %")
 
 
-def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
+def test_saved_predictions_are_summed_in_a_sentence():
     """0.25 ms against 1 ms measured: 75 % off."""
     base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
@@ -268,7 +268,7 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     )
 
 
-def test_saved_predictions_stand_beside_the_better_of_two_lines(monkeypatch):
+def test_saved_predictions_compare_with_the_better_line(monkeypatch):
     """0.25 ms [0.2, 0.3] against 1 ms and 0.25 ms measured; lines of 0.5 and 0.9 ms: the second is nearer to 1 ms."""
     lines = {prediction_errors.LINE: 0.5e-3, prediction_errors.BYTES: 0.9e-3}
     monkeypatch.setattr(prediction_errors, "baselines", lambda step, others: lines)
@@ -285,7 +285,7 @@ def test_saved_predictions_stand_beside_the_better_of_two_lines(monkeypatch):
     assert (near.covered, near.line, near.nearer) == (1.0, prediction_errors.LINE, 1)
 
 
-def test_a_saved_error_is_of_the_middle_of_both():
+def test_a_saved_error_compares_the_likeliest_steps():
     """3 ms predicted [2, 9] against 2 ms measured [1, 6]."""
     predicted = SimpleNamespace(step_s=Estimate(3e-3, 2e-3, 9e-3))
     measured = SimpleNamespace(step=Estimate(2e-3, 1e-3, 6e-3))
@@ -294,13 +294,13 @@ def test_a_saved_error_is_of_the_middle_of_both():
     assert CheckedPrediction(prediction=predicted, measured=None).error is None
 
 
-def test_crossovers_within_15_percent_are_counted_among_those_that_were_measured():
+def test_crossovers_within_15_percent_are_counted():
     found = [SimpleNamespace(error=error) for error in (0.15, 0.16, None, math.inf, 0.0)]
     assert error_tables.crossings(found) == ["2 of 4 crossovers of trainings were predicted within 15 %."]
     assert error_tables.crossings([SimpleNamespace(error=None)]) == []
 
 
-def test_the_table_of_crossovers_says_how_far_a_predicted_one_is_off():
+def test_the_table_shows_each_crossovers_error():
     """Measured from 100, predicted from 120: 20 % off. Where one has none, or both, there is no number."""
     family = SimpleNamespace(fixed=(("model", "lenet"),))
 
@@ -329,7 +329,7 @@ def test_the_table_of_crossovers_says_how_far_a_predicted_one_is_off():
     assert unsure[4] == "can't tell (values cross at 100)" and unsure[5] == "50.0 %"
 
 
-def test_the_error_tables_are_put_between_the_marks_of_pages(tmp_path, monkeypatch):
+def test_error_tables_go_between_a_pages_marks(tmp_path, monkeypatch):
     monkeypatch.setattr(profile, "read", lambda run: None)
     monkeypatch.setattr(prediction_errors, "leave_one_out", lambda machine: [])
     monkeypatch.setattr(error_tables, "brief", lambda *arguments: ["| a |", "| b |"])

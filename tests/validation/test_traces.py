@@ -66,7 +66,7 @@ def compared(of: traces.Held) -> dict[str, tuple]:
     return {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in of.parts}
 
 
-def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
+def test_a_cpus_parts_compare_with_single_operations(monkeypatch):
     """Traced at once 10 ms, one at a time 12: products 6 and updates 3 beyond the shortest operation's 0.1 ms, which each has."""
     ops = [Op("op", "forward", "MatMul", 2, 6.2 * MS), Op("op", "optimizer", "Mul", 1, 3.1 * MS)]
     ops.append(Op("op", "", "Sum", 1, 0.1 * MS))
@@ -87,7 +87,7 @@ def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
     assert [p.name for p in h.parts] == ["work", "dispatch and launches"] and "TF_NUM_INTEROP_THREADS=1" in h.untold[0]
 
 
-def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
+def test_a_gpus_parts_compare_with_its_clock(monkeypatch):
     ops = [
         Op("kernel", "backward", "__cublas$gemm", 3, 2 * MS),
         Op("copy", "", "MemcpyH2D", 2, 1 * MS),
@@ -105,7 +105,7 @@ def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
     assert compared(h) == {"matmul": (4.0, 4.0, True), "dispatch and launches": (5.5, 6.0, True)}
 
 
-def test_what_tracing_made_much_longer_is_held_against_nothing(monkeypatch):
+def test_distorted_traces_are_compared_with_nothing(monkeypatch):
     slow = traced_row(made_trace(10, slower=1.3))
     assert held(monkeypatch, {"matmul": 4}, slow) == ([], [slow])
     apart = [traced_row(made_trace(12, slower=s), TF_NUM_INTEROP_THREADS="1") for s in (1.2, 1.3)]
@@ -115,7 +115,7 @@ def test_what_tracing_made_much_longer_is_held_against_nothing(monkeypatch):
     assert held(monkeypatch, {"matmul": 4}, slow, apart[1]) == ([], [slow])
 
 
-def test_a_traced_row_is_no_ordinary_one_and_stored_traces_are_read():
+def test_a_traced_row_is_no_ordinary_one():
     made = traced_row(made_trace(10))
     assert not switches.ordinary(made) and traces.trace_of(made) == made_trace(10)
     assert traces.trace_of(row("training/keras/fit", made.problem, 1.0)) is None

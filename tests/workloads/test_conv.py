@@ -36,7 +36,7 @@ def problems(*argv, command=conv):
     return list(command.parse(argv).problems)
 
 
-def test_what_is_planned_of_models_shapes_and_what_is_varied():
+def test_a_plan_has_models_shapes_and_variations():
     found = problems("--model", "cifar10-cnn", "--batch", "8", "--direction", "all")
     assert [(p.c_in, p.c_out, p.h, p.pad, p.direction) for p in found] == [
         (3, 32, 32, "same", "fprop"),
@@ -62,7 +62,7 @@ def test_what_is_planned_of_models_shapes_and_what_is_varied():
     assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == expected
 
 
-def test_a_model_without_convolutions_or_a_direction_is_refused_with_what_works(capsys):
+def test_an_impossible_model_or_direction_is_corrected(capsys):
     conv.main(["--model", "peaks", "--batch", "7"])
     assert capsys.readouterr().err.rstrip().endswith("-m workloads.matmul --model peaks --batch 7")
     dense = problems("--model", "peaks", "--batch", "7", command=matmul)
@@ -96,7 +96,7 @@ def law(n: int, **fields) -> list:
         ("size", lambda v: {"n": 1, "h": v, "w": v}, 160),
     ],
 )
-def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(varies, fields, true):
+def test_a_known_crossover_is_refined_along_each_axis(varies, fields, true):
     sizes, done = [4, 1024], [m for v in (4, 1024) for m in law(**{"n": 1} | fields(v))]
     plan = conv.parse(["--vary", varies])
     while added := plan.refine(None, done):
@@ -110,7 +110,7 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
     assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
 
 
-def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no_problem():
+def test_families_have_equal_problems_and_valid_sizes():
     rows = [*law(1), *law(64), *law(1, direction="wgrad"), *law(1, c_in=8, c_out=8), *law(1, h=16, w=16)]
     found = conv_rows(comparable(rows, "conv"))
     # two sizes are no sweep of sizes
@@ -131,7 +131,7 @@ def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no
     assert of_channels.refine(None, rows) == []  # 32, in the middle, is not in three groups
 
 
-def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
+def test_frameworks_and_cold_rows_meet_their_like():
     rows = [m for n in (4, 1024) for m in law(n)]
     for n in (4, 1024):
         p = rows[0].problem if n == 4 else rows[3].problem
@@ -151,7 +151,7 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
     assert crossover.family_crossovers(conv_rows(comparable(cold, "conv")), [LATENCY]) == ()
 
 
-def test_answers_in_words_name_the_family_and_what_varies():
+def test_answers_name_the_family_and_what_varies():
     rows = [m for n in (4, 40) for m in law(n, stride=2, groups=2)]
     said = answers.lines(crossover.layer_crossovers(rows, "conv"), rows)
     family = "convolution Nx8x8x4:4x3x3 fprop (stride 2, 2 groups, pad same)"
@@ -167,7 +167,7 @@ def test_answers_in_words_name_the_family_and_what_varies():
     assert len(many) == 2 and many[1].startswith("... and 1 more answer")
 
 
-def test_the_table_names_layer_shape_and_winner_and_all_layers_count_as_often_as_they_occur(capsys):
+def test_the_table_names_layer_shape_and_winner(capsys):
     plan = conv.parse(["--model", "vgg-16", "--batch", "2"])
     rows = [row("conv/numpy/im2col", p, 1e-3, threads=t) for p in plan.problems for t in (1, 2)]
     (said,) = answers.together(plan.layers, rows, "convolutions of vgg-16")
@@ -195,7 +195,7 @@ def test_the_table_names_layer_shape_and_winner_and_all_layers_count_as_often_as
     assert others[-2] == "sizes added around the crossovers:" and others[-1].split()[0] == "conv1"
 
 
-def test_rows_of_the_plan_hold_every_setting_once_cold_ones_are_resident_and_the_ladder_brings_rungs():
+def test_a_plan_has_every_setting_once():
     convolutions = conv.parse(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
     measuring = convolutions.measuring
     found = [r for r in convolutions.rows(fake.CPU_MACHINE) if r.problem.op == "conv"]
@@ -218,7 +218,7 @@ def test_rows_of_the_plan_hold_every_setting_once_cold_ones_are_resident_and_the
         assert sorted(r.kernel for r in found if r.problem.op == "conv") == [f"conv/numba/{name}" for name in expected]
 
 
-def test_the_command_measures_its_formats_hold_the_rows_and_skipped_ones_alone_are_no_success(tmp_path, capsys):
+def test_the_command_measures_in_every_format(tmp_path, capsys):
     flags = ["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o"]
     assert conv.main([*flags, str(tmp_path), *FAST]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -310,7 +310,7 @@ def test_a_models_dense_layers_layouts_and_float8():
     assert {(p.layout, p.out) for p in found} == {("nt", "bfloat16")}
 
 
-def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of_their_own(capsys):
+def test_batched_and_epilogue_products_have_their_crossovers(capsys):
     """A GPU call takes 20 µs however many there are, the CPU 1 ns an n^2 and product: even at 141, at 8.8 for 256; with the
     epilogue 16 ns, even at 35."""
     found = products("--batch", "1", "256", "--sizes", "4", "512")
@@ -351,7 +351,7 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
     assert list(frame(rows)["epilogue"].fillna("")) == ["bias-relu"] * 16 + [""] * 32
 
 
-def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
+def test_crossovers_are_refined_by_their_own_kernels():
     def at(p):
         n = p.k if p.layout == "tn" else p.m
         return [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 20e-6)]
@@ -373,7 +373,7 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
     assert {r.kernel for r in squares.refine(None, rows)} == expected
 
 
-def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatch):
+def test_our_cuda_kernels_run_only_on_request(monkeypatch):
     asked = []
 
     def kernels(op, measuring, on, ladder, on_request):

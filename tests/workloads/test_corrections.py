@@ -62,7 +62,7 @@ def test_the_bytes_that_a_word_means(word, meant):
 
 
 @pytest.mark.parametrize(("text", "meant"), CALLS.items())
-def test_the_range_that_is_written_as_in_another_language(text, meant):
+def test_a_range_in_another_languages_notation(text, meant):
     assert sizes.meant_range(text, options.COUNTS) == meant
 
 
@@ -94,7 +94,7 @@ TYPES = ["float64", "float32", "uint8"]
 
 
 @pytest.mark.parametrize(("word", "meant"), OTHER_NUMBERS.items())
-def test_a_word_with_another_number_is_like_no_other(word, meant):
+def test_words_with_different_numbers_are_unlike(word, meant):
     assert likeness.closest(word, TYPES) == meant
 
 
@@ -287,12 +287,12 @@ def relative(line: str) -> str:
 
 
 @pytest.mark.parametrize(("typed", "expected"), PROPOSALS.items())
-def test_a_wrong_command_is_corrected_with_all_that_was_typed(typed, expected, folder):
+def test_a_correction_keeps_all_that_was_typed(typed, expected, folder):
     proposal = hints.corrected_line(f"python -m {typed}")
     assert (relative(proposal.line), len(proposal.notes), proposal.is_example) == expected
 
 
-def test_a_device_that_lacks_comes_before_what_else_is_wrong(folder, monkeypatch):
+def test_a_missing_device_comes_before_other_errors(folder, monkeypatch):
     from workloads.machine import facts
 
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
@@ -313,7 +313,7 @@ def test_numbers_behind_a_flag_that_takes_one():
     assert corrections.numbers_beyond_one(["--batch", "32", "--model", "lenet"], flags) == ("", [], [])
 
 
-def test_a_run_of_an_older_schema_is_never_proposed(folder, monkeypatch):
+def test_an_older_schemas_run_is_never_proposed(folder, monkeypatch):
     local = folder / "local"
     monkeypatch.setattr(runs, "LOCAL", local)
     stored = (ROOT / SUITE / "2026-11-22/matmul.jsonl").read_bytes()
@@ -334,6 +334,6 @@ def test_a_run_of_another_command_is_not_resumed(folder):
     )
 
 
-def test_a_page_on_a_stored_machine_goes_into_its_folder(folder):
+def test_a_stored_machines_page_goes_into_its_folder(folder):
     assert page.place(["nvidia-h200"]).resolve() == (ROOT / "reports/nvidia-h200").resolve()
     assert page.place([SUITE]) == Path(SUITE)

@@ -46,7 +46,7 @@ def works(*of, shape=(6, 4)):
     return {(w.layer, w.direction): w for w in step(network, 2)}
 
 
-def test_works_of_embeddings_frozen_and_unknown_layers_by_hand():
+def test_embeddings_frozen_and_unknown_layers_by_hand():
     found = works(Layer("odd", "Odd", shape=(5,), weights=80), Layer("out", "dense", 3))
     product = found["odd", "fprop"]
     # 80 weights of 4 inputs are 20 outputs, at each of 6 positions of 2 samples
@@ -82,7 +82,7 @@ def test_works_of_embeddings_frozen_and_unknown_layers_by_hand():
     assert update.problem.operation == "adam" and update.why == "priced as adam: the same arrays"
 
 
-def test_works_of_recurrent_layers_and_of_attention_by_hand():
+def test_recurrent_and_attention_layers_by_hand():
     """7 time steps of 3 inputs for 5 units of 4 gates; 2 samples. Then 2 heads of 6 queries and 6 keys with 4 numbers each."""
     one = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180)
     both = (msgspec.structs.replace(one, fused=fused) for fused in (False, True))
@@ -138,7 +138,7 @@ class Answering:
         self.closed = True
 
 
-def test_a_model_is_printed_layer_by_layer_and_a_table_needs_no_process(monkeypatch, capsys):
+def test_a_model_is_printed_layer_by_layer(monkeypatch, capsys):
     made = (Layer("odd", "Odd", shape=(5,), weights=20), Layer("out", "dense", 3))
     own = Network("tests.support.own_models:classes", "", (4,), 3, made)
     answering = Answering("ok", notes={"layers": msgspec.json.encode(own).decode()})
@@ -154,7 +154,7 @@ def test_a_model_is_printed_layer_by_layer_and_a_table_needs_no_process(monkeypa
     assert json.loads(capsys.readouterr().out)["name"] == "peaks"
 
 
-def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys):
+def test_a_hanging_or_failing_model_is_one_line(monkeypatch, capsys):
     answering = Answering("failed", "stopped after its time limit of 7 s", cause="time-limit")
     monkeypatch.setattr(worker, "Worker", answering)
     assert describe.main(["--model", "tests.support.own_models:classes", "--time-limit", "7"]) == options.MISSING

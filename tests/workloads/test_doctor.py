@@ -155,7 +155,7 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     ("cudnn", "minor", "said"),
     [("9.28.0.42", 0, True), ("9.11.0.98", 2, True), ("9.10.2.21", 0, False), ("9.28.0.42", 5, False), ("", 0, False)],
 )
-def test_a_gpu_that_cudnn_has_no_kernels_for_is_told_of_the_last_that_has(monkeypatch, cudnn, minor, said):
+def test_an_old_gpu_learns_its_last_cudnn(monkeypatch, cudnn, minor, said):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, None)
     monkeypatch.setitem(fake_gpu.PROPERTIES, "major", 7)
@@ -208,7 +208,7 @@ def test_tensorflow(monkeypatch, version, problem, answer, level, words):
     assert "tensorflow" not in sys.modules
 
 
-def test_a_child_answers_fails_and_runs_out_of_time(monkeypatch):
+def test_a_child_answers_fails_or_times_out(monkeypatch):
     code = "import os, sys; print(os.environ['SET']); print('said', file=sys.stderr); sys.exit(3)"
     assert health.child(code, {"SET": "yes"}) == (3, "yes\n", "said\n")
     monkeypatch.setattr(health, "CHILD_LIMIT_S", 0.3)
@@ -306,7 +306,7 @@ def test_the_command(monkeypatch, capsys, checks, code, words):
     assert set(found[0]) == {"check", "level", "seen", "why", "fix"}
 
 
-def test_rows_that_failed_or_are_wrong_are_not_sound(tmp_path, capsys):
+def test_failed_and_wrong_rows_are_unsound(tmp_path, capsys):
     rows = [
         row("matmul/numpy/blas", square(64), 1e-3, threads=1),
         row("matmul/numpy/blas", square(128), None, threads=1, status="failed", reason="it broke"),
@@ -323,7 +323,7 @@ def test_rows_that_failed_or_are_wrong_are_not_sound(tmp_path, capsys):
     assert "These rows are not sound" in capsys.readouterr().out
 
 
-def test_lines_that_cannot_be_read_are_measured_anew_by_the_command_of_their_file(tmp_path, capsys):
+def test_unreadable_lines_name_their_files_command(tmp_path, capsys):
     first = replace(cpu_run(sizes=(64,)).runs[0], command="python -m workloads.stream --sizes 64KiB -o old --resume")
     foreign = replace(first, command="make stress")
     rows = [row("matmul/numpy/blas", square(64), 1e-3, threads=1)]
@@ -339,7 +339,7 @@ def test_lines_that_cannot_be_read_are_measured_anew_by_the_command_of_their_fil
     assert of_b.fix == "python -m workloads.matmul -o DIR"
 
 
-def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
+def test_every_quick_check_on_this_machine(monkeypatch):
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     quick = tuple(check for check in doctor.CHECKS if check not in (health.tensorflow, health.cupy, doctor.timings))
     found = list(doctor.run(quick))
@@ -369,7 +369,7 @@ def swept(tmp_path, monkeypatch):
     return begun
 
 
-def test_ten_sweeps_are_stored_as_one_number_a_clock_and_decade(swept, capsys):
+def test_ten_sweeps_become_one_noise_per_clock(swept, capsys):
     assert doctor.main(["--noise", "--over", "0.01"]) == options.OK
     assert len(swept) == 10 and all("--sizes" in command for command in swept)
     assert not [word for command in swept for word in command[1:] if os.path.isabs(word)], "it is stored with the rows"
@@ -389,7 +389,7 @@ def test_what_sweeps_differ_by_is_printed_as_json(swept, capsys):
     assert (share["side"], share["pairs"]) == (noise.CPU, 30) and share["share"] == pytest.approx(0.01, rel=1e-3)
 
 
-def test_sweeps_that_were_stopped_go_on_and_a_half_one_is_made_again(swept, capsys):
+def test_stopped_sweeps_go_on(swept, capsys):
     begin = time.monotonic()
     assert doctor.main(["--noise", "--over", "900", "--stop-after", "1"]) == options.OK
     assert len(swept) == 1 and time.monotonic() - begin < 30
@@ -401,7 +401,7 @@ def test_sweeps_that_were_stopped_go_on_and_a_half_one_is_made_again(swept, caps
     assert noise.stored(noise.REPORTS)
 
 
-def test_ten_sweeps_begin_at_even_distances_over_the_time_asked_for(swept, monkeypatch):
+def test_ten_sweeps_begin_at_even_distances(swept, monkeypatch):
     """Nine distances of 100 s lie between the ten of --over 900; a sweep takes no time here."""
     now = [0.0]
     clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds))
@@ -418,7 +418,7 @@ def test_ten_sweeps_begin_at_even_distances_over_the_time_asked_for(swept, monke
     assert began == pytest.approx([100.0 * number for number in range(10)])
 
 
-def test_a_sweep_that_fails_ends_it_with_its_command(monkeypatch, swept, capsys):
+def test_a_failing_sweep_names_its_command(monkeypatch, swept, capsys):
     monkeypatch.setattr(subprocess, "run", lambda command, **how: subprocess.CompletedProcess(command, 3))
     assert doctor.main(["--noise"]) == options.USAGE
     assert "exit code 3" in (err := capsys.readouterr().err) and "-m workloads.matmul" in err

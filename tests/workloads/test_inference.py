@@ -44,7 +44,7 @@ def answer(train):
     return ask
 
 
-def test_every_way_answers_as_one_operation_at_a_time_does(answer):
+def test_every_call_answers_like_single_operations(answer):
     first = answer(CALL, 2, "resident")
     assert (first.status, first.reason, first.check) == ("ok", "", "bound") and first.max_error < 1e-3
     assert first.values["parameters"] == 61_706 and {"build", "first_call"} <= set(first.phases_s)
@@ -58,7 +58,7 @@ def test_every_way_answers_as_one_operation_at_a_time_does(answer):
     assert (compiled.status, compiled.values["jit_compile"]) == ("ok", 1.0)
 
 
-def test_requests_in_flight_have_a_rate_and_a_wait(answer):
+def test_requests_in_flight_have_rate_and_wait(answer):
     m = answer(SERVE, 1, in_flight="3")
     assert (m.status, m.reason) == ("ok", "")
     rate, wait = m.on("host-throughput"), m.on("host-latency")
@@ -78,12 +78,12 @@ def test_requests_in_flight_have_a_rate_and_a_wait(answer):
         ({"batch": 10**9}, "GiB of host memory"),
     ],
 )
-def test_what_cannot_be_asked_is_skipped_with_the_reason(answer, given, words):
+def test_impossible_requests_are_skipped_with_the_reason(answer, given, words):
     m = answer(**given)
     assert m.status == "skipped" and words in m.reason
 
 
-def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(answer):
+def test_an_unseen_gpu_fails_with_tensorflows_words(answer):
     m = answer(device="gpu:0")
     assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ")
 
@@ -114,7 +114,7 @@ def test_wrong_answers_are_named(change, words):
     assert error < 0.01 or wrong
 
 
-def test_a_reference_that_answers_alike_and_probabilities_of_a_sigmoid():
+def test_constant_references_and_sigmoid_probabilities_are_checked():
     same = np.full((4, 2), 0.5)
     assert "nothing can be compared" in compared(same, same, same, softmax=True)[1]
     assert compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, softmax=False) == (0.0, "")
@@ -131,7 +131,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
 
 
-def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path):
+def test_joules_use_the_counters_at_hand(monkeypatch, tmp_path):
     """By a clock that a call moves by a second, on a board that uses 250 J in each."""
     state, waits = SimpleNamespace(now=0.0, joules=1000.0), []
 
@@ -181,7 +181,7 @@ def planned(words: str, here):
     return inference.parse(words.split()).rows(here)
 
 
-def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
+def test_rows_follow_model_batch_and_device():
     found = planned("--model lenet peaks --batch 1,8", GPU_MACHINE)
     ways = [("predict", "roundtrip"), ("call", "resident"), ("call", "roundtrip")]
     expected = [("cpu", model, batch, *way) for model in ("lenet", "peaks") for batch in (1, 8) for way in ways]
@@ -251,7 +251,7 @@ def test_the_batch_from_which_the_gpu_wins():
     assert {c.precision for c in said.cases([other])} == {"mixed_float16"} and said.cases([beside]) == {}
 
 
-def test_sentences_by_hand_and_rates_at_the_largest_batch_that_both_have():
+def test_rates_compare_at_the_largest_common_batch():
     clocks = {"host-latency": 6e-3, "host-throughput": 1e-3}
     served = answered(1, clocks, SERVE, device="gpu:0", switches={"in_flight": "8"})
     assert inference_words.lines([*two_sides(), served], GPU_MACHINE) == [
@@ -266,7 +266,7 @@ def test_sentences_by_hand_and_rates_at_the_largest_batch_that_both_have():
     assert first.endswith(" Batch 8: 8,000 samples/s on the GPU, 4,000 on the CPU, GPU 2.0x faster.")
 
 
-def test_no_winner_is_named_where_the_intervals_meet_and_queued_calls_are_told():
+def test_no_winner_where_intervals_meet():
     """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times
     roughly."""
     spread = [1e-3 + 2e-3 * (i * 17 % 40) / 39 for i in range(40)]
@@ -291,7 +291,7 @@ def test_no_winner_is_named_where_the_intervals_meet_and_queued_calls_are_told()
     assert "1,000 samples/s on the GPU, 333 on the CPU" in queued
 
 
-def test_the_table_and_the_page_show_rates_and_failures(capsys):
+def test_the_table_and_page_show_rates_and_failures(capsys):
     table = inference.InferenceTable()
     served = answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, switches={"in_flight": "8"})
     table.shown(served)
@@ -328,7 +328,7 @@ def test_the_arithmetic_that_answers_are_allowed(monkeypatch, device, given, lac
     assert inference_row._arithmetic(Row(CALL, Inference("lenet", 2), Settings(device, switches=given))) == arithmetic
 
 
-def test_served_requests_are_told_with_the_fewest_and_with_the_fastest_in_flight():
+def test_served_requests_show_fewest_and_fastest_in_flight():
     """2 requests in 2 ms with one in flight are 1,000 a second, 4,000 with four, 3,000 with eight."""
 
     def served(in_flight: int, seconds: float):

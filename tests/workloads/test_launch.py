@@ -20,7 +20,7 @@ def rows(*flags: str, here=CPU_MACHINE) -> list[Row]:
     return launch.parse(["-q", *flags]).rows(here)
 
 
-def test_counts_threads_and_once_are_planned_and_calls_counts_and_variants_choose():
+def test_a_plan_has_counts_threads_and_once():
     made = rows("--backends", "numba")
     prange = {(r.problem.count, r.settings.threads) for r in made if r.kernel == "launch/numba/prange"}
     threads = {t for _, t in prange}
@@ -58,7 +58,7 @@ def test_tensorflow_rows_by_device(here, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 64])
-def test_an_empty_call_is_made_as_often_as_its_row_says(monkeypatch, count):
+def test_an_empty_call_repeats_as_its_row_says(monkeypatch, count):
     """It has no result that a check could look at: the calls are counted."""
     launches = importlib.import_module("kernels.launch.numba")
     made: list[str] = []
@@ -71,13 +71,13 @@ def test_an_empty_call_is_made_as_often_as_its_row_says(monkeypatch, count):
         assert made == [name] * count
 
 
-def test_a_gpus_kernel_on_the_cpu_is_one_line_and_exits_3(capsys):
+def test_a_gpu_kernel_without_gpu_exits_3(capsys):
     assert launch.main(["-q", "--backends", "cupy", "--device", "cpu"]) == options.MISSING
     *_, error, tip = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ") and "cupy needs a GPU" in error and tip.startswith("  try")
 
 
-def test_the_command_prints_rows_and_constants_and_cells_have_every_clock(tmp_path, capsys):
+def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 --min-time 0.005 -q")
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
@@ -112,7 +112,7 @@ def fresh(wanted: Row):
         worker.close()
 
 
-def test_a_fresh_process_gives_one_sample_and_five_are_merged_with_their_spread(tmp_path):
+def test_five_fresh_processes_are_merged_with_their_spread(tmp_path):
     m = fresh(once("numba", "compile"))
     (samples,) = m.samples
     assert (m.status, m.check, samples.stop_reason, samples.calls) == ("ok", "nothing is computed", "once", 1)
@@ -126,7 +126,7 @@ def test_a_fresh_process_gives_one_sample_and_five_are_merged_with_their_spread(
     assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one
 
 
-def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
+def test_a_stale_process_or_missing_library_fails(monkeypatch):
     importlib.import_module("numba")
     with pytest.raises(RuntimeError, match="numba is imported already"):
         startup.measure(once("numba", "import"))
@@ -137,7 +137,7 @@ def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
         startup.measure(once("cupy", "import"))
 
 
-def test_the_cells_of_a_launch_are_microseconds_of_the_whole_row():
+def test_launch_cells_are_microseconds_per_row():
     """Each clock in its own column: waited for, queued, issued, on the device."""
     clocks = {"host-latency": 640e-6, "host-throughput": 320e-6, "host-issue": 64e-6, "device": 160e-6}
     table = launch.LaunchTable()

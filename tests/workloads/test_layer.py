@@ -54,7 +54,7 @@ def test_the_slope_of_a_known_cost():
     assert samples.block_sizes == (1,) * 5 and samples.calls % 8 == 0
 
 
-def test_a_call_that_is_lost_in_noise_has_no_time():
+def test_a_call_lost_in_noise_has_no_time():
     short, long = clock_of(2, 1e-3, 0.0), clock_of(10, 1e-3, 0.0)
     with pytest.raises(Broken, match="8 more calls take no longer than the noise"):
         chain.slope_samples(short, long, longer=8, limits=Limits(), before=lambda: None)
@@ -123,7 +123,7 @@ def test_the_rows_of_a_model(known_layers):
     assert {r.problem.width for r in rows if r.problem.op == "feeding"} == {784}
 
 
-def test_one_layer_of_a_model_has_no_step_beside_it(known_layers):
+def test_one_layer_alone_has_no_step(known_layers):
     rows = layer.parse(["--model", "lenet", "--layer", "dropout"]).rows(CPU_MACHINE)
     assert {row.problem.op for row in rows} == {"layer", "peak", "stream"}
     assert {row.problem.layer for row in rows if row.problem.op == "layer"} == {"dropout"}
@@ -142,7 +142,7 @@ def test_a_direction_that_the_layer_does_not_have(known_layers):
     assert refused.value.right == "--direction fprop"
 
 
-def test_the_first_layer_has_no_gradient_of_its_input():
+def test_the_first_layer_has_no_input_gradient():
     plan = layer.parse(["--layer", "Dense", "--input", "784", "--units", "5", "--first-layer"])
     assert plan.directions == ("fprop", "wgrad")
     with pytest.raises(options.Usage):
@@ -198,7 +198,7 @@ def call(name: str, direction: str, seconds: float, *, count: int = 1, jit: str 
     return row(description.KERNEL, problem, seconds, switches={"jit_compile": jit}, **where)
 
 
-def test_layers_and_what_is_around_them_come_to_the_step():
+def test_layers_and_their_surroundings_sum_to_the_step():
     """Two equal layers of 1 + 3 ms, one of 2 + 1 ms without a gradient of its input, and 0.5 + 0.2 + 0.2 + 0.1 ms around them:
     12 ms of a step of 13."""
     training = row("training/keras/fit", Training("lenet", 4, 40), 13e-3, values={"jit_compile": 0.0})

@@ -41,7 +41,7 @@ def test_sizes(text, sizes):
     assert options.sizes(text.split(), options.BYTES if "b" in text.lower() else options.COUNTS) == sizes
 
 
-def test_a_unit_may_stand_apart_from_its_number_where_bytes_are_counted():
+def test_only_byte_units_may_stand_apart():
     assert options.sizes(["256", "MB"], options.BYTES) == [256 << 20]
     assert options.sizes(["64", "kb,1", "MiB", "5"], options.BYTES) == [5, 64 << 10, 1 << 20]
     with pytest.raises(options.Usage, match="'MB' is no whole number"):
@@ -58,7 +58,7 @@ TOO_LARGE = ("2^60", "2^99", "1" + 30 * "0")
 
 
 @pytest.mark.parametrize("text", TOO_LARGE)
-def test_a_number_that_is_too_large_is_called_so(text):
+def test_too_large_a_number_is_called_that(text):
     with pytest.raises(options.Usage, match="is too large: numbers here are below 2"):
         options.number(text)
 
@@ -69,7 +69,7 @@ def test_seconds_out_of_range_are_called_so(text):
         options.positive(text)
 
 
-def test_a_time_has_the_same_units_in_every_command():
+def test_times_have_the_same_units_everywhere():
     assert doctor.parser().parse_args(["--over", "15min"]).over == 900
 
 
@@ -92,7 +92,7 @@ NO_SIZES = """64kb 64 4kib 4 1g 1 0 1 1.5 1 50.000 50000
         *zip(*[iter(NO_SIZES.split())] * 2, strict=True),
     ],
 )
-def test_what_is_no_size_is_one_clear_error_corrected_to_what_may_be_meant(text, meant):
+def test_an_invalid_size_is_corrected(text, meant):
     units = options.BYTES if "B" in text else options.COUNTS
     with pytest.raises(options.Usage) as error:
         options.sizes(["32", text], units)
@@ -154,7 +154,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("words", "tip"), WRONG.items())
-def test_usage_errors_exit_2_with_another_value_or_the_command_less_what_is_wrong(words, tip, capsys):
+def test_usage_errors_exit_2_with_a_correction(words, tip, capsys):
     made = CommandParser(module="workloads.x", examples=["python -m workloads.x --fast"])
     shared_flags.add_measuring_flags(made)
     assert running.run_command(made, f"--{words}".split(), make_plan=running.no_plan, carry_out=lambda plan: 0) == 2
@@ -176,7 +176,7 @@ def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_pat
     assert options.typed("python -m x") == "python -m x"
 
 
-def test_a_flag_typed_again_adds_words_in_place_of_its_default():
+def test_a_repeated_flag_replaces_only_its_default():
     made = CommandParser(module="x", examples=["python -m x"])
     group = made.add_argument_group("a group")
     group.add_argument("--sizes", nargs="+", action="extend", default=["1", "2"])
@@ -203,7 +203,7 @@ def refused(made, words, capsys, run=lambda plan: 0):
     return capsys.readouterr().err.splitlines()
 
 
-def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys, tmp_path, monkeypatch):
+def test_near_misses_are_corrected_as_typed(capsys, tmp_path, monkeypatch):
     made = CommandParser(module="workloads.x", examples=["python -m workloads.x --fast"])
     shared_flags.add_measuring_flags(made)
     error, tip, tried = refused(made, "--thread 2 --format=csv", capsys)
@@ -269,7 +269,7 @@ COMMAND = f"{PYTHON} -m workloads.matmul --sizes 64:4096:x2 --fail-on 'slower > 
 
 
 @pytest.mark.parametrize("most", [20, 40, 60, 80])
-def test_lines_wrap_between_words_and_commands_can_be_copied(most):
+def test_lines_wrap_so_that_commands_can_be_copied(most):
     said = "ok    CPU        AMD EPYC, 2 cores, AVX-512, virtual, with a clock of 3.8 GHz that moved by more than 3 %"
     told = terminal.wrapped(said, most)
     assert max(map(len, told)) <= most and " ".join(" ".join(told).split()) == " ".join(said.split())
@@ -285,7 +285,7 @@ def test_lines_wrap_between_words_and_commands_can_be_copied(most):
     assert terminal.wrapped(line, 0) == [line] and terminal.wrapped("short", 40) == ["short"]
 
 
-def test_lines_that_follow_stand_under_their_text_and_tables_between_sentences_are_fitted():
+def test_following_lines_are_indented_and_tables_fitted():
     item = terminal.Line("one two three four five", label="- ")
     assert terminal.wrapped(item, 20) == ["- one two three four", "  five"]
     assert terminal.wrapped(terminal.Line(item, label="  "), 20) == ["  - one two three", "    four five"]
@@ -324,7 +324,7 @@ def test_a_table_fits_drops_and_shortens():
     ]
 
 
-def test_rows_are_printed_as_they_come_with_room_where_there_is_some(capsys, monkeypatch):
+def test_rows_are_printed_as_they_come(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
     made = Printed("kernel 12< | ms 6")
     made.show(["numpy/a-long-name", "1.0"])
@@ -355,7 +355,7 @@ def test_color_only_on_a_terminal_that_wants_it(monkeypatch):
     assert Table("a | b", [(Best("x"), "1")]).text(0)[1] == "\x1b[1;32mx\x1b[0m  1"
 
 
-def test_a_printed_line_wraps_by_its_parts_and_a_sentence_that_looks_like_one_by_words(monkeypatch):
+def test_a_printed_line_wraps_by_its_parts(monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
     stream = io.StringIO()
     out = terminal.Wrapping(stream, terminal.Waiting(stream))
@@ -368,7 +368,7 @@ def test_a_printed_line_wraps_by_its_parts_and_a_sentence_that_looks_like_one_by
     assert line == "Do   measure here: python -m workloads.peak"
 
 
-def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypatch):
+def test_output_wraps_unless_it_is_for_machines(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     made = CommandParser(module="workloads.x", examples=["python -m workloads.x"])
     made.add_argument("--format", choices=("table", "json"), default="table")
@@ -389,7 +389,7 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
     assert plain.buffer.getvalue() == b"#. 3 us ~1 %~\n"
 
 
-def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
+def test_a_silent_command_shows_that_it_works(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
@@ -438,7 +438,7 @@ def test_a_command_needs_address_space(monkeypatch, capsys, limit_mib, is_enough
         assert tip.startswith("  raise the limit with `ulimit -v unlimited`, then: ")
 
 
-def test_a_command_that_is_refused_memory_ends_with_an_error_line(capsys):
+def test_a_command_without_memory_ends_with_an_error(capsys):
     def use_all_memory(plan: None) -> int:
         raise MemoryError
 
@@ -479,7 +479,7 @@ def test_what_a_terminal_would_obey_is_never_printed(monkeypatch):
     assert out.getvalue().endswith("\x1b[1A\n[1A\n")
 
 
-def test_a_removed_folder_leaves_a_path_as_it_is(tmp_path, monkeypatch):
+def test_a_removed_folder_leaves_paths_absolute(tmp_path, monkeypatch):
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -487,13 +487,13 @@ def test_a_removed_folder_leaves_a_path_as_it_is(tmp_path, monkeypatch):
     assert options.near("/usr/bin/python3") == "/usr/bin/python3"
 
 
-def test_an_error_is_one_line_whatever_a_name_holds(capsys):
+def test_any_name_gives_a_one_line_error(capsys):
     assert report.main(["no\nerror: such"]) == options.USAGE
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error:")]
     assert errors == ["error: no result file in no\\nerror: such"]
 
 
-def test_h_shows_the_brief_of_a_help_and_help_all_of_it(capsys, monkeypatch):
+def test_h_is_brief_and_help_complete(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     made = CommandParser(
         module="workloads.x", examples=["python -m workloads.x"], question="What?", brief_flags=["--noise"]

@@ -32,7 +32,7 @@ def planned(*argv: str, gpus: int) -> list[Row]:
     return peers.parse(argv).rows(host(gpus))
 
 
-def test_bus_bytes_are_those_of_nccl_tests_and_work_at_once_that_of_one_gpu():
+def test_bus_bytes_match_nccl_tests():
     """Its busbw is algbw * 2 (n - 1) / n: of 256 MiB in 1 ms 268 GB/s over two GPUs, 1.5 times that over four, 1.75 over 8."""
     for gpus, share in (("0,1", 1.0), ("0,1,2,3", 1.5), ("0,1,2,3,4,5,6,7", 1.75)):
         variant = "collective/cupy/nccl"
@@ -69,7 +69,7 @@ def test_what_is_no_problem_is_refused(make, why):
         make()
 
 
-def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
+def test_a_row_sees_its_gpus_by_uuid():
     uuids = {f"gpu:{i}": f"GPU-{i}" for i in range(4)}
     for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3")):
         own = environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)
@@ -78,7 +78,7 @@ def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
     assert environment(alone, uuids)["CUDA_VISIBLE_DEVICES"] == "GPU-2"
 
 
-def test_every_pair_is_planned_and_sums_only_where_a_kernel_goes():
+def test_every_pair_is_planned():
     rows = planned(gpus=3)
     copies = [r for r in rows if isinstance(r.problem, PeerCopy)]
     direct = [r.problem for r in copies if r.kernel == "peer/cupy/direct"]
@@ -118,7 +118,7 @@ def test_what_cannot_be_planned_is_refused(words_, gpus, error, why):
         planned(*words_, gpus=gpus)
 
 
-def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
+def test_without_two_gpus_one_line_says_so(monkeypatch, capsys):
     assert peers.main(["--fast"]) == 3
     message = capsys.readouterr().err.splitlines()[0]
     assert message.startswith("error: no GPU here (") and "every row of peers takes two GPUs or more" in message
@@ -135,7 +135,7 @@ def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
     assert f"{5 + 4 + 4 * len(concurrent.WORK)} rows" in capsys.readouterr().out
 
 
-def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_path):
+def test_copies_and_common_work_are_two_files(monkeypatch, tmp_path):
     """The second is not begun where the first was stopped."""
     parts = {name: sweep.Outcome(fake.run(host(2)), tmp_path / name, [name]) for name in ("peers", "at-once")}
     monkeypatch.setattr(peers.PeersPlan, "sweep", lambda *_: parts["peers"])
@@ -147,7 +147,7 @@ def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_p
     assert plan.measure(run, []) is parts["peers"]
 
 
-def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, tmp_path):
+def test_the_suite_includes_peers_only_for_all_gpus(monkeypatch, tmp_path):
     assert "peers" not in dict(suite_steps.parts(False, ["gpu:0"])) and "peers" in dict(
         suite_steps.parts(True, ["gpu:0"], True)
     )
@@ -180,7 +180,7 @@ def rows_at_once(slower: float) -> list[Measurement]:
     return made
 
 
-def test_copies_are_told_pair_by_pair_and_a_fleet_names_what_gpus_do_with_each_other():
+def test_copies_are_listed_pair_by_pair():
     def row(way, p, rate):
         seconds = p.nbytes * p.ways / rate
         clocks = {"host-latency": 1e-5 + seconds, "host-throughput": seconds}
@@ -208,7 +208,7 @@ def test_copies_are_told_pair_by_pair_and_a_fleet_names_what_gpus_do_with_each_o
     assert of(AtOnce("matmul", 64, "0,1")) == "float32 products while 0,1 work"
 
 
-def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
+def test_sums_compare_equally_launched_calls():
     def row(variant, nbytes, queued, **how):
         clocks = {"host-latency": 1e-3, "host-throughput": queued}
         return fake.row(f"collective/cupy/{variant}", AllReduce(nbytes, **how), clocks)
@@ -230,7 +230,7 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
     ]
 
 
-def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
+def test_the_report_has_peers_only_with_rows(tmp_path):
     assert several_gpus.section([fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)]) == []
     variant = "peer/cupy/direct"
     copy = fake.row(variant, PeerCopy(0, 1, 256 * MIB), {"host-latency": 1e-3, "host-throughput": 256 * MIB / 4e11})
@@ -248,7 +248,7 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
     assert f"## {several_gpus.TITLE}" in page.read_text() and 'id="several"' in report.to_open(page).read_text()
 
 
-def test_rows_at_once_are_prepared_and_run_as_what_they_are():
+def test_rows_at_once_run_as_their_kinds():
     """In this process, on the CPU: a unit of calls, each waited for, until the window is over; a wrong answer is no row."""
     alone = Row("matmul/numpy/blas", AtOnce("matmul", 33, "0"), Settings("cpu", 1))
     limits = Limits(visit_s=0.02)
@@ -262,7 +262,7 @@ def test_rows_at_once_are_prepared_and_run_as_what_they_are():
         side_by_side.window(alone, limits, 1)
 
 
-def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_work(monkeypatch, tmp_path):
+def test_each_gpu_works_alone_then_together(monkeypatch, tmp_path):
     """Workers that say 1 ms alone and 2 ms beside another."""
     asked_for = []
 
@@ -298,7 +298,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}
 
 
-def test_a_table_of_sums_has_a_column_a_kernel_and_nccls_bus_bandwidth():
+def test_a_table_of_sums_has_nccls_bandwidth():
     """Of 3 GPUs a sum of 3 MB moves 4 MB a GPU: in 1 ms 4 GB/s, however noisy. The one-shot kernel has the small size alone."""
 
     def total(kernel: str, nbytes: int, seconds: tuple[float, ...]) -> Measurement:
@@ -328,7 +328,7 @@ def test_a_table_of_sums_has_a_column_a_kernel_and_nccls_bus_bandwidth():
         ({}, 0),
     ],
 )
-def test_work_without_contention_is_one_sentence_and_other_work_one_each(ratios, told):
+def test_work_without_contention_is_one_sentence(ratios, told):
     rows = []
     for operation, ratio in ratios.items():
         for gpus, slower in (("0", 1.0), ("0,1", ratio)):

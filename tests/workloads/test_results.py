@@ -17,7 +17,7 @@ DESIGN = [name for part in (_KEY, _TIMES, _RATES) for name in part.split()]
 KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
 
 
-def test_columns_are_those_of_the_design_in_its_order():
+def test_columns_keep_the_documented_order():
     rows = [
         row("matmul/numpy/blas", square(64), 1e-5),
         row("stream/numpy/ufunc", Stream("triad", 2400), 1e-6),
@@ -29,7 +29,7 @@ def test_columns_are_those_of_the_design_in_its_order():
     assert list(results.frame([])) == [*KERNEL, *DESIGN]
 
 
-def test_values_of_a_cpu_row_and_rates_of_a_gpu_row_worked_out_by_hand():
+def test_cpu_values_and_gpu_rates_by_hand():
     m = row("matmul/numpy/blas", Matmul(10, 20, 30), 2e-6, threads=2, phases_s={"first_call": 0.5}, flags=("a", "b"))
     r = results.frame([m]).iloc[0]
     assert (r.op, r.backend, r.variant) == ("matmul", "numpy", "blas")
@@ -47,7 +47,7 @@ def test_values_of_a_cpu_row_and_rates_of_a_gpu_row_worked_out_by_hand():
     assert only_host.flops_per_s == pytest.approx(2e6 / 4e-5)
 
 
-def test_roof_fractions_come_from_the_measurements_or_from_given_roofs():
+def test_roof_fractions_use_measured_or_given_roofs():
     peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
     rows = [peak, row("matmul/numpy/blas", square(1000), 0.04, threads=1)]
     assert results.frame(rows).roof_fraction.tolist() == pytest.approx([1.0, 0.5])
@@ -68,7 +68,7 @@ def test_rows_without_a_time_are_absent_not_zero(status):
     assert r.median_s == 1e-6 and pandas.isna(r.flops_per_s)
 
 
-def test_load_reads_files_folders_and_machine_folders_and_says_which_is_not_there(tmp_path):
+def test_load_reads_files_folders_and_machines(tmp_path):
     run = tmp_path / "2025-01-01"
     run.mkdir()
     write(run, fake.cpu_run(sizes=(64,)))
@@ -81,7 +81,7 @@ def test_load_reads_files_folders_and_machine_folders_and_says_which_is_not_ther
             results.load(*runs)
 
 
-def test_two_machines_keep_their_rows_apart_under_their_own_roofs(tmp_path):
+def test_two_machines_have_their_own_roofs(tmp_path):
     folders = [tmp_path / "a", tmp_path / "b"]
     runs = [fake.cpu_run(sizes=(64,)), fake.gpu_run(sizes=(64,))]
     for folder, loaded in zip(folders, runs, strict=True):

@@ -23,7 +23,7 @@ def test_a_command_answers_why_nothing_was_measured(rows, reason):
     assert serve.reason(SimpleNamespace(measurements=rows)) == reason
 
 
-def test_a_failure_is_answered_and_the_next_command_measured_until_a_signal(monkeypatch):
+def test_a_failing_command_does_not_end_the_service(monkeypatch):
     """The second command fails, the fourth is stopped by SIGTERM, the fifth is not begun."""
     begun = []
 

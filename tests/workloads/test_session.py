@@ -26,7 +26,7 @@ def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320,
     return row("training/keras/fit", Training(model, 32, samples), seconds, **fields)
 
 
-def test_a_plan_that_was_stopped_says_how_much_of_it_is_here():
+def test_a_stopped_plan_names_its_progress():
     expected = ["2 of 5 rows are here, and what follows is said of these."]
     assert session.unfinished(outcome(trained(), trained(), left=3, stopped="stop-after")) == expected
     assert session.unfinished(outcome(trained())) == []
@@ -44,7 +44,7 @@ TRAIN = "python -m workloads.training"
         ({"cause": ""}, training.EXAMPLE),
     ],
 )
-def test_where_all_was_skipped_its_cause_ends_the_command_with_one_that_works(fields, tip):
+def test_a_wholly_skipped_run_names_a_working_command(fields, tip):
     m = trained(status="skipped", reason="for a reason", **fields)
     with pytest.raises(options.Missing, match="nothing could be measured: ") as nothing:
         session.require_measured(outcome(m), "training", training.EXAMPLE)
@@ -59,7 +59,7 @@ def test_where_all_was_skipped_its_cause_ends_the_command_with_one_that_works(fi
 @pytest.mark.parametrize(
     "words", ["workloads.stream --sizes 1TB --device cpu", "workloads.matmul --sizes 1000000 --device cpu"]
 )
-def test_what_no_row_has_memory_for_ends_before_a_roof_is_measured(words, tmp_path, capsys):
+def test_rows_beyond_memory_end_before_the_roofs(words, tmp_path, capsys):
     command, *flags = words.split()
     main = importlib.import_module(command).main
     assert main([*flags, "-o", str(tmp_path / "w")]) == options.MISSING
@@ -68,13 +68,13 @@ def test_what_no_row_has_memory_for_ends_before_a_roof_is_measured(words, tmp_pa
     assert not (tmp_path / "w").exists()
 
 
-def test_a_run_whose_rows_are_all_skipped_ends_with_one_error(tmp_path, capsys):
+def test_all_rows_skipped_is_one_error(tmp_path, capsys):
     words = ["--dtypes", "tf32", "--device", "cpu", "--threads", "1", "--fast", "-o", str(tmp_path / "w")]
     assert importlib.import_module("workloads.peak").main(words) == options.MISSING
     assert capsys.readouterr().err.count("error: nothing could be measured: ") == 1
 
 
-def test_a_dry_run_names_the_peaks_that_no_kernel_has(capsys):
+def test_a_dry_run_names_peaks_without_kernels(capsys):
     words = ["--dtypes", "tf32", "float32", "--device", "cpu", "--threads", "1", "--variants", "fma", "--dry-run"]
     assert importlib.import_module("workloads.peak").main(words) == options.OK
     planned, total, left_out = capsys.readouterr().out.splitlines()
@@ -97,7 +97,7 @@ def test_a_run_is_resumed_where_it_was_begun(monkeypatch, tmp_path, flags, again
     assert session.resume_command(command, tmp_path / "elsewhere") == f"python -m workloads.matmul {again}"
 
 
-def test_a_size_added_at_a_crossover_is_of_the_kernels_that_won_at_the_two_sizes_next_to_it():
+def test_an_added_size_uses_its_neighbors_winners():
     """The GPU takes 1 ms; another kernel of the CPU is the fastest at each size, and the GPU begins to win between 128 and 256,
     whose geometric middle is 181: 192 in steps of 32."""
     cpu = {
@@ -117,7 +117,7 @@ def test_a_size_added_at_a_crossover_is_of_the_kernels_that_won_at_the_two_sizes
 
 
 @pytest.mark.parametrize(("terminal", "printed"), [(True, [["matmul/numpy/blas"]]), (False, [])])
-def test_rows_are_printed_provisionally_once_and_only_those_of_one_visit(monkeypatch, terminal, printed):
+def test_provisional_rows_are_printed_once(monkeypatch, terminal, printed):
     """The second time rows are refined, nothing is printed, though there are rows of one visit."""
     one = replace(row("matmul/numpy/blas", square(64), 1e-3), series={VISITS_AT: (1.0,)})
     whole = row("matmul/numpy/operator", square(64), 1e-3)

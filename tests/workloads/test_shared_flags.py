@@ -11,7 +11,7 @@ from workloads.shared_flags import FINE, Limits, Measuring
 TYPED = "--device cpu,gpu:1 --threads 4,1 --fast --max-time 2 --seed 7 --stop-after 2min -o runs --against before -q"
 
 
-def test_what_is_typed_is_read_once_into_a_record():
+def test_flags_are_read_once_into_a_record():
     words = [*shlex.split(TYPED), "--fail-on", "slower>5%", "--backends", "numpy", "numba"]
     assert stream.parse(words).measuring == Measuring(
         command=shlex.join(["python", "-m", "workloads.stream", *words]),
@@ -42,11 +42,11 @@ def test_keywords_ask_for_what_their_words_ask_for():
 
 
 @pytest.mark.parametrize(("words", "message"), [("--device ,", "names nothing"), ("--threads many", "whole number")])
-def test_a_flag_that_names_nothing_is_refused_before_anything_is_planned(words, message):
+def test_an_empty_flag_is_refused_before_planning(words, message):
     with pytest.raises(options.Usage, match=message):
         stream.parse(words.split())
 
 
-def test_the_most_noise_that_is_asked_for_may_be_all_of_a_rows_time():
+def test_a_noise_limit_of_100_percent_is_allowed():
     """As the sweeps of `doctor --noise` ask for."""
     assert shared_flags._noise("1") == 1.0 and shared_flags._noise("100%") == 1.0

@@ -55,7 +55,7 @@ def test_the_triad_is_whole_vectors_without_spills(function, width):
     assert any("prefetch" in line or "prfm" in line for line in loop) is (function is far)
 
 
-def test_every_pass_of_a_call_is_made_and_a_call_is_long_enough(threads):
+def test_a_call_makes_every_pass(threads):
     threads(2)
     for nontemporal in (False, True):
         x = empty((100,), np.dtype(np.float64))
@@ -89,7 +89,7 @@ def test_edges_of_lines_vectors_and_slices(kernel, count, threads):
                 assert reference.check(problem, inputs, kernel.bind(problem, *inputs)()).passed, (problem, count)
 
 
-def test_stores_past_the_caches_are_nontemporal_and_nothing_is_written_behind_the_end():
+def test_large_stores_are_nontemporal_and_in_bounds():
     for how in (near, far, past):
         a, out = empty((80,), np.dtype(np.float32)), empty((80,), np.dtype(np.float32))
         a[:], out[:] = 2, 7
@@ -122,7 +122,7 @@ def planned(module, **keywords):
     return module.parse(words).rows(fake.CPU_MACHINE)
 
 
-def test_every_operation_makes_rows_of_the_kernels_that_have_it(monkeypatch):
+def test_every_operation_has_its_kernels_rows(monkeypatch):
     assert stream.OPERATIONS.split() == [*Stream.WEIGHTS]
     rows = planned(stream, sizes=["1MiB"], operations=["triad", "read"])
     assert {(r.kernel, r.problem.operation) for r in rows} == {

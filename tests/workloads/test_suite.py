@@ -54,7 +54,7 @@ def test_plans_of_parts_and_flags():
         suite_steps.chosen_parts(parsed("--only", "nope"), [])
 
 
-def test_a_gpu_is_asked_in_the_arithmetic_that_it_has():
+def test_a_gpu_is_measured_in_supported_arithmetic():
     def asked(quick, *lacking):
         there = suite_steps.parts(quick, GPU, lacks=lambda math: f"no {math}" * (math in lacking))
         own = [flags for name, flags in there if name != "transfer" and flags.get("device", GPU) == GPU]
@@ -66,7 +66,7 @@ def test_a_gpu_is_asked_in_the_arithmetic_that_it_has():
     assert asked(False, "tf32", "bfloat16") == [["float32", "float64", "float16"]] * 2 + [["float32"]] * 2
 
 
-def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
+def test_a_part_that_is_not_installed_is_skipped(capsys):
     """A training has processes of its own; those of the others go on."""
     missing = {"conv": options.Missing("no cudnn"), "training": options.Missing("no keras", "pip install keras")}
     workers = []
@@ -96,7 +96,7 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
         (["--stop-after", "200"], [200.0]),
     ],
 )
-def test_a_part_has_the_seconds_that_those_before_it_have_left(monkeypatch, flags, left):
+def test_a_part_has_the_remaining_seconds(monkeypatch, flags, left):
     """Parts of 250 s each; none begins when the time is over."""
     now = [0.0]
     seconds: list[float | None] = []
@@ -118,7 +118,7 @@ def test_a_part_has_the_seconds_that_those_before_it_have_left(monkeypatch, flag
 @pytest.mark.parametrize(
     ("flags", "resumes"), [([], [False, False, True, False]), (["--resume"], [True, True, True, True])]
 )
-def test_a_second_part_of_a_workload_goes_on_in_its_file(flags, resumes):
+def test_a_workloads_second_part_extends_its_file(flags, resumes):
     seen: list[bool] = []
 
     def measured(name, plan, run, processes):
@@ -131,7 +131,7 @@ def test_a_second_part_of_a_workload_goes_on_in_its_file(flags, resumes):
     assert seen == resumes
 
 
-def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
+def test_a_step_is_one_line_with_remaining_time(monkeypatch, capsys):
     """Steps of 30, 20 and 40 s: the first takes 60 s, so the other two are taken for 120 s; both take 120 s, so the last is taken
     for 160 s."""
     planned = {"matmul": 30.0, "training": 20.0, "conv": 40.0}
@@ -167,7 +167,7 @@ def test_every_step_is_planned_and_has_words():
     assert names == suite_steps.WORDS.keys()
 
 
-def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
+def test_visits_of_quick_products_on_16_cores(monkeypatch):
     """Of five sizes NumPy's kernels on 1 and 16 threads and CuPy's in four modes; peaks of threads and GPU; three triads."""
     numba = {"matmul": "simd parallel", "peak": "fma", "stream": "nontemporal"}
     gpu = {"matmul": "cublas operator", "peak": "fma", "stream": "wide elementwise"}
@@ -206,7 +206,7 @@ def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
     assert "add --resume" in capsys.readouterr().err
 
 
-def test_a_json_array_is_one_workload_and_a_dry_run_names_every_part(capsys):
+def test_a_dry_run_names_every_part(capsys):
     assert suite.main(["--quick", "--format", "json"]) == suite.main(["--quick", "--backends", "numpy"]) == 2
     assert "--only" in capsys.readouterr().err
     assert suite.main(["--dry-run", "--quick", "-q"]) == 0
@@ -214,7 +214,7 @@ def test_a_json_array_is_one_workload_and_a_dry_run_names_every_part(capsys):
     assert out.count(" of arrays at a time") == 6 and "\nmatmul\n" in out and "\ntraining\n" in out
 
 
-def test_the_stored_gpu_that_a_machine_without_one_is_told_of_is_whole():
+def test_the_stored_gpu_for_comparison_is_complete():
     stored = records.read(worker.ROOT / "reports" / "nvidia-h200")
     assert stored.bad_lines == 0
     every = {m.problem.op for m in stored.measurements}
@@ -230,13 +230,13 @@ def quoted(page: str, mark: str) -> list[str]:
 
 
 @pytest.mark.parametrize("run", ["nvidia-h200-x4/peers", "nvidia-h200-x4/training-data-parallel"])
-def test_the_results_page_says_what_the_stored_files_say(run):
+def test_the_results_page_matches_the_stored_files(run):
     told = summary.answer(Analysis.from_loaded(records.read(worker.ROOT / "reports" / run)))
     block = quoted("docs/results.md", f"answer: python -m analysis.report reports/{run} ")
     assert block == [f"- {sentence}" for sentence in told]
 
 
-def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
+def test_the_readme_is_short_and_matches_stored_files(monkeypatch):
     monkeypatch.setattr(noise, "REPORTS", worker.ROOT / "reports")
     assert len((worker.ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
     of = material.Material(Analysis.from_loaded(records.read(worker.ROOT / "reports/nvidia-h200")))
@@ -245,13 +245,13 @@ def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
     assert block == of.findings and len(block) == 5
 
 
-def test_what_commands_print_is_quoted_as_they_print_it(monkeypatch):
+def test_quoted_output_is_what_commands_print(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = (worker.ROOT / "docs/guides.md").read_text(encoding="utf-8")
     assert text.count("<!-- /output -->") == 2 and readme.filled(text) == text
 
 
-def test_the_readme_of_every_machine_is_of_the_rows_that_are_stored_beside_it():
+def test_every_machines_readme_matches_its_rows():
     pages = sorted((worker.ROOT / "reports").glob("*/README.md"))
     assert len(pages) >= 6
     for page in pages:
@@ -265,7 +265,7 @@ def test_the_readme_of_every_machine_is_of_the_rows_that_are_stored_beside_it():
         assert all((page.parent / name).is_file() for name in re.findall(r"\]\(([\w-]+\.svg)\)", text))
 
 
-def test_the_readme_of_a_machine_is_what_the_report_writes_now(monkeypatch):
+def test_a_machines_readme_is_the_reports_output(monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(worker.ROOT)
     run = "reports/intel-avx512-2c"
@@ -274,7 +274,7 @@ def test_the_readme_of_a_machine_is_what_the_report_writes_now(monkeypatch):
     assert rest == "\n".join([*report_page.short(material.shown([run]), run), "<!-- /page -->", ""])
 
 
-def test_a_suite_stopped_before_its_first_row_ends_well_without_a_page(tmp_path):
+def test_a_suite_stopped_early_ends_without_a_page(tmp_path):
     words = ["--quick", "--only", "matmul", "--device", "cpu", "--stop-after", "1e-9", "-q", "-o", str(tmp_path)]
     assert suite.main(words) == options.OK
     assert [file.name for file in tmp_path.iterdir()] == ["matmul.jsonl"]
@@ -283,7 +283,7 @@ def test_a_suite_stopped_before_its_first_row_ends_well_without_a_page(tmp_path)
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.4, "0 s"), (89.4, "89 s"), (90.0, "2 minutes"), (600.0, "10 minutes")]
 )
-def test_a_duration_is_of_seconds_up_to_a_minute_and_a_half(seconds, words):
+def test_a_duration_is_in_seconds_up_to_90(seconds, words):
     assert suite._duration(seconds) == words
 
 
@@ -291,7 +291,7 @@ def test_a_duration_is_of_seconds_up_to_a_minute_and_a_half(seconds, words):
     ("flags", "output"),
     [(["--resume"], "newest"), (["--resume", "-o", "mine"], "mine"), (["-o", "mine"], "mine"), ([], "")],
 )
-def test_a_fleets_newest_run_is_resumed_unless_a_folder_is_named(monkeypatch, flags, output):
+def test_a_fleets_newest_run_is_resumed(monkeypatch, flags, output):
     from workloads.fleet import nodes
 
     seen = []

@@ -44,7 +44,7 @@ def test_who_wins_a_line(rows, winner):
 
 
 @pytest.mark.parametrize(("math", "winner"), [("tf32", "GPU"), ("float16", "GPU"), ("float64", "cupy/cublas")])
-def test_a_gpu_in_lower_precision_meets_the_cpu_in_float32(math, winner):
+def test_a_low_precision_gpu_meets_float32(math, winner):
     """At the same shape and caches alone."""
     gpu = product("cupy/cublas", 1e-3, math)
     cold = product("numpy/blas", 1e-9, threads=1, cache="cold")
@@ -54,7 +54,7 @@ def test_a_gpu_in_lower_precision_meets_the_cpu_in_float32(math, winner):
     assert table.winner([gpu]) == winner
 
 
-def test_a_winning_convolution_on_a_gpu_is_named_with_its_kernel():
+def test_a_winning_gpu_convolution_names_its_kernel():
     problem = Conv(2, 9, 7, 3, 5, 3, 2, stride=2, pad=1, direction="wgrad")
     rows = [
         row("conv/numpy/im2col", problem, 2e-3, threads=1),
@@ -74,7 +74,7 @@ def test_a_winning_convolution_on_a_gpu_is_named_with_its_kernel():
     assert named.head(Conv(2, 9, 7, 4, 6, 3, 2, groups=2))["NxHxWxC:KxRxS"][0] == "2x9x7x4:6x3x2 g2"
 
 
-def test_the_head_of_a_line_is_its_size_or_its_shape():
+def test_a_line_begins_with_size_or_shape():
     square, planned = Matmul(8, 8, 8), [Matmul(4, 4, 4)]
     assert problem_tables.Matmuls(planned=planned).head(square) == {"n": ("8", 5)}
     assert problem_tables.Matmuls(planned=planned).head(WIDE) == {"shape": ("8x16x32", 14)}
@@ -96,7 +96,7 @@ def test_the_head_of_a_line_is_its_size_or_its_shape():
         (Conv(1, 8, 8, 3, 5, 3, 3), "warm", "float32"),
     ],
 )
-def test_what_is_not_the_default_is_said_beside_the_arithmetic(problem, cache, kind):
+def test_unusual_settings_stand_beside_the_arithmetic(problem, cache, kind):
     assert problem_tables._kind(problem, cache) == kind
 
 
@@ -114,7 +114,7 @@ def test_the_column_of_a_row(m, column):
     assert problem_tables._column(m) == column
 
 
-def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch():
+def test_a_shared_problem_has_its_first_layers_name():
     works = [
         SimpleNamespace(problem=Matmul(32, 16, 8), name="a fprop", product="a"),
         SimpleNamespace(problem=Matmul(64, 16, 8), name="b fprop", product="b"),
@@ -126,7 +126,7 @@ def test_a_problem_of_several_layers_has_the_first_ones_name_whatever_its_batch(
     assert [directed(p) for p in problems] == ["a fprop +1", "c fprop", "-"]
 
 
-def test_a_share_of_a_roof_is_told_of_measured_peaks_alone():
+def test_only_measured_peaks_give_a_share():
     """50 of 100 GFLOP/s. Without a peak row the best product is the roof, which still grows."""
     flops = product("numpy/blas", 1.0).problem.flops
     rows = [product("numpy/blas", flops / 50e9, threads=1), product("numba/packed", flops / 20e9, threads=1)]

@@ -57,7 +57,7 @@ def ways(found):
     return [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found]
 
 
-def test_the_simplest_calls_and_a_users_own_model_are_one_row_a_device(tmp_path):
+def test_simple_calls_are_one_row_per_device(tmp_path):
     found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
     assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
     assert chosen(found) == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
@@ -73,7 +73,7 @@ def test_the_simplest_calls_and_a_users_own_model_are_one_row_a_device(tmp_path)
     assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 2048)}
 
 
-def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
+def test_peaks_trains_all_samples_in_one_batch(monkeypatch):
     for jax in (False, True):
         monkeypatch.setattr(studies, "available", lambda library, jax=jax: jax)
         found = rows("--model", "peaks", "--samples", "100", "1000", "--device", "cpu")
@@ -87,7 +87,7 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
     assert {(r.problem.batch, r.problem.epochs) for r in few} == {(64, 3)}
 
 
-def test_generators_types_epochs_and_threads_are_taken_from_flags():
+def test_generators_types_epochs_and_threads_are_flags():
     sizes = {"width": ["10,100"], "depth": ["1"], "inputs": ["20"], "outputs": ["3"], "hidden_layers": ["2:4:+2"]}
     found = grid.models(["mlp", "fashion-mlp"], sizes)
     assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
@@ -117,7 +117,7 @@ def test_switches_make_every_combination_where_they_do_something():
     assert len(every) == 4 and {r.settings.switches["shuffle"] for r in every} == {"off"}
 
 
-def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
+def test_a_residence_selects_its_kernel(monkeypatch):
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows("--residence", "numpy", "tf.data", "resident", "--device", "gpu")
     assert ways(found) == [("keras/fit", None), ("keras/fit", "tf.data"), ("keras/resident", "resident")]
@@ -136,7 +136,7 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
         (training, "--backends jax --dry-run", "jax", "jax"),
     ],
 )
-def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words, missing, said, monkeypatch, capsys):
+def test_an_unavailable_library_exits_3(command, words, missing, said, monkeypatch, capsys):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == missing else real(name, *a))
     assert command.main(words.split()) == 3
@@ -147,7 +147,7 @@ def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words,
     assert "tensorflow" not in sys.modules
 
 
-def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys, monkeypatch):
+def test_the_table_explains_a_trainings_parts_once(capsys, monkeypatch):
     """An epoch of 1 ms beside its steps that spread over 10 ms: nothing is known but its upper end."""
     table = training_table.TrainingTable()
     cost = (0.1, 0.05, 2e-3)
@@ -209,7 +209,7 @@ def counted(monkeypatch):
     return Counted
 
 
-def test_rows_of_an_environment_share_a_process_and_a_plan_that_ended_goes_on(counted, tmp_path, capsys, monkeypatch):
+def test_an_environments_rows_share_a_process(counted, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sweep, "time", types.SimpleNamespace(monotonic=lambda: counted.now, sleep=None))
     flags = ["--device", "cpu", "--batch", "1", "2", "4", "--onednn", "on", "off", "-q", "-o", str(tmp_path)]
     assert training.main([*flags, "--stop-after", "120"]) == 0
@@ -223,7 +223,7 @@ def test_rows_of_an_environment_share_a_process_and_a_plan_that_ended_goes_on(co
     assert len(records.read(tmp_path).measurements) == 6
 
 
-def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
+def test_studies_share_a_folder(counted, monkeypatch, tmp_path):
     seen = []
 
     def beside(name, measuring, run, shown):
@@ -291,7 +291,7 @@ def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     return str(path)
 
 
-def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_what_stands_against_them_is_said(tmp_path):
+def test_saved_predictions_are_measured_and_checked(tmp_path):
     given = ("cpu", {}), ("gpu:0", {"jit_compile": "on"}), ("gpu:0", {"residence": "resident"}), ("cpu", {})
     file = saved(tmp_path / "p.ndjson", *given)
     found = rows("--predicted", file)
@@ -314,7 +314,7 @@ def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_wha
             rows(*words)
 
 
-def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_path, capsys):
+def test_a_file_without_predictions_is_not_proposed(tmp_path, capsys):
     """A readme, and an empty file: the command that is offered makes another file, and its words are the flags that there are."""
     for text, why in (("# Crossover", "line 1: JSON is malformed"), ("", "it is empty")):
         (file := tmp_path / "README.md").write_text(text)
@@ -327,7 +327,7 @@ def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_pat
         assert stored(args.profile[0]).is_file() and file.read_text() == text
 
 
-def test_predictions_of_devices_that_are_not_taken_are_counted_and_unknown_models_refused(tmp_path, capsys):
+def test_predictions_for_other_devices_are_counted(tmp_path, capsys):
     given = ("cpu", {}), ("gpu:0", {}), ("gpu:1", {}), ("gpu:0", {"jit_compile": "on"})
     file = saved(tmp_path / "p.ndjson", *given)
     assert len(rows("--predicted", file, here=CPU_MACHINE)) == 1

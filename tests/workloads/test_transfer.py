@@ -42,7 +42,7 @@ def planned(*words, here=GPU_MACHINE):
     return transfer.parse([*words, "--quiet"]).rows(here)
 
 
-def test_without_a_gpu_it_exits_3_with_the_reason_and_a_cpu_alone_copies_nothing(monkeypatch, capsys, kernels):
+def test_without_a_gpu_it_exits_3(monkeypatch, capsys, kernels):
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
     assert transfer.main(["--sizes", "4KiB:256MiB:x4", "--fast"]) == 3
@@ -55,7 +55,7 @@ def test_without_a_gpu_it_exits_3_with_the_reason_and_a_cpu_alone_copies_nothing
         planned(here=CPU_MACHINE)
 
 
-def test_the_default_rows_are_all_ways_over_all_sizes_and_no_managed_memory(kernels):
+def test_default_rows_omit_managed_memory(kernels):
     rows = planned()
     assert {r.settings.device for r in rows} == {"gpu:0"} and {r.settings.mode for r in rows} == {"resident"}
     assert {r.kernel.split("/")[1] for r in rows} == {"cupy"}, "TensorFlow takes seconds to start: on request"
@@ -70,7 +70,7 @@ def test_the_default_rows_are_all_ways_over_all_sizes_and_no_managed_memory(kern
     assert first == [way for way in dict.fromkeys(first) for _ in range(15)], "each way over its sizes in one go"
 
 
-def test_overlap_adds_a_kernel_beside_the_copy_in_chunks_over_streams(kernels):
+def test_overlap_adds_a_kernel_beside_chunked_copies(kernels):
     rows = [r for r in planned("--sizes", "4KiB", "--directions", "d2d", "--overlap") if r.problem.compute]
     assert {r.kernel for r in rows} == {"transfer/cupy/overlap_copy", "transfer/cupy/overlap_both"}
     assert {r.problem for r in rows} == {
@@ -84,7 +84,7 @@ def test_overlap_adds_a_kernel_beside_the_copy_in_chunks_over_streams(kernels):
     assert {r.problem.host_memory for r in rows if not r.problem.compute} == {"managed"}
 
 
-def test_the_study_has_both_libraries_and_each_size_once(kernels):
+def test_the_study_has_both_libraries_once_per_size(kernels):
     rows = planned("--study", "small-dataset")
     ways = {(r.kernel, r.problem.host_memory) for r in rows}
     assert ways == {
@@ -126,7 +126,7 @@ def test_the_table(capsys):
     assert len(lines) == 5 and lines[4].endswith("pageable only"), "what a kernel cannot do is said once"
 
 
-def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
+def test_the_table_and_its_notes_follow_the_law(capsys):
     rows = [copy(10e-6 + n / 50e9, n) for n in (1 << k for k in range(2, 31, 2))]
     analysis = Analysis.from_rows(rows)
     transfer.parse([]).answer(None, analysis)
@@ -148,7 +148,7 @@ def memory(host, gpu=100 * GIB):
 
 
 @pytest.mark.parametrize("kind", ["pinned", "write-combined", "registered", "managed"])
-def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
+def test_too_much_locked_memory_is_refused(kind):
     problem = Transfer("h2d", 1 << 30, kind)
     needs = f"needs 1.00 GiB of {kind} host memory; at most half of what is free, 1020 MiB"
     with pytest.raises(memory_needs.DoesNotFit, match=needs):
@@ -158,7 +158,7 @@ def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(k
         memory_needs.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
 
 
-def test_a_copy_needs_room_and_is_refused_before_any_input_is_made(monkeypatch):
+def test_an_oversized_copy_is_refused_before_its_input(monkeypatch):
     problem = Transfer("h2d", 1 << 30, "pageable")
     with pytest.raises(memory_needs.DoesNotFit, match=r"needs 6\.00 GiB of host memory, 6\.00 GiB are free"):
         memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
@@ -185,7 +185,7 @@ class CUDARuntimeError(RuntimeError):
         (None, "`ulimit -l` sets no limit"),
     ],
 )
-def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypatch, limit, said):
+def test_memory_the_driver_cannot_lock_is_skipped(monkeypatch, limit, said):
     monkeypatch.setattr(memory_needs, "lock_limit", lambda: limit)
 
     def fails(text="cudaErrorMemoryAllocation: out of memory"):
@@ -206,7 +206,7 @@ def test_the_lock_limit_is_the_systems(monkeypatch):
         assert memory_needs.lock_limit() == limit
 
 
-def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
+def test_the_links_highest_state_while_copying_counts(monkeypatch):
     fake_cupy(monkeypatch)
     generations = iter([1, 5, 5, 1])  # an idle link falls back
     about = {"nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: next(generations)}
@@ -221,7 +221,7 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
     assert telemetry.GpuWatch(0, lambda: None, link=True).readings() == ({}, ())
 
 
-def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():
+def test_the_feeding_study_has_cupys_bytes_too():
     made = planned("--study", "feeding")
     fed = [row for row in made if row.problem.op == "feeding"]
     assert {row.variant for row in fed if row.on_gpu} == {"numpy", "tf.data", "generator", "prefetch", "resident"}
@@ -244,7 +244,7 @@ def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():
         (["--backends", "cupy"], "CuPy's copies are to a GPU", "--study feeding --backends keras"),
     ],
 )
-def test_what_the_feeding_study_cannot_do_is_said_with_a_command(words, said, tip):
+def test_impossible_feeding_studies_are_corrected(words, said, tip):
     with pytest.raises(options.Stop, match=re.escape(said)) as stop:
         planned("--study", "feeding", *words, here=CPU_MACHINE)
     assert tip in stop.value.tip

@@ -295,6 +295,6 @@ def test_crossovers_of_a_stored_run_are_known(mode, clock, bands, crossing, betw
     assert stored_runs.numbers(at.at) == stored_runs.near(*crossing) and (at.below, at.above) == between
 
 
-def test_a_stored_run_without_a_gpu_has_no_crossover():
+def test_a_stored_cpu_run_has_no_crossover():
     (answer,) = stored_runs.analysis("cpu").crossovers
     assert (answer.kind, answer.points) == ("no-gpu", ())

@@ -13,7 +13,7 @@ from analysis.training import data_parallel
         (2048, (3.989e-3, 3.456e-3, 4.155e-3), (5.134e-5, 4.528e-5, 7.021e-5), 1.2993e11, 2.7123e-5),
     ],
 )
-def test_data_parallel_steps_of_a_stored_run_are_known(batch, step, all_reduce, bus_bytes_per_s, loss_difference):
+def test_stored_data_parallel_steps_are_known(batch, step, all_reduce, bus_bytes_per_s, loss_difference):
     cases = data_parallel.cases(stored_runs.analysis("two-gpus").rows)
     (case,) = [case for case in cases if (case.several.problem.batch, case.count) == (batch, 2)]
     assert case.several.problem.model == "cifar10-cnn"

@@ -25,7 +25,7 @@ def right(run, problem, inputs) -> bool:
 
 
 @pytest.mark.parametrize("nbytes", [8, 8200])  # one thread of a block; three blocks, the last of which is not full
-def test_the_one_shot_sum_is_right_call_after_call(gpus, nbytes):
+def test_the_one_shot_sum_is_right_every_call(gpus, nbytes):
     collective, _, _ = gpus
     problem = AllReduce(nbytes)
     whole = problem.inputs(3, True)
@@ -36,7 +36,7 @@ def test_the_one_shot_sum_is_right_call_after_call(gpus, nbytes):
     assert right(run, problem, whole)
 
 
-def test_calls_take_turns_between_the_halves_of_an_inbox(gpus):
+def test_calls_alternate_between_halves_of_an_inbox(gpus):
     """So that a GPU that is a call ahead writes over nothing that is still to be read."""
     collective, _, _ = gpus
     problem = AllReduce(8)
@@ -50,7 +50,7 @@ def test_calls_take_turns_between_the_halves_of_an_inbox(gpus):
         assert numbers == [[[[even] * 2], [[odd] * 2]]] * 2
 
 
-def test_all_gpus_get_the_same_bits_and_bfloat16_is_rounded_once(monkeypatch, built):
+def test_all_gpus_get_the_same_bits(monkeypatch, built):
     """1 + 2^-8 + 2^-9 is 1 + 2^-7 in bfloat16's eight bits; cut off, or rounded after each addition, it is 1."""
     with fake_peers.imported(monkeypatch, built, count=3) as (collective, _, _):
         problem = AllReduce(16, "0,1,2", "bfloat16")
@@ -81,7 +81,7 @@ def test_a_sum_in_place_replaces_the_array(gpus):
 
 
 @pytest.mark.parametrize("variant", ["one_shot_graph", "one_shot_early_graph", "nccl_graph"])
-def test_a_recorded_sum_is_right_and_counts_its_calls(gpus, variant):
+def test_a_recorded_sum_counts_its_calls(gpus, variant):
     collective, _, _ = gpus
     problem = AllReduce(64)
     whole = problem.inputs(3, True)
@@ -93,14 +93,14 @@ def test_a_recorded_sum_is_right_and_counts_its_calls(gpus, variant):
 
 
 @pytest.mark.parametrize("form", AllReduce.FORMS)
-def test_nccl_is_called_as_a_group_of_all_gpus(gpus, form):
+def test_nccl_is_called_as_a_group(gpus, form):
     collective, _, _ = gpus
     problem = AllReduce(4096, form=form)
     whole = problem.inputs(3, True)
     assert right(collective.nccl(problem, *whole), problem, whole)
 
 
-def test_a_gpu_that_does_not_come_is_an_error_and_later_calls_do_nothing(gpus):
+def test_a_missing_gpu_is_an_error(gpus):
     collective, _, host = gpus
     collective.LONGEST_NS = 20_000_000
     problem = AllReduce(8)
@@ -125,7 +125,7 @@ def test_what_cannot_be_done_is_refused(gpus):
             collective.one_shot(problem, *problem.inputs(1))
 
 
-def test_gpus_that_do_not_reach_each_other_copy_through_the_host(monkeypatch, built):
+def test_gpus_without_peer_access_copy_through_the_host(monkeypatch, built):
     with fake_peers.imported(monkeypatch, built, reach=False) as (collective, peer, _):
         problem, copy = AllReduce(64), PeerCopy(0, 1, 64)
         for kernel, of in ((collective.one_shot, problem), (peer.direct, copy)):

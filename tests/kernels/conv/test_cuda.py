@@ -29,7 +29,7 @@ PROBLEMS = [
 ]
 
 
-def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
+def test_phases_and_tile_needs_by_hand():
     """3 x 3 / 2 with a zero above and to the left: even pixels meet tap 1 alone, odd ones taps 2 and 0."""
     problem = Conv(1, 8, 8, 1, 1, 3, 3, 2, 1, direction="dgrad")
     sizes = [
@@ -72,7 +72,7 @@ def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
 
 
 @pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
-def test_a_phase_that_started_early_ends_when_the_one_before_has(path):
+def test_a_phase_started_early_ends_in_order(path):
     """What comes after the last phase then finds the results of all."""
     body = loader.source(path).rpartition('extern "C"')[2].partition("\n}\n")[0]
     assert body.rstrip().endswith("previous_is_done();") and body.count("previous_is_done();") == 1
@@ -95,7 +95,7 @@ def test_a_shape_has_the_fields_of_gather(path):
     assert conv_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
 
 
-def test_rows_that_are_loaded_together_lie_in_different_banks():
+def test_loaded_rows_lie_in_different_banks():
     for of in conv_tiles.TENSORS:
         for line in (of.deep, of.tile_m, of.tile_n):
             # 8 rows of 16 bytes fill all 32 banks
@@ -192,7 +192,7 @@ def unaligned(values: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("way", Conv.DIRECTIONS)
-def test_images_that_begin_between_16_bytes_are_convolved_too(way, bound, built, monkeypatch):
+def test_images_beginning_between_16_bytes_are_convolved(way, bound, built, monkeypatch):
     """They are fetched item by item: for wgrad by tiles no longer than a block has threads, each of which has one of a line."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     offered = {}
@@ -234,14 +234,14 @@ def walked(of: conv_tiles.Gather, box, pixels: int):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_the_copy_engine_walks_the_pixels_of_the_product(problem, wgmma):
+def test_the_copy_engine_walks_the_products_pixels(problem, wgmma):
     for of in (conv_tiles.gather(problem), *(p.gather for p in conv_tiles.phases(replace(problem, direction="dgrad")))):
         pixels = itertools.product(range(of.n), range(of.p), range(of.q))
         wanted = [(n, y * of.step - of.top, x * of.step - of.left) for n, y, x in pixels]
         assert list(walked(of, wgmma.box(of), of.pixels)) == wanted
 
 
-def test_a_map_of_images_counts_channels_first_and_filters_have_each_taps_in_whole_64s(wgmma, monkeypatch):
+def test_a_map_of_images_counts_channels_first(wgmma, monkeypatch):
     driver = Encoder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
     of = conv_tiles.gather(Conv(2, 12, 10, 16, 8, 5, 3, 2, 1))  # 5 x 4 pixels
@@ -270,7 +270,7 @@ def test_a_map_of_images_counts_channels_first_and_filters_have_each_taps_in_who
         (Conv(1, 300, 300, 8, 8, 257, 1, 1, 127), 0x7000, "256 taps"),
     ],
 )
-def test_images_that_the_copy_engine_cannot_walk_are_refused(problem, address, reason, wgmma):
+def test_images_the_copy_engine_cannot_walk_are_refused(problem, address, reason, wgmma):
     with pytest.raises(ValueError, match=reason):
         wgmma.im2col_map(address, conv_tiles.gather(problem), 128)
 
@@ -291,7 +291,7 @@ def test_what_a_rung_cannot_do_it_says(problem, reason, wgmma):
         _implicit_gemm.refuse(problem, ("bfloat16", "float16"), "wgmma")
 
 
-def test_a_claim_pools_the_last_three_draws_and_the_sets_of_their_commits():
+def test_a_claim_pools_the_last_three_draws():
     def row(drawn: str, shape: int, commit: str) -> Row:
         return Row(drawn, "1", "float32", "nn", (shape,), "x", 1.0, 1.0, 1.0, "", True, commit, "")
 
@@ -300,14 +300,14 @@ def test_a_claim_pools_the_last_three_draws_and_the_sets_of_their_commits():
     assert latest([*sets, *drawn, row("four 1", 1, "b")]) == [*drawn[1:], row("four 1", 1, "b"), *sets[1:]]
 
 
-def test_a_float32_plan_beyond_the_data_sheet_is_not_direct():
+def test_a_too_fast_float32_plan_is_not_direct():
     sides = {"conv/cuda/implicit_gemm": 1.0, "conv/cudnn/plan NCHW": 0.25, "conv/cudnn/plan NHWC": 0.75}
     row = Row("", "", "float32", "wgrad", (1,), "conv/cudnn/plan NCHW", 0.25, 1.0, 0.0, "", True, "", "", sides)
     for dtype, share, seconds in (("float32", 0.99, 0.25), ("float32", 1.01, 0.75), ("bfloat16", 1.01, 0.25)):
         assert direct(replace(row, dtype=dtype, flops=share * 0.25 * FLOAT32_FLOPS_PER_S)).library_s == seconds
 
 
-def test_rows_beside_cudnn_and_the_hosts_time_print_no_ratio():
+def test_host_times_print_no_ratio_with_cudnn():
     sides = {"conv/cuda/wgmma": 1.0, "conv/cudnn/plan NHWC": 4.0}
     names = {"drawn": "a 0", "kind": "1", "dtype": "bfloat16", "layout": "fprop", "tiles": "", "commit": "", "at": ""}
     seconds = {"library": "conv/cudnn/plan NHWC", "library_s": 4.0, "ours_s": 1.0, "first_s": 0.0, "sides": sides}

@@ -36,7 +36,7 @@ def bound(module, problem=PROBLEM, **options):
     return module.plan(problem, *arrays, **options)
 
 
-def test_the_fastest_of_all_plans_is_kept_though_it_is_listed_last(installed):
+def test_the_fastest_plan_is_chosen_though_listed_last(installed):
     engines = [Engine(number=number, seconds=SLOW) for number in range(7)]
     module, library = installed([*engines, Engine(number=70, seconds=5e-6)])
     run = bound(module)
@@ -46,7 +46,7 @@ def test_the_fastest_of_all_plans_is_kept_though_it_is_listed_last(installed):
     assert library.called == [70]
 
 
-def test_plans_that_take_less_than_the_host_are_told_apart_by_the_device(installed):
+def test_plans_shorter_than_the_host_use_device_clocks(installed):
     """The host takes 40 us to start any of them."""
     module, _ = installed(
         [Engine(number=1, seconds=7e-6), Engine(number=2, seconds=5e-6), Engine(number=3, seconds=6e-6)]
@@ -56,7 +56,7 @@ def test_plans_that_take_less_than_the_host_are_told_apart_by_the_device(install
     assert [plan.seconds for plan in search.plans] == pytest.approx([5e-6, 6e-6, 7e-6])
 
 
-def test_a_plan_that_was_disturbed_once_is_timed_a_second_time(installed, monkeypatch):
+def test_a_disturbed_plan_is_timed_again(installed, monkeypatch):
     module, _ = installed([Engine(number=1, seconds=5e-6), Engine(number=2, seconds=6e-6)])
     device_seconds, factors = module.autotuner.device_seconds, [1.9]
     monkeypatch.setattr(
@@ -89,14 +89,14 @@ def test_winograd_and_fft_count_unless_direct_is_set(installed):
         bound(module, replace(PROBLEM, n=3), direct=True)
 
 
-def test_float32_leaves_tensor_cores_out_and_tf32_does_not(installed):
+def test_float32_leaves_tensor_cores_out(installed):
     engines = [Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6, notes=(Note.TENSOR_CORE,))]
     module, _ = installed(engines)
     assert bound(module).notes["plan"] == "eng1"
     assert bound(module, replace(PROBLEM, math="tf32")).notes["plan"] == "eng2"
 
 
-def test_a_plan_whose_sums_are_wrong_is_passed_over(installed):
+def test_a_plan_with_wrong_sums_is_skipped(installed):
     engines = [
         Engine(number=1, seconds=SLOW),
         Engine(number=2, seconds=1e-6, wrong=True),
@@ -118,7 +118,7 @@ def test_sums_are_judged_on_whole_numbers_alone(installed):
     assert module.plan(PROBLEM, *arrays).notes == {"plan": "eng2", "plans": "2"}
 
 
-def test_plans_that_do_not_build_or_need_too_much_memory_are_left_out(installed):
+def test_unbuildable_and_oversized_plans_are_left_out(installed):
     engines = [
         Engine(number=1, seconds=1e-6, broken=True),
         Engine(number=2, seconds=2e-6, workspace=(4 << 30) + 1),
@@ -131,13 +131,13 @@ def test_plans_that_do_not_build_or_need_too_much_memory_are_left_out(installed)
         bound(module, replace(PROBLEM, n=3))
 
 
-def test_a_search_ends_at_its_time_limit_and_says_so(installed, monkeypatch):
+def test_a_search_ends_at_its_time_limit(installed, monkeypatch):
     module, _ = installed([Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)])
     monkeypatch.setattr(module, "SEARCH_S", -1.0)
     assert bound(module).notes == {"plan": "eng1", "plans": "1", "plans_listed": "2"}
 
 
-def test_a_choice_is_stored_per_shape_and_timed_anew_when_cudnn_lists_another_plan_there(installed):
+def test_a_choice_is_stored_per_shape(installed):
     engines = [Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)]
     module, library = installed(engines)
     assert bound(module).notes["plan"] == "eng2" and library.called
@@ -149,7 +149,7 @@ def test_a_choice_is_stored_per_shape_and_timed_anew_when_cudnn_lists_another_pl
     assert bound(module).notes["plan"] == "eng2" and library.called
 
 
-def test_a_copying_call_which_binds_anew_builds_nothing_again(installed):
+def test_a_rebound_copying_call_builds_nothing(installed):
     module, library = installed([Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)])
     bound(module)
     before = library.builds
@@ -157,14 +157,14 @@ def test_a_copying_call_which_binds_anew_builds_nothing_again(installed):
     assert library.builds == before
 
 
-def test_direct_is_not_timed_again_where_the_fastest_is_direct(installed):
+def test_a_fastest_direct_plan_is_not_timed_again(installed):
     module, library = installed([Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)])
     bound(module)
     count = len(library.called)
     assert bound(module, direct=True).notes["plan"] == "eng2" and len(library.called) == count
 
 
-def test_the_bench_shows_what_few_plans_and_the_hosts_time_do(installed, gpu, monkeypatch):
+def test_the_bench_shows_few_plans_and_host_time(installed, gpu, monkeypatch):
     """Nine plans; with one excluded form the host compares 9 plans with 5 kinds in 0.2 us each, on top of its 40 us."""
     engines = [Engine(number=number, seconds=20e-6 - number * 1e-6) for number in range(8)]
     module, _ = installed([*engines, Engine(number=9, seconds=4e-6, notes=(Note.WINOGRAD,))])
@@ -181,7 +181,7 @@ def test_the_bench_shows_what_few_plans_and_the_hosts_time_do(installed, gpu, mo
     assert cause.before_s == pytest.approx(54e-6)
 
 
-def test_the_bench_has_twenty_layers_in_three_directions_padded_as_pytorch_pads():
+def test_the_bench_has_twenty_layers_in_three_directions():
     problems = cudnn_best.torch_layers(["bfloat16"])
     assert len({replace(p, direction="fprop") for p in problems}) == 20 and len(problems) == 60
     assert all(len({zeros for pair in p.pads for zeros in pair}) == 1 for p in problems)

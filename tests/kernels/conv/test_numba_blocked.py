@@ -159,7 +159,7 @@ def test_a_gradient_of_the_weights_cannot_be_held():
         ({"s": 2}, False),
     ],
 )
-def test_a_filter_of_one_pixel_is_a_product_where_steps_are_few_or_tiles_enough(monkeypatch, fields, is_product):
+def test_a_one_pixel_filter_is_a_product(monkeypatch, fields, is_product):
     monkeypatch.setattr(conv_numba_blocked.numba, "get_num_threads", lambda: 3)
     usual = {"n": 2, "h": 5, "w": 6, "c_in": 8, "c_out": 48, "r": 1, "s": 1}
     assert conv_numba_blocked._is_product(Conv(**(usual | fields))) is is_product

@@ -32,7 +32,7 @@ def test_what_spills_is_counted(tmp_path, monkeypatch):
     assert spilled("a", {}) >= 4 * (200 - 64)  # what 64 registers cannot hold; g's none do not hide it
 
 
-def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, monkeypatch):
+def test_compiled_code_is_stored_by_all_its_inputs(tmp_path, monkeypatch):
     monkeypatch.setattr("kept.FOLDER", tmp_path)
     made = []
 
@@ -51,7 +51,7 @@ def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, mo
     assert len(set(names)) == 4 and names[3] == names[4] and names[0].startswith("conv_")
 
 
-def test_of_threads_that_want_a_program_one_compiles_it_beside_those_that_want_another(monkeypatch):
+def test_threads_compile_a_program_once(monkeypatch):
     meet, made = threading.Barrier(2, timeout=10), []
 
     def compiles(text) -> None:
@@ -66,7 +66,7 @@ def test_of_threads_that_want_a_program_one_compiles_it_beside_those_that_want_a
     assert len(made) == 2
 
 
-def test_sources_name_an_architecture_share_functions_and_a_broken_one_is_refused():
+def test_sources_name_an_architecture_and_share_functions():
     """What they include counts with what that includes in its turn."""
     assert len(FILES) >= 3 and all(architectures(file) for file in FILES)
     users = {file: [] for file in SHARED}
@@ -85,7 +85,7 @@ def test_sources_name_an_architecture_share_functions_and_a_broken_one_is_refuse
         compiled('extern "C" __global__ void f() { nonsense }', "sm_90")
 
 
-def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeypatch):
+def test_an_error_names_its_file_and_line(tmp_path, monkeypatch):
     """Of a file that is included twice, and stands once; what is included is read again."""
     monkeypatch.setattr(loader, "FOLDER", tmp_path)
     (include := tmp_path / "cuda/include").mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_compiles(file, arch):
 
 
 @pytest.mark.parametrize("kib", [64, 96, 99, 163, 227])
-def test_tiles_are_left_on_gpus_with_less_shared_memory_for_a_block(kib):
+def test_tiles_fit_gpus_with_less_shared_memory(kib):
     """Of capabilities 7.5, 7.0, 8.6 (as 8.9 and 12.0), 8.0, and 9.0 (as 10.0), by the CUDA C++ Programming Guide; those on tensor
     cores are for 8.0 on."""
     sizes = [[of.shared_bytes for of in matmul_tiles.warps("nn", single)] for single in (True, False)]

@@ -73,7 +73,7 @@ def test_bytes_of_shared_memory(of, nbytes):
         ("tn", 3 * (128 * 72 + 128 * 136), 32 + 2 * 4 + 2 * 8 + 8),
     ],
 )
-def test_a_layout_sets_the_padding_of_tensor_tiles_and_the_registers_of_others(layout, nbytes, registers):
+def test_a_layout_sets_padding_and_registers(layout, nbytes, registers):
     assert TENSORS.shared_bytes(layout, 2) == nbytes
     assert DEEP.registers(layout) == registers
     assert WARPS.registers(layout) == 64 + 16 + 16 + 8  # a short stage: two of k, whatever the layout
@@ -139,7 +139,7 @@ def test_a_split_plan_has_whole_tiles_first():
     assert (str(plan), str(TilePlan(tiles=GROUPS))) == (f"{GROUPS} split-k=2", str(GROUPS))
 
 
-def test_few_plans_are_timed_and_two_of_a_tile_at_most():
+def test_few_plans_and_two_per_tile_are_timed():
     wide, tall = (
         Tensors(tile_m=32, tile_n=64, warp_m=16, warp_n=32, line=128, stages=4, blocks=3),
         Tensors(tile_m=64, tile_n=32, warp_m=16, warp_n=32, line=128, stages=4, blocks=3),
@@ -176,7 +176,7 @@ def test_few_plans_are_timed_and_two_of_a_tile_at_most():
         (1 << 16, 1 << 15, 8, []),
     ],
 )
-def test_products_of_few_rows_or_columns_are_split_where_blocks_are_few(m, n, k, parts):
+def test_thin_products_are_split_over_few_blocks(m, n, k, parts):
     assert [plan.parts for plan in matmul_tiles.direct(m, n, k, 132)] == parts
 
 

@@ -44,7 +44,7 @@ def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group)
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_rows_that_are_loaded_together_lie_in_different_banks(size):
+def test_loaded_rows_lie_in_different_banks(size):
     beside = re.search(r"\(TF32 && K_ACROSS \? (\d) : (\d)\) \* PIECE;", loader.source(TENSOR))
     floats, halves = map(int, beside.groups())
     for line in {of.line for of in matmul_tiles.TENSORS}:
@@ -55,7 +55,7 @@ def test_rows_that_are_loaded_together_lie_in_different_banks(size):
         assert len(words) == 32 if size == 4 else len({row * pitch // 16 % 8 for row in range(8)}) == 8
 
 
-def test_a_warp_is_8_x_4_threads_or_1_x_32_and_what_it_reads_and_writes_lies_in_different_banks():
+def test_a_warps_threads_use_different_banks():
     text = loader.source(WARP)
     lane_n, lane_m = re.search(r"const int lane_n = THIN \? lane : (.*), lane_m = THIN \? 0 : (.*);", text).groups()
     lanes = [(c(lane_m, lane=lane), c(lane_n, lane=lane)) for lane in range(32)]
@@ -77,7 +77,7 @@ def test_a_warp_is_8_x_4_threads_or_1_x_32_and_what_it_reads_and_writes_lies_in_
 
 
 @pytest.mark.parametrize("of", {(of.thread_m, of.thread_n): of for of in matmul_tiles.WARPS}.values(), ids=str)
-def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(of):
+def test_every_product_is_added_once(of):
     order = []
     i, j = re.search(r"const int i = (.*), j = (.*);", loader.source(WARP)).groups()
     for e in range(of.thread_m * of.thread_n):
@@ -87,7 +87,7 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in itertools.pairwise(order))
 
 
-def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
+def test_what_tiles_take_of_a_multiprocessor():
     first = matmul_tiles.Warps(
         tile_m=128, tile_n=128, warp_m=64, warp_n=64, deep=16, thread_m=8, thread_n=16, stages=4, slices=1, blocks=2
     )  # 4 stages of 16 k's of 132 floats twice
@@ -138,7 +138,7 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert (plan.whole(256, 256, 132), plan.units(256, 257, 133)) == (0, 4)
 
 
-def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
+def test_plans_are_ranked_by_waves_and_bytes():
     of = matmul_tiles.Groups(
         consumers=2, rows=128, columns=128, stages=6, staged=2, cluster_m=1, cluster_n=1, pingpong=1
     )
@@ -193,7 +193,7 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert [tiles.plans([form], *size, multiprocessors=132)[0].parts for form, *size in sizes] == [5, 1, 2, 8]
 
 
-def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiprocessors(monkeypatch):
+def test_a_launch_has_whole_clusters(monkeypatch):
     module, blocks = cuda_on_cpu.bindings(monkeypatch, multiprocessors=133)("_wgmma", "matmul"), []
     monkeypatch.setattr(loader, "load", lambda *given, **macros: types.SimpleNamespace())
     monkeypatch.setattr(loader, "_driver", cuda_on_cpu.Encoder)
@@ -222,7 +222,7 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
     assert blocks[-1] == 13 * 13 * 2
 
 
-def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_empty(monkeypatch):
+def test_rungs_have_the_tiles_they_name(monkeypatch):
     # 12 tiles leave room for 11 parts on 132 multiprocessors: of 48 stages nine would have 5, one 3 and the last none
     def bound(problem, a, b, groups, parts=1, early=False):
         return tiles.TilePlan(tiles=groups, parts=parts), early
@@ -243,7 +243,7 @@ def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_
     )
 
 
-def test_short_sums_and_few_rows_of_one_product_are_tried_straight_from_memory_too(monkeypatch):
+def test_thin_products_are_also_read_from_memory(monkeypatch):
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("", "matmul")
     monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(plan.tiles) for plan in plans])
     every = [Matmul(300, 280, 16), Matmul(1, 30000, 64), Matmul(300, 280, 33), Matmul(1, 9, 9, batch=3)]
@@ -406,7 +406,7 @@ def test_faults_planted_in_a_kernel_are_found(old, new, how, built, tmp_path, mo
 
 
 @pytest.mark.parametrize("shape", [(700, 3), (2, 2049), (1, 65), (130, 1), (67, 131)])
-def test_rows_that_begin_anywhere_are_copied_to_16_bytes_and_back_or_turned(shape, built, monkeypatch):
+def test_unaligned_rows_are_copied_to_16_bytes(shape, built, monkeypatch):
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)
     rows = importlib.import_module("kernels.cuda.rows")
@@ -439,7 +439,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "crossover" / "tiles.json"
 
 
-def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache, monkeypatch):
+def test_the_fastest_tile_is_stored_on_disk(cache, monkeypatch):
     # the first timings of large and small do not count
     made, times = [], {"large": [0.1, 9.0, *[1.0] * 4], "small": [0.1, *[2.0] * 5], "odd": [0.1, *[5.0] * 4]}
 
@@ -471,7 +471,7 @@ def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache, monkeypatch
         assert (choose("1024", lambda run: by_name[run()]), len(made)) == (("small", 3) if edited else ("large", 0))
 
 
-def test_long_calls_are_timed_in_both_orders_after_a_while_that_does_not_count(cache, monkeypatch):
+def test_long_calls_are_timed_in_both_orders(cache, monkeypatch):
     clock, order = itertools.count(), []
     monkeypatch.setattr(autotuner.time, "monotonic", lambda: float(next(clock)))  # a second a look: two rounds at least
 
@@ -483,7 +483,7 @@ def test_long_calls_are_timed_in_both_orders_after_a_while_that_does_not_count(c
     assert order == ["large", "small", "large", "small", "odd", "odd", "small", "large"]
 
 
-def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache):
+def test_an_unusable_cache_costs_only_a_tuning(cache):
     cache.parent.mkdir()
     cache.write_text("{ broken")
     by_name = {"large": 3.0, "small": 2.0, "odd": 4.0}

@@ -31,7 +31,7 @@ def test_every_block_adds_as_many_sums(sums, cluster_k, expected):
 
 
 @pytest.mark.parametrize(("consumers", "each", "cluster_k"), [(1, 4, 2), (2, 16, 4), (3, 2, 4)])
-def test_sums_of_other_blocks_have_places_of_their_own(consumers, each, cluster_k):
+def test_other_blocks_sums_have_their_places(consumers, each, cluster_k):
     text = loader.source(FILE)
     width = 4 if each % 4 == 0 else 2
     place = re.search(r"int share_at\(.*return (.*); }", text)[1]
@@ -46,7 +46,7 @@ def test_sums_of_other_blocks_have_places_of_their_own(consumers, each, cluster_
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 16), (128, 32), (64, 64)])
-def test_every_result_is_stored_once_where_wgmma_has_its_sum(rows, columns):
+def test_every_result_is_stored_once(rows, columns):
     text = loader.source(FILE).partition("void store(")[2]
     lower = re.search(r"lower = (.*);", text)[1]
     line = re.search(r"#else\n +const int line = (.*);", text)[1]
@@ -76,7 +76,7 @@ def test_what_tiles_take():
     assert {form.cluster_k for form in thin_tiles.forms(8, 192, 2)} == {1, 2}, "no block without a part of k"
 
 
-def test_no_more_clusters_than_tiles_or_than_run_at_once():
+def test_clusters_are_limited_by_tiles_and_hardware():
     assert [HALVED.clusters(n, 132) for n in (64, 65, 66 * 64, 6400)] == [1, 2, 66, 66]
     assert [replace(HALVED, cluster_k=size).clusters(100_000, 132) for size in (1, 2, 4, 8)] == [132, 66, 30, 15]
 

@@ -30,7 +30,7 @@ def descriptor(at: int, along_k: bool) -> int:
     return c(re.search(r"return (\(\(at .*);", text)[1], **names)
 
 
-def test_the_descriptor_has_its_fields_where_ptx_wants_them():
+def test_descriptor_fields_lie_where_ptx_wants_them():
     # start address >> 4 in bits 0-13, leading offset >> 4 in 16-29, stride offset >> 4 in 32-45, swizzle 1 (128 bytes) in 62-63
     assert descriptor(0x8420, True) == 0x842 | 1 << 16 | (1024 >> 4) << 32 | 1 << 62
     assert descriptor(0x38000, False) == 0x3800 | (8192 >> 4) << 16 | (1024 >> 4) << 32 | 1 << 62
@@ -63,7 +63,7 @@ def own_row(row: int) -> int:
 
 
 @pytest.mark.parametrize("width", [128, 64])
-def test_results_leave_shared_memory_as_they_are_in_registers_with_the_bias_of_their_columns(width):
+def test_results_leave_shared_memory_with_their_bias(width):
     """d of a warpgroup as wgmma's fragment has it, written by stmatrix, read by TMA through the swizzle: the same 64 x 64, or
     64 x 32 in lines of 64 bytes."""
     line, piece = re.search(r"const int line = (.*), piece = (lane / 16);", loader.source(WGMMA)).groups()
@@ -92,7 +92,7 @@ def test_results_leave_shared_memory_as_they_are_in_registers_with_the_bias_of_t
     assert len(np.unique(c(r, e=e) * 96 + own)) == 2 * 96, "each once"
 
 
-def test_results_of_four_bytes_leave_so_too_and_turned_where_a_was_in_registers():
+def test_four_byte_results_leave_transposed_too():
     text = loader.source(WGMMA)
     along = re.search(r"v = d \+ (.*);\n +const int line = (.*), piece = (.*);\n.*to \+ (.*?)\), \"f\"", text).groups()
     turned = re.search(r"const int line = (.*), piece = (.*);\n.*to \+ (.*)\),\n +\"f\"\(d\[(.*)\]\)", text).groups()
@@ -112,7 +112,7 @@ def test_results_of_four_bytes_leave_so_too_and_turned_where_a_was_in_registers(
             assert (at == swizzled(line * LINE + 4 * item)).all() and len(np.unique(at)) == 128 * 16
 
 
-def test_a_across_k_goes_into_registers_as_wgmma_wants_it_and_from_different_banks():
+def test_a_across_k_enters_registers_from_different_banks():
     row, k, piece = re.search(
         r"const int row = (.*), k = (.*), piece = (.*);\n +asm.*ld.shared", loader.source(WGMMA)
     ).groups()
@@ -133,7 +133,7 @@ def test_a_across_k_goes_into_registers_as_wgmma_wants_it_and_from_different_ban
 
 
 @pytest.mark.parametrize(("consumers", "pieces", "blocks"), [(2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 4, 4), (2, 2, 3)])
-def test_in_a_cluster_along_k_each_piece_is_added_once_of_all_sums_in_their_order(consumers, pieces, blocks):
+def test_clusters_along_k_add_each_piece_once(consumers, pieces, blocks):
     text = loader.source("matmul/cuda_wgmma")
     adder, place = (
         re.search(r"int adder\(.*return (.*); }", text)[1],
@@ -163,7 +163,7 @@ def test_in_a_cluster_along_k_each_piece_is_added_once_of_all_sums_in_their_orde
             assert read == [(x, y, i) for i in range(blocks) if i != block]
 
 
-def test_parts_within_a_cluster_are_sent_and_lines_across_two_of_the_l2_s_come_slowly():
+def test_parts_within_a_cluster_are_sent():
     # in a cluster each of two blocks sends half of 65,536 bytes by 14 a cycle; lines across two of the L2's come by 30 a cycle,
     # and two blocks below each other load half of B each
     near = matmul_tiles.Groups(
@@ -191,7 +191,7 @@ def test_few_rows_are_read_without_copies_too(shape, kinds, monkeypatch):
     assert " ".join(f"{len([*same])} {kind}" for kind, same in itertools.groupby(tried)) == kinds
 
 
-def test_forms_for_items_of_four_bytes_have_whole_parts_and_registers_for_what_goes_through_them():
+def test_four_byte_forms_have_whole_parts_and_registers():
     for layout in ("nt", "tt"):
         every = matmul_tiles.groups(layout, 4)
         assert len(every) > 9 and all(of.staged % 2 == 0 and of.shared_bytes <= 232448 for of in every)
@@ -210,7 +210,7 @@ def test_every_wait_gives_up(wgmma):
         assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
 
 
-def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_said(monkeypatch):
+def test_a_tensor_map_counts_columns_first(monkeypatch):
     driver = Encoder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
     loader.tensor_map(0x7000, (100, 30), 32, (64, 32))
@@ -228,7 +228,7 @@ def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_s
             loader.tensor_map(address, (100, 30), pitch, (64, 64))
 
 
-def test_the_driver_s_numbers_and_layouts_are_those_of_its_bindings():
+def test_driver_numbers_match_its_bindings():
     driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)")
     assert (
         driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16.value,

@@ -38,7 +38,7 @@ def test_a_panel_has_the_steps_in_their_order(across, valid):
     np.testing.assert_array_equal(target[: 8 * 39].reshape(39, 8)[:, :valid].T, expected)
 
 
-def test_panels_lie_on_one_huge_page_and_not_on_each_other():
+def test_panels_lie_apart_on_one_huge_page():
     left, right = packing.room(np.dtype(np.float32), (3, 1000), (5,))
     starts = [x.__array_interface__["data"][0] for x in (left, right)]
     # 12,000 bytes take three pages of 4096, and the next begins a KiB into its own
@@ -68,7 +68,7 @@ def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("size", [33, 70])
-def test_threads_share_a_product_of_one_row_or_column_to_its_last_result(size, count):
+def test_threads_share_a_thin_product(size, count):
     """Shares are multiples of 16: of 33 results or sums two threads have 32 and 1. Of B's rows as they lie, and transposed."""
     for m, n, k in ((1, size, 50), (1, 50, size), (size, 1, 50), (50, 1, size)):
         for a, b in (
@@ -117,7 +117,7 @@ def test_nothing_is_read_behind_an_operand(m, n, k):
     np.testing.assert_array_equal(c, b.T @ x)
 
 
-def test_a_tile_writes_nothing_beside_its_own_and_more_threads_than_pieces_come_to_an_end(threads):
+def test_a_tile_writes_only_its_results(threads):
     c = np.full(9 * 60, 7, np.float32)
     a, b = whole((9, 5)), whole((5, 50))
     whole_c = c[:450].reshape(9, 50)
@@ -136,7 +136,7 @@ def share(*arguments):
     vectors._work(*arguments)
 
 
-def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before(monkeypatch):
+def test_nobody_adds_to_c_in_another_phase(monkeypatch):
     """One thread's share of two phases, as another has taken the first piece of C and takes its time."""
     k = 2 * vectors._DEPTH_BYTES // 4
     a, b, c = np.ones((128, k), np.float32), np.ones((96, k), np.float32).T, np.zeros((128, 96), np.float32)

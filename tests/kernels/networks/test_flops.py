@@ -5,7 +5,7 @@ import pytest
 from kernels.networks import flops
 
 
-def test_a_matrix_product_is_a_multiplication_and_an_addition_for_each_of_its_m_n_k():
+def test_a_matrix_product_counts_multiplications_and_additions():
     assert flops.matrix_product(m=3, n=5, k=7) == 2 * 105
     assert flops.matrix_product(m=3, n=5, k=7, count=4) == 4 * 2 * 105
 
@@ -44,7 +44,7 @@ def test_convolutions_in_one_to_three_dimensions():
     assert volume == 2 * 120 * 27 * 2 * 8
 
 
-def test_a_transform_of_8_points_is_5_times_8_times_3():
+def test_a_transform_of_8_points_takes_120():
     assert flops.fourier_transform(transforms=1, points=8, real=False) == 120
     assert flops.fourier_transform(transforms=6, points=8, real=True) == 360
     assert flops.fourier_transform(transforms=6, points=1, real=False) == 0

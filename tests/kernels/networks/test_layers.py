@@ -26,7 +26,7 @@ def test_s0_weights_and_shapes_by_layer():
     assert layers.inputs(S0)[0] == (32, 32, 3)
 
 
-def test_s0_products_and_convolutions_of_a_step_at_batch_32():
+def test_a_steps_products_and_convolutions_at_batch_32():
     assert {w.name: w.problem for w in networks.step(S0, 32) if w.kind == "dense"} == {
         "dense1 fprop": Matmul(32, 512, 3136),
         "dense1 dgrad": Matmul(32, 3136, 512, layout="nt"),
@@ -67,7 +67,7 @@ def test_s0_passes_of_a_step_at_batch_32():
     assert step["dense2 softmax"].why == "priced as relu: the same arrays"
 
 
-def test_the_first_layer_with_weights_has_no_dgrad_and_an_answer_no_gradients_at_all():
+def test_the_first_weighted_layer_has_no_dgrad():
     """No gradients, dropout, loss or optimizer: 3 convolutions, 2 dense layers, a bias and an activation each, 2 pools."""
     works = networks.inference(S0, 8)
     assert [w.direction for w in works if w.kind in ("conv", "dense")] == ["fprop"] * 5
@@ -135,7 +135,7 @@ def test_depthwise_and_transposed_convolutions_by_hand():
     assert networks.layer_weights(Network("m", "", (8, 6, 1), 3, of)) == (8, 72, 4 * 8 * 3 + 3)
 
 
-def test_what_is_not_measured_says_what_it_is_priced_as():
+def test_unmeasured_work_names_its_price():
     layers = Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2)
     wide = Network("m", "", (9, 9, 2), 2, layers)
     assert networks.step(wide, 1)[0].why == "a window of 3 x 3 every 2, priced as 2 x 2 every 2"
@@ -144,7 +144,7 @@ def test_what_is_not_measured_says_what_it_is_priced_as():
     assert (work.problem, work.why) == (None, "no stream problem is a step of lamb")
 
 
-def test_every_work_of_every_network_has_a_problem_a_name_of_its_own_and_its_share_of_the_weights():
+def test_every_work_has_a_problem_and_a_name():
     for network in networks.NETWORKS.values():
         for works in (networks.step(network, 4), networks.inference(network, 4)):
             assert len({w.name for w in works}) == len(works), network.name
@@ -228,7 +228,7 @@ def test_how_the_articles_train():
     }
 
 
-def test_arithmetic_is_the_one_asked_for_and_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
+def test_odd_sizes_lose_a_row_in_pools():
     works = networks.step(S0, 8, math="tf32")
     assert {w.problem.math for w in works if w.kind in ("conv", "dense")} == {"tf32"}
     half = networks.step(S0, 8, "bfloat16")
@@ -240,7 +240,7 @@ def test_arithmetic_is_the_one_asked_for_and_odd_sizes_lose_their_last_row_in_a_
     assert layers.output(Layer("z", "zeropad", size=(1, 3)), (5, 8, 2)) == (7, 14, 2)
 
 
-def test_a_merge_is_a_pass_for_each_further_input_and_back_one_for_each_input():
+def test_a_merge_is_a_pass_per_further_input():
     """Three branches of 2 x 5 numbers, of which each learns; the smallest problem of an add has 10 elements."""
     branches = tuple(Layer(name, "dense", 5, inputs=("input",)) for name in "abc")
     product = Layer("m", "merge", inputs=("a", "b", "c"), shape=(5,))
@@ -324,7 +324,7 @@ def test_flops_of_a_recurrent_cell_by_hand(gates, bias, fused):
     assert networks.trainable(network) == networks.parameters(network) == 8 * columns + bias
 
 
-def test_which_products_of_a_recurrent_cell_wait_for_the_state():
+def test_recurrent_products_that_wait_for_the_state():
     """cuDNN multiplies the inputs of all 7 steps at once, and adds up the state's weights at the end; a loop does nothing so."""
     step_by_step = {
         "r fprop": (Matmul(2, 15, 3), 7),
@@ -357,9 +357,7 @@ def test_which_products_of_a_recurrent_cell_wait_for_the_state():
         ("adamax", "adam", 7, 12),
     ],
 )
-def test_an_update_moves_its_arrays_in_the_type_of_the_weights(
-    dtype, weight_bytes, stored, optimizer, operation, arrays, flops
-):
+def test_an_update_moves_the_weights_type(dtype, weight_bytes, stored, optimizer, operation, arrays, flops):
     """4 inputs and 2 units: 8 weights and 2 biases. SGD reads a weight and its gradient and writes it; Adam has two moments too.
     Only float64 trains weights that are not float32."""
     network = Network("m", "", (4,), 2, (Layer("d", "dense", 2),), optimizer)

@@ -93,7 +93,7 @@ def test_a_step_is_read_as_it_was_written():
     assert step.operations[0].problem(3) == Matmul(3, 5, 7)
 
 
-def test_the_products_of_a_step_count_by_the_sample_and_of_an_answer_those_of_its_forward_pass():
+def test_products_count_by_the_sample():
     """At batch 2: 140 FLOPs forward, 280 backward in two runs, and 140 of what is no product."""
     product = MatrixProduct(m=Amount(0, 1), n=Amount(5), k=Amount(7))
     forward, backward = operation(product=product), operation(product=product, phase="backward", runs=Amount(2))
@@ -101,7 +101,7 @@ def test_the_products_of_a_step_count_by_the_sample_and_of_an_answer_those_of_it
     assert (step.product_flops(), step.product_flops(forward=True)) == (210, 70)
 
 
-def test_the_fixed_share_of_a_step_is_that_of_the_bytes_that_all_runs_move():
+def test_the_fixed_share_goes_by_moved_bytes():
     """At a batch of 10 an operation that grows with it moves 140 + 280 + 200 bytes, one that does not 3 times 100 + 60."""
     even = operation()
     fixed = operation(scales=False, runs=Amount(3), bytes_read=Amount(100), bytes_written=Amount(60))

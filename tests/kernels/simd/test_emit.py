@@ -58,7 +58,7 @@ def test_a_tile_is_vector_code_without_spills(of, vector):
 @pytest.mark.parametrize(
     ("cpu", "vector", "registers"), [("haswell", 32, 16), ("sapphirerapids", 64, 32), ("znver5", 64, 32)]
 )
-def test_tiles_stay_in_the_registers_of_other_cpus_too(cpu, vector, registers):
+def test_tiles_stay_in_other_cpus_registers(cpu, vector, registers):
     """LLVM orders a loop by its model of the CPU; what fits for one may spill for another."""
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("no AVX2 on this CPU")
@@ -88,7 +88,7 @@ def tiles(sums, a, b, config, trips):
     peaks._tile_products(sums, a, b, config, trips)
 
 
-def test_a_dot_adds_two_products_to_each_lane_in_whole_vectors_without_spills():
+def test_a_dot_adds_two_products_per_lane():
     tile_code.need_instructions("dot")
     a, b = RNG.integers(-2, 3, (2, 16, 2))
     sums = np.empty(simd.CHAINS * 16, np.float32)
@@ -104,7 +104,7 @@ def test_a_dot_adds_two_products_to_each_lane_in_whole_vectors_without_spills():
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
 
 
-def test_a_tile_is_a_product_of_16_by_32_and_32_by_16_and_six_take_turns():
+def test_six_tiles_multiply_16_by_32_by_16():
     tile_code.need_instructions("tiles")
     a, b = RNG.integers(-2, 3, (16, 32)), RNG.integers(-2, 3, (32, 16))
     pairs = b.reshape(16, 2, 16).transpose(0, 2, 1)  # rows 2k and 2k + 1 side by side
@@ -118,7 +118,7 @@ def test_a_tile_is_a_product_of_16_by_32_and_32_by_16_and_six_take_turns():
     assert sum("tilerelease" in line for line in lines) == 1
 
 
-def test_float32_sums_are_carried_over_and_no_operand_is_zero():
+def test_float32_sums_carry_over_nonzero_operands():
     # 2^36 FLOPs in trips of 2^16 are 2^20 trips; each adds 32 to a sum, 2^25 in all: two rounds
     assert peaks._plan(Peak("bfloat16", 1 << 36), 1 << 16, 32) == (2, 1 << 19)
     assert peaks._plan(Peak("bfloat16", 1 << 35), 1 << 16, 32) == (1, 1 << 19)
@@ -130,7 +130,7 @@ def test_float32_sums_are_carried_over_and_no_operand_is_zero():
 
 
 @pytest.mark.parametrize("name", ["peak/numba/tiles", "matmul/numba/amx", "peak/numba/dot"])
-def test_a_chip_without_the_instructions_or_a_system_that_keeps_them_is_refused(name, monkeypatch):
+def test_a_chip_or_system_without_instructions_is_refused(name, monkeypatch):
     lacks = (
         {"avx512bf16": "no avx512bf16$"} if "dot" in name else {"amx-bf16": "no amx-bf16$", "": "not let a process use"}
     )

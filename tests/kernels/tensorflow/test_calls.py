@@ -143,12 +143,12 @@ def small_conv(**fields) -> Conv:
     ],
     ids=str,
 )
-def test_what_it_cannot_do_is_skipped_with_the_reason(measured, kernel, problem, words):
+def test_impossible_calls_are_skipped_with_the_reason(measured, kernel, problem, words):
     m = measured(kernel, problem)
     assert m.status == "skipped" and words in m.reason
 
 
-def test_tf32_is_the_problems_and_such_rows_have_processes_of_their_own(monkeypatch):
+def test_tf32_rows_have_processes_of_their_own(monkeypatch):
     """On a GPU only: TensorFlow keeps the plan of a product by its shape."""
 
     def override(problem, device="gpu:0", backend="tensorflow"):
@@ -190,7 +190,7 @@ def test_launches_are_right_and_timed(measured, variant, call):
     assert [s.clock for s in m.samples] == ["host-latency"]
 
 
-def test_all_launch_kernels_are_in_that_list_with_their_calls():
+def test_all_launch_kernels_are_listed_with_their_calls():
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed")
     kernels = registry.load("launch", "tensorflow")
@@ -198,7 +198,7 @@ def test_all_launch_kernels_are_in_that_list_with_their_calls():
     assert all(set(CALLS[k.variant]) <= set(k.bind.calls) for k in kernels)
 
 
-def test_a_copy_is_a_pass_over_memory_unless_it_is_compiled():
+def test_an_uncompiled_copy_is_a_memory_pass():
     """tf.identity copies nothing, but a compiled function gives an output of its own."""
     tf = types.SimpleNamespace(
         identity=lambda x: "the same",
@@ -226,7 +226,7 @@ def test_passes_in_a_row_are_right_and_counted(measured, operation):
     assert all(s.calls % (passes.UPDATES if operation in ("sgd", "adam") else passes.IN_A_ROW) == 0 for s in m.samples)
 
 
-def test_a_pools_gradient_behind_it_and_held_samples_are_right(measured):
+def test_a_pools_gradient_and_bound_samples_are_right(measured):
     m = measured("stream/tensorflow/pooled", Stream("maxpool_grad", 1 << 18, "float32"))
     assert (m.status, m.reason, m.check) == ("ok", "", "each window's gradient on its largest")
     m = measured("stream/tensorflow/dataset", Stream("copy", 1 << 18, "float32"))
