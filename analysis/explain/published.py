@@ -101,7 +101,14 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def largest(self) -> str:
+        """The part that takes most of the GPU's step."""
         return max(self.parts, key=lambda name: self.parts[name])
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Part -> its share of the GPU's step, the largest first."""
+        names = sorted(self.parts, key=lambda name: -self.parts[name])
+        return {name: min(1.0, self.parts[name] / self.gpu.value) for name in names}
 
     @property
     def comes_back(self) -> bool:

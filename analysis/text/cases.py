@@ -3,7 +3,6 @@ lines."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from analysis.explain.request import Request
 from analysis.explain.sources import Sources
 from analysis.table import Table, line, text
 from analysis.text import sentences
-from analysis.text.case_words import CASE_WORDS, TableRow, Words
+from analysis.text.case_words import ANSWER, CASE_WORDS, TIME_ROW, TableRow
 from workloads import options, terminal
 from workloads.records.published_cases import ArticleTraining, Complaint, Question
 
@@ -28,90 +27,96 @@ _TEMPLATES = {
     "run": "To know it: ",
     "all": "All of it: ",
 }
-COMMANDS = {
-    "home": "python -m workloads.transfer --sizes 4KiB:256MiB:x4",
-    "copies": "python -m workloads.transfer --sizes 4KiB:256MiB:x4",
-    "inference": "python -m workloads.inference --model inception-v3 --batch 1 8 32",
-    "S3c": "python -m workloads.training --study data-parallel",
-    "S3d": "python -m workloads.training --study teacher",
-    "peaks": "python -m workloads.peak",
-}
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """A case's answer: first sentence, rows (what, published, on `machine`) and further lines. `verdict` on its `claim`, and
-    `why` in a few words. `command`: the one that measures it, where no row does. `url` of the source. Both may be empty."""
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a case's question."""
 
+    #: The case's id, such as S0 or keras-249.
     name: str
+    #: The case in a line.
     title: str
+    #: The answer in a sentence.
     answer: str
+    #: The machine whose rows give it.
     machine: str
+    #: The rows of a table: what, published, measured.
     rows: tuple[tuple[str, ...], ...] = ()
+    #: Further sentences.
     more: tuple[str, ...] = ()
+    #: The command that measures it, where no row does; else "".
     command: str = ""
+    #: The claim of the source in a few words.
     claim: str = ""
+    #: holds, partly, does not hold, or can't tell.
     verdict: str = case_verdict.CANT_TELL
+    #: Why, in a few words.
     why: str = ""
+    #: The address of the source; "" where it is not known.
     url: str = ""
 
 
 def reply(case: ArticleTraining | Complaint | Question, sources: Sources, request: Request | None) -> Reply:
-    """The answer to the case's question. Where the rows do not give it, a stored GPU's own machine does; where neither does,
-    the reply has the command that measures it."""
+    """The answer to the case's question, by the rows of the sources. Where these do not give it and the GPU is borrowed, by the
+    rows of the GPU's machine alone; where neither do, the reply has the command that measures it.
+    """
     finding = evidence.evidence(case, sources, request)
     machine = (sources.gpu or sources.cpu).key
     if finding is None and sources.borrowed:
         finding = evidence.evidence(case, replace(sources, cpu=sources.borrowed), request)
     if finding is None:
-        command = COMMANDS.get(case.kind) or COMMANDS.get(case.name, "python -m workloads.training --study complaints")
-        unanswered = Reply(case.name, case.title, _TEMPLATES["none"], machine)
-        return replace(unanswered, command=command, claim=case.claim, url=case.url)
+        return Reply(
+            name=case.name,
+            title=case.title,
+            answer=_TEMPLATES["none"],
+            machine=machine,
+            command=f"python -m {case.measured_by}",
+            claim=case.claim,
+            url=case.url,
+        )
     numbers = finding.numbers
     words = CASE_WORDS[finding.kind]
-    answer = sentences.lines(words.answer, **numbers)
+    claims = numbers["claims"]
+    (first,) = _filled(words.claim, claims[:1])
+    answer = sentences.say(ANSWER, claim=sentences.capital(first), first=claims[0])
     more = sentences.lines(words.more, **numbers)
+    if case.note:
+        more.append(case.note)
     if isinstance(case, Complaint):
         more += sentences.lines(_TEMPLATES["apart"], apart=case.differences or None)
+    rows = _rows(words.row, claims) + _rows(TIME_ROW, numbers.get("times", ()))
+    claimed = [one for one in claims if one.is_claimed]
     return Reply(
         name=case.name,
         title=case.title,
-        answer=" ".join(answer) or _TEMPLATES["none"],
+        answer=answer,
         machine=numbers.get("where") or machine,
-        rows=tuple(_rows(words.rows, numbers)),
+        rows=tuple(rows),
         more=tuple(more),
         claim=case.claim,
         verdict=case_verdict.verdict(finding),
-        why="; ".join(_filled(words.why, numbers)),
+        why="; ".join(_filled(words.claim, claimed)),
         url=case.url,
     )
 
 
-def _rows(templates: Iterable[TableRow], numbers: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The rows of a table, filled; without those of a number that is not known."""
+def _rows(template: TableRow, items: Iterable[object]) -> list[tuple[str, ...]]:
+    """The rows of a table, one for each item; without those that are not known here."""
+    cells = "\n".join([template.what, template.published, template.measured])
     rows = []
-    for template in templates:
-        cells = "\n".join([template.what, template.published, template.measured])
-        for values in _values(template.repeat_over, numbers):
-            row = sentences.lines(cells, **values)
-            if len(row) == len(_CELLS):
-                rows.append(tuple(row))
+    for item in items:
+        row = sentences.lines(cells, one=item)
+        if len(row) == len(_CELLS):
+            rows.append(tuple(row))
     return rows
 
 
-def _filled(templates: Iterable[Words], numbers: dict[str, Any]) -> list[str]:
-    """Sentences, filled; without those of a number that is not known."""
+def _filled(template: str, items: Iterable[object]) -> list[str]:
+    """A template filled with each item, as `one`."""
     filled = []
-    for template in templates:
-        for values in _values(template.repeat_over, numbers):
-            filled += sentences.lines(template.text, **values)
+    for item in items:
+        filled += sentences.lines(template, one=item)
     return filled
-
-
-def _values(list_name: str, numbers: dict[str, Any]) -> list[dict[str, Any]]:
-    """The numbers that a template is filled with: once with all, or for each of a list."""
-    if not list_name:
-        return [numbers]
-    return [{"one": one} for one in numbers[list_name]]
 
 
 def lines(reply: Reply, *, training_command: str = "", markdown: bool = False) -> list[str]:

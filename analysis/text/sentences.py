@@ -65,7 +65,10 @@ class _Words(string.Formatter):
     are Python's own."""
 
     WRITTEN: ClassVar[dict[str, Callable]] = {
-        **{f.__name__: f for f in (time, timed, factor, gain, speed, number, interval, share, shares, title, size)},
+        **{
+            f.__name__: f
+            for f in (time, timed, factor, gain, speed, number, interval, share, shares, part_shares, title, size)
+        },
         "faster": lambda both: faster_by(both.cpu, both.gpu),
         "crossing": lambda answer: crossing(answer),
         "bytes/s": lambda rate: bytes_rate(exact(rate).value),

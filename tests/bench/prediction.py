@@ -12,6 +12,7 @@ import numpy as np
 from must_reach import REPORTS, Figure, exactly, printed, table
 
 from analysis.explain import __main__, evidence, published
+from analysis.explain.sources import Sources
 from analysis.predict import budget, calibration, prediction, profile, saved_predictions, what_if
 from analysis.stats import Estimate, group_by
 from analysis.training import costs
@@ -149,7 +150,7 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     told, notes, agreed, asked = 0, [], 0, 0
     for c in published_cases.COMPLAINTS:
         if not c.reported:
-            found = (evidence.bound if "step_s" in c.numbers else evidence.clock)(c, of.measurements)
+            found = evidence.evidence(c, Sources(cpu=of, gpu=of), None)
             told += found is not None
             notes.append(f"- {c.name}: {'answered by its rows' if found else 'rows are missing'}")
             continue

@@ -1,7 +1,5 @@
-"""The articles that this project re-runs and real complaints, read from the TOML file beside. Each has its `claim` in a few words
-and the `url` of its source, empty where that is not known.
-
-analysis.explain.published compares them with measurements here, analysis.explain.evidence answers each one's kind of question.
+"""The articles that this project re-runs and real complaints, read from the TOML file of the same name. Each asks one of three
+kinds of question, which analysis.explain.evidence answers.
 """
 
 from pathlib import Path
@@ -10,6 +8,9 @@ import msgspec
 
 from analysis.stats import Estimate
 from kernels.problems import Training
+
+#: What measures the trainings of the complaints.
+STUDY = "workloads.training --study complaints"
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -37,7 +38,7 @@ class ArticleTraining(msgspec.Struct, frozen=True):
 
     #: Its id, such as S0.
     name: str
-    #: The kind of question that analysis.explain.evidence answers.
+    #: The kind of question: faster, gain or copy.
     kind: str
     #: The model that is trained.
     model: str
@@ -61,6 +62,10 @@ class ArticleTraining(msgspec.Struct, frozen=True):
     published: tuple[Published, ...] = ()
     #: Whether it was trained by bare steps, not by Keras's fit.
     loop: bool = False
+    #: A sentence for the answer; "" for none.
+    note: str = ""
+    #: The arguments of `python -m` that measure what answers it.
+    measured_by: str = STUDY
 
     @property
     def training(self) -> Training:
@@ -83,7 +88,7 @@ class Complaint(msgspec.Struct, frozen=True):
 
     #: Where it was reported: `so-42097115`.
     name: str
-    #: The kind of question that analysis.explain.evidence answers.
+    #: The kind of question: faster, gain or copy.
     kind: str
     #: The complaint in a line.
     title: str
@@ -99,8 +104,12 @@ class Complaint(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...] = ()
     #: In words, how the training here differs from the reporter's.
     differences: str = ""
-    #: The reporter's numbers, the unit in the name.
+    #: The reporter's numbers, the unit in the name; `share`: the least share of the time that a copy takes, by the claim.
     numbers: dict[str, int | float] = {}
+    #: A sentence for the answer; "" for none.
+    note: str = ""
+    #: The arguments of `python -m` that measure what answers it.
+    measured_by: str = STUDY
 
     @property
     def training(self) -> Training | None:
@@ -113,7 +122,7 @@ class Question(msgspec.Struct, frozen=True):
 
     #: Its id.
     name: str
-    #: The kind of question that analysis.explain.evidence answers.
+    #: The kind of question: faster, gain or copy.
     kind: str
     #: The question in a line.
     title: str
@@ -125,8 +134,18 @@ class Question(msgspec.Struct, frozen=True):
     url: str = ""
     #: The stored machine whose rows are used where no others answer the question.
     rows: str = ""
-    #: The article's numbers, the unit in the name.
+    #: The article's words on the claim, shortened.
+    words: str = ""
+    #: Of a question of the kind `faster`: the faster device by the article (cpu, gpu or neither).
+    faster: str = ""
+    #: Of a question of the kind `gain`: what is changed, as analysis.explain.evidence names it.
+    change: str = ""
+    #: The article's numbers; of a question of the kind `gain` the claimed speedup is from `low` to `high`.
     numbers: dict[str, int | float] = {}
+    #: A sentence for the answer; "" for none.
+    note: str = ""
+    #: The arguments of `python -m` that measure what answers it.
+    measured_by: str = STUDY
 
 
 class _CaseFile(msgspec.Struct):

@@ -16,13 +16,11 @@ from kernels.problems import Peak
 def test_a_copying_step_with_pinned_memory_and_overlap():
     """11.02 ms are 121 MB from pageable memory (20 µs and 11 GB/s); from pinned (10 µs and 55 GB/s) 2.21 ms. The rest of a step
     of 20 ms takes 8.98 ms, which hides such a copy."""
-    case = SimpleNamespace(numbers={"copy_s": 11.02e-3, "step_s": 20e-3})
-    found = evidence.bound(case, fake.transfer_rows(0.0))
-    assert (found["bytes"], found["pinned"]) == pytest.approx((121e6, 2.21e-3), rel=1e-3)
-    assert (found["step"], found["least"]) == pytest.approx((11.19e-3, 8.98e-3), rel=1e-3)
-    assert found["gains"] == pytest.approx((20 / 11.19, 20 / 8.98), rel=1e-3)
+    bound = evidence.bound_by_copies(11.02e-3, 20e-3, fake.transfer_rows(0.0))
+    assert (bound.nbytes, bound.pinned_s) == pytest.approx((121e6, 2.21e-3), rel=1e-3)
+    assert (bound.pinned_step_s, bound.overlapped_step_s) == pytest.approx((11.19e-3, 8.98e-3), rel=1e-3)
     pinned = [m for m in fake.transfer_rows(0.0) if m.problem.host_memory == "pinned"]
-    assert evidence.bound(case, pinned) is None
+    assert evidence.bound_by_copies(11.02e-3, 20e-3, pinned) is None
 
 
 def test_the_best_peak_in_the_first_arithmetic():

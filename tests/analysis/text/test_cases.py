@@ -3,6 +3,7 @@ the stored GPU machine's."""
 
 import ast
 import pathlib
+from math import inf
 
 import plain_words
 import pytest
@@ -13,12 +14,14 @@ from fake_trainings import both, trained
 from msgspec.structs import replace
 
 from analysis.explain import __main__, case_verdict, evidence, profiles, published
+from analysis.explain.evidence import Comparison, CopyShare, Gain
 from analysis.explain.plan import ExplainPlan
 from analysis.explain.sources import Sources
 from analysis.finding import Finding
 from analysis.predict import profile
 from analysis.stats import Estimate, exact
 from analysis.text import cases
+from analysis.text.case_words import CASE_WORDS
 from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
 from workloads import options, terminal
@@ -69,18 +72,25 @@ def test_the_stored_machine_answers_every_case_in_docs(stored, monkeypatch, caps
         assert not [fault for text in (made.answer, *made.more) for fault in plain_words.faults(text)]
 
 
-def test_missing_rows_name_what_measures_them():
-    assert {case.kind for case in published_cases.EVERY.values()} == set(evidence.KINDS) and len(evidence.KINDS) <= 8
+def test_three_kinds_of_question_name_what_measures_them():
+    kinds = {case.kind for case in published_cases.EVERY.values()}
+    assert kinds == set(evidence.KINDS) == set(CASE_WORDS) == {"faster", "gain", "copy"}
     alone = bare()
-    for name in ("S0", "mxnet-2898", "tensorflow-44836", "cupy-2902", "S3b", "S3d"):
-        assert replied(name, alone).command.startswith("python -m workloads."), name
+    for name in ("S0", "mxnet-2898", "so-42097115", "tensorflow-44836", "cupy-2902", "S3b", "S3d"):
+        assert replied(name, alone).command == f"python -m {EVERY[name].measured_by}", name
 
 
 def test_a_student_beside_a_teacher_answers_s3d():
     """10 ms become 12 of the student's step, 3 ms become 3 of the teacher's; 13 ms one after the other are 12 at once."""
     reply = replied("S3d", bare(*four(rounds, (0.010,) * 3, (0.003,) * 3, (0.012,) * 3, (0.003,) * 3)))
-    assert list(here(reply).values()) == ["slowdown 1.2x", "slowdown 1.0x", "13.0 ms", "12.0 ms"]
-    assert reply.answer == "Both at once instead of one after the other: 1.1x faster."
+    assert [value.partition(" [")[0] for value in here(reply).values()] == [
+        "1.1x",
+        "0.83x",
+        "1.0x",
+        "13.0 ms",
+        "12.0 ms",
+    ]
+    assert reply.answer == "Both at once, not one after the other: 1.1x faster. Published: saves time."
 
 
 def copies(pageable=10e9, pinned=50e9):
@@ -104,16 +114,18 @@ def bare(*rows):
 def test_copies_explain_transfer_bound_steps_and_clocks():
     # 136 ms at 10 GB/s are 1.36 GB; at 50 GB/s 27.2 ms; the rest of their step is 69 ms
     made = replied("tensorflow-44836", bare(*copies()))
-    assert made.answer.endswith("pinned memory would make a step 2.1x faster, full overlap 3.0x.")
-    assert here(made)["copy, pinned"] == "27.2 ms" and here(made)["a step, pinned"] == "96.2 ms"
+    assert made.answer == "Copy from pinned memory: 28 % of the time. Published: 136 ms of 205 ms."
+    assert here(made)["a step, copy and work at once"] == "69.0 ms"
     p = Stream("scale", 480_000_000, "float32")
     passes = row("stream/cupy/elementwise", p, {"device": 48e-3, "host-latency": 48e-3})  # 10 GB/s: slow passes
     clocks = {n: {"host-latency": 1e-5 * n, "host-issue": 5e-6 * n} for n in (1, 8, 64)}
     launches = [row("launch/cupy/ufunc", Launch("elementwise", n), taken) for n, taken in clocks.items()]
     # 100 calls of 5 µs; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
-    found = evidence.clock(EVERY["cupy-2902"], (passes, *launches, *copies()))
-    assert found == pytest.approx({"issued": 5e-4, "ran": 4.8, "copy": 24e-3, "waited": 4.8235}, rel=0.01)
-    assert here(replied("cupy-2902", bare(passes, *launches, *copies())))["the copy alone"] == "24.0 ms"
+    clock = evidence.passes_before_copy(60_000_000, 100, (passes, *launches, *copies()))
+    assert (clock.issue_s, clock.run_s) == pytest.approx((5e-4, 4.8), rel=0.01)
+    assert (clock.copy_s, clock.waited_s) == pytest.approx((24e-3, 4.8235), rel=0.01)
+    made = replied("cupy-2902", bare(passes, *launches, *copies()))
+    assert (here(made)["copy to the host"], made.verdict) == ("24.0 ms of 4.82 s", "does not hold")
 
 
 MLP = Training("mlp-784-100x2-10", 128, 60_000, 10)
@@ -209,17 +221,15 @@ def test_s4_is_judged_by_its_bare_loops():
 # ---------------------------------------------------------------- the verdict on a claim
 
 
-def compared(reported: str, cpu: Estimate, gpu: Estimate) -> published.ClaimRow:
-    case = published_cases.CASES[0]
-    claim = published_cases.Claim(samples=100, faster=reported, words="")
-    return published.ClaimRow(case, claim, cpu=cpu, gpu=gpu)
+def compared(reported: str, cpu: Estimate, gpu: Estimate) -> Comparison:
+    return Comparison(label="a step", reported=reported, cpu=cpu, gpu=gpu)
 
 
 SLOW, QUICK, WIDE = Estimate(4.0, 3.9, 4.1), Estimate(2.0, 1.9, 2.1), Estimate(3.0, 1.0, 5.0)
 
 
-def verdict_on(kind: str, numbers: dict) -> str:
-    return case_verdict.verdict(Finding(kind=kind, numbers=numbers))
+def verdict_on(*claims) -> str:
+    return case_verdict.verdict(Finding(kind="", numbers={"claims": claims}))
 
 
 @pytest.mark.parametrize(
@@ -237,27 +247,45 @@ def verdict_on(kind: str, numbers: dict) -> str:
     ],
 )
 def test_a_claim_holds_where_its_device_is_faster(claims, verdict):
-    assert verdict_on("winner", {"claims": [compared(*one) for one in claims]}) == verdict
+    assert verdict_on(*(compared(*one) for one in claims), compared("", SLOW, QUICK)) == verdict
 
 
 def test_copies_decide_only_from_pinned_memory():
-    theirs = {"copy_s": 0.136, "step_s": 0.205}
-    numbers = {"theirs": theirs, "pinned": 0.027, "step": 0.096}
-    assert verdict_on("bound", numbers) == "partly"
-    assert verdict_on("bound", numbers | {"pinned": 0.080, "step": 0.149}) == "holds"
+    pageable = CopyShare(label="pageable", words="", copy_s=0.136, whole_s=0.205, claimed_share=0.5)
+    pinned = replace(pageable, copy_s=0.027, whole_s=0.096)
+    assert verdict_on(pageable, pinned) == "partly"
+    assert verdict_on(pageable, replace(pinned, copy_s=0.080, whole_s=0.149)) == "holds"
+    assert verdict_on(replace(pinned, copy_s=0.012, whole_s=0.023, claimed_share=0.9)) == "does not hold"
 
 
-def test_lanes_late_copies_and_teachers_are_judged():
-    lanes = {"low": 28, "high": 56}
-    assert verdict_on("peaks", {"theirs": lanes, "step": Estimate(3.4, 3, 4)}) == "does not hold"
-    assert verdict_on("peaks", {"theirs": lanes, "step": Estimate(26, 20, 30)}) == "holds"
-    assert verdict_on("clock", {"ran": 11.5e-3, "issued": 0.7e-3}) == "does not hold"
-    assert verdict_on("clock", {"ran": 0.5e-3, "issued": 0.7e-3}) == "holds"
-    assert verdict_on("gpus", {"gains": [(4, 32, QUICK / SLOW), (4, 64, SLOW / QUICK)]}) == "partly"
+@pytest.mark.parametrize(
+    ("low", "high", "gains", "verdict"),
+    [
+        (28, 56, [Estimate(3.4, 3, 4)], "does not hold"),
+        (28, 56, [Estimate(26, 20, 30)], "holds"),
+        (28, 56, [Estimate(70, 60, 80)], "does not hold"),
+        (1, inf, [Estimate(1.2, 1.1, 1.4)], "holds"),  # any gain
+        (1, inf, [Estimate(1.2, 0.9, 1.4)], "can't tell"),
+        (1, inf, [Estimate(0.8, 0.7, 0.9)], "does not hold"),
+        (0, 1, [Estimate(1.2, 0.9, 1.4)], "holds"),  # no gain
+        (0, 1, [QUICK / SLOW, SLOW / QUICK], "partly"),
+    ],
+)
+def test_a_claimed_gain_holds_within_its_range(low, high, gains, verdict):
+    claims = [Gain(label="", claimed_low=low, claimed_high=high, gain=gain) for gain in gains]
+    assert verdict_on(*claims, Gain(label="", gain=SLOW)) == verdict
 
 
 def test_the_table_counts_and_links_each_verdict():
-    one = cases.Reply("S0", "t", "a", "here", verdict="holds", claim="the GPU is faster", why="GPU 2.0x faster")
+    one = cases.Reply(
+        name="S0",
+        title="t",
+        answer="a",
+        machine="here",
+        verdict="holds",
+        claim="the GPU is faster",
+        why="GPU 2.0x faster",
+    )
     other = replace(
         one, name="keras-249", verdict="does not hold", url="https://github.com/keras-team/keras/issues/249"
     )
