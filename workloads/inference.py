@@ -184,7 +184,7 @@ class InferencePlan(MeasuringPlan):
         switches = {"data": self.data, **switches}
         if call.variant == "serve":
             switches["in_flight"] = str(call.in_flight)
-        row_settings = Settings(device, threads, call.mode, switches=settings.changed(switches))
+        row_settings = Settings(device, threads, call.mode, switches=settings.without_defaults(switches))
         return Row(f"inference/keras/{call.variant}", Inference(model, call.batch), row_settings)
 
     def refine(self, machine: "Machine", done: "list[Measurement]") -> "list[Row]":

@@ -78,4 +78,4 @@ def settings_of(request: Request, device: str) -> Settings:
         if switches.get("residence") == "prefetch":
             switches["residence"] = "tf.data"
         switches = {name: text for name, text in switches.items() if name not in ("tf32", "precision")}
-    return Settings(device, switches=settings.changed(switches))
+    return Settings(device, switches=settings.without_defaults(switches))

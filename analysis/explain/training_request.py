@@ -67,7 +67,7 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
         them it is the one in which the model was built.
         """
         every = keras_options | self.keras_options
-        return every | settings.changed({"precision": network.precision, **every})
+        return every | settings.without_defaults({"precision": network.precision, **every})
 
 
 class EveryCase(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class UserModel(msgspec.Struct, frozen=True, kw_only=True):
         training = Training(self.name, network.batch, chosen.samples or network.samples, network.epochs)
         keras_options = {}
         if network.traced is not None:
-            keras_options = settings.changed({"residence": network.traced.residence})
+            keras_options = settings.without_defaults({"residence": network.traced.residence})
         if self.data:
             keras_options["data"] = self.data
         if self.length:

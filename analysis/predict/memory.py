@@ -73,7 +73,7 @@ def data_set_bytes(network: Network, training: Training, device: str, residence:
     CPU the arrays themselves; none on a GPU where the `residence` of the data is the host."""
     if device != "cpu" and residence in _ON_HOST:
         return 0
-    copy = training.samples * networks.sample_bytes(network, settings.fitted(training.dtype))
+    copy = training.samples * networks.sample_bytes(network, settings.dtype_in_fit(training.dtype))
     if device != "cpu":
         return copy
     arrays = training.samples * networks.sample_bytes(network, training.dtype)

@@ -133,7 +133,7 @@ def _settings(flags: Namespace, machine: Profile) -> tuple[Settings, ...]:
         name, _, text = word.partition("=")
         _require_switch(word)
         keras_options[name] = text
-    chosen = settings.changed({"data": "synthetic", **keras_options})
+    chosen = settings.without_defaults({"data": "synthetic", **keras_options})
     return tuple(Settings(device, switches=chosen) for device in _devices(flags, machine))
 
 

@@ -13,7 +13,7 @@ from analysis.training.costs import FIT
 from analysis.units import count
 from kernels.problems import Training
 from workloads.records import Settings, script_files
-from workloads.records.settings import changed
+from workloads.records.settings import without_defaults
 
 #: The prediction of a training with settings, by the kernel that trains.
 Predict = Callable[[Training, Settings, str], Prediction]
@@ -186,7 +186,7 @@ def _precision_changes(training: Training, settings: Settings) -> list[Change]:
 
 def _with_options(settings: Settings, **options: str) -> Settings:
     """The settings with other Keras options."""
-    return msgspec.structs.replace(settings, switches=changed({**settings.switches, **options}))
+    return msgspec.structs.replace(settings, switches=without_defaults({**settings.switches, **options}))
 
 
 def what_ifs(base: Prediction, predict: Predict) -> list[WhatIf]:

@@ -72,7 +72,7 @@ class ReportPlan(msgspec.Struct, frozen=True, kw_only=True):
 def _require_folder(runs: tuple[str, ...], out: str) -> pathlib.Path:
     """The folder that is written. Raises options.Usage where nothing can be written there."""
     folder = page.place(runs, out)
-    reason = regular_files.no_folder(folder)
+    reason = regular_files.unwritable_folder(folder)
     if reason:
         free = command_lines.unused(options.PLACE)
         raise options.Usage(f"cannot write {folder}: {reason}", wrong="--output", right=f"-o {free}")

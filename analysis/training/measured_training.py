@@ -63,7 +63,7 @@ def both_sides(pair: Pair, rows: Iterable[Trained]) -> tuple[Trained, Trained] |
     """(CPU, GPU): the rows that tell the pair's planned training on both devices; None unless both tell the whole of it."""
     rows = list(rows)
     training = planned_training(pair.setup)
-    switches = settings.changed({"data": "synthetic", **dict(pair.setup.switches)})
+    switches = settings.without_defaults({"data": "synthetic", **dict(pair.setup.switches)})
     sides = []
     for device in ("cpu", pair.gpu.device):
         side = measured_training(rows, training, Settings(device, switches=switches), pair.setup.kernel)

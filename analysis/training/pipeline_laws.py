@@ -158,7 +158,7 @@ def batch_seconds(
 ) -> Estimate | None:
     """Seconds that a batch adds to a step by the law of its input pipeline, if there is one. A fit of NumPy arrays casts them
     first."""
-    dtype = settings.fitted(training.dtype) if variant == "numpy" else training.dtype
+    dtype = settings.dtype_in_fit(training.dtype) if variant == "numpy" else training.dtype
     law = find(laws, device, variant, dtype)
     if law is None:
         return None

@@ -34,7 +34,7 @@ def trained(
     phases = {"import": 0.0, "device_start": once[0], "build": once[1], "compile": once[2], "first_call": 1.0}
     values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
     made = row(kernel, problem, law[2], device=device, threads=threads, phases_s=phases, series=series, values=values)
-    settings = Settings(device, threads, switches=switches.changed({"data": "synthetic", **given}))
+    settings = Settings(device, threads, switches=switches.without_defaults({"data": "synthetic", **given}))
     return by_later_epochs(replace(made, settings=settings), law, noise)
 
 

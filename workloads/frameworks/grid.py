@@ -272,7 +272,7 @@ class Grid:
                 counts: Sequence[int | None] = threads if device == "cpu" and threads else [None]
                 for count in counts:
                     for chosen in self._switches_of(problem, device, kernel):
-                        choice = settings.changed({"data": self.data, "residence": residence, **chosen})
+                        choice = settings.without_defaults({"data": self.data, "residence": residence, **chosen})
                         rows.append(Row(kernel, problem, Settings(device, count, switches=choice)))
         return distinct(rows)
 

@@ -187,7 +187,7 @@ def _require_possible(row: Row) -> None:
     """Raises ValueError for a row that no inference is."""
     if row.kernel not in (PREDICT, CALL, SERVE):
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
-    not_obeyed = settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED
+    not_obeyed = settings.without_defaults(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED
     if not_obeyed:
         raise ValueError(f"an inference has no {', '.join(sorted(not_obeyed))}")
     if (row.kernel != CALL and row.mode != "roundtrip") or row.mode not in ("resident", "roundtrip"):

@@ -169,7 +169,7 @@ def _training(model: str) -> Training:
 
 def _settings(device: str, process: str = "warm", **options: str) -> Settings:
     """The settings of a study's row on made-up data."""
-    switches = {**settings.changed({"data": "synthetic"}), **options}
+    switches = {**settings.without_defaults({"data": "synthetic"}), **options}
     return Settings(device, None, process=process, switches=switches)
 
 

@@ -42,7 +42,7 @@ def row(
     **options,
 ) -> Row:
     """One training on made-up data, with options of its own."""
-    switches = settings.changed({"data": "synthetic", **options})
+    switches = settings.without_defaults({"data": "synthetic", **options})
     return Row(kernel, training, Settings(device, threads, process=process, switches=switches))
 
 

@@ -329,7 +329,7 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
         return
     problem = row.problem
     if is_copied_whole:
-        problem = replace(problem, dtype=settings.fitted(problem.dtype))
+        problem = replace(problem, dtype=settings.dtype_in_fit(problem.dtype))
     needed = footprint_bytes(problem, values)
     if needed > gpu.memory_bytes:
         residence = "fed" if row.variant == "loop" else "tf.data"

@@ -173,7 +173,7 @@ def _from_function(name: str):
 def _refuse_other_library(file: str, library: str) -> None:
     """Raises Refusal for a model of a library; "" is Keras's."""
     if library:
-        raise Refusal(*other_libraries.refusal(file, library))
+        raise Refusal(other_libraries.refusal(file, library), other_libraries.remedy(file))
 
 
 def _imported(module: str, here: str):

@@ -4,7 +4,7 @@ import os
 import shlex
 from pathlib import PurePath
 
-#: Flags that stop and resume a run -> how many values each has.
+#: Flags that stop and resume a run -> the number of values that follow the flag.
 STOPPING = {"--stop-after": 1, "--resume": 0}
 _OUTPUT = ("-o", "--output")
 #: Characters that end a command in a page -> what stands for them.
@@ -12,63 +12,72 @@ _IN_A_PAGE = {ord("`"): None, ord("\n"): " "}
 
 
 def arguments(command: str, module: str) -> list[str] | None:
-    """The arguments of a command of a module; None of another module's."""
+    """The words behind `python -m MODULE` in a command; None where it runs another module."""
     words = _words(command)
-    return words[3:] if words[:3] == ["python", "-m", module] else None
+    beginning = ["python", "-m", module]
+    if words[: len(beginning)] != beginning:
+        return None
+    return words[len(beginning) :]
 
 
 def has_output(command: str) -> bool:
-    """Whether a command names the folder of its results."""
+    """Whether a command names the folder of its results, with -o or --output."""
     return any(_flag(word) in _OUTPUT for word in _words(command))
 
 
 def without(command: str, flags: dict[str, int]) -> str:
-    """The command without these flags (name -> how many values it has)."""
-    left: list[str] = []
-    skipped = 0
+    """The command without these flags and their values.
+
+    flags: name, such as `--stop-after` -> the number of words that follow it as its values. `--stop-after=60` is one word.
+    """
+    remaining: list[str] = []
+    values_to_skip = 0
     for word in _words(command):
-        if skipped:
-            skipped -= 1
+        if values_to_skip:
+            values_to_skip -= 1
         elif word in flags:
-            skipped = flags[word]
+            values_to_skip = flags[word]
         elif _flag(word) not in flags:
-            left.append(word)
-    return shlex.join(left)
+            remaining.append(word)
+    return shlex.join(remaining)
 
 
 def resumed(command: str, folder: str) -> str:
-    """The command that measures what a folder lacks of this one's rows; "" of one that is no workload's."""
-    words = _words(command)
-    is_workload = [word.partition(".")[0] for word in words[:3]] == ["python", "-m", "workloads"]
-    if not is_workload:
+    """The command that measures those rows of this command that the result files in a folder lack: with `-o FOLDER --resume`.
+
+    "" for a command other than `python -m workloads.NAME`.
+    """
+    interpreter_and_package = [word.partition(".")[0] for word in _words(command)[:3]]
+    if interpreter_and_package != ["python", "-m", "workloads"]:
         return ""
-    begun = without(command, {**STOPPING, **dict.fromkeys(_OUTPUT, 1)})
-    return shlex.join([*_words(begun), "-o", folder, "--resume"])
+    output_flags = dict.fromkeys(_OUTPUT, 1)  # -o and --output take one value
+    from_the_start = without(command, {**STOPPING, **output_flags})
+    return shlex.join([*_words(from_the_start), "-o", folder, "--resume"])
 
 
 def with_new_folder(command: str) -> str:
-    """The command without --resume, and with a new folder: DIR-new for `-o DIR`."""
+    """The command without --resume, and with a new folder for its results: `-o DIR-new` for `-o DIR`."""
     changed: list[str] = []
-    before = ""
+    word_before = ""
     for word in _words(without(command, {"--resume": 0})):
         flag, equals, folder = word.partition("=")
-        if before in _OUTPUT:
+        if word_before in _OUTPUT:
             changed.append(new_folder(word))
         elif flag in _OUTPUT and equals:
             changed.append(f"{flag}={new_folder(folder)}")
         else:
             changed.append(word)
-        before = word
+        word_before = word
     return shlex.join(changed)
 
 
 def new_folder(folder: str) -> str:
-    """A name like that of a folder under which nothing is: DIR-new, DIR-new-2 and so on."""
+    """A path like this folder's where nothing exists: DIR-new, DIR-new-2 and so on."""
     return _new_name(folder.rstrip("/"), ending="")
 
 
 def unused(path: str) -> str:
-    """The path if nothing is there, else a new one like it: FILE-new.csv of FILE.csv."""
+    """The path if nothing exists at it, else one like it where nothing exists: FILE-new.csv for FILE.csv."""
     if not os.path.lexists(path):
         return path
     stem, ending = os.path.splitext(path)
@@ -76,6 +85,7 @@ def unused(path: str) -> str:
 
 
 def _new_name(stem: str, *, ending: str) -> str:
+    """The first of STEM-new, STEM-new-2, STEM-new-3, ... with this file name ending at which nothing exists."""
     name = f"{stem}-new{ending}"
     number = 1
     while os.path.lexists(name):
@@ -85,8 +95,10 @@ def _new_name(stem: str, *, ending: str) -> str:
 
 
 def portable(command: str) -> str:
-    """The command in one line without folders of the machine that ran it: absolute paths keep their last name. Without
-    backticks, which would end it on a page."""
+    """The command in one line as another machine may show it: of each absolute path only the last name stays.
+
+    Backticks and line breaks are left out, as they would end the command on a Markdown page.
+    """
     shown: list[str] = []
     for word in _words(command.translate(_IN_A_PAGE)):
         flag, equals, value = word.partition("=")
@@ -100,9 +112,10 @@ def portable(command: str) -> str:
 
 
 def _words(command: str) -> list[str]:
+    """The words of a command as a shell splits them; split at blanks where a quote is not closed."""
     try:
         return shlex.split(command)
-    except ValueError:  # a quote without its end
+    except ValueError:  # a quote is not closed
         return command.split()
 
 

@@ -203,7 +203,7 @@ def _missing(name: str) -> str:
     library = _other_library(name)
     module, _, function = name.partition(":")
     if library:
-        return other_libraries.refusal(module, library)[0]
+        return other_libraries.refusal(module, library)
     file = Path(module).expanduser()
     if regular_files.exists(file) and (module.endswith(".py") or not os.path.isdir(file)):
         if module.endswith(".py"):
@@ -438,4 +438,4 @@ def _tree(spec: ModuleSpec | None) -> ast.Module | None:
 def _may_bind(tree: ast.Module | None, name: str = "") -> bool:
     """Whether a module's source has the name, or anything that could create it. True if there is no source or it does not
     parse: the worker reports that better."""
-    return tree is None or not {name, *_MAKES_NAMES}.isdisjoint(source_trees.spelled(tree))
+    return tree is None or not {name, *_MAKES_NAMES}.isdisjoint(source_trees.names_in(tree))

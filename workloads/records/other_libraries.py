@@ -32,12 +32,15 @@ _KERAS = {"keras", "tensorflow", "tf_keras"}
 
 
 def library_name(module: str) -> str:
-    """The library that a module is of, such as `torch.nn`; "" of any other module."""
+    """The library in LIBRARIES that a module such as `torch.nn` belongs to, as people call it; "" for any other module."""
     return LIBRARIES.get(module.partition(".")[0], "")
 
 
 def library_imported(path: Path) -> str:
-    """The library that a Python file imports in place of Keras; "" where it imports Keras or none of these, or does not parse."""
+    """The library in LIBRARIES that a Python file imports in place of Keras, as people call it; the file is not run.
+
+    "" where it imports Keras, imports none of these libraries, or does not parse.
+    """
     try:
         regular_files.require_source(path)
         tree = source_trees.parsed(path.read_bytes())
@@ -46,15 +49,22 @@ def library_imported(path: Path) -> str:
     modules: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            modules += [name.name for name in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             modules.append(node.module)
     if any(module.partition(".")[0] in _KERAS for module in modules):
         return ""
-    libraries = [library_name(module) for module in modules if library_name(module)]
-    return libraries[0] if libraries else ""
+    for module in modules:
+        if library_name(module):
+            return library_name(module)
+    return ""
 
 
-def refusal(name: str, library: str) -> tuple[str, str]:
-    """(why a file with a model or a training of another library cannot be explained, what to do)."""
-    return f"{name} is of {library}, and only Keras models are explained", f"write the model with Keras in {name}"
+def refusal(name: str, library: str) -> str:
+    """Why the model or training script of this name, which is written with another library than Keras, cannot be explained."""
+    return f"{name} is of {library}, and only Keras models are explained"
+
+
+def remedy(name: str) -> str:
+    """What to do with a file that has a model of another library."""
+    return f"write the model with Keras in {name}"

@@ -35,9 +35,9 @@ class Unreadable(Usage):
 
 
 def exists(path: str | os.PathLike) -> bool:
-    """Whether there is anything of that name, a dangling link too.
+    """Whether anything is at this path; a link counts even if its target is gone.
 
-    Raises: Unreadable where a folder on the way may not be entered, and for a name that no file can have.
+    Raises: Unreadable where a folder on the way may not be entered, and for a name that is too long.
     """
     try:
         os.lstat(path)
@@ -49,7 +49,7 @@ def exists(path: str | os.PathLike) -> bool:
 
 
 def require_regular(path: str | os.PathLike) -> None:
-    """Raises Unreadable for what is there and is no regular file. Links are followed."""
+    """Raises Unreadable if the path, its links followed, does not lead to a regular file; a pipe or a device would never end."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -60,7 +60,7 @@ def require_regular(path: str | os.PathLike) -> None:
 
 
 def require_readable(path: str | os.PathLike) -> None:
-    """Raises Unreadable for what is no regular file, and for one that this user may not read."""
+    """Raises Unreadable if the path is no regular file, or if this user may not read it."""
     require_regular(path)
     if not os.access(path, os.R_OK):
         message = f"cannot read {path}: {os.strerror(errno.EACCES)}"
@@ -68,7 +68,7 @@ def require_readable(path: str | os.PathLike) -> None:
 
 
 def require_source(path: str | os.PathLike) -> None:
-    """Raises Unreadable for what is no readable regular file, and for one that is longer than any Python source."""
+    """Raises Unreadable if the path is no regular file that this user may read, or longer than any Python source is."""
     require_readable(path)
     if os.path.getsize(path) > LONGEST_SOURCE_BYTES:
         raise Unreadable(
@@ -77,7 +77,10 @@ def require_source(path: str | os.PathLike) -> None:
 
 
 def _other_kind(mode: int) -> str:
-    """What a path of this mode is, where it is no regular file: `it is a folder, not a file`; "" of such a file."""
+    """What a path is, if it is no regular file, in words: `it is a folder, not a file`; "" for a regular file.
+
+    mode: st_mode of os.stat.
+    """
     for is_kind, kind in _NOT_REGULAR:
         if is_kind(mode):
             return f"it is {kind}, not a file"
@@ -85,7 +88,7 @@ def _other_kind(mode: int) -> str:
 
 
 def unwritable(path: str | os.PathLike) -> str:
-    """Why a file of this path cannot be written, as far as the modes of it and of its folder tell; "" where it can."""
+    """Why no file can be written at this path, in words, by the permissions of the file or of its folder; "" where one can."""
     file = Path(path)
     try:
         mode = os.stat(file).st_mode
@@ -103,8 +106,11 @@ def unwritable(path: str | os.PathLike) -> str:
     return "" if may_write else _why_not_writable(file)
 
 
-def no_folder(path: str | os.PathLike) -> str:
-    """Why no files can be written into a folder of this path, which may not be there yet; "" where they can."""
+def unwritable_folder(path: str | os.PathLike) -> str:
+    """Why no files can be written into this folder, in words; "" where they can.
+
+    The folder need not exist: then it is the nearest one above it that must be writable.
+    """
     folder = Path(path)
     while not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent
@@ -114,9 +120,9 @@ def no_folder(path: str | os.PathLike) -> str:
 
 
 def _why_not_writable(path: Path) -> str:
-    """Why nothing can be written at a path, which may not be there yet: its file system, or its mode."""
-    place = path if path.exists() else path.parent
-    is_read_only = os.statvfs(place).f_flag & os.ST_RDONLY
+    """The system's words for why nothing can be written at this path: a read-only file system, or missing permission."""
+    existing = path if path.exists() else path.parent
+    is_read_only = os.statvfs(existing).f_flag & os.ST_RDONLY
     return os.strerror(errno.EROFS if is_read_only else errno.EACCES)
 
 
@@ -129,17 +135,22 @@ def lines(path: str | os.PathLike) -> list[bytes]:
 
 
 def one_by_one(path: str | os.PathLike) -> Iterator[bytes]:
-    """The lines of a file as `lines` gives them, each read when it is asked for."""
+    """Yields the lines of a regular file, which may be compressed (.gz), and reads no further than the caller takes them.
+
+    Raises: as `lines`, and Unreadable for a compressed file that unpacks to far more than its size.
+    """
     require_regular(path)
+    most_unpacked_bytes = math.inf
+    if _is_compressed(path):
+        most_unpacked_bytes = max(_UNPACKED_BYTES, _MOST_COMPRESSION * os.path.getsize(path))
     number = 0
     read_bytes = 0
-    most_bytes = max(_UNPACKED_BYTES, _MOST_COMPRESSION * os.path.getsize(path)) if _is_compressed(path) else math.inf
     try:
         with _opened(path) as file:
             while line := file.readline(LONGEST_LINE_BYTES + 1):
                 number += 1
                 read_bytes += len(line)
-                if read_bytes > most_bytes:
+                if read_bytes > most_unpacked_bytes:
                     raise Unreadable(f"cannot read {path}: it unpacks to more than {_MOST_COMPRESSION} times its size")
                 if len(line) > LONGEST_LINE_BYTES:
                     raise Unreadable(f"cannot read {path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB")
@@ -155,13 +166,13 @@ def _is_compressed(path: str | os.PathLike) -> bool:
 
 
 def without_byte_order_mark(line: bytes) -> bytes:
-    """A line without the byte order mark that some editors put before the first line of a file in UTF-8."""
+    """The line without the byte order mark that some editors put at the beginning of a UTF-8 file."""
     mark = codecs.BOM_UTF8
     return line[len(mark) :] if line[: len(mark)] == mark else line
 
 
 def reason(path: str | os.PathLike, error: OSError) -> str:
-    """Why the system refused a file, in words."""
+    """Why the system refused a file, in words, for the error that it raised for this path."""
     if error.errno == errno.ENOENT and Path(path).is_symlink():
         return "it is a link to what is not there"
     return error.strerror or str(error)
@@ -169,14 +180,16 @@ def reason(path: str | os.PathLike, error: OSError) -> str:
 
 @contextlib.contextmanager
 def _opened(path: str | os.PathLike) -> Iterator[BinaryIO | gzip.GzipFile]:
-    with open(path, "rb", opener=_without_waiting) as file:
+    """A file opened for reading, unpacked if its name ends in .gz; closed when the `with` block ends."""
+    with open(path, "rb", opener=_open_without_waiting) as file:
         if not _is_compressed(path):
             yield file
             return
-        with gzip.open(file) as text:
-            yield text
+        with gzip.open(file) as unpacked:
+            yield unpacked
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file; one of /proc that would wait for its next line fails instead."""
+def _open_without_waiting(path: str, flags: int) -> int:
+    """The descriptor of an opened file, as the `opener` of `open` gives it. Reading a file of /proc that would wait for its
+    next line then fails instead."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""Flags that a row's own numbers raise when it is measured."""
+"""Flags of doubtful rows, raised by the numbers of the row itself when it is measured."""
 
 import statistics
 
@@ -15,7 +15,8 @@ _FIRST = 2.0  # times the others that a first sample must take to be suspected o
 
 
 def no_wait(m: Measurement) -> str:
-    """Evidence in words that a call was not waited for: it took less than its work on the device; "" without."""
+    """Evidence, in words, that the host's clock stopped before the call's work on the GPU was done: the call took less time
+    than that work alone; "" without evidence."""
     if "no-wait" in m.flags:
         return "work was left on the device after the call was waited for"
     latency = m.on("host-latency")
@@ -24,57 +25,63 @@ def no_wait(m: Measurement) -> str:
         return ""
     if not latency.seconds or not device_work.seconds:
         return ""
-    host = stats.median_of(latency)
-    device = stats.median_of(device_work)
-    if host.high >= device.low * _TOO_SHORT:
+    host_s = stats.median_of(latency)
+    device_s = stats.median_of(device_work)
+    if host_s.high >= device_s.low * _TOO_SHORT:
         return ""
-    return f"a call that is waited for takes {units.seconds(host.value)}, its work on the device {units.seconds(device.value)}"
+    call = units.seconds(host_s.value)
+    return f"a call that is waited for takes {call}, its work on the device {units.seconds(device_s.value)}"
 
 
 def first_call(m: Measurement) -> str:
-    """Evidence in words that a first sample holds the first call: it is longer by about as much; "" without."""
-    first = m.phases_s.get("first_call", 0.0)
+    """Evidence, in words, that the first sample contains the slow first call of the process (compilation, loading): it is longer
+    than the others by about what the first call took more than a later one; "" without evidence."""
+    first_call_s = m.phases_s.get("first_call", 0.0)
     processes = len(m.series.get("first_call_s", ()))
-    # Of several visits or processes a first sample is of the first one, and holds as much of it as the others.
+    # Several visits or processes: the samples of each begin anew, so that the row's first sample is nothing special.
     if m.visits > 1 or processes > 1:
         return ""
     for samples in m.samples:
         if len(samples.seconds) < 3:
             continue
-        first_sample = samples.seconds[0]
-        median = stats.quick_median(samples)
-        is_longest = first_sample == max(samples.seconds) and first_sample > _FIRST * median
-        extra = (first_sample - median) * samples.calls
-        first_call_extra = first - median
-        if is_longest and 0.5 * first_call_extra <= extra <= 2 * first_call_extra:
-            return f"the first sample is {units.digits(first_sample / median)} times the others, as the first call was"
+        first_sample_s = samples.seconds[0]
+        median_s = stats.quick_median(samples)
+        is_longest = first_sample_s == max(samples.seconds) and first_sample_s > _FIRST * median_s
+        extra_s = (first_sample_s - median_s) * samples.calls
+        first_call_extra_s = first_call_s - median_s
+        if is_longest and 0.5 * first_call_extra_s <= extra_s <= 2 * first_call_extra_s:
+            ratio = units.digits(first_sample_s / median_s)
+            return f"the first sample is {ratio} times the others, as the first call was"
     return ""
 
 
 def long_visit(m: Measurement) -> str:
-    """A visit that took far longer than the others, in words; "" without one."""
+    """Says that the calls in one visit of a row (its samples of one round) took far longer than in the others; "" where none
+    did."""
     for samples in m.samples:
-        medians = sorted(samples.medians.values())
-        if len(medians) < 3:
+        visit_medians_s = sorted(samples.medians.values())
+        if len(visit_medians_s) < 3:
             continue
-        longest, median = medians[-1], statistics.median(medians)
-        if longest > _MANY * median:
-            times = f"{longest / median:,.0f}"
-            return f"one of {len(medians)} visits took {times}x their median ({samples.clock})"
+        longest_s = visit_medians_s[-1]
+        median_s = statistics.median(visit_medians_s)
+        if longest_s > _MANY * median_s:
+            times = f"{longest_s / median_s:,.0f}"
+            return f"one of {len(visit_medians_s)} visits took {times}x their median ({samples.clock})"
     return ""
 
 
 def ran_on_cpu(m: Measurement) -> str:
-    """Evidence in words that the work of a GPU row ran on the CPU; "" without."""
+    """Evidence, in words, that the work of a row for the GPU ran on the CPU; "" without evidence."""
     if m.cause == "on-cpu":
         return m.reason
     return "its result lies in the host's memory" if "ran-on-cpu" in m.flags else ""
 
 
+#: Flag -> the function that gives the evidence for it in words, "" where there is none.
 FLAGS = {"no-wait": no_wait, "first-call": first_call, "ran-on-cpu": ran_on_cpu}
 
 
 def flagged(m: Measurement) -> Measurement:
-    """The measurement with the flags that its own numbers raise."""
+    """The measurement, with the flags in FLAGS for which its numbers are evidence added to those that it has."""
     raised = [flag for flag, evidence in FLAGS.items() if flag not in m.flags and evidence(m)]
     return replace(m, flags=(*m.flags, *raised)) if raised else m

@@ -8,7 +8,7 @@ import re
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -92,7 +92,7 @@ class Samples(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def block(self) -> tuple[int, ...]:
-        """The block of each sample."""
+        """The number of the block that each sample belongs to, from 0."""
         numbers: list[int] = []
         for number, size in enumerate(self.block_sizes):
             numbers += [number] * size
@@ -186,7 +186,8 @@ class Row(msgspec.Struct, frozen=True):
         """Backend and variant: `numpy/blas`."""
         return self.kernel.partition("/")[2]
 
-    def result(self, status: str, reason: str = "", **fields) -> "Measurement":
+    def result(self, status: str, reason: str = "", **fields: Any) -> "Measurement":
+        """A Measurement of this row. status: ok, skipped, failed or wrong. fields: further fields of the Measurement."""
         return Measurement(
             kernel=self.kernel, problem=self.problem, settings=self.settings, status=status, reason=reason, **fields
         )
@@ -241,7 +242,7 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     cause: Cause = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError, which refuses a line that is decoded, for a number that METRICS does not have."""
+        """Raises ValueError for a value or a phase whose name METRICS does not have; msgspec then refuses to decode the line."""
         if self.values.keys() <= VALUES.keys() and self.phases_s.keys() <= PHASES.keys():
             return
         unknown = (self.values.keys() - VALUES.keys()) | (self.phases_s.keys() - PHASES.keys())
@@ -260,7 +261,7 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
         return self.row.key
 
     def on(self, clock: str) -> Samples | None:
-        """The samples of that clock, if they were taken."""
+        """The samples on the clock of this name, such as host-latency; None if none were taken."""
         return next((s for s in self.samples if s.clock == clock), None)
 
     @property
@@ -271,8 +272,8 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     @property
     def span_s(self) -> float | None:
         """Seconds from the end of its first visit to the end of its last; None without visits."""
-        taken = self.series.get(VISITS_AT)
-        return max(taken) - min(taken) if taken else None
+        visit_ends_s = self.series.get(VISITS_AT)
+        return max(visit_ends_s) - min(visit_ends_s) if visit_ends_s else None
 
 
 Measurements = Sequence[Measurement]  # rows to go over as often as one likes
@@ -282,10 +283,14 @@ SINCE = {"tf32": 8.0, "bfloat16": 8.0, "float8_e4m3": 8.9}
 
 
 def lacking(capability: str, math: str) -> str:
-    """Why a GPU of a compute capability ("7.5") does not multiply in an arithmetic; "" where it does."""
+    """Why a GPU cannot multiply in an arithmetic such as bfloat16, in words; "" where it can.
+
+    capability: the GPU's compute capability, such as "7.5"; "" where it is not known, and then nothing is said.
+    """
     least = SINCE.get(math, 0.0)
-    here = not capability or float(capability) >= least
-    return "" if here else f"{math} needs a GPU of compute capability {least} or newer, this one has {capability}"
+    if not capability or float(capability) >= least:
+        return ""
+    return f"{math} needs a GPU of compute capability {least} or newer, this one has {capability}"
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -345,12 +350,16 @@ class Machine(msgspec.Struct, frozen=True):
 
     @property
     def uuids(self) -> dict[str, str]:
-        """GPU, such as gpu:0 -> what CUDA_VISIBLE_DEVICES calls it."""
+        """Name of a GPU, such as gpu:0 -> the UUID by which CUDA_VISIBLE_DEVICES selects it."""
         return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(self.gpus) if gpu.uuid}
 
     def lacks(self, math: str) -> str:
-        """Why one of its GPUs does not multiply in an arithmetic; "" where all do."""
-        return next(filter(None, (lacking(gpu.compute_capability, math) for gpu in self.gpus)), "")
+        """Why one of its GPUs cannot multiply in an arithmetic such as bfloat16, in words; "" where all can."""
+        for gpu in self.gpus:
+            reason = lacking(gpu.compute_capability, math)
+            if reason:
+                return reason
+        return ""
 
     def gpu(self, device: str) -> Gpu | None:
         """The facts of a GPU, such as gpu:0; None of one that is not there."""
@@ -396,30 +405,45 @@ Line = Run | Measurement
 
 
 def distinct(rows: Iterable[Row], but: Iterable[Row] = ()) -> list[Row]:
-    """The rows in their order, each key once, without those whose key is that of a row (or Measurement) in `but`."""
+    """The rows in their order without repetitions, and without the rows (or Measurements) in `but`. Of rows with one key the last
+    one stays, in the place of the first."""
     left_out = {row.key for row in but}
     by_key = {row.key: row for row in rows}
     return [row for key, row in by_key.items() if key not in left_out]
 
 
 def finite(m: Measurement) -> Measurement:
-    """The measurement as it may be stored. JSON has no NaN, so a row with one becomes failed, with its place as the reason."""
-    numbers: list[tuple[str, tuple[float, ...]]] = [(f"phases_s {name}", (s,)) for name, s in m.phases_s.items()]
-    numbers += [(f"values {name}", (value,)) for name, value in m.values.items()]
-    numbers += [("max_error", (m.max_error or 0.0,))]
-    numbers += [(f"series {name}", series) for name, series in m.series.items()]
-    numbers += [("fits", (*fits.setup_s, *fits.later_epoch_s)) for fits in m.fits]
-    numbers += [(s.clock, s.seconds) for s in m.samples]
-    bad = next((where for where, several in numbers if not all(map(math.isfinite, several))), None)
-    if bad is None:
-        return m
-    why = f"{bad} is not a finite number" + (f"; {m.reason}" if m.reason else "")
-    return m.result("failed", why, flags=m.flags, at=m.at)
+    """The measurement, or a failed one in its place if a number of it is infinite or NaN, which JSON cannot store. The reason
+    names the number: `values watts is not a finite number`."""
+    for place, numbers in _numbers(m):
+        if all(math.isfinite(number) for number in numbers):
+            continue
+        reason = f"{place} is not a finite number"
+        if m.reason:
+            reason += f"; {m.reason}"
+        return m.result("failed", reason, flags=m.flags, at=m.at)
+    return m
+
+
+def _numbers(m: Measurement) -> Iterator[tuple[str, Sequence[float]]]:
+    """Yields all numbers of a measurement, each group of them with the words for where they stand."""
+    for name, seconds in m.phases_s.items():
+        yield f"phases_s {name}", [seconds]
+    for name, value in m.values.items():
+        yield f"values {name}", [value]
+    if m.max_error is not None:
+        yield "max_error", [m.max_error]
+    for name, series in m.series.items():
+        yield f"series {name}", series
+    for fits in m.fits:
+        yield "fits", [*fits.setup_s, *fits.later_epoch_s]
+    for samples in m.samples:
+        yield samples.clock, samples.seconds
 
 
 def shortened(m: Measurement) -> Measurement:
-    """The measurement with phases, values and series of nine digits: no clock or counter here is more exact. Samples and times
-    of day stay as they are."""
+    """The measurement with its phases, values and series rounded to nine digits, as no clock or counter here is more exact.
+    Samples stay as they are, and so do the times of visits, which are Unix seconds."""
     phases = {name: _nine_digits(seconds) for name, seconds in m.phases_s.items()}
     values = {name: _nine_digits(value) for name, value in m.values.items()}
     series = {name: tuple(map(_nine_digits, numbers)) for name, numbers in m.series.items()}
@@ -432,21 +456,22 @@ def _nine_digits(number: float) -> float:
     return float(f"{number:.9g}")
 
 
-def sound(line) -> bool:
-    """Whether a decoded line, a Run or a Measurement, can be a measurement: a kernel's name without control characters,
-    switches and clocks that are known, counts and shares in range, each clock once, samples and a block for each, no negative
-    seconds or clock rates, a time of some kind where it is ok, and a time of day that is one."""
+def sound(line: Run | Measurement) -> bool:
+    """Whether a line of a result file, decoded, can be the truth; a file may have been damaged or edited since it was written.
+
+    A measurement that is ok has a time of some kind, and no number of it is outside the range that it can have.
+    """
     if isinstance(line, Run):
         return is_moment(line.started_at)
     is_timed = line.samples or line.fits or line.phases_s or line.series
     if line.status == "ok" and not is_timed:
         return False
-    counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]
+    sizes = [field for field in msgspec.structs.astuple(line.problem) if type(field) is int]
     return (
         line.kernel.isprintable()
         and (not line.at or is_moment(line.at))
         and not fault(line.settings.switches)
-        and max(counts, default=0) < _MOST
+        and max(sizes, default=0) < _MOST
         and _are_sound(line.samples)
         and min(_seconds(line), default=0.0) >= 0
         and all(_is_in_range(name, value) for name, value in line.values.items())
@@ -454,7 +479,8 @@ def sound(line) -> bool:
 
 
 def is_moment(text: str) -> bool:
-    """Whether a text is a time of day as rows have it: 2026-11-21T17:46:40Z. Such texts are in order as they are sorted."""
+    """Whether a text is a date and time in UTC as rows have it, 2026-11-21T17:46:40Z. Sorted as texts they are in order of
+    time."""
     if not _MOMENT.fullmatch(text):
         return False
     try:
@@ -465,22 +491,27 @@ def is_moment(text: str) -> bool:
 
 
 def _are_sound(samples: Sequence[Samples]) -> bool:
-    """Whether each clock is known and stands once, with samples and a block for each."""
-    clocks = {s.clock for s in samples}
+    """Whether the Samples of a measurement are of different clocks, all of them in CLOCKS, and each has a sample at least and a
+    block for every sample."""
+    clocks = {clock_samples.clock for clock_samples in samples}
     if not clocks <= CLOCKS or len(clocks) < len(samples):
         return False
-    return all(len(s.seconds) == sum(s.block_sizes) > 0 for s in samples)
+    for clock_samples in samples:
+        count = len(clock_samples.seconds)
+        if count == 0 or count != sum(clock_samples.block_sizes):
+            return False
+    return True
 
 
 def _is_in_range(name: str, value: float) -> bool:
-    """Whether a stored number can be true: no clock rate below 0, no share outside 0 to 1."""
+    """Whether a value can be true, by the unit at the end of its name: a fraction is 0 to 1, a frequency (_hz) not negative."""
     if name.endswith("_fraction"):
         return 0 <= value <= 1
     return value >= 0 or not name.endswith("_hz")
 
 
 def _seconds(m: Measurement) -> Iterator[float]:
-    """The values and series of a measurement whose names end in _s."""
+    """Yields the numbers in a measurement's values and series that are seconds: their names end in _s."""
     for name, value in m.values.items():
         if name.endswith("_s"):
             yield value

@@ -20,8 +20,10 @@ def is_script(word: str) -> bool:
 
 
 def require(script: str) -> None:
-    """Raises Usage for a script that is not there or cannot be read, with the similar one that is there. A module is looked for
-    by the process that runs it."""
+    """Raises Usage for a script (or notebook) that does not exist or cannot be read, corrected to one with a similar name.
+
+    script: what was typed; for the name of a module nothing is checked here, as only the process that runs it can look for it.
+    """
     if not is_script(script):
         return
     try:
@@ -35,7 +37,7 @@ def require(script: str) -> None:
 
 
 def _no_script(script: str) -> options.Usage:
-    """The error for a script that is not there, with the similar one that is."""
+    """The error for a script that does not exist, corrected to one with a similar name where there is one."""
     near = similar_path(script)
     right = near if is_script(near) else ""
     error = options.Usage(f"there is no file {script}", wrong=script, right=right, similar="file" if right else "")
@@ -44,7 +46,7 @@ def _no_script(script: str) -> options.Usage:
 
 
 def without_fit(script: str) -> options.Usage:
-    """The error for a script that ends without fit: what to write."""
+    """The error for a training script that ended without a call of Keras's `fit`: what to write into it."""
     library = other_libraries.library_imported(Path(script))
     if library:
         return another_library(script, library)
@@ -53,21 +55,24 @@ def without_fit(script: str) -> options.Usage:
 
 
 def another_library(script: str, library: str) -> options.Usage:
-    """The error for a script that trains with another library than Keras."""
-    why, change = other_libraries.refusal(script, library)
-    return options.Usage(why, first=change)
+    """The error for a script that trains with this library in place of Keras."""
+    return options.Usage(other_libraries.refusal(script, library), first=other_libraries.remedy(script))
 
 
 def no_such_fit(script: str, fit: str, places: Sequence[str]) -> options.Usage:
-    """The error for a script that calls fits, at these places, but not at the one that was named."""
+    """The error for a script that does not call Keras's `fit` where --fit says.
+
+    fit: what was typed, a line number, or of a notebook CELL.LINE. places: where the script calls `fit`, written likewise.
+    """
     if not places:
         return options.Usage(f"{script} calls no fit at {fit}", wrong="--fit")
-    called = ", ".join(places)
-    return options.Usage(f"{script} calls no fit at {fit}; it calls one at {called}", wrong=fit, right=places[0])
+    called_at = ", ".join(places)
+    return options.Usage(f"{script} calls no fit at {fit}; it calls one at {called_at}", wrong=fit, right=places[0])
 
 
 def verified_by_function(flag: str) -> options.Usage:
-    """The error for a flag that measures changes: workers build a changed model anew, so that they need a function."""
+    """The error for a script with a flag that measures changed models: workers build those anew, for which they need a function
+    that returns the model."""
     message = f"{flag} takes --model FILE:FUNCTION in place of a script, as it builds the model anew"
     first = "write a function that returns the model into FILE"
     return options.Usage(message, instead=f"python -m analysis.explain --model FILE:FUNCTION {flag}", first=first)
@@ -99,19 +104,25 @@ class ScriptTraining(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def script_training(name: str) -> ScriptTraining | None:
-    """The training of a row's model; None where that is no script's."""
+    """The training in a user's script, from a row's name of the model such as `train.py:41 --lr 0.1`; None for any other
+    name."""
     try:
         words = shlex.split(name)
     except ValueError:  # a quotation that does not end
         return None
-    placed = re.fullmatch(r"(?P<script>.*):(?P<fit>\d+(\.\d+)?)", words[0]) if words else None
-    if placed is None:
+    if not words:
         return None
-    return ScriptTraining(script=placed["script"], fit=placed["fit"], arguments=tuple(words[1:]))
+    script_and_fit = re.fullmatch(r"(?P<script>.*):(?P<fit>\d+(\.\d+)?)", words[0])
+    if script_and_fit is None:
+        return None
+    return ScriptTraining(script=script_and_fit["script"], fit=script_and_fit["fit"], arguments=tuple(words[1:]))
 
 
 def typed_words(command: str) -> list[str]:
-    """A script and its arguments, of a command such as 'train.py --lr 0.1'. Raises: Usage."""
+    """The words of a command such as 'train.py --lr 0.1': the script, then its arguments.
+
+    Raises: Usage for an empty command, and for a quotation that does not end.
+    """
     try:
         words = shlex.split(command)
     except ValueError as error:

@@ -19,27 +19,30 @@ _STUDIED = {"load", "beside", "at_once", "clear_session", "strategy", "replicas"
 
 
 def ordinary(row: Row) -> bool:
-    """Whether a row (or a Measurement) gives the cost of a call by itself on one device. Nothing ran at the same time, it is not
-    spread over several devices, and it was not made for its trace. It is no trial, which times a whole training with its
-    compilation."""
+    """Whether a row (or a Measurement) gives the cost of a call by itself on one device.
+
+    It is not if something ran at the same time, if several devices shared the work, if it was made for its trace, or if it is a
+    trial, which times a whole training with its compilation.
+    """
     return not _STUDIED & set(row.settings.switches) and row.variant != "trial"
 
 
 def is_sustained(row: Row) -> bool:
-    """Whether the row's visits begin with a load that lasts until a GPU's clock comes down. Pages prefer rows without such a
-    load."""
+    """Whether a row is timed under sustained load: a GPU first works until power and heat have brought its clock down. Pages
+    prefer rows without such a load."""
     return row.settings.switches.get("load") == SUSTAINED["load"]
 
 
 def default(name: str) -> str:
-    """The value of a switch that a row does not name."""
-    return KNOWN[name][0] if KNOWN[name] else "1"
+    """The value that an option of a training (a name in KNOWN) has where a row does not name it."""
+    allowed_values = KNOWN[name]
+    return allowed_values[0] if allowed_values else "1"  # no list: a whole number
 
 
 def checked_keras(row: Row) -> Keras:
-    """The row's `keras`, each of its switches checked.
+    """The row's options of Keras, after a check that all options of the row are known and will be obeyed.
 
-    Raises: ValueError for a switch that nothing here obeys, since its row would claim what was not done.
+    Raises: ValueError for an option that the code which trains does not obey: the row would claim what was not done.
     """
     marks = switches.MARKS.keys() & row.settings.switches.keys()
     fault = f"nothing here obeys {', '.join(sorted(marks))}" if marks else switches.fault(row.settings.switches)
@@ -48,13 +51,16 @@ def checked_keras(row: Row) -> Keras:
     return row.keras
 
 
-def fitted(dtype: str) -> str:
-    """The type of the data set that Keras's fit makes from NumPy arrays; TensorFlow copies it to its device as a whole."""
+def dtype_in_fit(dtype: str) -> str:
+    """The type that samples of this type (NumPy's names) have in the data set that Keras's fit makes from NumPy arrays.
+
+    TensorFlow copies that data set to its device as a whole.
+    """
     return dtype if dtype == "uint8" else "float32"
 
 
-def changed(chosen: dict[str, str]) -> dict[str, str]:
-    """The switches to write into a row: `data`, and those that are not their default."""
+def without_defaults(chosen: dict[str, str]) -> dict[str, str]:
+    """The options of a training as a row stores them: without options that have their default, but always with `data`."""
     written = {}
     for name, text in chosen.items():
         if name == "data" or is_variable(name) or text != default(name):
@@ -66,14 +72,16 @@ _LIKE_A_MODEL = 0.75  # a name less like one than that is another model: mobilen
 
 
 def is_user_model(name: str) -> bool:
-    """Whether a name means a user's own model (`file.py:function`, `package.module:function`, `file.keras`), no known one."""
+    """Whether the name of a model means one of a user's files (`file.py:function`, `package.module:function`, `file.keras`), not
+    one that this project knows."""
     return ":" in name or "/" in name or name.endswith((".py", ".keras", ".h5"))
 
 
 def network(name: str, or_user_model: bool = False) -> networks.Network:
-    """The network of that name. or_user_model: a user's model may be named too; then errors consider it.
+    """The known network (its layers) of this name.
 
-    Raises: Usage for an unknown name, with the most similar one.
+    or_user_model: whether the command also takes a user's own model; then the error may propose a file of the user's.
+    Raises: Usage for an unknown name, corrected to the most similar one.
     """
     with usage_errors():
         known = networks.known(name)
@@ -87,12 +95,12 @@ def network(name: str, or_user_model: bool = False) -> networks.Network:
         similar_file = model_files.similar(name)
     similar_name = closest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL)
     similar_name = similar_name or similar_file
-    if similar_name == name:  # several known ones, with commas
+    if similar_name == name:  # several known names with commas
         raise Usage(f"one model at a time, not {name}", wrong=name, right=name.partition(",")[0])
     if similar_name:
         raise Usage(f"unknown model {name!r}", wrong=name, right=similar_name, similar="model")
-    more = ", file.py:function, file.keras" if or_user_model else ""
-    error = unknown("model", name, networks.names(), more=more, likeness=_LIKE_A_MODEL)
+    other_forms = ", file.py:function, file.keras" if or_user_model else ""
+    error = unknown("model", name, networks.names(), more=other_forms, likeness=_LIKE_A_MODEL)
     error.right = sharing_a_word(name, networks.names())
     error.is_example = bool(error.right)
     raise error

@@ -5,13 +5,13 @@ import os
 import re
 
 _LONGEST_BYTES = 1 << 24  # that are read of a file
-# Words of a function that builds a model, in its name or its code.
-_BUILDS = {"Sequential", "Model", "Functional"}
-_CALLED_SO = re.compile(r"build|model|net|create|make")
+_BUILDS = {"Sequential", "Model", "Functional"}  # Keras's classes of models
+_NAME_OF_BUILDER = re.compile(r"build|model|net|create|make")
 
 
 def parsed(source: bytes | str) -> ast.Module:
-    """The tree of a source. Raises: SyntaxError, also for a source that is nested too deeply or holds zero bytes."""
+    """The syntax tree of Python source. Raises: SyntaxError, also where ast.parse raises another error: for source that is nested
+    too deeply, or that contains zero bytes."""
     try:
         return ast.parse(source)
     except (RecursionError, MemoryError) as error:
@@ -21,8 +21,10 @@ def parsed(source: bytes | str) -> ast.Module:
 
 
 def function_without_fit(path: str) -> str:
-    """`path:function` of the first function that builds a model in a Python file that trains none when it runs; "" of a script,
-    and of a file without such a function."""
+    """`path:function` for the first function of a Python file that builds a model and needs no arguments.
+
+    "" for a file that calls `fit` when it runs (it is a training script), and for one without such a function.
+    """
     if not path.endswith(".py") or not os.path.isfile(path):
         return ""
     try:
@@ -30,58 +32,70 @@ def function_without_fit(path: str) -> str:
             tree = parsed(file.read(_LONGEST_BYTES))
     except (OSError, SyntaxError):
         return ""
-    builders = [node.name for node in functions(tree) if builds_model(node) and not required_arguments(node)]
-    return f"{path}:{builders[0]}" if builders and not _runs_fit(tree) else ""
+    if _runs_fit(tree):
+        return ""
+    for function in functions(tree):
+        if builds_model(function) and not required_arguments(function):
+            return f"{path}:{function.name}"
+    return ""
 
 
 def _runs_fit(tree: ast.Module) -> bool:
-    """Whether a module calls `fit` when it runs: at its top level, or in a function that its top level names."""
-    spelled_at_top: set[str | None] = set()
+    """Whether a module calls `fit` when it runs: at its top level, or in a function whose name its top level has."""
+    names_at_top: set[str] = set()
     for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            spelled_at_top |= spelled(node)
-    fitting = [function.name for function in functions(tree) if "fit" in spelled(function)]
-    return not spelled_at_top.isdisjoint(["fit", *fitting])
+            names_at_top |= names_in(node)
+    functions_with_fit = [function.name for function in functions(tree) if "fit" in names_in(function)]
+    return not names_at_top.isdisjoint(["fit", *functions_with_fit])
 
 
 def functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    """The functions of a module."""
+    """The functions at the top level of a module."""
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
 def model_variables(tree: ast.Module) -> list[str]:
-    """The variables of a module that hold a model: they are called `model`, or their value is built by Keras's words for one."""
-    variables = []
+    """The names of a module's variables that probably hold a model: `model`, and those to which a call of Sequential, Model or
+    Functional is assigned."""
+    variables: list[str] = []
     for node in tree.body:
         if not isinstance(node, ast.Assign):
             continue
-        builds = not _BUILDS.isdisjoint(spelled(node.value))
+        value_builds_model = not _BUILDS.isdisjoint(names_in(node.value))
         for target in node.targets:
-            if isinstance(target, ast.Name) and (builds or target.id == "model"):
+            if isinstance(target, ast.Name) and (value_builds_model or target.id == "model"):
                 variables.append(target.id)
     return variables
 
 
 def required_arguments(function: ast.FunctionDef) -> list[str]:
-    """The arguments that a function cannot be called without."""
+    """The names of the arguments without a default, which a call of the function has to pass."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
-    needed = positional[: len(positional) - len(arguments.defaults)]
-    by_keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return [argument.arg for argument in needed] + [argument.arg for argument, value in by_keyword if value is None]
+    without_default = positional[
+        : len(positional) - len(arguments.defaults)
+    ]  # defaults are those of the last arguments
+    required = [argument.arg for argument in without_default]
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if default is None:
+            required.append(argument.arg)
+    return required
 
 
 def builds_model(function: ast.FunctionDef) -> bool:
-    """Whether a function builds a model, as far as its name or its code says."""
-    if _CALLED_SO.search(function.name):
+    """Whether a function probably builds a model: its name says so, or its code has Sequential, Model or Functional."""
+    if _NAME_OF_BUILDER.search(function.name):
         return True
-    return not _BUILDS.isdisjoint(spelled(function))
+    return not _BUILDS.isdisjoint(names_in(function))
 
 
-def spelled(tree: ast.AST) -> set[str | None]:
-    """The names that a source spells."""
-    fields = ("id", "attr", "name", "asname")
-    names: set[str | None] = set()
+def names_in(tree: ast.AST) -> set[str]:
+    """All names in a piece of source: of variables, attributes, functions, classes and imports."""
+    names: set[str] = set()
     for node in ast.walk(tree):
-        names.update(getattr(node, field, None) for field in fields)
+        for field in ("id", "attr", "name", "asname"):
+            name = getattr(node, field, None)
+            if name is not None:
+                names.add(name)
     return names

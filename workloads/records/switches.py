@@ -72,9 +72,13 @@ def is_variable(name: str) -> bool:
 
 
 def fault(switches: Mapping[str, str]) -> str:
-    """Why a row cannot have these switches: a name that is not known, or a text that the name cannot have; "" where it can."""
+    """Why a row cannot have these switches (name of an option -> its value as text), in words; "" where it can.
+
+    A name may be unknown, or a value none that the option can have.
+    """
     for name, text in switches.items():
-        if is_variable(name) or (name == "data" and ":" in text):  # a user's function
+        is_user_function = name == "data" and ":" in text
+        if is_variable(name) or is_user_function:
             continue
         if name not in MARKS and name not in KNOWN:
             return f"unknown switch: {name}"
@@ -88,10 +92,16 @@ def fault(switches: Mapping[str, str]) -> str:
 
 
 def typed(record: Any, switches: Mapping[str, str]) -> Any:
-    """The Keras or Experiment of a row's switches; switches of the other record are left out."""
+    """A record of this class, Keras or Experiment, with its fields from a row's switches (name -> text).
+
+    A field whose switch is absent has its default. Switches of the other class are left out.
+    """
     fields: dict[str, str | int] = {}
     for field in _FIELDS[record]:
-        if field.encode_name in switches:
-            text = switches[field.encode_name]
-            fields[field.name] = text if KNOWN[field.encode_name] else int(text)
+        switch = field.encode_name
+        if switch not in switches:
+            continue
+        text = switches[switch]
+        is_number = not KNOWN[switch]
+        fields[field.name] = int(text) if is_number else text
     return record(**fields)

@@ -1,4 +1,4 @@
-"""Rows timed at several moments: one line a visit in a result file, one Measurement on reading."""
+"""Joins the visits of a row (what it got in one round of a sweep, a line each in a result file) to one Measurement."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,12 @@ SHORT_S = 30.0  # visits within so many seconds are of one moment of the host on
 
 
 def joined(
-    parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None, *, is_by_process: bool = False
+    parts: Iterable[Samples], stop_reason: str = "", blocks: Iterable[int] | None = None, *, is_by_process: bool = False
 ) -> Samples:
-    """Samples of one clock from several processes, visits or blocks. Each part becomes a block.
+    """Samples of one clock from several visits or processes. Each part becomes a block: intervals are over blocks.
 
-    blocks: the numbers of the blocks, rising; None: 0, 1, 2, ...
+    blocks: the number of each part's block, rising; None: 0, 1, 2, ... Blocks whose numbers are skipped are empty.
+    stop_reason: why sampling ended, in words. is_by_process: whether each part was timed in another process.
     """
     parts = list(parts)
     numbers = list(range(len(parts)) if blocks is None else blocks)
@@ -30,17 +31,19 @@ def joined(
         seconds=tuple(seconds),
         calls=parts[0].calls,
         block_sizes=tuple(block_sizes),
-        stop_reason=reason,
+        stop_reason=stop_reason,
         is_by_process=is_by_process,
     )
 
 
 def merged(parts: Sequence[Measurement], *, is_by_process: bool = True) -> Measurement:
-    """One measurement of a row from several parts, each a process or a visit; the first part that is not ok, if there is one.
+    """One measurement of a row from the measurements of its parts, in their order; if a part is not ok, the first such part.
 
-    Each part is a block, so intervals are over visits (numbered by their round) or processes. Values are the median of the
-    parts', flags those of any. Phases, once a process, become series (`import_s`). Fits keep the number of their process. Of
-    all other fields the newest value counts.
+    Each part's samples become a block. A value is the median over the parts; a flag of any part is a flag of the row. Phases,
+    seconds of what happens once in a process, become series (`import_s`) if several parts have them. Of other fields the newest
+    counts.
+
+    is_by_process: whether the parts are processes; else they are visits, whose blocks are numbered by their round.
     """
     for part in parts:
         if not part.ok:
@@ -58,7 +61,7 @@ def merged(parts: Sequence[Measurement], *, is_by_process: bool = True) -> Measu
         check = part.check or check
         phases_s |= part.phases_s
         max_error = part.max_error if part.max_error is not None else max_error
-    values = _listed(part.values for part in parts)
+    values = _values_by_name(part.values for part in parts)
     return replace(
         parts[-1],
         fits=tuple(fits),
@@ -75,28 +78,31 @@ def merged(parts: Sequence[Measurement], *, is_by_process: bool = True) -> Measu
 
 
 def _joined_by_clock(parts: Sequence[Measurement], is_by_process: bool) -> tuple[Samples, ...]:
-    """The samples of the parts, those of each clock joined."""
-    by_clock: dict[str, dict[int, Samples]] = {}
+    """The samples of the parts, joined for each clock; a part is the block of its round, else of its place among the parts."""
+    by_clock: dict[str, dict[int, Samples]] = {}  # clock -> block -> samples
     for number, part in enumerate(parts):
         block = part.visit - 1 if part.visit else number
         for samples in part.samples:
             by_clock.setdefault(samples.clock, {})[block] = samples
-    names = ("process", "processes") if is_by_process else ("visit", "visits")
-    reason = units.count(len(parts), *names)
-    every = []
-    for blocks in by_clock.values():
-        every.append(joined(blocks.values(), reason, blocks, is_by_process=is_by_process))
+    if is_by_process:
+        stop_reason = units.count(len(parts), "process", "processes")
+    else:
+        stop_reason = units.count(len(parts), "visit", "visits")
+    every: list[Samples] = []
+    for by_block in by_clock.values():
+        every.append(joined(by_block.values(), stop_reason, blocks=by_block.keys(), is_by_process=is_by_process))
     return tuple(every)
 
 
 def _series(parts: Sequence[Measurement]) -> dict[str, tuple[float, ...]]:
-    """The newest of each series, phases of several parts as series, and the end of every visit."""
+    """Name -> numbers: the newest part's of each series; for a phase such as `import` that several parts have, `import_s` with a
+    number of each; the ends of all visits."""
     series: dict[str, tuple[float, ...]] = {}
     visit_times_s: list[float] = []
     for part in parts:
         series |= part.series
         visit_times_s += part.series.get(VISITS_AT, ())
-    for name, seconds in _listed(part.phases_s for part in parts).items():
+    for name, seconds in _values_by_name(part.phases_s for part in parts).items():
         if len(seconds) > 1:
             series[f"{name}_s"] = tuple(seconds)
     if VISITS_AT in series:
@@ -105,7 +111,8 @@ def _series(parts: Sequence[Measurement]) -> dict[str, tuple[float, ...]]:
 
 
 def together(visits: Sequence[Measurement]) -> Measurement:
-    """One Measurement from the lines of a row: a whole one, or its visits in their order."""
+    """One Measurement from the lines of a row in a result file: its visits in the order of their rounds, joined, or the last
+    line, where that is of the row as a whole."""
     if not visits[-1].visit:
         return visits[-1]
     is_by_process = False
@@ -115,11 +122,14 @@ def together(visits: Sequence[Measurement]) -> Measurement:
 
 
 def span(m: Measurement) -> str:
-    """The seconds within which a row was visited, for a table: ` within 3 s`; "" from SHORT_S on and without visits."""
-    return f" within {max(m.span_s, 1):.0f} s" if m.span_s is not None and m.span_s < SHORT_S else ""
+    """How few seconds lie between a row's first and last visit, for a table: ` within 3 s`; "" where they are at least SHORT_S,
+    and for a row without visits."""
+    if m.span_s is None or m.span_s >= SHORT_S:
+        return ""
+    return f" within {max(m.span_s, 1):.0f} s"
 
 
-def _listed(parts: Iterable[dict[str, float]]) -> dict[str, list[float]]:
+def _values_by_name(parts: Iterable[dict[str, float]]) -> dict[str, list[float]]:
     """Name -> its values in all parts that have it."""
     by_name: dict[str, list[float]] = {}
     for part in parts:

@@ -140,7 +140,7 @@ def test_a_readonly_file_system_is_the_reason(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "statvfs", lambda path, flags=flags: SimpleNamespace(f_flag=flags))
         assert regular_files.unwritable(tmp_path / "old.csv") == reason
         assert regular_files.unwritable(tmp_path / "new.csv") == reason
-        assert regular_files.no_folder(tmp_path / "a" / "b") == reason
+        assert regular_files.unwritable_folder(tmp_path / "a" / "b") == reason
 
 
 def test_an_exploding_compressed_file_is_not_read(tmp_path):

@@ -133,4 +133,4 @@ def _keras_options(model: Any, data: FitData) -> dict[str, str]:
     options = {"residence": data.residence, "steps_per_execution": str(model.steps_per_execution)}
     if model.jit_compile != model._resolve_auto_jit_compile():
         options["jit_compile"] = "on" if model.jit_compile else "off"
-    return settings.changed(options)
+    return settings.without_defaults(options)

@@ -205,7 +205,7 @@ def test_a_fit_is_timed_and_the_script_ends(monkeypatch, tmp_path, name):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.chdir(tmp_path)
     shutil.copy(SCRIPTS / name, tmp_path)
-    switches = settings.changed({"data": "script", "residence": residence})
+    switches = settings.without_defaults({"data": "script", "residence": residence})
     training = script_files.ScriptTraining(script=name, fit=str(line))
     row = Row("training/keras/fit", Training(training.name, batch, samples), Settings(switches=switches))
     announced = []
