@@ -15,19 +15,19 @@ PROFILES = ROOT / "analysis" / "predict" / "profiles"  # stored machines: a RUN 
 
 
 def folder(name: str) -> Path:
-    """The folder of a baseline of that name, whether it exists or not.
+    """The folder of the baseline (saved result files) of this name, whether it exists or not.
 
-    Raises: Usage for a name that is not plain.
+    Raises: Usage for a name with other characters than letters, digits, dots and dashes, or with more than 100.
     """
     if not re.fullmatch(r"\w[\w.-]{0,99}", name):
-        most = "at most 100 letters, digits, dots and dashes"
-        message = f"{terminal.shorten(repr(name), 40)} is no name for a baseline: {most}"
+        allowed = "at most 100 letters, digits, dots and dashes"
+        message = f"{terminal.shorten(repr(name), 40)} is no name for a baseline: {allowed}"
         raise Usage(message, wrong=name, right=plain_name(name))
     return FOLDER / name
 
 
 def plain_name(name: str) -> str:
-    """A name for a baseline like this one, without what such a name cannot have."""
+    """The nearest name that a baseline can have: words joined by dashes, `my-run` for "my run!"."""
     return "-".join(re.findall(r"\w+", name))[:100] or "before"
 
 
@@ -37,12 +37,16 @@ def find(name: str) -> Path | None:
 
 
 def names() -> list[str]:
+    """The names of the saved baselines, sorted."""
     return sorted(p.name for p in FOLDER.glob("*") if p.is_dir())
 
 
 def not_named(workload: str, saves: bool) -> Usage:
-    """The error for --fail-on without --against; corrected to rows of the workload to compare with, else to --save, unless the
-    command `saves` already."""
+    """The error for --fail-on without --against, which names the baseline to compare with.
+
+    It is corrected to a run or baseline of this machine with rows of the workload (`matmul`, `conv`, ...). If there is none, it
+    is corrected to `--save before`; saves: whether the command has --save already.
+    """
     message = "--fail-on needs --against, which says what to compare with"
     comparable = _comparable(workload)
     if comparable:
@@ -51,8 +55,12 @@ def not_named(workload: str, saves: bool) -> Usage:
 
 
 def unknown(name: str, similar: str, workload: str, saves: bool) -> Usage:
-    """The error for a baseline, or a run, that is not there; it is corrected to a `similar` one, else to rows of the workload to
-    compare with, else the rows are saved under that name first, unless the command `saves` already."""
+    """The error for a baseline or run of this name that does not exist.
+
+    similar: an existing one that may have been meant, "" for none. Without it the command is corrected to a run or baseline of
+    this machine with rows of the workload (`matmul`, ...); if there is none, to --save with the name, for a later comparison.
+    saves: whether the command has --save already.
+    """
     saved = names()
     listed = f"saved: {', '.join(saved)}" if saved else "none is saved here"
     message = f"no baseline or run {name!r}; {listed}"
@@ -60,49 +68,51 @@ def unknown(name: str, similar: str, workload: str, saves: bool) -> Usage:
     if comparable:
         kind = "baseline" if similar else ""
         return Usage(message, wrong=name, right=comparable, similar=kind)
-    first = f"{message}: --save keeps one to compare with later"
-    return Usage(first, wrong="--against --fail-on", right="" if saves else f"--save {plain_name(name)}")
+    message += ": --save keeps one to compare with later"
+    return Usage(message, wrong="--against --fail-on", right="" if saves else f"--save {plain_name(name)}")
 
 
 def _comparable(workload: str) -> str:
-    """This machine's rows of a workload: the newest saved baseline, else the newest run; "" without either."""
-    file = f"{workload}.jsonl"
-    saved = [name for name in names() if any((FOLDER / name).rglob(file))]
+    """What --against can name for rows of a workload measured here: the newest saved baseline, else the folder of the newest
+    run; "" if there is neither."""
+    file_name = f"{workload}.jsonl"
+    saved = [name for name in names() if any((FOLDER / name).rglob(file_name))]
     if saved:
         return max(saved, key=lambda name: (FOLDER / name).stat().st_mtime)
-    newest = next(runs.local_files(workload), None)
-    return options.near(newest.parent) if newest else ""
+    newest_file = next(runs.local_files(workload), None)
+    return options.near(newest_file.parent) if newest_file else ""
 
 
 def require_free(name: str) -> None:
-    """Raises Usage when a baseline of that name exists, which is never overwritten, and when a stored machine has that name.
-    Called before measuring."""
-    saved = folder(name)
+    """Raises Usage if the name is taken: by a baseline, which is never overwritten, or by a machine whose rows come with the
+    project. Called before measuring, as afterwards it would be too late."""
+    baseline = folder(name)
     if (PROFILES / f"{name}.jsonl.gz").exists():
-        raise Usage(
-            f"{name!r} names a stored machine; choose another name", wrong="--save", right=f"--save {name}-here"
-        )
-    if saved.exists():
-        raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {saved}")
+        message = f"{name!r} names a stored machine; choose another name"
+        raise Usage(message, wrong="--save", right=f"--save {name}-here")
+    if baseline.exists():
+        message = f"the baseline {name!r} exists; choose another name, or remove it first"
+        raise Usage(message, tip=f"rm -r {baseline}")
 
 
 def save(name: str, files: Iterable[Path], by_folder: bool = False) -> Path:
-    """Copies result files under that name and gives their folder. by_folder: each in a folder of the name that its folder has, as
-    for the nodes of a fleet.
+    """Copies result files into a new baseline of this name and returns the baseline's folder.
 
+    by_folder: whether a file is copied into a subfolder with the name of the file's own folder, as for the nodes of a fleet.
     Raises: Usage when the name is taken or the folder cannot be written.
     """
     require_free(name)
+    baseline = folder(name)
     try:
-        folder(name).mkdir(parents=True)
+        baseline.mkdir(parents=True)
     except OSError as error:
         raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error
     try:
         for file in files:
-            copy_folder = folder(name) / file.parent.name if by_folder else folder(name)
+            copy_folder = baseline / file.parent.name if by_folder else baseline
             copy_folder.mkdir(exist_ok=True)
             shutil.copy(file, copy_folder)
     except OSError as error:
-        shutil.rmtree(folder(name), ignore_errors=True)  # our own, just made: half a baseline is none
+        shutil.rmtree(baseline, ignore_errors=True)  # made above: half a baseline is none
         raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error
-    return folder(name)
+    return baseline

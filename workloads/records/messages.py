@@ -1,4 +1,4 @@
-"""What child processes tell their parent in JSON, beside the records that they answer with."""
+"""Messages in JSON from a child process to its parent: progress and errors. Results are other records."""
 
 import traceback
 
@@ -26,9 +26,12 @@ class ChildFailure(msgspec.Struct, frozen=True, kw_only=True):
     exit: int = options.FAILED
 
     def stop(self, tip: str | None = "") -> options.Stop:
-        """The error for the parent's user. tip: what to try where the child proposes nothing, as a Stop has it."""
-        kind = options.Usage if self.exit == options.USAGE else options.Missing
-        return kind(
+        """The error with which the parent ends its own command: Usage where the child's exit code says so, else Missing.
+
+        tip: a command that works, shown where the child names none; None to name the help of the command.
+        """
+        error_class = options.Usage if self.exit == options.USAGE else options.Missing
+        return error_class(
             self.message,
             self.tip or tip,
             wrong=self.wrong,
@@ -68,7 +71,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
 
 
 def failure(error: Exception) -> ChildFailure:
-    """An error as a child tells it: a Stop with all its fields, any other by its name and message."""
+    """The record of an error that a child sends to its parent: with all fields of an options.Stop, of any other error with the
+    class and message."""
     if isinstance(error, options.Stop):
         return ChildFailure(
             message=str(error),

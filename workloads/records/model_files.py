@@ -1,6 +1,7 @@
-"""What a user's own model is by the words of `--model`, as far as its files say: nothing of them is imported or run."""
+"""Checks a user's own model, as `--model` names it, by looking at its files: nothing of them is imported or run."""
 
 import ast
+import dataclasses
 import importlib.util
 import os
 import re
@@ -48,101 +49,133 @@ _LONGEST_NAME = 200  # bytes; file systems take 255
 _PYTORCH = (".pt", ".pth", ".safetensors")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """What makes a model usable that cannot be used as it is."""
+
+    #: What the user does first, as an order: `save the model with model.save('a.keras')`.
+    first: str
+    #: What --model gets afterwards.
+    name: str
+
+    def error(self, message: str, wrong: str) -> options.Usage:
+        """The error for the model named `wrong`, which proposes this remedy."""
+        return options.Usage(message, wrong=wrong, right=self.name, first=self.first)
+
+
 def require(name: str) -> None:
-    """Raises Usage for a user's own model that cannot be one, with the function or file that is probably meant."""
-    lost = missing(name)
-    if lost:
-        raise unusable(lost, name)
+    """Raises Usage if a user's own model of this name (`file.py:function`, `package.module:function`, `file.keras`) cannot be
+    used as far as its files tell; the error proposes the function or file that is probably meant."""
+    fault = missing(name)
+    if fault:
+        raise unusable(fault, name)
 
 
-def unusable(why: str, name: str) -> options.Usage:
-    """The error for a model that cannot be used, with a similar one where there is one, else with what makes it one."""
+def unusable(fault: str, name: str) -> options.Usage:
+    """The error for a model that cannot be used because of a fault (in words): it proposes a model with a similar name, else what
+    the user can do to make this one usable."""
     file = name if name.endswith(".keras") else name.partition(":")[0]
     if os.path.isfile(file):
         try:
             regular_files.require_readable(file)
         except regular_files.Unreadable as error:
-            return options.Usage(why, wrong=name, right=name, first=error.first)
+            return options.Usage(fault, wrong=name, right=name, first=error.first)
     if _is_elsewhere(name):
-        return _written_elsewhere(why, name)
+        return _written_elsewhere(fault, name)
     right = similar(name)
     if right:
-        return options.Usage(why, wrong=name, right=right, similar="model")
-    first, named_then = _mending(name)
-    return options.Usage(why, wrong=name, right=named_then, first=first)
+        return options.Usage(fault, wrong=name, right=right, similar="model")
+    return _remedy(name).error(fault, wrong=name)
 
 
-def failing(why: str, name: str) -> options.Usage:
-    """The error for a model that is there and fails: its own error, and what mends it."""
-    first, named_then = _mending(name)
-    return options.Usage(why, wrong=name, right=named_then, first=first)
+def failing(fault: str, name: str) -> options.Usage:
+    """The error for a model that exists and fails with this fault (its error, in words): it proposes what mends it."""
+    return _remedy(name).error(fault, wrong=name)
 
 
 def _is_elsewhere(name: str) -> bool:
-    """Whether a model is one of another library or of a web page, which cannot be explained as it is."""
+    """Whether the name of a model is the address of a web page, or of a model that is not written with Keras."""
     return bool(_ADDRESS.match(name)) or _other_ending(name).lower() in _PYTORCH or bool(_other_library(name))
 
 
 def _other_library(name: str) -> str:
-    """The library other than Keras that a module or a file is of; "" of any other."""
+    """The library, such as PyTorch, with which the model named `module:function` or `file.py:function` is written; "" for Keras
+    and where the name and the imports of the file do not tell."""
     module, _, _ = name.partition(":")
     if module.endswith(".py"):
         return other_libraries.library_imported(Path(module).expanduser())
     return other_libraries.library_name(module)
 
 
-def _written_elsewhere(why: str, name: str) -> options.Usage:
-    """The error for a model of another library or of a web page: a known model with a similar name, as an example, else what
-    makes it one of Keras."""
-    words = re.split(r"[:/.]", name)
-    known = [misspelled(word, networks.names()) for word in reversed(words)]
-    similar_ones = [model for model in known if model]
-    if similar_ones and not name.partition(":")[0].endswith(".py"):
-        message = f"{why}; {similar_ones[0]} is a known model in Keras"
-        error = options.Usage(message, wrong=name, right=similar_ones[0])
+def _written_elsewhere(fault: str, name: str) -> options.Usage:
+    """The error for a model of another library or of a web page: it proposes a known model with a similar name as an example,
+    else writing this one with Keras."""
+    similar_models: list[str] = []
+    for word in reversed(re.split(r"[:/.]", name)):  # the last word of a name says most: timm.resnet50
+        model = misspelled(word, networks.names())
+        if model:
+            similar_models.append(model)
+    if similar_models and not name.partition(":")[0].endswith(".py"):
+        example = similar_models[0]
+        error = options.Usage(f"{fault}; {example} is a known model in Keras", wrong=name, right=example)
         error.is_example = True
         return error
-    first, named_then = _mending(name)
-    return options.Usage(why, wrong=name, right=named_then, first=first)
+    return _remedy(name).error(fault, wrong=name)
 
 
-def _mending(name: str) -> tuple[str, str]:
-    """(what to do with a model that cannot be used; its name then)."""
+def _remedy(name: str) -> Remedy:
+    """What the user can do to get a usable model in place of the one of this name, by the kind of thing that it names."""
     path = Path(name)
-    if _ADDRESS.match(name) or _other_ending(name).lower() in _DATA:
+    ending = _other_ending(name)
+    if _ADDRESS.match(name) or ending.lower() in _DATA:
         file = command_lines.unused("model.py")
-        return f"write {file} with a function build that returns the model", f"{file}:build"
+        return Remedy(first=f"write {file} with a function build that returns the model", name=f"{file}:build")
+    module, _, function = name.partition(":")
     if _other_library(name):
-        module, _, function = name.partition(":")
         file = module if module.endswith(".py") else command_lines.unused("model.py")
-        return f"write the model with Keras in {file}", f"{file}:{function or 'build'}"
+        return Remedy(first=f"write the model with Keras in {file}", name=f"{file}:{function or 'build'}")
     if path.suffix == ".keras":
         saved = _keras_file_to_save(name)
-        return f"save the model with model.save({saved!r})", saved
+        return Remedy(first=f"save the model with model.save({saved!r})", name=saved)
     if path.suffix == ".ipynb":
-        return f"put the function that returns the model into {path.stem}.py", f"{path.stem}.py:build"
-    ending = _other_ending(name)
+        first = f"put the function that returns the model into {path.stem}.py"
+        return Remedy(first=first, name=f"{path.stem}.py:build")
     if ending or os.path.isdir(path):
-        saved = _keras_file_to_save(f"{str(path).removesuffix(ending)}.keras")
-        whole = "the whole model" if ending == ".weights.h5" else "the model"
-        whole = "the same model, written in Keras," if ending in _PYTORCH else whole
-        return f"save {whole} with model.save({saved!r})", saved
+        return _saved_by_keras(path, ending)
+    return _remedy_for_function(name)
+
+
+def _saved_by_keras(path: Path, ending: str) -> Remedy:
+    """The remedy for a file of another program with this ending, or for a folder ("" for its ending): Keras saves the model."""
+    saved = _keras_file_to_save(f"{str(path).removesuffix(ending)}.keras")
+    if ending in _PYTORCH:
+        model = "the same model, written in Keras,"
+    elif ending == ".weights.h5":
+        model = "the whole model"
+    else:
+        model = "the model"
+    return Remedy(first=f"save {model} with model.save({saved!r})", name=saved)
+
+
+def _remedy_for_function(name: str) -> Remedy:
+    """The remedy for `module:function` or `file.py:function`: writing what does not exist, giving its arguments defaults, or
+    mending it."""
     module, _, function = name.partition(":")
     file = _file_to_write(module)
     if not os.path.lexists(file) and _is_nowhere(module):
         function = function or "build"
         is_module = bool(module) and os.sep not in module and ":" in name and not module.endswith(".py")
-        named = module if is_module else file
-        return f"write {file} with a function {function} that returns the model", f"{named}:{function}"
+        first = f"write {file} with a function {function} that returns the model"
+        return Remedy(first=first, name=f"{module if is_module else file}:{function}")
     needed = _arguments_needed(module, function)
     if needed:
         default = "a default" if len(needed) == 1 else "defaults"
-        return f"give {' and '.join(needed)} {default} in {module}", name
-    return f"mend {module if module.endswith('.py') else 'the file'}", name
+        return Remedy(first=f"give {' and '.join(needed)} {default} in {module}", name=name)
+    return Remedy(first=f"mend {module if module.endswith('.py') else 'the file'}", name=name)
 
 
 def _keras_file_to_save(name: str) -> str:
-    """The name of a .keras file that can be saved: this one, else one in this folder that is not there yet."""
+    """The name under which Keras can save a model: this .keras file if it can be written, else a new one in this folder."""
     path = Path(name)
     if not regular_files.unwritable(path):
         return name
@@ -151,12 +184,13 @@ def _keras_file_to_save(name: str) -> str:
 
 
 def _is_too_long(name: str) -> bool:
-    """Whether no file can have this name, or the numbers that make it another one."""
+    """Whether a file name is too long, room for a number behind it (`-2`) included."""
     return len(os.fsencode(name)) > _LONGEST_NAME
 
 
 def _file_to_write(module: str) -> str:
-    """The file that a module which is not there would have: of a path whose folder cannot have one, a file in this folder."""
+    """The Python file to write so that this module (a dotted name or a path) exists; in this folder where the path's own folder
+    cannot have it."""
     if not module or _is_too_long(module):
         return "model.py"
     if module.endswith(".py") and os.path.isdir(module):
@@ -175,16 +209,17 @@ def _file_to_write(module: str) -> str:
 
 
 def _is_nowhere(module: str) -> bool:
-    """Whether no module, installed ones included, has the first part of this name. A folder without __init__.py is none."""
-    first = module.partition(".")[0]
-    if module.endswith(".py") or not first.isidentifier():
+    """Whether a dotted name is no module here: nothing installed or in this folder has its first part. A folder without
+    __init__.py is no module."""
+    top_level = module.partition(".")[0]
+    if module.endswith(".py") or not top_level.isidentifier():
         return True
-    spec = importlib.util.find_spec(first)
+    spec = importlib.util.find_spec(top_level)
     return spec is None or spec.origin is None
 
 
 def missing(name: str) -> str:
-    """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
+    """Why a user's own model of this name cannot be used, in words, by a look at its files; "" where they show no fault."""
     try:
         return _missing(name)
     except regular_files.Unreadable as error:
@@ -192,14 +227,17 @@ def missing(name: str) -> str:
 
 
 def _missing(name: str) -> str:
-    """Why a user's own model cannot be one, as `missing` says it. Raises: Unreadable for its file."""
+    """Why a user's own model cannot be used, in words; "" where its files show no fault.
+
+    Raises: Unreadable for a file of it that cannot be read.
+    """
     if name.endswith(".keras"):
         return _missing_in_keras_file(name)
     if _ADDRESS.match(name):
         return f"{name} is an address, and no model is downloaded"
-    unreadable = other_format(name)
-    if unreadable:
-        return unreadable
+    format_fault = other_format(name)
+    if format_fault:
+        return format_fault
     library = _other_library(name)
     module, _, function = name.partition(":")
     if library:
@@ -223,7 +261,8 @@ def _missing(name: str) -> str:
 
 
 def _other_ending(name: str) -> str:
-    """The ending of a file of another program, as it was typed; "" of any other name."""
+    """The ending that says that a file is of another program (a key of _OTHER_FORMATS, in the letters that were typed), such as
+    `.pt`; "" for any other name."""
     for ending in _OTHER_FORMATS:
         if name.lower().endswith(ending):
             return name[-len(ending) :]
@@ -231,14 +270,14 @@ def _other_ending(name: str) -> str:
 
 
 def is_model_file(name: str) -> bool:
-    """Whether a word ends as the files of models do, those that cannot be used among them."""
+    """Whether a word has the ending of a model's file: `.keras`, or that of another program's, which cannot be used here."""
     return name.endswith(".keras") or (bool(_other_ending(name)) and not name.endswith(".ipynb"))
 
 
 def other_format(name: str) -> str:
-    """Why a file of another format, or a folder, is no model here; "" of what is neither.
+    """Why a folder, or a file that has the ending of another program, is no model here, in words; "" for any other name.
 
-    Raises: Unreadable where nobody can tell whether it is there.
+    Raises: Unreadable where nobody can tell whether the file exists.
     """
     if os.path.isdir(name):
         return f"{name} is a folder, and no file.py:function or file.keras"
@@ -251,7 +290,7 @@ def other_format(name: str) -> str:
 
 
 def _missing_in_keras_file(path: str) -> str:
-    """Why Keras cannot load a file; "" where it is of the form that model.save() writes."""
+    """Why Keras cannot load a .keras file, in words; "" where it looks as model.save() writes it: a zip with a config.json."""
     if not regular_files.exists(path):
         return f"there is no file {path}"
     regular_files.require_readable(path)
@@ -268,7 +307,8 @@ def _missing_in_keras_file(path: str) -> str:
 
 
 def _unpacks_too_far(path: str, unpacked_bytes: int) -> str:
-    """Why a .keras file that is far larger without its compression is not read; "" of any other. Keras compresses nothing."""
+    """Why a .keras file is not unpacked, in words: it would be far larger then, though Keras compresses nothing; "" where it
+    would not."""
     packed_bytes = os.path.getsize(path)
     if unpacked_bytes <= max(_UNPACKED_BYTES, _MOST_COMPRESSION * packed_bytes):
         return ""
@@ -277,11 +317,11 @@ def _unpacks_too_far(path: str, unpacked_bytes: int) -> str:
 
 
 def require_source(path: str) -> None:
-    """Raises Usage for a Python file that is not there, cannot be read or does not parse."""
+    """Raises Usage for a Python file that does not exist, cannot be read or does not parse."""
     if not regular_files.exists(path):
-        similar_one = similar_path(path)
-        first = "" if similar_one else f"write {path}"
-        raise options.Usage(f"there is no file {path}", wrong=path, right=similar_one or path, first=first)
+        existing = similar_path(path)
+        first = "" if existing else f"write {path}"
+        raise options.Usage(f"there is no file {path}", wrong=path, right=existing or path, first=first)
     try:
         regular_files.require_source(path)
         source_trees.parsed(Path(path).read_bytes())
@@ -297,6 +337,10 @@ def _no_python(path: str, error: SyntaxError) -> str:
 
 
 def _missing_in_file(path: str, function: str) -> str:
+    """Why a Python file has no function of this name that can be called without arguments, in words; "" where it may have one.
+
+    function: "" where none was named.
+    """
     try:
         tree = source_trees.parsed(Path(path).expanduser().read_bytes())
     except SyntaxError as error:
@@ -320,7 +364,8 @@ def _line_at_fault(error: SyntaxError) -> str:
 
 
 def _missing_in_module(module: str, function: str) -> str:
-    """Why a module has no such function, as far as its source says; "" where it may have it. No module is imported."""
+    """Why a module (a dotted name) has no function of this name, in words, by its source; "" where it may have it. Nothing is
+    imported: the parts of the dotted name are looked for one below the other."""
     parent: ModuleSpec | None = None
     name = ""
     for part in module.split("."):
@@ -337,18 +382,21 @@ def _missing_in_module(module: str, function: str) -> str:
 
 
 def _spec(part: str, parent: ModuleSpec | None) -> ModuleSpec | None:
-    """Where a part of a dotted name lies below its parent; of the first part, in the folder that the command was typed in, which
-    comes first in the worker too, else among the installed packages."""
+    """The module of this name below its parent package; None if there is none.
+
+    parent: None for the first part of a dotted name. That is looked for in the current folder, which comes first when the model
+    is imported too, then among the installed packages.
+    """
     if parent:
         return PathFinder.find_spec(part, parent.submodule_search_locations or [])
     return PathFinder.find_spec(part, [os.getcwd()]) or importlib.util.find_spec(part)
 
 
 def similar(name: str) -> str:
-    """A model that is there and may be meant: a file or a function with a similar name, else the function that builds a model
-    in the file that is named, else in the only file of this folder that has one. "" without one.
+    """An existing model, written as --model takes it, that may be meant by a wrong name; "" without one.
 
-    A file of a model is like no other file, but for a .keras file that is not there and one with a similar name.
+    It is a function with a similar name; else the function that builds a model in the file that was named; else the one in the
+    only file of this folder that has one. For a .keras file that does not exist it is one with a similar name.
     """
     if _may_be_hidden(name.partition(":")[0]):
         return ""
@@ -367,13 +415,16 @@ def similar(name: str) -> str:
         return _in_file(path, function, name)
     if not {":", "."}.intersection(name):  # a word, perhaps of a known model
         return ""
-    models = [_in_file(str(file), "", name) for file in sorted(Path().glob("*.py"))]
-    named = [model for model in models if model]
-    return named[0] if len(named) == 1 else ""
+    models: list[str] = []
+    for file in sorted(Path().glob("*.py")):
+        model = _in_file(str(file), "", name)
+        if model:
+            models.append(model)
+    return models[0] if len(models) == 1 else ""
 
 
 def _may_be_hidden(path: str) -> bool:
-    """Whether nobody can tell if a path is there, as of one in a folder that may not be entered."""
+    """Whether this user cannot know if anything is at a path, because a folder on the way may not be entered."""
     try:
         regular_files.exists(path)
     except regular_files.Unreadable:
@@ -382,7 +433,8 @@ def _may_be_hidden(path: str) -> bool:
 
 
 def _similar_keras_file(name: str) -> str:
-    """The .keras file with a similar name, its ending apart, in place of one that is not there; "" without one."""
+    """An existing .keras file with a name similar to that of one that does not exist; "" without one. The endings are not
+    compared: all are alike in them."""
     path = similar_path(name)
     if os.path.lexists(name) or not path.endswith(".keras") or not os.path.isfile(path):
         return ""
@@ -390,23 +442,32 @@ def _similar_keras_file(name: str) -> str:
 
 
 def _in_file(path: str, function: str, wrong: str) -> str:
-    """`path:function` of the function there whose name is most similar, else of the first that builds a model, else
-    `path:variable` of a variable that holds one."""
+    """A model in a Python file, as `path:name`; "" without one.
+
+    It is the function whose name is most like `function`; else the first function that builds a model; else a variable that
+    holds one. Functions with required arguments are left out, and so is `wrong`, the name that was typed and does not work.
+    """
     tree = _parsed(path)
     if tree is None:
         return ""
-    callable_ones = [node for node in source_trees.functions(tree) if not source_trees.required_arguments(node)]
-    others = [node for node in callable_ones if f"{path}:{node.name}" != wrong]
-    near = closest(function, [node.name for node in others]) if function else ""
-    builders = [node.name for node in others if source_trees.builds_model(node)]
-    variables = [variable for variable in source_trees.model_variables(tree) if f"{path}:{variable}" != wrong]
-    candidates = [near] if near else [*builders, *variables]
-    chosen = candidates[0] if candidates else ""
-    return f"{path}:{chosen}" if chosen else ""
+    functions: list[ast.FunctionDef] = []
+    for node in source_trees.functions(tree):
+        if not source_trees.required_arguments(node) and f"{path}:{node.name}" != wrong:
+            functions.append(node)
+    similar_name = closest(function, [node.name for node in functions]) if function else ""
+    if similar_name:
+        return f"{path}:{similar_name}"
+    for node in functions:
+        if source_trees.builds_model(node):
+            return f"{path}:{node.name}"
+    for variable in source_trees.model_variables(tree):
+        if f"{path}:{variable}" != wrong:
+            return f"{path}:{variable}"
+    return ""
 
 
 def _needed_by(tree: ast.Module, function: str) -> list[str]:
-    """The arguments that the function of this name cannot be called without; [] without such a function."""
+    """The arguments without a default of the function with this name at the top level of a module; [] without such a function."""
     for node in source_trees.functions(tree):
         if node.name == function:
             return source_trees.required_arguments(node)
@@ -414,13 +475,14 @@ def _needed_by(tree: ast.Module, function: str) -> list[str]:
 
 
 def _arguments_needed(module: str, function: str) -> list[str]:
-    """The arguments that a function of a file cannot be called without; [] of what is no such file."""
+    """The arguments without a default of a function in a Python file; [] where `module` is no file that can be read, or has no
+    such function."""
     tree = _parsed(os.path.expanduser(module)) if module.endswith(".py") else None
     return _needed_by(tree, function) if tree is not None else []
 
 
 def _parsed(path: str) -> ast.Module | None:
-    """A source file's tree; None of what does not parse, and of a pipe."""
+    """The syntax tree of a Python file; None if it cannot be read, does not parse, or is no regular file."""
     try:
         regular_files.require_source(path)
         with open(path, "rb") as file:
@@ -430,12 +492,18 @@ def _parsed(path: str) -> ast.Module | None:
 
 
 def _tree(spec: ModuleSpec | None) -> ast.Module | None:
+    """The syntax tree of a module that was looked up; None if it has no Python source that can be read."""
     if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
         return None
     return _parsed(spec.origin)
 
 
 def _may_bind(tree: ast.Module | None, name: str = "") -> bool:
-    """Whether a module's source has the name, or anything that could create it. True if there is no source or it does not
-    parse: the worker reports that better."""
-    return tree is None or not {name, *_MAKES_NAMES}.isdisjoint(source_trees.names_in(tree))
+    """Whether a module may have this name ("": any that its source does not show): the source has it, or has something that can
+    create names, such as `setattr` or `import *`.
+
+    tree: None where there is no source or it does not parse; then True, as the worker that imports the module reports it better.
+    """
+    if tree is None:
+        return True
+    return not {name, *_MAKES_NAMES}.isdisjoint(source_trees.names_in(tree))
