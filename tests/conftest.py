@@ -257,14 +257,14 @@ def train(tmp_path_factory):
 @pytest.fixture
 def one_tensorflow(train, monkeypatch):
     """Sweeps have models trained and asked in the suite's one TensorFlow process."""
-    from workloads.harness import sweep
+    from workloads.harness import runner
 
     class Shared(Worker):
         def ask(self, order, timeout_s):
             of_models = order.row.problem.op in ("training", "inference")
             return train.worker.ask(order, timeout_s) if of_models else super().ask(order, timeout_s)
 
-    monkeypatch.setattr(sweep, "Worker", Shared)
+    monkeypatch.setattr(runner, "Worker", Shared)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,8 @@ def visited(worker: Worker, of: list[Row], seed: int, handicaps: list[float]) ->
     other, in random order."""
     dice, limits = random.Random(seed), Limits(visit_s=VISIT_S[of[0].device])
     around, taken = rounds.Rounds(of, limits, seed, {}), defaultdict(list)
-    for row, number in around.visits(lambda done: [], time.monotonic, time.sleep):
+    for visit in around.visits(lambda done: [], time.monotonic, time.sleep):
+        row, number = visit.row, visit.round
         for side in dice.sample(range(len(handicaps)), len(handicaps)):
             made = worker.ask(Order("visit", row, limits, handicap=handicaps[side], visit=number), PATIENCE_S)
             if not made.ok:

@@ -119,7 +119,8 @@ def visited(rows: list[Row], levels: dict[str, Level], limits: Limits, dice) -> 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    for row, number in around.visits(lambda done: [], lambda: now[0], sleep):
+    for to_make in around.visits(lambda done: [], lambda: now[0], sleep):
+        row, number = to_make.row, to_make.round
         level = levels[row.device]
 
         def take(calls: int, level: Level = level) -> float:

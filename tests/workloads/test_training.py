@@ -19,7 +19,7 @@ from analysis.training import costs
 from kernels.problems import Training
 from workloads import inference, options, records, session, training
 from workloads.frameworks import grid, side_by_side, studies
-from workloads.harness import sweep
+from workloads.harness import runner, sweep
 from workloads.records import Measurement, Samples, Settings
 from workloads.tables import training_table
 
@@ -186,11 +186,11 @@ class Counted:
     asked: ClassVar[list] = []
 
     def __init__(self, variables, patient):
-        self._variables, self._running = variables, False
+        self.variables, self._running = variables, False
 
     def ask(self, order, timeout_s):
         if not self._running:
-            Counted.started.append(self._variables)
+            Counted.started.append(self.variables)
         self._running = True
         Counted.now += 50.0
         Counted.asked.append(order.row)
@@ -204,7 +204,7 @@ class Counted:
 @pytest.fixture
 def counted(monkeypatch):
     Counted.started, Counted.asked, Counted.now = [], [], 0.0
-    monkeypatch.setattr(sweep, "Worker", Counted)
+    monkeypatch.setattr(runner, "Worker", Counted)
     monkeypatch.setattr(training, "products", lambda here, done: [])
     return Counted
 

@@ -90,11 +90,13 @@ def continued(
     return lines
 
 
-def after_these(lines: Iterable[list[Measurement]]) -> None:
-    """Makes the moments of the visits to come later than those of the visits that are there."""
-    for visits in lines:
+def continue_clock(stored: Iterable[list[Measurement]]) -> None:
+    """Moves this process's clock forward, if it is behind, so that visits to come end later than the stored visits of each
+    row."""
+    for visits in stored:
         for visit in visits:
-            clock.not_before(max(visit.series.get(VISITS_AT) or (0.0,)))
+            times_s = visit.series.get(VISITS_AT) or (0.0,)
+            clock.not_before(max(times_s))
 
 
 def newest_run(

@@ -1,6 +1,7 @@
-"""Runs rows through workers into a result file: plans, resumes, stops, and loses nothing that was measured."""
+"""Measures rows by worker processes into a result file: resumes it, stops early, and loses nothing that was measured."""
 
 import contextlib
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -9,25 +10,20 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from kernels.problems import Problem
-from kernels.registry import FRAMEWORKS
 from workloads import REPORTS, options, records
-from workloads.harness import announce, plan, resuming, rounds
+from workloads.harness import announce, resuming, rounds
 from workloads.harness.progress import InOrder, progress
-from workloads.harness.worker import SHARED, Order, Worker, environment
+from workloads.harness.rounds import Refine, Rounds
+from workloads.harness.runner import Runner, Workers, workers
 from workloads.machine import clock, facts
 from workloads.records import Measurement, Row, Run, row_flags, settings
-from workloads.records.visits import merged
 from workloads.shared_flags import Measuring
 
 LOCAL = REPORTS / "local"
-_LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
-_ROOM = 8  # times a problem's own arrays
-_LONGEST_CALL_S = 10.0  # a call predicted to take longer is skipped
 
 
 class Outcome(msgspec.Struct):
-    """Result of a sweep: all rows of its file, in the order measured, and how it ended."""
+    """Result of a sweep (all rows of a command, visited round after round): the rows of its file, and how it ended."""
 
     #: The line of this run in the file.
     run: Run
@@ -46,21 +42,26 @@ class Outcome(msgspec.Struct):
 
     @property
     def exit_code(self) -> int:
-        """0, 1 for failed or wrong rows, 3 when nothing but roofs could be measured, 130 or 143 after a signal."""
+        """The exit code of the command: 0; 1 for failed or wrong rows; 3 where every row of the workload itself was skipped,
+        so that at most roofs could be measured; 130 or 143 after a signal."""
         if self.stopped in options.SIGNALED:
             return options.SIGNALED[self.stopped]
         statuses = {m.status for m in self.measurements}
         if statuses & {"failed", "wrong"}:
             return options.FAILED
-        without_roofs = {m.status for m in self.measurements if m.problem.op == self.path.stem} or statuses
-        return options.MISSING if without_roofs == {"skipped"} and not self.stopped else options.OK
+        workload = self.path.stem  # the file is named by it
+        statuses_without_roofs = {m.status for m in self.measurements if m.problem.op == workload}
+        all_skipped = (statuses_without_roofs or statuses) == {"skipped"}
+        return options.MISSING if all_skipped and not self.stopped else options.OK
 
     @property
     def files(self) -> list[Path]:
+        """The result files with the rows, in their order."""
         return [*self.earlier, self.path]
 
     def after(self, before: "Outcome | None") -> "Outcome":
-        """This one, the rows and files of the one before it in front."""
+        """This outcome, after it has put the rows and files of the one `before` it in front of its own; None: nothing was
+        before."""
         if before is not None:
             self.measurements[:0] = before.measurements
             self.earlier = (*before.earlier, before.path)
@@ -68,11 +69,14 @@ class Outcome(msgspec.Struct):
 
 
 class Stopped(BaseException):
-    """A signal that asks us to end; not an Exception, so that nothing in between swallows it."""
+    """SIGINT or SIGTERM asks the sweep to end; not an Exception, so that nothing in between swallows it."""
 
 
 def header(command: str, seed: int) -> Run:
-    """The Run line of a file that this command writes now on this machine."""
+    """The record of a run that begins now on this machine, which is the first line that it writes to its result file.
+
+    command: the command line as it was typed. seed: of the inputs and of the order of visits.
+    """
     clock.begin()
     return Run(
         schema=records.SCHEMA,
@@ -87,7 +91,8 @@ def header(command: str, seed: int) -> Run:
 
 
 def place(output: str, workload: str, run: Run) -> Path:
-    """The result file of a workload: in the folder `output`, else in a new one of this machine."""
+    """The path of a workload's result file, `WORKLOAD.jsonl`: in the folder `output`, or if that is "" in a new folder that is
+    named by this machine and the time at which the run began."""
     if output:
         return Path(output) / f"{workload}.jsonl"
     stamp = "".join(character for character in run.started_at if character not in ":-")
@@ -106,204 +111,108 @@ def sweep(
     run: Run,
     *,
     shown: Callable[[Measurement], None] = lambda m: None,
-    refine: Callable[[list[Measurement]], list[Row]] = lambda done: [],
-    processes: "Workers | None" = None,
+    refine: Refine = lambda done: [],
+    processes: Workers | None = None,
 ) -> Outcome:
-    """Visits the rows round after round, with those that `refine` adds after the first, as far as the file lacks visits.
+    """Measures rows into the result file of a workload such as matmul: round after round, in each a visit to every row. What a
+    resumed file has is not measured again.
 
-    `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit stored, on --stop-after
-    and signals; then what rows have so far is shown. `processes`: workers that outlive this sweep.
+    shown: called with each row's Measurement once it is complete, rows of a resumed file first. refine: called after the first
+    round with the measurements so far; the rows that it returns are added. processes: workers that outlive this sweep.
+
+    Ends early on --stop-after, SIGINT or SIGTERM. Every visit is stored then, and `shown` gets what the other rows have so far.
     """
     begin = time.monotonic()
-    limits = measuring.limits
-    run = replace(run, method=resuming.method(limits, process_per_visit=measuring.rigorous))
+    method = resuming.method(measuring.limits, process_per_visit=measuring.rigorous)
+    run = replace(run, method=method)
     file = place(measuring.output, workload, run)
     with records.Writer(file, run, measuring.resume) as writer, signals():
-        before = resuming.continued(writer.rows_before, rows, run, writer.path)
-        resuming.after_these(before.values())
-        around = rounds.Rounds(rows, limits, measuring.seed, before)
-        outcome = Outcome(run, writer.path, [])
+        stored = resuming.continued(writer.rows_before, rows, run, writer.path)
+        resuming.continue_clock(stored.values())
+        around = Rounds(rows, measuring.limits, measuring.seed, stored)
         show = InOrder(around, shown)
-
-        def more(done: list[Measurement]) -> list[Row]:
-            return refine([m for m in done if not settings.is_sustained(m)]) or rounds.sustained_rows(done)
-
+        outcome = Outcome(run, writer.path, [])
         try:
-            with workers(processes) as pool, progress(measuring.quiet, measuring.verbose) as step:
-                runner = _Runner(run.machine, measuring, pool)
-                show.ready()
-                for m in around.measurements:
-                    runner.learn(m)
-                for row, number in around.visits(more, time.monotonic, time.sleep):
-                    started = time.monotonic()
-                    stop_s = measuring.stop_after_s
-                    if stop_s and started - begin + runner.expected_s(row, number) > stop_s:
-                        outcome.stopped = "stop-after" if around.to_go() else ""
-                        break
-                    step(row, around.to_go() or around.again())
-                    if number:  # a whole row announces what it does itself
-                        announce.timing("timing")
-                    done = row_flags.flagged(runner.ask(row, number))
-                    writer.append(done)
-                    around.add(done)
-                    runner.learn(done, number, time.monotonic() - started)
-                    show.ready()
+            with workers(processes) as pool:
+                runner = Runner(run.machine, measuring, pool)
+                stopped_at = begin + measuring.stop_after_s if measuring.stop_after_s else math.inf
+                is_finished = _visit_rows(
+                    around, runner, measuring, refine=refine, writer=writer, show=show, stopped_at=stopped_at
+                )
+            if not is_finished:
+                outcome.stopped = "stop-after"
         except Stopped as stop:
             outcome.stopped = str(stop)
         finally:
             try:
-                show.ready(every=True)
+                show.rest()
             except Stopped as stop:
                 outcome.stopped = str(stop)
         outcome.measurements = around.measurements
         unfinished = [key for key in around.rows if not around.complete(key)]
-        outcome.left, outcome.begun = len(unfinished), sum(around.measurement(key) is not None for key in unfinished)
+        outcome.left = len(unfinished)
+        outcome.begun = sum(around.measurement(key) is not None for key in unfinished)
     return outcome
 
 
-#: Number of the process and environment -> the worker.
-Workers = dict[tuple, Worker]
+def _visit_rows(
+    around: Rounds,
+    runner: Runner,
+    measuring: Measuring,
+    *,
+    refine: Refine,
+    writer: records.Writer,
+    show: InOrder,
+    stopped_at: float,
+) -> bool:
+    """Makes the visits of a sweep one after the other and stores each result. False if it stopped before a planned visit that
+    would probably have ended after `stopped_at` (time.monotonic)."""
+
+    def rows_to_add(measurements: list[Measurement]) -> list[Row]:
+        """The rows that `refine` adds; once it adds none, those to measure again under sustained load."""
+        without_load = [m for m in measurements if not settings.is_sustained(m)]
+        return refine(without_load) or rounds.sustained_rows(measurements)
+
+    with progress(measuring.quiet, measuring.verbose) as begin_visit:
+        show.complete_rows()
+        for measurement in around.measurements:
+            runner.learn(measurement)
+        for visit in around.visits(rows_to_add, time.monotonic, time.sleep):
+            started = time.monotonic()
+            if started + runner.expected_s(visit) > stopped_at:
+                return around.to_go() == 0
+            begin_visit(visit.row, around.to_go() or around.extra_to_go())
+            if visit.round:  # a row timed in one go announces what it does itself
+                announce.timing("timing")
+            measurement = row_flags.flagged(runner.measure(visit))
+            writer.append(measurement)
+            around.add(measurement)
+            runner.learn(measurement, visit.round, took_s=time.monotonic() - started)
+            show.complete_rows()
+    return True
 
 
-@contextlib.contextmanager
-def workers(shared: Workers | None = None) -> Iterator[Workers]:
-    """The workers of a sweep, which end with it; those that several sweeps have `shared` stay."""
-    if shared is not None:
-        yield shared
-        return
-    pool: Workers = {}
-    try:
-        yield pool
-    finally:
-        for worker in pool.values():
-            worker.close()
-
-
-class _Runner:
-    """Asks the worker of each environment, and keeps measured speeds, to predict calls that would take too long."""
-
-    def __init__(self, here: records.Machine, measuring: Measuring, processes: Workers):
-        self._uuids = here.uuids
-        self._workers = processes
-        self._limits = measuring.limits
-        self._rigorous = measuring.rigorous
-        self._seed = measuring.seed
-        self._last_call: dict[
-            str, tuple[float, Problem]
-        ] = {}  # size series -> seconds of a call of the size before, and it
-        # (device, kind of visit) -> seconds that the last such visit took, as a multiple of its guess
-        self._guess_ratio: dict[tuple[str, int], float] = {}
-
-    def expected_s(self, row: Row, number: int) -> float:
-        """Seconds of a visit: its guess, times the ratio of this run's last one of its kind; 0 before the first of any kind."""
-        if not self._guess_ratio:
-            return 0.0
-        return self._guess_s(row, number) * self._guess_ratio.get((row.device, min(number, 2)), 1.0)
-
-    def _guess_s(self, row: Row, number: int) -> float:
-        return self._limits.visit_s if number else plan.seconds(row, self._rigorous)
-
-    def ask(self, row: Row, number: int) -> Measurement:
-        """Measures the row's visit of round `number`; 0: the whole row in one go."""
-        call_s = self._predicted_s(row)
-        if number <= 1 and call_s > _LONGEST_CALL_S:
-            reason = f"one call would take about {call_s:.0f} s, going by the size before"
-            return row.result("skipped", reason, at=facts.now(), visit=number)
-        return self._visit(row, number) if number else self._whole(row)
-
-    def _visit(self, row: Row, number: int) -> Measurement:
-        """With --rigorous each round has processes of its own."""
-        order = Order(verb="visit", row=row, limits=self._limits, seed=self._seed, visit=number)
-        process = 0
-        if self._rigorous:
-            process = number
-            earlier_rounds = [key for key in self._workers if key[0] != number]
-            for key in earlier_rounds:
-                self._workers.pop(key).close()
-        m = self._answer(order, process=process)
-        samples = tuple(replace(s, stop_reason="visit", is_by_process=self._rigorous) for s in m.samples)
-        return replace(m, visit=number, at=m.at or facts.now(), samples=samples)
-
-    def _whole(self, row: Row) -> Measurement:
-        """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.
-        A framework's processes then stay for the rows to come: a row is still timed in that many."""
-        fresh = row.process == "fresh"
-        order = Order(verb="measure", row=row, limits=self._limits, seed=self._seed)
-        if not (fresh or self._rigorous):
-            return self._answer(order)
-        parts: list[Measurement] = []
-        while len(parts) < plan.RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
-            parts.append(self._answer(order, fresh or row.backend not in FRAMEWORKS, -len(parts)))
-        return merged(parts)
-
-    def _answer(self, order: Order, fresh: bool = False, process: int = 0) -> Measurement:
-        """The worker's answer to an order: a fresh worker's, or that of this environment and `process` number."""
-        row = order.row
-        timeout_s = _LONGEST_ROW_S + row.problem.patience_s + 6 * self._limits.max_time + 10 * self._predicted_s(row)
-        variables = environment(row, self._uuids)
-        if fresh:
-            self._make_room(row)
-            with contextlib.closing(Worker(variables, patient=True)) as worker:
-                return worker.ask(order, timeout_s)
-        if self._rigorous:
-            variables |= SHARED
-        key = (process, *sorted(variables.items()))
-        self._make_room(row, key)
-        if key not in self._workers:
-            self._workers[key] = Worker(variables, patient=True)
-        return self._workers[key].ask(order, timeout_s)
-
-    def _make_room(self, row: Row, key: tuple = ()) -> None:
-        """Ends idle framework processes, except the one of `key`, when the row needs their memory: they keep all that they
-        ever took, and a training takes its whole GPU."""
-        for other, worker in self._workers.items():
-            variables = dict(other[1:])
-            takes_whole_gpu = row.on_gpu and not SHARED.items() <= variables.items()
-            if other != key and "KERAS_BACKEND" in variables and (takes_whole_gpu or _lacks_memory(row)):
-                worker.close()
-
-    def learn(self, done: Measurement, number: int = 0, took_s: float = 0.0) -> None:
-        """Learns from a visit of round `number` that took so many seconds; 0 s where that is not known."""
-        if not done.ok:
-            return
-        if took_s:
-            self._guess_ratio[done.device, min(number, 2)] = took_s / self._guess_s(done.row, number)
-        is_layer = done.problem.op == "layer"  # another layer is no other size of it
-        if done.samples and done.problem.flops and not is_layer:
-            seconds = min(done.samples[0].seconds)
-            self._last_call[rounds.size_series(done.row)] = (seconds, done.problem)
-
-    def _predicted_s(self, row: Row) -> float:
-        """Seconds of a call, predicted from the FLOP rate of the size before in the same kernel and settings; 0 if that call
-        was too short or too small, as its time is then mostly a call's fixed cost."""
-        seconds, problem = self._last_call.get(rounds.size_series(row), (0.0, None))
-        if type(problem) is not type(row.problem) or seconds < 1e-3 or row.problem.flops > 64 * problem.flops:
-            return 0.0
-        return seconds * row.problem.flops / problem.flops
-
-
-def _lacks_memory(row: Row) -> bool:
-    """Whether the row's arrays, _ROOM times for temporaries, exceed the free memory of its device."""
-    return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.device)
-
-
-def _raise(name: str) -> None:
+def _raise_stopped(name: str) -> None:
+    """Raises Stopped with the name of a signal."""
     raise Stopped(name)
 
 
 @contextlib.contextmanager
-def signals(stop: Callable[[str], None] = _raise) -> Iterator[None]:
-    """SIGINT and SIGTERM end the sweep in order: `stop` gets their names, by default to raise Stopped."""
+def signals(stop: Callable[[str], None] = _raise_stopped) -> Iterator[None]:
+    """While the `with` block runs, SIGINT and SIGTERM call `stop` with their name, which by default raises Stopped.
 
-    def end(number: int, frame: object) -> None:
+    Outside the main thread Python lets nobody handle signals, and nothing changes.
+    """
+
+    def handle(number: int, frame: object) -> None:
         stop(signal.Signals(number).name)
 
     try:
-        old = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread: whoever owns it decides
-        old = {}
+        handlers_before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread
+        handlers_before = {}
     try:
         yield
     finally:
-        for number, handler in old.items():
+        for number, handler in handlers_before.items():
             signal.signal(number, handler)

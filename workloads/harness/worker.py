@@ -156,7 +156,7 @@ class Worker:
             message = msgspec.json.decode(self._line(deadline), type=Measurement | Doing)
             if isinstance(message, Measurement):
                 return message
-            announce.passed_on(message)
+            announce.pass_on(message)
             if self._patient:
                 deadline = time.monotonic() + timeout_s
 

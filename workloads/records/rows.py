@@ -272,8 +272,8 @@ class Measurement(Row, frozen=True, tag="measurement", omit_defaults=True):
     @property
     def span_s(self) -> float | None:
         """Seconds from the end of its first visit to the end of its last; None without visits."""
-        visit_ends_s = self.series.get(VISITS_AT)
-        return max(visit_ends_s) - min(visit_ends_s) if visit_ends_s else None
+        visit_times_s = self.series.get(VISITS_AT)
+        return max(visit_times_s) - min(visit_times_s) if visit_times_s else None
 
 
 Measurements = Sequence[Measurement]  # rows to go over as often as one likes

@@ -12,6 +12,7 @@ from fake_measurements import CPU_MACHINE
 from kernels.problems import Matmul
 from workloads import matmul, options, records, session, stream
 from workloads.harness import resuming, rounds, sweep
+from workloads.harness.worker import Worker
 from workloads.machine import clock
 from workloads.records import Measurement, Method, Row, Run, Samples, Settings
 
@@ -132,11 +133,11 @@ def test_a_resumed_runs_moments_are_later(monkeypatch):
     monkeypatch.setattr(clock.time, "time", lambda: 1e6)  # somebody sets it
     elapsed[0] = 52.5
     assert clock.moment() == 1002.5
-    resuming.after_these([[visited(8, 1, at=2000.0), visited(8, 2, at=1500.0)]])
+    resuming.continue_clock([[visited(8, 1, at=2000.0), visited(8, 2, at=1500.0)]])
     assert clock.moment() == 2000.0
     elapsed[0] = 53.5
     assert clock.moment() == 2001.0
-    resuming.after_these([[visited(8, 1, at=1e29)]])
+    resuming.continue_clock([[visited(8, 1, at=1e29)]])
     assert clock.moment() == 2001.0, "no moment that anybody measured"
 
 
@@ -144,7 +145,7 @@ def test_a_resumed_runs_moments_are_later(monkeypatch):
 def test_setting_the_wall_clock_moves_no_visit(tmp_path, planted, monkeypatch, jump):
     """The command's clock jumps after the second visit; the workers' own are processes that never see it."""
     monkeypatch.setattr(rounds, "LEAST_VISITS", 1)
-    wall, ask = clock.time.time, sweep.Worker.ask
+    wall, ask = clock.time.time, Worker.ask
     asked = []
 
     def and_jump(self, order, timeout_s):
@@ -153,7 +154,7 @@ def test_setting_the_wall_clock_moves_no_visit(tmp_path, planted, monkeypatch, j
             monkeypatch.setattr(clock.time, "time", lambda: wall() + jump)
         return ask(self, order, timeout_s)
 
-    monkeypatch.setattr(sweep.Worker, "ask", and_jump)
+    monkeypatch.setattr(Worker, "ask", and_jump)
     words = ["--sizes", "8", "--variants", "steady", "--threads", "1", "--rigorous", "--max-time", "0.05", "-q"]
     assert matmul.main([*words, "-o", str(tmp_path)]) == options.OK
     (row,) = records.read(tmp_path).measurements

@@ -29,7 +29,8 @@ def visit(row, number, *seconds, clock="host-latency", **fields):
 def swept(wanted, answer=visit, refine=lambda done: [], kept=None, limits=LIMITS, seed=1, stop=10_000):
     """([(row, round)] as they were asked for, the Rounds): a visit takes half a second, `answer` says what it gives."""
     around, asked, now = rounds.Rounds(wanted, limits, seed, kept or {}), [], [0.0]
-    for one, number in around.visits(refine, lambda: now[0], lambda seconds: now.append(now.pop() + seconds)):
+    for to_make in around.visits(refine, lambda: now[0], lambda seconds: now.append(now.pop() + seconds)):
+        one, number = to_make.row, to_make.round
         if len(asked) == stop:
             break
         asked.append((one, number))
@@ -108,7 +109,7 @@ def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
     noisy = [row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2))
     assert len(swept(*noisy, limits=limits)[0]) == 5 + extra
     around = swept(*noisy, limits=limits, stop=4 + extra)[1]
-    assert not around.settled(row(8).key) and around.again() == (extra > 0)  # shown only with its last visit
+    assert not around.settled(row(8).key) and around.extra_to_go() == (extra > 0)  # shown only with its last visit
 
 
 @pytest.mark.parametrize(
@@ -117,10 +118,10 @@ def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
 def test_a_short_round_waits_between_its_visits(count, begins):
     """Visits of half a second: a round lasts twelve of them, six seconds, however few rows there are."""
     around, now, began = rounds.Rounds([row(n) for n in range(1, count + 1)], LIMITS, 1, {}), [0.0], {}
-    for one, number in around.visits(lambda done: [], lambda: now[0], lambda s: now.append(now.pop() + s)):
-        began.setdefault(number, now[0])
+    for to_make in around.visits(lambda done: [], lambda: now[0], lambda s: now.append(now.pop() + s)):
+        began.setdefault(to_make.round, now[0])
         now[0] += 0.5
-        around.add(visit(one, number))
+        around.add(visit(to_make.row, to_make.round))
     assert list(began.values()) == begins
 
 

@@ -17,7 +17,8 @@ from fake_measurements import CPU_MACHINE
 from kernels import registry
 from kernels.problems import Matmul, Training
 from workloads import matmul, options, records
-from workloads.harness import memory_needs, one_row, plan, rounds, sweep, worker
+from workloads.harness import memory_needs, one_row, plan, rounds, runner, sweep, worker
+from workloads.harness.rounds import Visit
 from workloads.machine import facts, gpu
 from workloads.machine.gpu import NoGpu
 from workloads.records import Row, Samples, Settings
@@ -97,7 +98,7 @@ def swept(tmp_path, wanted, *more, **how):
 
 
 def test_every_fault_costs_one_row(tmp_path, planted, monkeypatch):
-    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 6)
+    monkeypatch.setattr(runner, "_LONGEST_ROW_S", 6)
     wanted = rows(*["dies", "good", "killed", "raises", "wrong", "nan", "picky", "broken", "hangs", "prints", "nosuch"])
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
@@ -221,7 +222,7 @@ def test_a_matrix_beyond_memory_is_skipped_unallocated(tmp_path, capsys):
 
 def test_a_call_predicted_too_long_is_skipped(tmp_path, planted, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_LONGEST_CALL_S", 1e-3)
+        patch.setattr(runner, "LONGEST_CALL_S", 1e-3)
         outcome = swept(tmp_path, rows("good", n=700) + rows("good", n=1400))
     assert [m.status for m in outcome.measurements] == ["ok", "skipped"]
     assert "going by the size before" in outcome.measurements[1].reason
@@ -233,14 +234,14 @@ def test_a_call_predicted_too_long_is_skipped(tmp_path, planted, monkeypatch):
 @pytest.mark.parametrize(("n", "seconds"), [(500, 0.25), (1000, 2.0), (2000, 16.0), (4000, 128.0), (4001, 0.0)])
 def test_a_call_is_predicted_by_its_flops(n, seconds):
     """2 s at n = 1000, so 2 s (n / 1000)^3; nothing of more than 64 times the FLOPs."""
-    runner = sweep._Runner(CPU_MACHINE, matmul.parse(FAST).measuring, {})
+    here = runner.Runner(CPU_MACHINE, matmul.parse(FAST).measuring, {})
     (known,) = rows("blas", n=1000)
     samples = (Samples("host-latency", (2.5, 2.0, 3.0), 1, (3,), "visit"),)
-    runner.learn(known.result("ok", samples=samples))
+    here.learn(known.result("ok", samples=samples))
     (asked,) = rows("blas", n=n)
-    assert runner._predicted_s(asked) == pytest.approx(seconds)
-    if seconds > sweep._LONGEST_CALL_S:
-        skipped = runner.ask(asked, 1)
+    assert here._predicted_s(asked) == pytest.approx(seconds)
+    if seconds > runner.LONGEST_CALL_S:
+        skipped = here.measure(Visit(row=asked, round=1))
         assert skipped.status == "skipped" and f"about {seconds:.0f} s" in skipped.reason
 
 
@@ -349,7 +350,7 @@ def test_rigorous_is_ten_rounds_each_in_fresh_processes(tmp_path, monkeypatch):
         def close(self):
             ended.append(self.number)
 
-    monkeypatch.setattr(sweep, "Worker", Counted)
+    monkeypatch.setattr(runner, "Worker", Counted)
     kernels = "matmul/tensorflow/function", "matmul/numpy/blas"
     wanted = [Row(kernel, Matmul(n, n, n), Settings()) for kernel in kernels for n in (8, 16)]
     outcome = swept(tmp_path, wanted, "--rigorous")
@@ -390,16 +391,17 @@ def test_a_training_has_the_gpus_memory_alone(monkeypatch):
         def close(self):
             ended.append(self.variables.get("NVIDIA_TF32_OVERRIDE", "own"))
 
-    monkeypatch.setattr(sweep, "Worker", Idle)
-    monkeypatch.setattr(sweep, "_lacks_memory", lambda row: False)
+    monkeypatch.setattr(runner, "Worker", Idle)
+    monkeypatch.setattr(runner, "_lacks_memory", lambda row: False)
     asked = (("gpu:0", {}), ("cpu", {}), ("gpu:0", {"beside": "fits", "tf32": "off"}), ("gpu:0", {"tf32": "off"}))
     each = (Settings(device, switches=given) for device, given in asked)
     gpu, cpu, fits, own = (Row("training/keras/fit", Training("lenet", 4, 8), on) for on in each)
     product = Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0"))
     for rows, left in (((gpu, cpu, gpu), []), ((gpu, own), ["own"]), ((fits, product), []), ((own, product), ["0"])):
-        runner = sweep._Runner(facts.describe(), Measuring(command=""), {})
+        here = runner.Runner(facts.describe(), Measuring(command=""), {})
         ended.clear()
-        assert [runner.ask(row, 0).status for row in rows] == ["ok"] * len(rows) and ended == left
+        answers = [here.measure(Visit(row=row, round=0)) for row in rows]
+        assert [answer.status for answer in answers] == ["ok"] * len(rows) and ended == left
 
 
 def test_an_address_space_limit_skips_and_is_named(tmp_path):

@@ -17,7 +17,7 @@ def measure(row: Row, training: ScriptTraining, limits: Limits) -> Measurement:
     script's process it is a part of whatever uses the GPU first."""
     announce.starting(f"running {os.path.basename(training.script)} up to its fit")
     try:
-        measurement = script.timed(training, Timing(row=row, limits=limits), announce.passed_on)
+        measurement = script.timed(training, Timing(row=row, limits=limits), announce.pass_on)
     except Broken as error:
         return row.result("failed", str(error), cause=error.cause)
     if row.on_gpu and measurement.ok:
