@@ -165,10 +165,11 @@ class Runner:
         """Ends the worker processes of frameworks, except the one of the key `but`, if the row needs their memory: a framework
         keeps all memory that it ever took, and a training takes its whole GPU."""
         for key, worker in self._workers.items():
-            is_framework = "KERAS_BACKEND" in worker.variables
+            variables = dict(key.variables)
+            is_framework = "KERAS_BACKEND" in variables
             if key == but or not is_framework:
                 continue
-            takes_whole_gpu = row.on_gpu and not SHARED.items() <= worker.variables.items()
+            takes_whole_gpu = row.on_gpu and not SHARED.items() <= variables.items()
             if takes_whole_gpu or _lacks_memory(row):
                 worker.close()
 
