@@ -115,7 +115,7 @@ def unusual(sizes: Mapping[str, str | int]) -> list[str]:
 
 def problem(p: Problem) -> str:
     """The computation in a few words; together with the arithmetic it is unique."""
-    return _PROBLEMS[p.op](p)
+    return _PROBLEMS.get(p.op, _named_fields)(p)
 
 
 def _exactly(nbytes: int) -> str:
@@ -149,6 +149,10 @@ def _copy(p: Transfer) -> str:
     if p.compute:
         words.append(f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}")
     return " ".join(filter(None, words))
+
+
+def _named_fields(p: Problem) -> str:
+    return " ".join(f"{name} {value}" for name, value in fields(p))
 
 
 def _at_once(p: AtOnce) -> str:

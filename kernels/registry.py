@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 FOLDER = pathlib.Path(__file__).parent
 #: The environment variable that names a further folder of kernels, <operation>/<backend>[_<topic>].py; tests plant theirs there.
 PLANTED = "CROSSOVER_PLANTED_KERNELS"
-OPERATIONS = ("matmul", "conv", "stream", "peak", "transfer", "launch", "peer", "collective")
 
 
 @dataclasses.dataclass(frozen=True)

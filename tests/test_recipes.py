@@ -1,5 +1,7 @@
 """The recipes of docs/recipes.md do what they say in a copy of the code, and touch no more files than they may."""
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -28,10 +30,15 @@ def carried_out(name: str, root) -> list[str]:
     return said
 
 
+def result_lines(file, kernel: str) -> list[dict]:
+    """The first visits to a kernel's rows in a result file."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [line for line in lines if line.get("kernel") == kernel and line["visit"] == 1]
+
+
 def measured(root, kernel: str) -> list[dict]:
     """The first visits to a kernel's rows in the result file that a recipe's command wrote."""
-    lines = [json.loads(line) for line in (root / "out" / "matmul.jsonl").read_text().splitlines()]
-    return [line for line in lines if line.get("kernel") == kernel and line["visit"] == 1]
+    return result_lines(root / "out" / "matmul.jsonl", kernel)
 
 
 @pytest.mark.slow
@@ -47,6 +54,16 @@ def test_a_backend_is_a_line_and_a_kernel(tmp_path):
     overview, _ = carried_out("a backend", tmp_path)
     assert [line.split()[1] for line in overview.splitlines() if line.startswith("  scipy ")] == ["ready"]
     assert [row.get("status", "ok") for row in measured(tmp_path, "matmul/scipy/gemm")] == ["ok"]
+
+
+def test_an_operation_is_a_record_kernels_and_a_command(tmp_path):
+    overview, measured_here, table = carried_out("an operation", tmp_path)
+    assert "workloads.transpose" in overview and "GB/s" in measured_here
+    (row,) = csv.DictReader(io.StringIO(table))
+    assert (row["op"], row["variant"], row["status"]) == ("transpose", "copyto", "ok")
+    assert float(row["bytes_moved"]) == 2 * 64 * 64 * 4
+    (visit, *_) = result_lines(tmp_path / "out" / "transpose.jsonl", "transpose/numpy/copyto")
+    assert visit["check"] == "exact"
 
 
 def test_a_study_is_a_function_and_its_name(tmp_path):

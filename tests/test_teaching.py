@@ -25,7 +25,7 @@ def variant(decorator: ast.expr) -> str:
 def kernel_functions() -> dict[str, ast.FunctionDef]:
     """The functions with the decorator `kernel` by the kernel's name, whether its library is installed or not."""
     functions = {}
-    for operation in registry.OPERATIONS:
+    for operation in house.operations():
         for path in sorted((registry.FOLDER / operation).glob("[!_]*.py")):
             for node in house.tree(path).body:
                 if not isinstance(node, ast.FunctionDef):
@@ -39,7 +39,7 @@ def kernel_functions() -> dict[str, ast.FunctionDef]:
 
 def test_the_docstring_of_every_kernel_is_its_idea():
     functions = kernel_functions()
-    for operation in registry.OPERATIONS:
+    for operation in house.operations():
         assert set(registry.ladder(operation)) <= set(functions)
     assert len(functions) > 90
     for name, node in functions.items():

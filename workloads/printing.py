@@ -5,7 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from analysis import table, units
+from analysis import labels, table, units
 
 if TYPE_CHECKING:
     from workloads.records import Machine, Measurement
@@ -71,7 +71,10 @@ class Lines:
         from analysis import stats
 
         p = m.problem
-        problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
+        if p.operation:
+            problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}"
+        else:
+            problem = p.math or labels.problem(p)
         head = [m.label, problem, where(m)]
         seconds = stats.seconds_of(m)
         if seconds is None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import msgspec
+import numpy as np
 
 from kernels.problems.arrays import MATHS, UnknownName
 
@@ -37,6 +38,13 @@ class Base(msgspec.Struct, frozen=True, omit_defaults=True):
     def out(self) -> str:
         """The type of its result."""
         return self.dtype
+
+    def expected(self, *inputs: np.ndarray) -> np.ndarray:
+        """The exact result on whole-number inputs; results that take more than a line are in kernels/reference.
+
+        Raises: TypeError for a problem that no kernel solves.
+        """
+        raise TypeError(f"no reference for {type(self).__name__}")
 
 
 def check_counts(**counts: int) -> None:

@@ -42,6 +42,10 @@ class PeerCopy(Base, frozen=True, tag="peer-copy"):
         """The bytes that go, and with two ways other ones that come back."""
         return tuple(random_bytes(self.nbytes, seed + i) for i in range(self.ways))
 
+    def expected(self, *data: np.ndarray) -> np.ndarray:
+        """The bytes that arrive on the target, then those that arrive on the source."""
+        return np.concatenate(data)
+
 
 class AtOnce(Base, frozen=True, tag="at-once"):
     """The work of one GPU while all `gpus` ("0,1") do the same; with a single one in `gpus`, its work alone.

@@ -64,3 +64,7 @@ class Transfer(Base, frozen=True, tag="transfer"):
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         """The bytes that are copied, in pageable host memory."""
         return (random_bytes(self.nbytes, seed),)
+
+    def expected(self, data: np.ndarray) -> np.ndarray:
+        """The bytes that arrive: in both directions at once they arrive twice."""
+        return np.concatenate([data, data]) if self.direction == "both" else data

@@ -12,6 +12,7 @@ import re
 import sys
 import types
 
+import house
 import numba
 import numpy as np
 import pytest
@@ -205,7 +206,7 @@ def test_gpu_kernels_are_right(name):
 
 
 def test_a_file_without_a_backend_is_refused(tmp_path, monkeypatch):
-    for op in registry.OPERATIONS:
+    for op in house.operations():
         assert set(registry.backends(op)) <= set(registry.BACKENDS)
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
     (tmp_path / "conv").mkdir()
@@ -220,7 +221,7 @@ def test_a_file_without_a_backend_is_refused(tmp_path, monkeypatch):
 def test_tables_of_kernels_name_what_there_is_once():
     """Without importing what not everybody has. A kernel tells its idea by its docstring."""
     told = {}
-    for op in registry.OPERATIONS:
+    for op in house.operations():
         for path in (registry.FOLDER / op).glob("[!_]*.py"):
             backend, tree = path.stem.split("_")[0], ast.parse(path.read_text())
             for made in (n for n in tree.body if isinstance(n, ast.FunctionDef)):

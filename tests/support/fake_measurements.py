@@ -3,6 +3,7 @@
 import math
 import zlib
 
+import house
 import numpy as np
 from msgspec.structs import replace
 
@@ -50,7 +51,7 @@ def row(kernel, problem, seconds, *, device="", threads=None, mode="resident", s
 def kernel_notes(kernel: str) -> dict[str, str]:
     """The notes that a kernel of a ladder writes into its rows."""
     op, _, variant = kernel.split("/")
-    if op not in registry.OPERATIONS or kernel not in registry.ladder(op):
+    if op not in house.operations() or kernel not in registry.ladder(op):
         return {}
     return {"idea": f"The idea of {kernel}."} | ({"rung": "yes"} if variant in RUNGS else {})
 

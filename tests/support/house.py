@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tomllib
 
+from kernels import registry
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("kernels", "workloads", "analysis")
 CONSOLE = "crossover.py"  # the one module beside the packages
@@ -34,6 +36,17 @@ def files(package: str) -> list[pathlib.Path]:
 
 def lines(path: pathlib.Path) -> int:
     return len(path.read_text(errors="replace").splitlines())
+
+
+@functools.cache
+def operations() -> list[str]:
+    """The operations that have kernels: the folders of kernels/ with a file that a backend names."""
+    folders = sorted(path for path in registry.FOLDER.iterdir() if path.is_dir())
+    return [
+        folder.name
+        for folder in folders
+        if any(path.stem.split("_")[0] in registry.BACKENDS for path in folder.glob("*.py"))
+    ]
 
 
 @functools.cache
