@@ -3,9 +3,13 @@
 import ast
 import functools
 import pathlib
+import re
 import subprocess
+import tomllib
 
 import house
+
+from workloads import help_screen
 
 LIMITS = house.limits()
 
@@ -30,6 +34,31 @@ def test_no_modules_import_each_other():
     assert not house.circle(house.imports(house.modules()))
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
     assert house.circle(graph) in (["a", "b", "c"], ["e", "e2"]) and house.circle({"a": {"b"}, "b": set()}) == []
+
+
+def layers_of_workloads() -> set[str]:
+    """The modules that the import contract on workloads names."""
+    contracts = tomllib.loads((house.ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract.get("containers") == ["workloads"]]
+    return {name for layer in layers for name in re.findall(r"\w+", layer)}
+
+
+def test_only_the_suite_imports_commands_of_workloads():
+    """What the contract on workloads does not name is a command: then nobody else imports it, nor does another command."""
+    modules = house.modules()
+    topmost = {name.split(".")[1] for name in modules if name.startswith("workloads.")}
+    commands = topmost - layers_of_workloads()
+    assert {"matmul", "training", "layer", "doctor"} <= commands
+    questions = {name.removeprefix("workloads.") for name in help_screen.commands() if name.startswith("workloads.")}
+    assert commands <= questions
+    starters = {"__main__", "suite", "serve", "suite_parts"}
+    for importer, imported in house.imports(modules).items():
+        package, _, rest = importer.partition(".")
+        own = {rest.partition(".")[0]} if package == "workloads" else set()
+        if own & starters:
+            continue
+        theirs = {module.split(".")[1] for module in imported if module.startswith("workloads.")}
+        assert theirs & commands <= own, f"{importer} imports a command"
 
 
 def test_nothing_imports_the_console_command():

@@ -56,7 +56,7 @@ def test_a_backend_is_a_line_and_a_kernel(tmp_path):
     assert [row.get("status", "ok") for row in measured(tmp_path, "matmul/scipy/gemm")] == ["ok"]
 
 
-def test_an_operation_is_a_record_kernels_and_a_command(tmp_path):
+def test_an_operation_is_a_record_and_kernels(tmp_path):
     overview, measured_here, table = carried_out("an operation", tmp_path)
     assert "workloads.transpose" in overview and "GB/s" in measured_here
     (row,) = csv.DictReader(io.StringIO(table))

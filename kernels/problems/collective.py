@@ -67,7 +67,8 @@ class AllReduce(Base, frozen=True, tag="all-reduce"):
         """One array, a row for each GPU."""
         return (random_array((len(self.members), self.elements), self.dtype, seed, whole_numbers),)
 
-    def expected(self, data: np.ndarray) -> np.ndarray:
+    def expected(self, *inputs: np.ndarray) -> np.ndarray:
         """The sum of all rows in every row: of so few whole numbers it is exact in any type."""
+        (data,) = inputs
         total = data.astype(np.float32).sum(axis=0).astype(data.dtype)
         return np.broadcast_to(total, data.shape)

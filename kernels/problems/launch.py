@@ -65,16 +65,16 @@ class Launch(Base, frozen=True, tag="launch"):
         values = {"copy": 1, "predict": self.count}.get(self.call)
         return (random_array((values,), "float32", seed, whole_numbers),) if values else ()
 
-    def expected(self, *operands: np.ndarray) -> np.ndarray:
-        """x + count for `elementwise`, the product for `matmul`, the values for `copy` and for `predict`, whose model has weight 1
-        and shift 0; the optimizer's steps for calls that train; nothing for `empty`."""
+    def expected(self, *inputs: np.ndarray) -> np.ndarray:
+        """x + count for `elementwise`, the product for `matmul`, the values for `copy` and `predict` (a model of weight 1 and
+        shift 0), the optimizer's steps for calls that train; nothing for `empty`."""
         match self.call:
             case "elementwise":
-                return operands[0] + np.float32(self.count)
+                return inputs[0] + np.float32(self.count)
             case "matmul":
-                return (operands[0].astype(np.int64) @ operands[1].astype(np.int64)).astype(np.float32)
+                return (inputs[0].astype(np.int64) @ inputs[1].astype(np.int64)).astype(np.float32)
             case "copy" | "predict":
-                return operands[0]
+                return inputs[0]
             case "step" | "epoch" | "train_on_batch":
                 return np.array([self.count], np.int64)
             case _:

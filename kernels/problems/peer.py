@@ -42,9 +42,9 @@ class PeerCopy(Base, frozen=True, tag="peer-copy"):
         """The bytes that go, and with two ways other ones that come back."""
         return tuple(random_bytes(self.nbytes, seed + i) for i in range(self.ways))
 
-    def expected(self, *data: np.ndarray) -> np.ndarray:
+    def expected(self, *inputs: np.ndarray) -> np.ndarray:
         """The bytes that arrive on the target, then those that arrive on the source."""
-        return np.concatenate(data)
+        return np.concatenate(inputs)
 
 
 class AtOnce(Base, frozen=True, tag="at-once"):

@@ -65,6 +65,7 @@ class Transfer(Base, frozen=True, tag="transfer"):
         """The bytes that are copied, in pageable host memory."""
         return (random_bytes(self.nbytes, seed),)
 
-    def expected(self, data: np.ndarray) -> np.ndarray:
+    def expected(self, *inputs: np.ndarray) -> np.ndarray:
         """The bytes that arrive: in both directions at once they arrive twice."""
+        (data,) = inputs
         return np.concatenate([data, data]) if self.direction == "both" else data

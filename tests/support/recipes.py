@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 #: Recipe -> the most files that it may touch.
-LIMITS = {"a kernel": 1, "a backend": 2, "an operation": 5, "a Keras study": 1, "an option": 3, "a dtype": 3, "a check": 1}
+LIMITS = {
+    "a kernel": 1,
+    "a backend": 2,
+    "an operation": 5,
+    "a Keras study": 1,
+    "an option": 3,
+    "a dtype": 3,
+    "a check": 1,
+}
 _BLOCK = re.compile(r"(?P<head>[^\n]*)\n```(?:python)?\n(?P<text>.*?)```\n", re.DOTALL)
 _NEW = re.compile(r"New file `(?P<path>[^`]+)`:")
 _EDIT = re.compile(r"In `(?P<path>[^`]+)`, (?P<where>after|before|instead of) the line `(?P<line>.+)`:")
