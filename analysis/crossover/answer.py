@@ -14,9 +14,9 @@ WIDE = 10.0
 
 
 class CrossoverPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Both sides at one size of the family."""
+    """The fastest times of CPU and GPU for one size."""
 
-    #: The size that varies.
+    #: The size that varies, such as the side of square matrices or the batch.
     n: int
     #: The fastest row on the CPU.
     cpu: FastestRow
@@ -30,7 +30,7 @@ class CrossoverPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sign(self) -> int:
-        """1: the GPU wins, -1: the CPU wins, 0: can't tell."""
+        """1: the GPU wins, -1: the CPU wins, 0: the interval of the ratio holds 1, so nobody can tell."""
         if self.ratio.low > 1:
             return 1
         if self.ratio.high < 1:
@@ -65,13 +65,14 @@ class Crossing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The crossover for one precision and form."""
+    """Where the GPU starts to win, for problems that differ in one size, in one precision and form of call."""
 
     #: The arithmetic of the GPU side.
     precision: str
     #: What a call contains.
     form: Form
-    #: gpu-from, gpu-at-smallest, cpu-throughout, several, cant-tell, no-gpu, no-cpu.
+    #: gpu-from (the GPU wins from the one crossing on), gpu-at-smallest (and everywhere else), cpu-throughout, several
+    #: (crossings), cant-tell, no-gpu (no time on a GPU), no-cpu.
     kind: str
     #: The smallest measured size.
     low_n: int
@@ -104,6 +105,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cpu_maths(self) -> tuple[str, ...]:
-        """The arithmetic of the CPU side, where it is not the precision itself."""
+        """The arithmetics in which the CPU computed, where they differ from the GPU's: CPUs have no tf32."""
         maths = [point.cpu.math for point in self.points]
         return tuple(dict.fromkeys(math for math in maths if math != self.precision))

@@ -14,15 +14,18 @@ from workloads.records import Measurement, Measurements, settings
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
-# the batch is summed over where the weights' gradient is made
+# Layout of a dense layer's product -> its size that is the batch: k in the gradient of the weights (tn), which sums over it.
 _DENSE_FIELDS = {"nn": ("m",), "nt": ("m",), "tn": ("k",)}
-_BEYOND = ("batch", "epilogue")  # fields of a product that is more than one plain product
-# Sizes that make a family by themselves. Two layers of a network that differ in channels or image size alone are no sweep.
+# Fields of a product that are set only where a call does more than one plain product.
+_BEYOND_ONE_PRODUCT = ("batch", "epilogue")
+# What varies -> how many sizes must have been measured, so that two layers of a network that happen to differ in channels or
+# image size alone are no family.
 LEAST = {"batch": 2, "channels": 3, "size": 3}
 
 
 class Family(msgspec.Struct, frozen=True):
-    """All problems of an operation that differ in one size. The arithmetic is not part of a family."""
+    """All problems of an operation that differ in one size, along which a crossover is searched: n x n products for all n, or a
+    convolution for all batches. Their arithmetic may differ."""
 
     #: The operation: matmul, conv, training, inference.
     op: str
@@ -34,29 +37,32 @@ class Family(msgspec.Struct, frozen=True):
     fixed: tuple[tuple[str, str | int], ...] = ()
 
     def at(self, size: int, math: str) -> Problem:
-        """The problem of that size in that arithmetic.
+        """The problem of that size in an arithmetic such as float32 or tf32.
 
         Raises: ValueError where there is none.
         """
         dtype, math = precision(math)
-        make = {"matmul": Matmul, "conv": Conv}[self.op]
-        return make(**dict(self.fixed), **dict.fromkeys(self.fields, size), dtype=dtype, math=math)
+        problem_class = {"matmul": Matmul, "conv": Conv}[self.op]
+        return problem_class(**dict(self.fixed), **dict.fromkeys(self.fields, size), dtype=dtype, math=math)
 
     def size(self, problem: Problem) -> int:
+        """The varying size of one of the family's problems."""
         return getattr(problem, self.fields[0])
 
     def holds(self, problem: Problem) -> bool:
-        fixed = dict.fromkeys(_BEYOND, msgspec.UNSET) | dict(self.fixed)
-        if problem.op != self.op or any(getattr(problem, field, fixed[field]) != fixed[field] for field in _BEYOND):
+        """Whether a problem belongs to the family."""
+        fixed = dict.fromkeys(_BEYOND_ONE_PRODUCT, msgspec.UNSET) | dict(self.fixed)
+        if problem.op != self.op:
             return False
-        first, *others = self.fields
-        size = getattr(problem, first)
-        if any(getattr(problem, field) != size for field in others):
+        if any(getattr(problem, field, fixed[field]) != fixed[field] for field in _BEYOND_ONE_PRODUCT):
             return False
-        if not self.fixed:
+        sizes = {getattr(problem, field) for field in self.fields}
+        if len(sizes) > 1:
+            return False
+        if not self.fixed:  # square products, whose operands are both stored row by row
             return problem.layout == "nn"
-        out = problem.out == dict(self.fixed).get("out", problem.dtype)
-        return out and all(getattr(problem, name) == value for name, value in self.fixed)
+        has_same_out = problem.out == dict(self.fixed).get("out", problem.dtype)
+        return has_same_out and all(getattr(problem, name) == value for name, value in self.fixed)
 
     @property
     def size_name(self) -> str:
@@ -64,9 +70,14 @@ class Family(msgspec.Struct, frozen=True):
         return {"size": "image side"}.get(self.varies, self.varies)
 
 
-MANY_IN_ONE = "conv/tensorflow/held"  # stands for no side: it times 50 convolutions in a call, no call of a program
-SQUARES = Family("matmul", "n", ("m", "n", "k"))  # one at a time
-Rows = dict[str, dict[int, list]]  # precision -> size -> rows
+# A kernel that takes no part in crossovers: it times 50 convolutions in a call, as no program calls them.
+MANY_IN_ONE = "conv/tensorflow/held"
+# Products of n x n matrices, one a call.
+SQUARES = Family("matmul", "n", ("m", "n", "k"))
+#: size -> the measurements of that size.
+RowsBySize = dict[int, list[Measurement]]
+#: precision -> size -> measurements.
+RowsByPrecision = dict[str, RowsBySize]
 
 
 def batch_family(problem: Problem) -> Family:
@@ -76,13 +87,13 @@ def batch_family(problem: Problem) -> Family:
 
 
 def precision_of(problem: Problem) -> str:
-    """The arithmetic, and the output's type where it is another than the operands'."""
+    """The arithmetic and, if it is not the operands' type, the output's type: `float32`, `bfloat16 to float32`."""
     out = problem.out
     return problem.math if out == problem.dtype else f"{problem.math} to {out}"
 
 
 def is_rung(m: Measurement) -> bool:
-    """Whether the row's kernel runs only when asked for."""
+    """Whether the row's kernel is one of those that teach an optimization and take no part in comparisons."""
     return "rung" in m.notes
 
 
@@ -93,8 +104,9 @@ def framework_of(m: Measurement) -> str:
 
 
 def comparable(measurements: Measurements, op: str, framework: str = "", cache: str = "warm") -> "list[Measurement]":
-    """The rows of an operation that may stand for a side of a crossover: those of one framework, or of none. Left out are
-    teaching rungs, fresh processes, 50 convolutions in a call, and rows that do not run by themselves (settings.ordinary)."""
+    """The rows of an operation that may be compared with each other to find a crossover: run by one framework, or if it is "" by
+    libraries called directly, with caches in one state (warm or cold). Left out are teaching kernels, calls in fresh processes,
+    the kernel of 50 convolutions in a call, and work beside other work (settings.ordinary)."""
     wanted = (op, framework, cache, "warm")
     return [
         m
@@ -107,8 +119,8 @@ def comparable(measurements: Measurements, op: str, framework: str = "", cache: 
 
 
 def best_resident(measurements: Measurements) -> dict[tuple[str, str], dict[int, Measurement]]:
-    """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use. Where some sizes have a
-    device clock, those without are left out: they contain launches too."""
+    """(device, precision) -> n -> the fastest product of n x n matrices that are on the device already. If a GPU's own clock
+    timed some sizes, the others are left out: the host's clock includes the launch."""
     best: dict[tuple[str, str], dict[int, Measurement]] = {}
     for math, sizes in rows_of(measurements, SQUARES).items():
         for n in sorted(sizes):
@@ -123,23 +135,27 @@ def best_resident(measurements: Measurements) -> dict[tuple[str, str], dict[int,
 
 
 def _device_clock_first(m: Measurement) -> tuple[bool, float]:
-    """Seconds of a call; a GPU's row without a device clock counts as slower than all with one."""
+    """Sort key: seconds of a call, but a GPU's row without samples of the device clock comes after all others."""
     return m.on_gpu and m.on("device") is None, call_s(m)
 
 
-def rows_of(measurements: Measurements, family: Family) -> Rows:
-    """precision -> size -> the rows of one family that libraries ran by themselves, with warm caches."""
+def rows_of(measurements: Measurements, family: Family) -> RowsByPrecision:
+    """precision -> size -> the rows of one family that libraries ran with warm caches, without a framework."""
     return rows_in_family(comparable(measurements, family.op), family)
 
 
-def rows_in_family(rows: Measurements, family: Family) -> Rows:
-    """precision -> size -> the rows of one family among comparable rows."""
+def rows_in_family(rows: Measurements, family: Family) -> RowsByPrecision:
+    """precision -> size -> those of the rows whose problems are in the family."""
     return _by_size([m for m in rows if family.holds(m.problem)], family)
 
 
-def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Family, Rows]:
-    """Family -> its convolutions among comparable rows, which differ in one size. A row may be in several. Families of channels
-    have as many in as out, those of sizes square images. `least`: varying size -> number of sizes that make a family."""
+def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Family, RowsByPrecision]:
+    """The convolutions sorted into families, which differ in batch, channels or image size alone: family -> precision -> size ->
+    rows. A row may be in several families.
+
+    Where channels vary there are as many input as output channels; where the image size varies, images are square. `least`: what
+    varies (batch, channels, size) -> the least number of sizes that make a family.
+    """
     by_family: dict[Family, list[Measurement]] = {}
     for m in rows:
         for varies in least:
@@ -148,34 +164,35 @@ def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Fami
             if len(values) == 1:
                 family = Family("conv", varies, fields, _fixed(m.problem, fields))
                 by_family.setdefault(family, []).append(m)
-    return _sweeps(by_family, least)
+    return _with_enough_sizes(by_family, least)
 
 
-def dense_rows(rows: Measurements) -> dict[Family, Rows]:
-    """Family -> products out of comparable rows that differ in a dense layer's batch alone: the rows of forward and dX, the inner
-    dimension of dW. Also square products that are batched in a call, or have an epilogue, along n."""
-    sweeps = _sweeps(group_by(rows, lambda m: batch_family(m.problem)), LEAST)
-    for field in _BEYOND:
+def dense_rows(rows: Measurements) -> dict[Family, RowsByPrecision]:
+    """The matrix products sorted into families: family -> precision -> size -> rows. Products of dense layers differ in the
+    batch, which is m in the forward pass and in the gradient of the inputs, and k in the gradient of the weights. Square products
+    that are batched in one call, or have an epilogue, differ in n."""
+    families = _with_enough_sizes(group_by(rows, lambda m: batch_family(m.problem)), LEAST)
+    for field in _BEYOND_ONE_PRODUCT:
         values = {getattr(m.problem, field) for m in rows} - {msgspec.UNSET}
         for value in sorted(values):
             family = msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), (field, value)))
             squares = rows_in_family(rows, family)
             if squares:
-                sweeps[family] = squares
-    return sweeps
+                families[family] = squares
+    return families
 
 
-def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
-    """(name, value) of all fields but the arithmetic and those that vary; the output's type only if it differs from the
-    operands'."""
+def _fixed(problem: Problem, varying: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
+    """(name, value) of the fields that all problems of a family share: without the `varying` ones, those of the arithmetic, and
+    an output type that is just the operands'."""
     values = msgspec.structs.asdict(problem)
-    left_out = {*fields, "dtype", "math"}
+    left_out = {*varying, "dtype", "math"}
     if values.get("out") == problem.dtype:
         left_out.add("out")
     return tuple((name, value) for name, value in values.items() if name not in left_out and value is not msgspec.UNSET)
 
 
-def _by_size(rows: Measurements, family: Family) -> Rows:
+def _by_size(rows: Measurements, family: Family) -> RowsByPrecision:
     """precision -> size -> rows."""
     by_precision = group_by(rows, lambda m: precision_of(m.problem))
     sizes = {}
@@ -184,12 +201,14 @@ def _by_size(rows: Measurements, family: Family) -> Rows:
     return sizes
 
 
-def _sweeps(by_family: dict[Family, list[Measurement]], least: Mapping[str, int]) -> dict[Family, Rows]:
-    """The families with at least `least` sizes in one precision."""
-    sweeps = {}
+def _with_enough_sizes(
+    by_family: dict[Family, list[Measurement]], least: Mapping[str, int]
+) -> dict[Family, RowsByPrecision]:
+    """The families that have at least `least` sizes (by what varies) in some precision: family -> precision -> size -> rows."""
+    enough = {}
     for family, family_rows in by_family.items():
-        rows = _by_size(family_rows, family)
-        most_sizes = max(len(sizes) for sizes in rows.values())
+        rows_by_precision = _by_size(family_rows, family)
+        most_sizes = max(len(rows_by_size) for rows_by_size in rows_by_precision.values())
         if most_sizes >= least[family.varies]:
-            sweeps[family] = rows
-    return sweeps
+            enough[family] = rows_by_precision
+    return enough

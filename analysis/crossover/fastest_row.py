@@ -11,9 +11,9 @@ from workloads.records import Machine, Measurement, Measurements
 
 
 class FastestRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The fastest row of one side at a size."""
+    """The fastest measurement on CPU or GPU at a size."""
 
-    #: Name of its kernel; "predicted" where the seconds are.
+    #: Name of its kernel; "predicted" where the seconds were predicted.
     kernel: str
     #: cpu, gpu:0, ...
     device: str
@@ -26,7 +26,8 @@ class FastestRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fastest(rows: Iterable[Measurement], clock: str, machine: "Machine | None" = None) -> FastestRow | None:
-    """The fastest row on that clock; None without a time. With the machine, its interval has the noise between runs."""
+    """The measurement with the least median on a clock (host-latency, host-throughput or device); None if none has a time. If the
+    machine is known, the interval includes the noise between its runs."""
     row_and_samples = quickest(rows, clock)
     if row_and_samples is None:
         return None
@@ -41,7 +42,7 @@ def fastest(rows: Iterable[Measurement], clock: str, machine: "Machine | None" =
 
 
 def best_of_cpu(measurements: Measurements) -> dict[str, dict[int, FastestRow]]:
-    """precision -> rising n -> the CPU's fastest square product."""
+    """precision -> n -> the CPU's fastest product of n x n matrices, n rising."""
     best: dict[str, dict[int, FastestRow]] = {}
     for precision, sizes in rows_of(measurements, SQUARES).items():
         for n in sorted(sizes):

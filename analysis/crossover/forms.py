@@ -4,7 +4,7 @@ import msgspec
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What a call contains, on both sides."""
+    """How a kernel is called on both devices: whether its operands are copied, and which clock times it."""
 
     #: How the GPU's operands are copied: resident (not at all), roundtrip, roundtrip-pinned, roundtrip-pageable.
     mode: str

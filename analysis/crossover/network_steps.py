@@ -22,31 +22,34 @@ from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurements
 
-_ALL = {"fprop", "dgrad", "wgrad"}
+# The forward pass, the gradient of a layer's inputs, and that of its weights.
+_ALL_DIRECTIONS = {"fprop", "dgrad", "wgrad"}
 MANY = "the fastest kernel each"
 
 
 class NetworkStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One network's products or convolutions at every batch and arithmetic that was measured."""
+    """The matrix products or convolutions of a network's training step, at every batch and arithmetic that was measured."""
 
     #: Name of the network.
     model: str
     #: matmul or conv.
     op: str
-    #: (batch, arithmetic) -> the works of one step.
+    #: (batch, arithmetic) -> the products or convolutions of one step.
     works: "dict[tuple[int, str], list[Work]]"
 
     @property
     def words(self) -> str:
-        """`a step of cifar10-mlp (8 products)`."""
-        group = next(iter(self.works.values()))
-        directions = {w.direction for w in group}
-        which = "" if directions == _ALL else f", {join(sorted(directions))} alone"
-        return f"a step of {self.model} ({count(len(group), NOUNS[self.op])}{which})"
+        """`a step of cifar10-mlp (8 products)`, or `(4 products, fprop alone)`."""
+        works = next(iter(self.works.values()))
+        directions = {work.direction for work in works}
+        only = "" if directions == _ALL_DIRECTIONS else f", {join(sorted(directions))} alone"
+        return f"a step of {self.model} ({count(len(works), NOUNS[self.op])}{only})"
 
 
 def complete_steps(measurements: Measurements, op: str) -> list[NetworkStep]:
-    """The steps of the measured networks, at the batches and arithmetics with rows of every direction that any of them has."""
+    """The training steps of known networks whose matrix products ("matmul") or convolutions ("conv") were measured, at the
+    batches and in the arithmetics with most of them: if the gradients were measured at some batch, one with the forward pass
+    alone is left out."""
     by_model: dict[str, dict[tuple[int, str], list[Work]]] = {}
     for model, works in steps(measurements, op):
         problem = works[0].problem
@@ -60,10 +63,12 @@ def complete_steps(measurements: Measurements, op: str) -> list[NetworkStep]:
 
 
 def answers(step: NetworkStep, measurements: Measurements, machine: "Machine | None" = None) -> list[Answer]:
-    """The crossover of the step along the batch, for each way of calling and arithmetic with times of both devices at some
-    batch. A way is libraries called directly or one framework, the same on both devices. A side is its fastest kernels, each
-    call waited for, data resident. Lower precisions are compared with the CPU's float32. Order: most batches, libraries,
-    float32."""
+    """From which batch the GPU computes the products or convolutions of a training step faster: an answer for libraries called
+    directly and for each framework, in each arithmetic with times of both devices at some batch.
+
+    A device's time is the sum over its fastest kernels, with data on the device, each call waited for. Arithmetics that CPUs
+    lack are compared with the CPU's float32. Answers with most batches come first, then libraries, then float32.
+    """
     family = Family(step.op, "batch", ("batch",), (("network", step.model),))
     step_answers = []
     for framework in ("", *FRAMEWORKS):
@@ -83,7 +88,10 @@ def answers(step: NetworkStep, measurements: Measurements, machine: "Machine | N
 
 
 def _points(step: NetworkStep, best: "dict[tuple[Problem, bool], FastestRow]") -> dict[str, list[CrossoverPoint]]:
-    """Arithmetic -> both sides at each batch that has both."""
+    """Arithmetic -> the summed times of both devices at each batch where every call of the step has a time on both.
+
+    best: (problem, on a GPU?) -> its fastest row.
+    """
     points: dict[str, list[CrossoverPoint]] = {}
     for (batch, math), works in sorted(step.works.items()):
         problems = [work.problem for work in works]
@@ -99,7 +107,8 @@ def _points(step: NetworkStep, best: "dict[tuple[Problem, bool], FastestRow]") -
 def best_rows(
     measurements: Measurements, op: str, framework: str, machine: "Machine | None" = None
 ) -> "dict[tuple[Problem, bool], FastestRow]":
-    """(problem, on the GPU) -> the fastest row of that framework with resident data, each call waited for."""
+    """(problem, on a GPU?) -> the fastest row, with data on the device, each call waited for. `framework`: the one that ran it,
+    "" for libraries called directly. With the machine, intervals include the noise between its runs."""
     resident = [m for m in comparable(measurements, op, framework) if m.mode == "resident"]
     best = {}
     for key, rows in group_by(resident, lambda m: (m.problem, m.on_gpu)).items():
@@ -112,25 +121,28 @@ def best_rows(
 def step_side(
     best: "dict[tuple[Problem, bool], FastestRow]", problems: "list[Problem]", gpu: bool
 ) -> FastestRow | None:
-    """Seconds of all problems on one side, added up; None if one of them has no time."""
-    sides = [best[problem, gpu] for problem in problems if (problem, gpu) in best]
-    if len(sides) < len(problems):
+    """The summed seconds of all problems on a GPU, or if not `gpu` on the CPU; None if one of them has no time there.
+
+    best: (problem, on a GPU?) -> its fastest row. The sum is named after the kernel, if one kernel is the fastest at all of them.
+    """
+    rows = [best[problem, gpu] for problem in problems if (problem, gpu) in best]
+    if len(rows) < len(problems):
         return None
-    first = sides[0]
-    seconds = total(side.seconds for side in sides)
-    kernels = {(side.kernel, side.threads) for side in sides}
+    first = rows[0]
+    seconds = total(row.seconds for row in rows)
+    kernels = {(row.kernel, row.threads) for row in rows}
     if len(kernels) == 1:
         return replace(first, seconds=seconds)
     return FastestRow(kernel=MANY, device=first.device, threads=None, math=first.math, seconds=seconds)
 
 
 def _in_float32(problem: Problem) -> Problem:
-    """The problem in float32, which CPUs have."""
+    """The same problem in float32, for CPUs, which lack its arithmetic."""
     return batch_family(problem).at(size_of(problem), "float32")
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """All products of a step in an arithmetic, as often as they occur."""
+    """All products or convolutions of a training step in one arithmetic; one that occurs twice counts twice."""
 
     #: Samples of the step.
     batch: int
@@ -147,17 +159,18 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[Total]:
-    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with resident data."""
-    best = {framework: best_rows(measurements, op, framework) for framework in ("", *FRAMEWORKS)}
+    """The summed times of a step's works (products or convolutions), for each batch and arithmetic among them. A device's time
+    is the sum over the fastest kernels, with data on the device."""
+    best_by_framework = {framework: best_rows(measurements, op, framework) for framework in ("", *FRAMEWORKS)}
     step_totals = []
     for (batch, math), group in group_by(works, lambda work: (size_of(work.problem), work.problem.math)).items():
         problems = [work.problem for work in group]
         seconds = {}
-        for framework, rows in best.items():
+        for framework, best in best_by_framework.items():
             for device in ("CPU", "GPU"):
-                side = step_side(rows, problems, gpu=device == "GPU")
-                if side is not None:
-                    seconds[f"{framework} {device}".strip()] = side.seconds.value
+                summed = step_side(best, problems, gpu=device == "GPU")
+                if summed is not None:
+                    seconds[f"{framework} {device}".strip()] = summed.seconds.value
         step_totals.append(
             Total(
                 batch=batch,
@@ -172,56 +185,59 @@ def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[T
 
 
 def layers_of(operations: Iterable[Work], rows: Measurements) -> "dict[Problem, list[Work]]":
-    """Problem of a row -> the operations, products or convolutions, whose problem it equals, whatever the batch and the layout;
-    without the problems that none of them has."""
-    by_kind: dict[Family, list[Work]] = {}
+    """Problem of a measurement -> the layers' products or convolutions (`operations`) that it measures: those of the same problem
+    at any batch and, of convolutions, in any memory layout. Problems that belong to none of them are left out."""
+    by_family: dict[Family, list[Work]] = {}
     for work in operations:
-        by_kind.setdefault(_any_layout(work.problem), []).append(work)
+        by_family.setdefault(_any_layout(work.problem), []).append(work)
     works = {}
     for problem in dict.fromkeys(m.problem for m in rows if m.problem.products):
-        kind = _any_layout(problem)
-        if kind in by_kind:
-            works[problem] = by_kind[kind]
+        family = _any_layout(problem)
+        if family in by_family:
+            works[problem] = by_family[family]
     return works
 
 
 def layers(network: Network, op: str) -> "tuple[Work, ...]":
-    """The works of an operation in the layers of a network, at batch 1."""
+    """The matrix products ("matmul") or convolutions ("conv") of a training step with one sample, with those of the gradients."""
     return _step(network, batch=1, dtype="float32", math="", op=op)
 
 
 def measured_networks(measurements: Measurements, op: str) -> list[str]:
-    """The networks of the zoo with rows of every layer of an operation in some direction, that with the earliest row first. Of
-    networks with the same layers it is the first of the zoo."""
-    first_row: dict[Family, int] = {}
+    """The names of the known networks whose matrix products or convolutions (`op`) were measured in every layer, in the forward
+    pass or in one of the gradients. The network whose layers were measured first comes first; of networks with the same
+    layers only the first known one is named."""
+    order_measured: dict[Family, int] = {}
     for problem in dict.fromkeys(m.problem for m in measurements if m.problem.op == op):
-        first_row.setdefault(_any_layout(problem), len(first_row))
-    earliest: dict[str, int] = {}
+        order_measured.setdefault(_any_layout(problem), len(order_measured))
+    order_of_network: dict[str, int] = {}
     known: set[frozenset[Family]] = set()
     for network in networks.NETWORKS.values():
         by_direction: dict[str, set[Family]] = {}
         for work in layers(network, op):
             by_direction.setdefault(work.direction, set()).add(_any_layout(work.problem))
-        kinds = frozenset().union(*by_direction.values())
-        if kinds in known:
+        families = frozenset().union(*by_direction.values())
+        if families in known:
             continue
-        known.add(kinds)
-        if any(direction <= first_row.keys() for direction in by_direction.values()):
-            earliest[network.name] = min(first_row[kind] for kind in kinds & first_row.keys())
-    return sorted(earliest, key=earliest.__getitem__)
+        known.add(families)
+        if any(direction <= order_measured.keys() for direction in by_direction.values()):
+            measured = families & order_measured.keys()
+            order_of_network[network.name] = min(order_measured[family] for family in measured)
+    return sorted(order_of_network, key=order_of_network.__getitem__)
 
 
 def steps(measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":
-    """(network, the works of one step) for each batch and arithmetic. Only directions count in which every layer of the network
-    was measured, so that the times may be added up."""
+    """(name of a known network, its products or convolutions of one training step), for each batch and arithmetic in which they
+    were measured. A direction (fprop, dgrad, wgrad) is left out unless every layer was measured in it, so that the times of
+    the others may be added up."""
     problems = dict.fromkeys(m.problem for m in measurements if m.problem.op == op)
-    kinds = _measured_kinds(problems)
+    measured_families = _measured_families(problems)
     network_steps = []
     for model in measured_networks(measurements, op):
         network = networks.NETWORKS[model]
-        network_kinds = {_any_layout(work.problem) for work in layers(network, op)}
-        for form, measured_kinds in kinds.items():
-            if not measured_kinds & network_kinds:
+        network_families = {_any_layout(work.problem) for work in layers(network, op)}
+        for form, families in measured_families.items():
+            if not families & network_families:
                 continue
             works = _works_in_form(network, op, form)
             unmeasured = {work.direction for work in works if work.problem not in problems}
@@ -232,7 +248,7 @@ def steps(measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]"
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """How the layers of a step were measured."""
+    """In which batch, arithmetic and layout the layers of a step were measured."""
 
     #: Samples of a step.
     batch: int
@@ -244,24 +260,25 @@ class _Form(msgspec.Struct, frozen=True):
     layout: str
 
 
-def _measured_kinds(problems: Iterable[Problem]) -> dict[_Form, set[Family]]:
-    """Form -> the kinds of layers that were measured in it: small batches first, then in the order of the rows."""
-    kinds: dict[_Form, set[Family]] = {}
+def _measured_families(problems: Iterable[Problem]) -> dict[_Form, set[Family]]:
+    """(batch, arithmetic, layout) -> the problems that were measured in it, each as the family of problems that differ from it in
+    the batch alone. Small batches come first, then arithmetics and layouts in the order of the problems."""
+    families: dict[_Form, set[Family]] = {}
     for problem in problems:
         layout = problem.layout if problem.op == "conv" else ""
         form = _Form(size_of(problem), problem.dtype, problem.math, layout)
-        kinds.setdefault(form, set()).add(_any_layout(problem))
-    arithmetics = list(dict.fromkeys((form.dtype, form.math) for form in kinds))
-    layouts = list(dict.fromkeys(form.layout for form in kinds))
+        families.setdefault(form, set()).add(_any_layout(problem))
+    arithmetics = list(dict.fromkeys((form.dtype, form.math) for form in families))
+    layouts = list(dict.fromkeys(form.layout for form in families))
 
     def order(form: _Form) -> tuple[int, int, int]:
         return form.batch, arithmetics.index((form.dtype, form.math)), layouts.index(form.layout)
 
-    return {form: kinds[form] for form in sorted(kinds, key=order)}
+    return {form: families[form] for form in sorted(families, key=order)}
 
 
 def _works_in_form(network: Network, op: str, form: _Form) -> "list[Work]":
-    """The works of an operation in a step of the network, as they were measured."""
+    """The products or convolutions of a training step of the network in that batch, arithmetic and layout."""
     works = list(_step(network, batch=form.batch, dtype=form.dtype, math=form.math, op=op))
     if not form.layout:
         return works
@@ -270,14 +287,14 @@ def _works_in_form(network: Network, op: str, form: _Form) -> "list[Work]":
 
 @functools.lru_cache(maxsize=1024)
 def _step(network: Network, batch: int, dtype: str, math: str, op: str) -> "tuple[Work, ...]":
-    """The works of an operation in the layers of a step."""
-    works = (w for w in networks.step(network, batch, dtype, math) if w.kind in ("conv", "dense"))
-    return tuple(w for w in works if w.problem and w.problem.op == op)
+    """The matrix products ("matmul") or convolutions ("conv") of the dense and convolutional layers in a training step."""
+    works = (work for work in networks.step(network, batch, dtype, math) if work.kind in ("conv", "dense"))
+    return tuple(work for work in works if work.problem and work.problem.op == op)
 
 
 def names(measurements: Measurements, op: str) -> "dict[Problem, str]":
-    """Problem -> the layers of the measured networks that have it, whatever its batch: `conv2`, `conv2 +3` (as many more); with
-    the network where there are several."""
+    """Measured problem -> the name of a layer that computes it, at whatever batch: `conv2`, or `conv2 +3` if three more layers
+    do. The name of the network stands before it if layers of several networks were measured."""
     models = measured_networks(measurements, op)
     names_of: dict[Problem, dict[str, None]] = {}
     for model in models:
@@ -296,4 +313,5 @@ def names(measurements: Measurements, op: str) -> "dict[Problem, str]":
 
 
 def _any_layout(problem: Problem) -> Family:
+    """The family of all problems that differ in batch, arithmetic and, of convolutions, memory layout alone."""
     return batch_family(replace(problem, layout="NHWC") if problem.op == "conv" else problem)

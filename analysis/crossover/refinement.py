@@ -8,10 +8,11 @@ from analysis.crossover.answer import FINE, Answer
 
 
 def refine(answer: Answer, sizes: Iterable[int] = ()) -> list[int]:
-    """Sizes to add so that each crossing's bracket becomes <= 5 % wide; none inside a can't-tell band.
+    """Sizes to measure next: one between each two neighboring sizes that differ by more than FINE (5 %) and in their winner.
 
-    Never a size that this form tried already, with or without a time. `sizes`: those measured for other forms, taken
-    where one lies near the geometric mean. Call it again with the answer that they give; [] is the end.
+    A size at which the winner cannot be told stays as it is, and none is tried twice. `sizes`: sizes that were measured in other
+    forms of call, which are preferred if they lie near the geometric mean. Call it again with the answer that includes them
+    until it returns [].
     """
     untried = set(sizes) - set(answer.tried)
     added = set()
@@ -28,16 +29,14 @@ def refine(answer: Answer, sizes: Iterable[int] = ()) -> list[int]:
 
 
 def _size_between(smaller: int, larger: int, known: set[int]) -> int | None:
-    """The geometric mean, as a multiple of a power of two of at most a quarter of the gap; None if nothing fits.
-
-    A known size in the middle third (in the logarithm) is as good.
-    """
+    """A size near the geometric mean of two sizes: a `known` one in the middle third between them (in the logarithm), else the
+    mean rounded to a multiple of a power of two that is at most a quarter of the gap. None if nothing fits."""
     mean = math.sqrt(smaller * larger)
-    sixth = math.log(larger / smaller) / 6
-    near = [n for n in known if abs(math.log(n / mean)) < sixth]
+    sixth_of_gap = math.log(larger / smaller) / 6
+    near = [n for n in known if abs(math.log(n / mean)) < sixth_of_gap]
     if near:
         return min(near, key=lambda n: abs(math.log(n / mean)))
-    most = max(1, min((larger - smaller) / 4, mean))
-    step = 2 ** max(0, int(math.log2(most)))
+    largest_step = max(1, min((larger - smaller) / 4, mean))
+    step = 2 ** max(0, int(math.log2(largest_step)))
     n = round(mean / step) * step
     return n if smaller < n < larger else None

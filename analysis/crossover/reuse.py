@@ -15,14 +15,18 @@ USES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 70
 
 
 def shared(resident: Estimate, copied: Estimate, uses: int) -> Estimate:
-    """Seconds of a call when `uses` calls share one copy."""
+    """Mean seconds of a call when the first of `uses` calls copies the operands to the GPU and the others find them there.
+
+    resident: seconds of a call without copies. copied: seconds of a call that copies.
+    """
     return (resident * (uses - 1) + copied) / uses
 
 
 def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
-    """The crossover when each copy is used that often, at the sizes measured both resident and with copies.
+    """From which size the GPU wins when `uses` calls share one copy of the operands, from an answer for operands that are on the
+    GPU already (`resident`) and one for calls that copy them (`copied`).
 
-    Raises: ValueError where no size has both.
+    Raises: ValueError if no size was measured both ways.
     """
     resident_points = {point.n: point for point in resident.points}
     points = []
@@ -37,7 +41,8 @@ def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
 
 
 def pairs(answers: "tuple[Answer, ...]", precision: str) -> list[tuple[Answer, Answer]]:
-    """(resident, copied) answers of a precision, a pair for each way of copying that has a size in common with the other."""
+    """(answer without copies, answer with copies) of a precision, a pair for each way of copying, if both have a size in common.
+    `amortized` takes such pairs."""
     answers = tuple(answer for answer in answers if answer.precision == precision and answer.points)
     resident = next((answer for answer in answers if answer.form == LATENCY), None)
     if resident is None:

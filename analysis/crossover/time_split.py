@@ -3,7 +3,7 @@
 import msgspec
 
 from analysis.crossover.answer import Answer, CrossoverPoint
-from analysis.crossover.families import SQUARES, Family, Rows
+from analysis.crossover.families import SQUARES, Family, RowsByPrecision
 from analysis.crossover.fastest_row import FastestRow
 from analysis.stats import quick_median, quickest
 from workloads.records import Measurement
@@ -19,7 +19,7 @@ REMAINDER = "not explained"
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """Both sides at one size, and the GPU's seconds in parts."""
+    """The fastest times of CPU and GPU at one size, and the parts of the GPU's time."""
 
     #: The size of the family.
     n: int
@@ -39,10 +39,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def deciding_points(answer: Answer) -> tuple[CrossoverPoint, ...]:
-    """The points that explain an answer: both sides of the first crossing, else the end where the winner is least sure.
-
-    That end is the smallest size when the GPU wins everywhere, the largest in all other cases.
-    """
+    """The sizes that explain an answer: the measured ones just below and above its first crossing. Without a crossing it is the
+    end of the range where the winner is least sure: the smallest size if the GPU wins everywhere, else the largest."""
     if answer.crossings:
         wanted = {answer.crossings[0].below, answer.crossings[0].above}
         return tuple(p for p in answer.points if p.n in wanted)
@@ -51,24 +49,26 @@ def deciding_points(answer: Answer) -> tuple[CrossoverPoint, ...]:
     return (answer.points[0] if answer.kind == "gpu-at-smallest" else answer.points[-1],)
 
 
-def why(rows: Rows, answer: Answer, everywhere: bool = False) -> tuple[Why, ...]:
-    """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
-    without points. `rows`: those of its family, framework and caches (families.rows_of)."""
+def why(rows: RowsByPrecision, answer: Answer, everywhere: bool = False) -> tuple[Why, ...]:
+    """The GPU's time split into parts at the sizes that explain an answer, or with `everywhere` at all its sizes, smallest first.
+
+    `rows`: precision -> size -> the measurements that the answer was made from (families.rows_of).
+    """
     points = answer.points if everywhere else deciding_points(answer)
-    sizes = rows.get(answer.precision, {})
+    rows_by_size = rows.get(answer.precision, {})
     splits = []
     for point in points:
-        gpu_rows = [m for m in sizes.get(point.n, ()) if m.on_gpu]
+        gpu_rows = [m for m in rows_by_size.get(point.n, ()) if m.on_gpu]
         splits.append(_split(point, answer, gpu_rows))
     return tuple(splits)
 
 
 def _split(point: CrossoverPoint, answer: Answer, gpu_rows: list[Measurement]) -> Why:
-    """The GPU's seconds at a point, in parts.
+    """The GPU's seconds of a call at one size, in parts. `gpu_rows`: its measurements at that size, in every form of call.
 
-    |-- OVERHEAD --|-- ARITHMETIC --|          resident call, host clock
-                   |-- ARITHMETIC --|          device clock
-    |-- OVERHEAD --|-- ARITHMETIC --|-- COPIES --|
+    |-- OVERHEAD --|-- ARITHMETIC --|              a call on data on the GPU, by the host's clock
+                   |-- ARITHMETIC --|              the same call by the GPU's clock
+    |-- OVERHEAD --|-- ARITHMETIC --|-- COPIES --| a call that copies its operands and result, by the host's clock
     """
     resident_rows = [m for m in gpu_rows if m.mode == "resident"]
     same_kernel = [m for m in resident_rows if (m.kernel, m.device) == (point.gpu.kernel, point.gpu.device)]
@@ -85,14 +85,14 @@ def _split(point: CrossoverPoint, answer: Answer, gpu_rows: list[Measurement]) -
     if arithmetic is not None and resident is not None:
         overhead = max(0.0, resident - arithmetic)
     parts = {ARITHMETIC: arithmetic, OVERHEAD: overhead, COPIES: copies}
-    rest = total - sum(seconds for seconds in parts.values() if seconds is not None)
-    is_rounding = abs(rest) <= 1e-9 * total
-    parts[REMAINDER] = 0.0 if is_rounding else rest
+    remainder = total - sum(seconds for seconds in parts.values() if seconds is not None)
+    is_rounding_error = abs(remainder) <= 1e-9 * total
+    parts[REMAINDER] = 0.0 if is_rounding_error else remainder
     return Why(n=point.n, cpu=point.cpu, gpu=point.gpu, parts=parts, family=answer.family)
 
 
 def _least_seconds(rows: list[Measurement], clock: str) -> float | None:
-    """The least median on a clock; None if no row has a time on it."""
+    """Seconds of the least median on a clock (host-latency or device); None if no row has samples of it."""
     row_and_samples = quickest(rows, clock)
     if row_and_samples is None:
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.crossover import reuse, time_split
 from analysis.crossover.answer import Answer
-from analysis.crossover.families import SQUARES, Rows, rows_of
+from analysis.crossover.families import SQUARES, RowsByPrecision, rows_of
 from analysis.crossover.fastest_row import FastestRow, best_of_cpu
 from analysis.crossover.forms import COPIES, LATENCY, THROUGHPUT
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, crossed, line, marks, rounded, spans
@@ -180,7 +180,7 @@ def verdict(answer: Answer) -> str:
     return f"{which}: {crossings.verdict_words(answer)}."
 
 
-def _parts(squares: Rows, answer: Answer) -> list[list]:
+def _parts(squares: RowsByPrecision, answer: Answer) -> list[list]:
     """[n, CPU seconds, GPU seconds of each part (null: not measured)] at every size."""
     rows = []
     for split in time_split.why(squares, answer, True):
