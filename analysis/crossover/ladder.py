@@ -1,5 +1,5 @@
-"""The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
-rung changed. Ideas are those that rows store; every number is of rows."""
+"""The ladder: our own kernels that teach, from three plain loops upward, each a rung that adds one idea. Their speed is compared
+with the rung before, the fastest library and the measured peak."""
 
 import itertools
 
@@ -18,8 +18,10 @@ from kernels.problems import Problem
 from workloads import terminal
 from workloads.records import Measurement, Measurements
 
-_SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rung that adds threads -> rung of the same loops
-_BEYOND = 1.05  # of the peak: no kernel is faster
+# Kernel whose only idea is to share loops among threads -> the kernel with the same loops on one thread.
+_THREADED = {"matmul/numba/parallel": "numba/reordered"}
+# A share of the peak above which a measurement must have been disturbed: no kernel is faster than the hardware.
+_MOST_PEAK_SHARE = 1.05
 SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 HEADS = f"rung | rate | {SHARES}"
 _TEMPLATES = {
@@ -38,7 +40,7 @@ _TEMPLATES = {
 
 
 class RungStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A rung at one problem."""
+    """The speed of a rung (one of the kernels that teach) at one problem."""
 
     #: Name of its kernel.
     kernel: str
@@ -63,7 +65,7 @@ class RungStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
-    """The rungs of one device, arithmetic and thread count, problem by problem, the smallest first."""
+    """The measured kernels that teach (rungs), on one device in one arithmetic with one number of threads."""
 
     #: The operation: matmul or conv.
     op: str
@@ -75,7 +77,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None
     #: Kernel -> its idea, the simplest first.
     ideas: dict[str, str]
-    #: Every rung at every problem where it has a time.
+    #: Every rung at every problem where it has a time: problem by problem, the smallest first, in the order of `ideas`.
     steps: tuple[RungStep, ...]
     #: Problem -> the fastest library's row.
     library: dict[Problem, Measurement]
@@ -98,15 +100,18 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ladders(measurements: Measurements, roofs: Roofs, op: str = "matmul") -> list[Ladder]:
-    """A ladder for each device, arithmetic and thread count of the devices that have teaching rungs. Ladders of a single rung
-    are dropped where the arithmetic has a longer one."""
+    """The measured kernels that teach an operation ("matmul" or "conv"): a Ladder for each device, arithmetic and number of
+    threads. One with a single kernel is left out if the same arithmetic has longer ones.
+
+    roofs: the measured peaks of the devices.
+    """
     warm = ("resident", "warm", "warm")
     rows = [m for m in measurements if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
     stored_ideas = {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
     in_order = dict.fromkeys((*registry.ladder(op), *stored_ideas))
     ideas = {kernel: stored_ideas[kernel] for kernel in in_order if kernel in stored_ideas}
-    taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
-    compared = [m for m in rows if m.device in taught and (m.backend in registry.WRITTEN_HERE or _is_library(m))]
+    devices = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
+    compared = [m for m in rows if m.device in devices and (m.backend in registry.WRITTEN_HERE or _is_library(m))]
     by_math: dict[tuple[str, str], list[Ladder]] = {}
     for group in sorted(group_by(compared, _ladder_key).values(), key=_ladder_order):
         ladder = _ladder(ideas, group, roofs)
@@ -120,6 +125,7 @@ def ladders(measurements: Measurements, roofs: Roofs, op: str = "matmul") -> lis
 
 
 def _ladder_key(m: Measurement) -> tuple[str, str, int | None]:
+    """(device, arithmetic, threads): rows that share it are compared in one ladder."""
     return m.device, m.problem.math, m.threads
 
 
@@ -130,17 +136,21 @@ def _ladder_order(rows: list[Measurement]) -> tuple:
 
 
 def _is_onednn(m: Measurement) -> bool:
-    """Whether a row is a convolution by oneDNN, which only a framework brings; it times one call."""
+    """Whether a row is a single convolution by oneDNN, the CPU's library of convolutions, which TensorFlow calls."""
     is_framework = m.problem.op == "conv" and m.backend == "tensorflow"
     return is_framework and not m.on_gpu and m.kernel != MANY_IN_ONE
 
 
 def _is_library(m: Measurement) -> bool:
+    """Whether a row was computed by a vendor's or public library, not by a kernel written here."""
     return _is_onednn(m) or m.backend in registry.LIBRARIES
 
 
 def _ladder(ideas: dict[str, str], rows: list[Measurement], roofs: Roofs) -> Ladder:
-    """The ladder of rows of one device, arithmetic and thread count."""
+    """The ladder of rows that all have one device, arithmetic and number of threads.
+
+    ideas: kernel that teaches -> its idea, the simplest first.
+    """
     device, math, threads = _ladder_key(rows[0])
     peak = pick(roofs, device, "compute", math, threads=threads)
     rungs = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
@@ -149,8 +159,8 @@ def _ladder(ideas: dict[str, str], rows: list[Measurement], roofs: Roofs) -> Lad
     steps: list[RungStep] = []
     problems = {problem for problem, _ in rungs}
     for problem in sorted(problems, key=lambda problem: (problem.flops, repr(problem))):
-        climbed = [rungs[problem, kernel] for kernel in ideas if (problem, kernel) in rungs]
-        steps += _steps(climbed, library.get(problem), peak)
+        simplest_first = [rungs[problem, kernel] for kernel in ideas if (problem, kernel) in rungs]
+        steps += _steps(simplest_first, library.get(problem), peak)
     kernels = {step.kernel for step in steps}
     without_row = [m for m in rungs.values() if m.kernel in kernels and not m.ok]
     return Ladder(
@@ -167,7 +177,10 @@ def _ladder(ideas: dict[str, str], rows: list[Measurement], roofs: Roofs) -> Lad
 
 
 def _steps(rungs: list[Measurement], library: Measurement | None, peak: Roof | None) -> list[RungStep]:
-    """The steps of one problem's rungs that have a time, the simplest first."""
+    """The speeds at one problem of the kernels that teach, each with its speedup over the fastest simpler one.
+
+    rungs: a row of each kernel, the simplest first; those without a time are skipped. library: the fastest library's row.
+    """
     steps: list[RungStep] = []
     fastest: RungStep | None = None
     for m in rungs:
@@ -184,7 +197,10 @@ def _steps(rungs: list[Measurement], library: Measurement | None, peak: Roof | N
 
 
 def _step(m: Measurement, seconds: Estimate, library: Measurement | None, peak: Roof | None) -> RungStep:
-    """A rung beside the library and under the peak, with no rung before it."""
+    """The speed of one kernel as shares of the fastest library's and of the peak, as if no kernel came before it.
+
+    seconds: of a call of the kernel, from its row `m`.
+    """
     library_s = seconds_of(library) if library else None
     flags = m.flags + (library.flags if library else ())
     return RungStep(
@@ -202,7 +218,10 @@ def _step(m: Measurement, seconds: Estimate, library: Measurement | None, peak: 
 
 def title(ladder: Ladder) -> str:
     """`cpu, 1 thread, float32`."""
-    return ", ".join([ladder.device, *([count(ladder.threads, "thread")] if ladder.threads else []), ladder.math])
+    words = [ladder.device]
+    if ladder.threads:
+        words.append(count(ladder.threads, "thread"))
+    return ", ".join([*words, ladder.math])
 
 
 def problem_name(problem: Problem) -> str:
@@ -211,7 +230,7 @@ def problem_name(problem: Problem) -> str:
 
 
 def numbers(ladder: Ladder) -> list[tuple[str, ...]]:
-    """The problem and the cells under HEADS of each rung at each problem, the library's last."""
+    """Table rows for all problems: the problem's name, then the cells under HEADS of each kernel, the library's last."""
     rows = []
     for problem in ladder.problems:
         rows += [(problem_name(problem), *row) for row in cells(ladder, problem)]
@@ -219,7 +238,7 @@ def numbers(ladder: Ladder) -> list[tuple[str, ...]]:
 
 
 def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
-    """The cells under HEADS of each rung at one problem, the library's last."""
+    """Table rows for one problem: the cells under HEADS of each kernel that teaches, then of the fastest library."""
     rows = [_rung_cells(step) for step in ladder.at(problem)]
     library = ladder.library.get(problem)
     if library is not None:
@@ -230,7 +249,8 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
 
 
 def _rung_cells(step: RungStep) -> tuple[str, ...]:
-    """The cells under HEADS of a rung; `-` where there is no number."""
+    """The cells of a kernel in a table with the columns HEADS (name, rate, share of the library, share of the peak, speedup over
+    the best before, bytes for a FLOP); `-` where there is no number."""
     problem = step.problem
     speedup = f"{digits(step.over_before.value)}x" if step.over_before else "-"
     traffic = "-"
@@ -251,20 +271,20 @@ def _share(fraction: Estimate | None) -> str:
 
 
 def shown_problem(ladder: Ladder) -> Problem:
-    """The largest problem that at most one rung is missing at, with a library's row if one of these has it: a small one hides an
-    idea."""
+    """The problem that best shows what the kernels' ideas gain: the largest at which at most one of them was not measured, if
+    possible one with a library's row. Small problems hide an idea."""
     most = max(len(ladder.at(problem)) for problem in ladder.problems)
     nearly_all = [problem for problem in ladder.problems if len(ladder.at(problem)) >= most - 1]
     return max(nearly_all, key=lambda problem: (problem in ladder.library, problem.flops))
 
 
-def telling(ladder: Ladder) -> list[RungStep]:
-    """Each rung's most telling step: its largest problem with a rung before it, with a library if one of that magnitude has
-    it."""
-    by_rung = group_by(ladder.steps, lambda step: step.kernel)
+def clearest_steps(ladder: Ladder) -> list[RungStep]:
+    """For each kernel that teaches, its speed at the problem that shows its idea best, the simplest kernel first."""
+    by_kernel = group_by(ladder.steps, lambda step: step.kernel)
 
-    def rank(step: RungStep) -> tuple:
-        # A small problem hides an idea.
+    def clarity(step: RungStep) -> tuple:
+        """Sort key: a problem with a simpler kernel to compare with, then a large one, as small problems hide an idea; of one
+        magnitude, one with a library's row."""
         return (
             step.over_before is not None,
             _magnitude(step.problem),
@@ -272,21 +292,22 @@ def telling(ladder: Ladder) -> list[RungStep]:
             step.problem.flops,
         )
 
-    return [max(by_rung[kernel], key=rank) for kernel in ladder.ideas if kernel in by_rung]
+    return [max(by_kernel[kernel], key=clarity) for kernel in ladder.ideas if kernel in by_kernel]
 
 
 def _magnitude(problem: Problem) -> int:
-    """Digits of its FLOPs."""
+    """Number of decimal digits of the problem's FLOPs."""
     return len(str(problem.flops))
 
 
 def sentences(ladder: Ladder) -> list[str]:
-    """The gain of each rung over the best before it, with its idea; then the fastest rung beside library and peak."""
-    steps = telling(ladder)
-    lines = [_gain(step, ladder) for step in steps]
+    """Sentences on a ladder: for each kernel its speedup over the fastest simpler one and its idea; the fastest kernel as a share
+    of the library and of the peak; and the kernels that have no row at some problem."""
+    steps = clearest_steps(ladder)
+    lines = [_gain_sentence(step, ladder) for step in steps]
     by_size = sorted(ladder.problems, key=lambda problem: (_magnitude(problem), problem in ladder.library))
     for problem in dict.fromkeys((steps[-1].problem, by_size[-1])):
-        lines.append(standing(ladder, problem))
+        lines.append(best_sentence(ladder, problem))
     for kernel, problem, reason in ladder.skipped:
         lines.append(_TEMPLATES["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))
     has_onednn = any(_is_onednn(m) for m in ladder.library.values())
@@ -295,13 +316,14 @@ def sentences(ladder: Ladder) -> list[str]:
     return lines
 
 
-def _gain(step: RungStep, ladder: Ladder) -> str:
-    """The gain of a rung over the best before it. For a slower rung also its largest gain over the one just before it."""
+def _gain_sentence(step: RungStep, ladder: Ladder) -> str:
+    """A sentence on how much faster a kernel is than the fastest simpler one, and its idea. If it is slower, a second sentence
+    has its largest speedup over the kernel just before it, at the problem where that is."""
     gain = step.over_before
     words = {
         "rung": short(step.kernel),
         "before": short(step.before),
-        "why": _idea(step, ladder),
+        "why": _idea_words(step, ladder),
         "at": problem_name(step.problem),
     }
     if gain is None:
@@ -321,7 +343,7 @@ def _gain(step: RungStep, ladder: Ladder) -> str:
 
 
 def _largest_gain(kernel: str, ladder: Ladder) -> tuple[RungStep, Estimate]:
-    """(the rung just before this one, the speedup over it) at the problem where it is largest."""
+    """(speed of the next simpler kernel, speedup of `kernel` over it), at the problem where that speedup is largest."""
     gains = []
     for before, step in itertools.pairwise(ladder.steps):
         if step.kernel == kernel and step.problem == before.problem:
@@ -329,15 +351,17 @@ def _largest_gain(kernel: str, ladder: Ladder) -> tuple[RungStep, Estimate]:
     return max(gains, key=lambda pair: pair[1].value)
 
 
-def _idea(step: RungStep, ladder: Ladder) -> str:
-    """A rung's idea and its tiles here; for a rung that only shares loops among threads, on one thread, a note instead."""
-    if ladder.threads == 1 and step.kernel in _SHARED_OUT:
-        return _TEMPLATES["one thread"].format(loops=_SHARED_OUT[step.kernel])
+def _idea_words(step: RungStep, ladder: Ladder) -> str:
+    """A kernel's idea and the tile sizes that it chose; for a kernel whose only idea is threads, measured on one thread, a note
+    that nothing was shared out."""
+    if ladder.threads == 1 and step.kernel in _THREADED:
+        return _TEMPLATES["one thread"].format(loops=_THREADED[step.kernel])
     return ladder.ideas[step.kernel] + (f" Its tiles: {step.tiles}." if step.tiles else "")
 
 
-def standing(ladder: Ladder, problem: Problem) -> str:
-    """The fastest rung at a problem, as a share of the library and of the peak."""
+def best_sentence(ladder: Ladder, problem: Problem) -> str:
+    """Sentences on the fastest of the kernels that teach at a problem, as a share of the library's speed and of the peak, and on
+    what makes its measurement doubtful."""
     best = min(ladder.at(problem), key=lambda step: step.seconds.value)
     shares = []
     if best.library_share:
@@ -346,7 +370,7 @@ def standing(ladder: Ladder, problem: Problem) -> str:
         shares.append(f"{percent(best.peak_share.value)} of the measured peak")
     reached = " and ".join(shares) or flops_rate(problem.flops / best.seconds.value)
     lines = [_TEMPLATES["standing"].format(at=problem_name(problem), rung=short(best.kernel), reached=reached)]
-    if best.peak_share and best.peak_share.value > _BEYOND:
+    if best.peak_share and best.peak_share.value > _MOST_PEAK_SHARE:
         lines.append(_TEMPLATES["beyond"])
     if best.flags:
         lines.append(_TEMPLATES["flagged"].format(flags=join(best.flags)))
@@ -354,12 +378,12 @@ def standing(ladder: Ladder, problem: Problem) -> str:
 
 
 def lines(ladders: list[Ladder]) -> list[str]:
-    """The ladders as tables, each with its sentences."""
-    out: list[str] = []
+    """Terminal lines: a table for each ladder and problem, and the sentences of each ladder after its tables."""
+    lines: list[str] = []
     for ladder in ladders:
         for problem in ladder.problems:
-            out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
-            out += Table(HEADS, cells(ladder, problem), 1, SHARES).text()
-        out.append("")
-        out += [terminal.Line(sentence, label="- ") for sentence in sentences(ladder)]
-    return out
+            lines += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
+            lines += Table(HEADS, cells(ladder, problem), optional=SHARES).text()
+        lines.append("")
+        lines += [terminal.Line(sentence, label="- ") for sentence in sentences(ladder)]
+    return lines

@@ -1,11 +1,10 @@
-"""Comparisons over the rows of layers: the fastest backend at each, a framework beside the best library, cold caches beside
-warm ones, and the gain of less precision by alignment.
+"""Comparisons over measurements of layers' products and convolutions: libraries, frameworks, caches and precisions.
 
 A comparison takes rows that differ in nothing else, and gives the median of their ratios, the least and the most.
 """
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -24,7 +23,6 @@ _RATE = "{math} {noun}s on the {where}{most}: {rates}."
 class Spread(msgspec.Struct, frozen=True):
     """A number over several problems."""
 
-    #: The middle one.
     median: float
     #: The smallest.
     least: float
@@ -33,11 +31,11 @@ class Spread(msgspec.Struct, frozen=True):
     #: Number of problems.
     problems: int
 
-    def words(self, form=digits) -> str:
-        """`1.40 (0.900 to 3.10)`."""
+    def words(self, written: Callable[[float], str] = digits) -> str:
+        """`1.40 (0.900 to 3.10)`; `written` gives the text of one number."""
         if self.problems == 1:
-            return form(self.median)
-        return f"{form(self.median)} ({form(self.least)} to {form(self.most)})"
+            return written(self.median)
+        return f"{written(self.median)} ({written(self.least)} to {written(self.most)})"
 
 
 class ArithmeticRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,36 +66,39 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def is_square(problem: Problem) -> bool:
-    """A square product, which has sections of its own."""
+    """Whether a problem is a product of square matrices, both stored row by row. Pages treat these by themselves."""
     return problem.op == "matmul" and bool(problem.side) and problem.layout == "nn"
 
 
 def timed(measurements: Measurements, op: str) -> "list[Measurement]":
-    """The rows of an operation with a time, data resident, in a warm process."""
+    """The rows of an operation ("matmul" or "conv") that have a time and whose data were on the device, without those of fresh
+    processes."""
     wanted = (op, "resident", "warm")
     return [m for m in measurements if (m.problem.op, m.mode, m.process) == wanted and quick_seconds(m)]
 
 
 def waited(m: Measurement) -> float:
-    """Seconds of a call that is waited for."""
+    """Median seconds of a call that the host waits for; of a row without such samples, seconds by the clock that it has."""
     samples = m.on("host-latency") or clock_of(m)
     return quick_median(samples)
 
 
 def side(m: Measurement) -> str:
-    """`numpy`, `cudnn`, `tensorflow CPU`: the backend, and the device of one that runs on either."""
+    """The name under which a row's backend is compared: `numpy`, `cudnn`; with the device if the backend runs on several:
+    `tensorflow CPU`."""
     device = labels.device(m.device)
     return f"{m.backend} {device}" if framework_of(m) or device not in ("CPU", "GPU") else m.backend
 
 
 def best_by_side(measurements: Measurements, op: str) -> "dict[Problem, dict[str, Measurement]]":
-    """problem -> side -> its fastest warm row by host latency, in the order of the rows; without square products and the kernel
-    of 50 convolutions in a call."""
+    """problem -> backend (`numpy`, `tensorflow CPU`) -> its row with the fastest call that is waited for, with warm caches.
+    Square products are left out."""
     groups = group_by(_layer_rows(measurements, op), lambda m: m.problem)
     return {problem: best_by(rows, side, waited) for problem, rows in groups.items()}
 
 
 def _layer_rows(measurements: Measurements, op: str) -> "list[Measurement]":
+    """The warm rows of layers, without the kernel that computes 50 convolutions in a call."""
     return [m for m in warm(measurements, op) if m.kernel != MANY_IN_ONE]
 
 
@@ -107,63 +108,69 @@ def warm(measurements: Measurements, op: str) -> "list[Measurement]":
 
 
 def largest(measurements: Measurements, op: str) -> "list[Measurement]":
-    """The warm rows of each layer, direction and arithmetic at the largest batch that was measured."""
+    """The warm rows of each layer's product or convolution in each arithmetic, at the largest batch that was measured of it."""
     rows = warm(measurements, op)
-    most: dict[tuple, int] = {}
+    largest_batch: dict[tuple, int] = {}
     for m in rows:
         key = _layer_and_precision(m)
-        most[key] = max(most.get(key, 0), size_of(m.problem))
-    return [m for m in rows if size_of(m.problem) == most[_layer_and_precision(m)]]
+        largest_batch[key] = max(largest_batch.get(key, 0), size_of(m.problem))
+    return [m for m in rows if size_of(m.problem) == largest_batch[_layer_and_precision(m)]]
 
 
 def _layer_and_precision(m: Measurement) -> tuple:
+    """Key of rows that differ in the batch and in what runs them alone."""
     return batch_family(m.problem), precision_of(m.problem)
 
 
 def size_of(problem: Problem) -> int:
-    """The batch, or a square product's n."""
+    """The batch of a layer's product or convolution; n of a product of n x n matrices."""
     return problem.n if is_square(problem) else batch_family(problem).size(problem)
 
 
 def against_library(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
-    """(a framework's row, the best library's on that device, its slowdown) of every problem and way of calling, by
-    calls that are waited for; threads as the framework chooses them or its best."""
-    libraries = best_by((m for m in timed(measurements, op) if not framework_of(m)), _place, waited)
-    frameworks = best_by(
-        (m for m in timed(measurements, op) if framework_of(m)), lambda m: (*_place(m), m.kernel), waited
-    )
+    """(a framework's row, the fastest library's row, slowdown of the framework) for each problem, device, state of the caches
+    and kernel of a framework. Calls are waited for; each row is the fastest over thread counts."""
+    rows = timed(measurements, op)
+    libraries = best_by((m for m in rows if not framework_of(m)), _computation, waited)
+    frameworks = best_by((m for m in rows if framework_of(m)), lambda m: (*_computation(m), m.kernel), waited)
     compared = []
     for row in frameworks.values():
-        library = libraries.get(_place(row))
+        library = libraries.get(_computation(row))
         if library is not None:
             compared.append((row, library, waited(row) / waited(library)))
     return compared
 
 
-def _place(m: Measurement) -> tuple:
+def _computation(m: Measurement) -> tuple:
+    """Key of rows that differ in the kernel and its threads alone."""
     return m.problem, m.device, m.settings.cache
 
 
 def cold_and_warm(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
-    """(a kernel's row from cold caches, its warm row, the slowdown) on a clock that both have, each at its fastest thread
-    count."""
+    """(a kernel's row from cold caches, its row from warm ones, slowdown by the cold caches) for each kernel and problem, by one
+    clock; each row is the fastest over thread counts."""
     best = best_by(timed(measurements, op), lambda m: (m.settings.cache, *_kernel_and_clock(m)), call_s)
     compared = []
-    for row in best.values():
-        base = best.get(("warm", *_kernel_and_clock(row)))
-        if row.settings.cache == "cold" and base is not None:
-            compared.append((row, base, call_s(row) / call_s(base)))
+    for cold in best.values():
+        warm_row = best.get(("warm", *_kernel_and_clock(cold)))
+        if cold.settings.cache == "cold" and warm_row is not None:
+            compared.append((cold, warm_row, call_s(cold) / call_s(warm_row)))
     return compared
 
 
 def _kernel_and_clock(m: Measurement) -> tuple:
+    """Key of rows that differ in the caches and the number of threads alone."""
     samples = clock_of(m)
     return m.kernel, m.problem, m.device, samples and samples.clock
 
 
 def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[ArithmeticRates]:
-    """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
-    backend's arithmetics were measured at, or, where there is none, each at its largest."""
+    """How fast each backend is in each arithmetic, by the alignment of the sizes: the spread over problems, each by its fastest
+    row, with shares of the roofline and the speedup over float32.
+
+    Each layer counts at the largest batch that was measured in all arithmetics of the backend; without such a batch, each
+    arithmetic at its own largest.
+    """
     groups = group_by(
         _at_common_batch(measurements, op),
         lambda m: (m.device, m.backend, precision_of(m.problem), m.problem.alignment),
@@ -191,19 +198,19 @@ def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[A
 
 
 def _roof_shares(rows: "Iterable[Measurement]", roofs: Roofs) -> Spread | None:
-    """Shares of the roof of the rows that have one."""
+    """The spread of the shares of the roofline's limit that rows reach; rows without a limit are left out, None if all are."""
     fractions = [judge(m, roofs).fraction for m in rows]
     return spread(fraction.value for fraction in fractions if fraction)
 
 
 def _speedups(rows: "dict[tuple, Measurement]", base: "dict[tuple, Measurement]") -> Spread | None:
-    """Speedups over the rows of `base` at the problems that both have."""
+    """The spread of speedups of `rows` over `base`, both problem -> row, at the problems that both have; None without any."""
     return spread(call_s(base[problem]) / call_s(m) for problem, m in rows.items() if problem in base)
 
 
 def _at_common_batch(measurements: Measurements, op: str) -> "list[Measurement]":
-    """The warm rows of each backend and layer at the largest batch that all its arithmetics have; without one, each arithmetic
-    at its largest."""
+    """The warm rows of each backend and layer at the largest batch that was measured in all its arithmetics; without such a
+    batch, each arithmetic at its own largest."""
     rows = _layer_rows(measurements, op)
     batches: dict[tuple, dict[str, set[int]]] = {}
     for m in rows:
@@ -220,10 +227,12 @@ def _at_common_batch(measurements: Measurements, op: str) -> "list[Measurement]"
 
 
 def _layer(m: Measurement) -> tuple:
+    """Key of rows that differ in batch, arithmetic, kernel and threads alone."""
     return m.device, m.backend, batch_family(m.problem)
 
 
 def _order(device: str, backend: str, math: str, alignment: int) -> tuple:
+    """Sort key: CPUs first, then by name, float32 before other arithmetics, large alignments first."""
     return is_gpu(device), device, backend, math != "float32", math, -alignment
 
 
@@ -234,8 +243,9 @@ def _without_arithmetic(problem: Problem) -> tuple:
 
 
 def by_size(compared: "Iterable[tuple]") -> "dict[tuple, Spread]":
-    """(device, not float32, arithmetic, kernel, size, size in words) of rows -> the Spread of their ratios, in that order.
-    compared: (row, ..., ratio)."""
+    """The spread of ratios for each device, arithmetic, kernel and size, sorted: (device, not float32?, arithmetic, kernel, size,
+    `n = 64` or `batch 64`) -> spread. `compared`: tuples that begin with a row and end with its ratio, such as those of
+    against_library."""
     ratios: dict[tuple, list[float]] = {}
     for row, *_, ratio in compared:
         problem = row.problem
@@ -252,7 +262,8 @@ def by_size(compared: "Iterable[tuple]") -> "dict[tuple, Spread]":
 
 
 def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[str]:
-    """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
+    """A sentence for each device with the rates of its slowest and fastest layer, each by the fastest library at the largest
+    batch; in float32 if that was measured, else in the first arithmetic of the rows. `op`: matmul or conv."""
     at_largest = largest(measurements, op)
     precisions = [precision_of(m.problem) for m in at_largest]
     if not precisions:
@@ -280,7 +291,7 @@ def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> li
 
 
 def _rate(m: Measurement) -> float:
-    """FLOP/s."""
+    """FLOP/s of a row's median call."""
     return m.problem.flops / call_s(m)
 
 

@@ -1,7 +1,8 @@
 """The small-dataset study, the transfer half: seconds to copy the articles' data sets by batch, once per epoch and in one
 piece, and the share of that which is call overhead, whatever the bytes.
 
-Times are those of rows of `python -m workloads.transfer --study small-dataset`; in between, of the law fitted to them.
+Times are those of rows of `python -m workloads.transfer --study small-dataset`; at other sizes, of the line fitted to them,
+seconds = latency + bytes / bandwidth (analysis.roofline.links).
 """
 
 import itertools
@@ -21,7 +22,7 @@ from workloads.records import Measurements
 
 BATCHES = (1, 8, 32, 64, 256, 2048)
 CALL_ALONE = 4  # bytes of a copy that costs nothing but its call
-_TINY = 1024  # no more than this counts as the call alone
+_MOST_BYTES_ALONE = 1024  # a copy of at most so many bytes takes as long as one of 4
 
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,17 +40,17 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     #: Epochs; 1 where the article does not say.
     epochs: int
-    #: A sample in a word.
+    #: What a sample is, in a word: image, point.
     one: str
     #: Types that its samples may be stored as, the articles' own among them.
     dtypes: tuple[str, ...]
 
     def nbytes(self, dtype: str, samples: int) -> int:
-        """Bytes of so many samples, without their labels."""
+        """Bytes of so many samples stored as `dtype`, without their labels."""
         return samples * prod(self.shape) * ITEM_BYTES.get(dtype, 1)
 
     def batches(self) -> tuple[int, ...]:
-        """Batch sizes to look at, up to all samples in one."""
+        """The batch sizes of the study for this data set, smallest first; the last is all samples."""
         smaller = {batch for batch in (*BATCHES, self.batch) if batch < self.samples}
         return (*sorted(smaller), self.samples)
 
@@ -67,7 +68,7 @@ _DATA = """
 
 
 def _data_set(cells: list[str]) -> DataSet:
-    """A data set from a row of _DATA."""
+    """A data set from the cells of a row of _DATA, which are in the order of the record's fields."""
     field = dict(zip(DataSet.__struct_fields__, cells, strict=True))
     return DataSet(
         name=field["name"],
@@ -82,8 +83,8 @@ def _data_set(cells: list[str]) -> DataSet:
 
 
 DATA = tuple(_data_set(cells) for cells in parsed(_DATA))
-# Ways of copying in words, by kernel and host memory.
-WAYS = {
+# (kernel, kind of host memory) -> the method of copying in words.
+METHODS = {
     ("transfer/cupy/array", "pageable"): "ndarray.set",
     ("transfer/cupy/array", "pinned"): "ndarray.set from pinned memory",
     ("transfer/cupy/asarray", "pageable"): "cp.asarray",
@@ -120,7 +121,7 @@ class CopyCost(msgspec.Struct, frozen=True, kw_only=True):
     calls_alone: Estimate | None
     #: The data set in one piece; None where its time is unknown.
     whole: Estimate | None
-    #: measured, interpolated or extrapolated: the least certain of these times.
+    #: measured, interpolated or extrapolated: the least certain origin of these times.
     how: str
 
     @property
@@ -136,36 +137,46 @@ class CopyCost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calls_share(self) -> str:
-        """`49.9 %`: the calls of an epoch; "" where a call alone was not timed."""
+        """`49.9 %`: the share of an epoch's copies that the calls take, whatever the bytes; "" if a call alone was not timed."""
         return percent(min(1.0, self.calls_alone.value / self.epoch.value)) if self.calls_alone else ""
 
 
+class CopyTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one copy to the device, which the host waits for."""
+
+    seconds: Estimate
+    #: measured, interpolated or extrapolated.
+    origin: str
+
+
 class CopyMethod:
-    """One method of copying to the device: its rows by size, and the law between them."""
+    """One method of copying to the device: its measured seconds by size, and the line that was fitted to them."""
 
-    def __init__(self, key: tuple[str, str], rows: Measurements, law: links.Link | None):
-        self.name = WAYS.get(key) or f"{labels.short(key[0])} of {key[1]} memory"
-        self._seconds_at = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
-        self._law = law
+    def __init__(self, kernel: str, host_memory: str, rows: Measurements, line: links.Link | None):
+        """host_memory: pageable or pinned. rows: the kernel's rows from such memory. line: None where none could be fitted."""
+        self.name = METHODS.get((kernel, host_memory)) or f"{labels.short(kernel)} of {host_memory} memory"
+        self._seconds_of_bytes = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
+        self._line = line
 
-    def seconds(self, nbytes: int) -> tuple[Estimate, str] | None:
-        """(seconds of a call that is waited for, "measured", "interpolated" or "extrapolated"); None without row and law."""
-        if nbytes in self._seconds_at:
-            return self._seconds_at[nbytes], "measured"
-        if self._law is None:
+    def time(self, nbytes: int) -> CopyTime | None:
+        """The time of a copy of so many bytes, measured or by the line; None if neither is known."""
+        if nbytes in self._seconds_of_bytes:
+            return CopyTime(seconds=self._seconds_of_bytes[nbytes], origin="measured")
+        if self._line is None:
             return None
-        return self._law.seconds(nbytes), "extrapolated" if self._law.extrapolates(nbytes) else "interpolated"
+        origin = "extrapolated" if self._line.extrapolates(nbytes) else "interpolated"
+        return CopyTime(seconds=self._line.seconds(nbytes), origin=origin)
 
     def call_alone(self) -> Estimate | None:
-        """Seconds of the smallest copy measured, where it is small enough to be the call's own."""
-        least = min(self._seconds_at, default=_TINY + 1)
-        return self._seconds_at[least] if least <= _TINY else None
+        """Seconds of a call whatever its bytes: those of the smallest measured copy; None if that is no tiny one."""
+        least_bytes = min(self._seconds_of_bytes, default=_MOST_BYTES_ALONE + 1)
+        return self._seconds_of_bytes[least_bytes] if least_bytes <= _MOST_BYTES_ALONE else None
 
 
 def sizes() -> list[int]:
-    """The byte counts that the study measures: the call alone; every data set in float32 at the article's batch (and the
-    smaller one that ends an epoch), one sample, 32, 256 and all of it; all of it in its other types. Other batches are
-    read off the law."""
+    """The sizes in bytes of the copies that the study measures: a call alone; every data set in float32 at the article's batch
+    (and the smaller one that ends an epoch), one sample, 32, 256 and all of it; all of it in its other types. Times of other
+    batches are interpolated."""
     byte_counts = {CALL_ALONE}
     for data in DATA:
         last_batch = data.samples % data.batch
@@ -178,50 +189,51 @@ def sizes() -> list[int]:
 
 
 def copy_methods(measurements: Measurements) -> list[CopyMethod]:
-    """The methods of copying to the device that have rows: those of WAYS, or all where none of them was run."""
+    """The measured methods of copying to the device: those of METHODS, or if none of them was measured, all others."""
     copies = (m for m in measurements if m.problem.op == "transfer" and m.ok and m.on("host-latency"))
     rows = [m for m in copies if m.problem.direction == "h2d" and not m.problem.compute]
-    fitted = links.fits(rows)
+    lines = links.fits(rows)
     groups = group_by(rows, lambda m: (m.kernel, m.problem.host_memory))
-    keys = [key for key in WAYS if key in groups] or list(groups)
+    keys = [key for key in METHODS if key in groups] or list(groups)
     methods = []
     for kernel, host_memory in keys:
-        law = links.find(fitted, "h2d", host_memory, kernel)
-        methods.append(CopyMethod((kernel, host_memory), groups[kernel, host_memory], law))
+        line = links.find(lines, "h2d", host_memory, kernel)
+        methods.append(CopyMethod(kernel, host_memory, groups[kernel, host_memory], line))
     return methods
 
 
 def cost(method: CopyMethod, data: DataSet, dtype: str, batch: int) -> CopyCost | None:
-    """The cost of copying the data set by a method in batches of that size; None where its times are not known."""
-    full_batches, rest = divmod(data.samples, batch)
-    full = method.seconds(data.nbytes(dtype, batch))
-    last = method.seconds(data.nbytes(dtype, rest)) if rest else full
-    whole = method.seconds(data.nbytes(dtype, data.samples))
+    """The cost of copying a data set, stored as `dtype`, by a method in batches of that many samples; None where the time of a
+    batch is not known."""
+    full_batches, samples_left = divmod(data.samples, batch)
+    full = method.time(data.nbytes(dtype, batch))
+    last = method.time(data.nbytes(dtype, samples_left)) if samples_left else full
+    whole = method.time(data.nbytes(dtype, data.samples))
     if full is None or last is None:
         return None
     calls = full_batches
-    epoch = full[0] * full_batches
-    if rest:
+    epoch = full.seconds * full_batches
+    if samples_left:
         calls += 1
-        epoch = epoch + last[0]
+        epoch = epoch + last.seconds
     alone = method.call_alone()
-    origins = {time[1] for time in (full, last, whole) if time}
+    origins = {time.origin for time in (full, last, whole) if time}
     least_certain = next(origin for origin in ("extrapolated", "interpolated", "measured") if origin in origins)
     return CopyCost(
         data=data,
         dtype=dtype,
         batch=batch,
         method=method.name,
-        call=full[0],
+        call=full.seconds,
         epoch=epoch,
         calls_alone=alone * calls if alone else None,
-        whole=whole[0] if whole else None,
+        whole=whole.seconds if whole else None,
         how=least_certain,
     )
 
 
 def costs(measurements: Measurements) -> list[CopyCost]:
-    """Every data set, type, batch size and method whose times are known."""
+    """The cost of copying every data set in each of its types, by each method in each batch size, where the times are known."""
     methods = copy_methods(measurements)
     known = []
     for data in DATA:
@@ -234,8 +246,8 @@ def costs(measurements: Measurements) -> list[CopyCost]:
 
 
 def sentences(copy_costs: Iterable[CopyCost]) -> list[str]:
-    """Sentences on the first method of copying: the smallest and largest batch in float32, and the other types at a data set's
-    own batch against float32."""
+    """Sentences on each data set, copied by the first method: an epoch in the smallest and in the largest batch in float32, and
+    an epoch in other types than float32 at the batch of the article."""
     lines: list[str] = []
     for data, group in group_by(copy_costs, lambda copy_cost: copy_cost.data).items():
         by_method = [copy_cost for copy_cost in group if copy_cost.method == group[0].method]
@@ -245,7 +257,11 @@ def sentences(copy_costs: Iterable[CopyCost]) -> list[str]:
 
 
 def _batch_sentence(data: DataSet, by_method: list[CopyCost]) -> list[str]:
-    """An epoch in the smallest and the largest batch; nothing where fewer than two were timed with the call alone."""
+    """A sentence on an epoch of copies in the smallest and in the largest batch, in float32; none with fewer than two batch
+    sizes.
+
+    by_method: the data set's costs by one method. One batch of all samples does not count.
+    """
     several_calls = [c for c in by_method if c.dtype == "float32" and c.calls_alone and c.calls > 1]
     if len(several_calls) < 2:
         return []
@@ -256,7 +272,10 @@ def _batch_sentence(data: DataSet, by_method: list[CopyCost]) -> list[str]:
 
 
 def _type_sentences(data: DataSet, by_method: list[CopyCost]) -> list[str]:
-    """An epoch in each other type against float32, at the data set's own batch."""
+    """A sentence for each type but float32: an epoch of copies at the article's batch, as a multiple of that in float32.
+
+    by_method: the data set's costs by one method.
+    """
     by_type = {c.dtype: c for c in by_method if c.batch == data.batch}
     float32 = by_type.pop("float32", None)
     if float32 is None:
@@ -275,9 +294,9 @@ def _type_sentences(data: DataSet, by_method: list[CopyCost]) -> list[str]:
 
 
 def study_table(copy_costs: Iterable[CopyCost]) -> Table:
-    """Every data set at its own batch in float32 by every way; without rows where there are no copies to the device."""
+    """A table of the costs in float32 at the articles' batches."""
     at_article_batch = [c for c in copy_costs if c.dtype == "float32" and c.batch == c.data.batch]
-    return Table(_HEADS, map(_cells, at_article_batch), 12)
+    return Table(_HEADS, map(_cells, at_article_batch), left=12)
 
 
 def lines(measurements: Measurements) -> list[str | Table]:
@@ -290,7 +309,7 @@ def lines(measurements: Measurements) -> list[str | Table]:
 
 
 def _cells(copy_cost: CopyCost) -> list[str]:
-    """The cells under _HEADS."""
+    """The cells of a cost in a table with the columns _HEADS."""
     data = copy_cost.data
     epochs = "epoch" if data.epochs == 1 else "epochs"
     return [

@@ -94,7 +94,7 @@ def test_the_study_has_both_libraries_once_per_size(kernels):
         ("transfer/tensorflow/constant", "pageable"),
         ("transfer/tensorflow/dataset", "pageable"),
     }
-    assert ways <= set(transfer_study.WAYS), "each has its words"
+    assert ways <= set(transfer_study.METHODS), "each has its words"
     assert len(rows) == len(ways) * len(transfer_study.sizes()) == len({r.key for r in rows})
     assert {r.problem.direction for r in rows} == {"h2d"}
     expected = {"transfer/cupy/memcpy_async"}

@@ -59,7 +59,7 @@ def _view(one: Ladder, problem: Problem) -> View:
         x=Axis(title="rate", unit="FLOP/s", log=False),
         y=lines,
         traces=[bars],
-        says=ladder.standing(one, problem),
+        says=ladder.best_sentence(one, problem),
         bars=True,
         lines=_marks(one, problem),
     )

@@ -73,9 +73,9 @@ def test_rungs_compare_with_library_peak_and_predecessor():
     assert steps[0].over_before is None and [s.over_before.value for s in steps[1:]] == pytest.approx([8, 2])
     later = one.at(square(640))
     assert [s.library_share for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
-    assert [s.problem.n for s in ladder.telling(one)] == [256, 256, 512]  # with a rung before it and a library
+    assert [s.problem.n for s in ladder.clearest_steps(one)] == [256, 256, 512]  # with a rung before it and a library
     more = [at(f"matmul/numba/{name}", 2048, 8e9) for name in ("reordered", "packed")]  # no library, but far larger
-    assert [s.problem.n for s in ladder.telling(*ladders([*cpu_rows(), *more], CPU_MACHINE))] == [256, 256, 2048]
+    assert [s.problem.n for s in ladder.clearest_steps(*ladders([*cpu_rows(), *more], CPU_MACHINE))] == [256, 256, 2048]
     said = ladder.sentences(one)
     assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. The idea of matmul/numba/naive.")
     assert said[1].startswith(
