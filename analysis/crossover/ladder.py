@@ -8,7 +8,7 @@ import msgspec
 from analysis.crossover.families import MANY_IN_ONE, is_rung
 from analysis.crossover.layers import is_square
 from analysis.labels import shape, short
-from analysis.roofline.bounds import pick
+from analysis.roofline.bounds import measured_roof
 from analysis.roofline.roofs import Roof, Roofs
 from analysis.stats import MIN_EFFECT, Estimate, best_by, call_s, group_by, quick_seconds, seconds_of
 from analysis.table import Table
@@ -152,7 +152,7 @@ def _ladder(ideas: dict[str, str], rows: list[Measurement], roofs: Roofs) -> Lad
     ideas: kernel that teaches -> its idea, the simplest first.
     """
     device, math, threads = _ladder_key(rows[0])
-    peak = pick(roofs, device, "compute", math, threads=threads)
+    peak = measured_roof(roofs, device, "compute", math, threads=threads)
     rungs = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
     libraries = [m for m in rows if m.kernel not in ideas and quick_seconds(m) and _is_library(m)]
     library = best_by(libraries, lambda m: m.problem, call_s)

@@ -210,7 +210,7 @@ def measured_networks(measurements: Measurements, op: str) -> list[str]:
     order_measured: dict[Family, int] = {}
     for problem in dict.fromkeys(m.problem for m in measurements if m.problem.op == op):
         order_measured.setdefault(_any_layout(problem), len(order_measured))
-    order_of_network: dict[str, int] = {}
+    network_order: dict[str, int] = {}
     known: set[frozenset[Family]] = set()
     for network in networks.NETWORKS.values():
         by_direction: dict[str, set[Family]] = {}
@@ -222,8 +222,8 @@ def measured_networks(measurements: Measurements, op: str) -> list[str]:
         known.add(families)
         if any(direction <= order_measured.keys() for direction in by_direction.values()):
             measured = families & order_measured.keys()
-            order_of_network[network.name] = min(order_measured[family] for family in measured)
-    return sorted(order_of_network, key=order_of_network.__getitem__)
+            network_order[network.name] = min(order_measured[family] for family in measured)
+    return sorted(network_order, key=network_order.__getitem__)
 
 
 def steps(measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":

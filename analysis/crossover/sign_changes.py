@@ -96,9 +96,9 @@ def _crossing(points: tuple[CrossoverPoint, ...], *, below: int, above: int, log
     trailing_end = []
     for point in bracket:
         log_low = math.log(point.ratio.low) if point.ratio.low > 0 else -math.inf
-        ends = (new_sign * log_low, new_sign * math.log(point.ratio.high))
-        leading_end.append(max(ends))
-        trailing_end.append(min(ends))
+        edges = (new_sign * log_low, new_sign * math.log(point.ratio.high))
+        leading_end.append(max(edges))
+        trailing_end.append(min(edges))
     log_first = _zeros(log_sizes, leading_end)[0] if bracket[0].sign else log_sizes[0]
     log_last = _zeros(log_sizes, trailing_end)[-1] if bracket[-1].sign else log_sizes[-1]
     return Crossing(

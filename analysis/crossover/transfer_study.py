@@ -155,13 +155,13 @@ class CopyMethod:
     def __init__(self, kernel: str, host_memory: str, rows: Measurements, line: links.Link | None):
         """host_memory: pageable or pinned. rows: the kernel's rows from such memory. line: None where none could be fitted."""
         self.name = METHODS.get((kernel, host_memory)) or f"{labels.short(kernel)} of {host_memory} memory"
-        self._seconds_of_bytes = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
+        self._seconds_by_bytes = {m.problem.nbytes: median_of(m.on("host-latency")) for m in rows}
         self._line = line
 
     def time(self, nbytes: int) -> CopyTime | None:
         """The time of a copy of so many bytes, measured or by the line; None if neither is known."""
-        if nbytes in self._seconds_of_bytes:
-            return CopyTime(seconds=self._seconds_of_bytes[nbytes], origin="measured")
+        if nbytes in self._seconds_by_bytes:
+            return CopyTime(seconds=self._seconds_by_bytes[nbytes], origin="measured")
         if self._line is None:
             return None
         origin = "extrapolated" if self._line.extrapolates(nbytes) else "interpolated"
@@ -169,8 +169,8 @@ class CopyMethod:
 
     def call_alone(self) -> Estimate | None:
         """Seconds of a call whatever its bytes: those of the smallest measured copy; None if that is no tiny one."""
-        least_bytes = min(self._seconds_of_bytes, default=_MOST_BYTES_ALONE + 1)
-        return self._seconds_of_bytes[least_bytes] if least_bytes <= _MOST_BYTES_ALONE else None
+        least_bytes = min(self._seconds_by_bytes, default=_MOST_BYTES_ALONE + 1)
+        return self._seconds_by_bytes[least_bytes] if least_bytes <= _MOST_BYTES_ALONE else None
 
 
 def sizes() -> list[int]:

@@ -471,7 +471,7 @@ def bound_by_copies(copy_s: float, step_s: float, rows: Measurements) -> BoundBy
     """What a step of `step_s` seconds, of which a copy from pageable memory takes `copy_s`, would take from pinned memory. None
     without rows of both kinds of copies.
     """
-    pageable, pinned = (links.law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
+    pageable, pinned = (links.batch_copies(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
     if pageable is None or pinned is None:
         return None
     last_piece = pageable.pieces[-1]
@@ -503,7 +503,7 @@ def passes_before_copy(elements: int, passes: int, rows: Measurements) -> Passes
     """The times of so many passes over an array of float32 elements and of its copy to the host; None without rows of both."""
     nbytes = 2 * _FLOAT32_BYTES * elements  # a pass reads and writes each element
     timed = [m for m in rows if _is_gpu_pass(m)]
-    law = links.law(rows, GPU, "d2h")
+    law = links.batch_copies(rows, GPU, "d2h")
     constants = overheads.constants(rows)
     issue = None
     for name in ("host-issue", "host-throughput"):

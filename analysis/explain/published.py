@@ -150,7 +150,7 @@ def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, flo
     if constant:
         parts[STARTING] = min(step, constant.seconds.value)
     network = networks.known(setup.model)
-    law = links.law(measurements, pair.gpu.device)
+    law = links.batch_copies(measurements, pair.gpu.device)
     if network and law:
         dtype = "float32" if setup.dtype == "float64" else setup.dtype
         nbytes = min(setup.batch, setup.samples) * networks.sample_bytes(network, dtype)

@@ -275,7 +275,7 @@ class Profile:
 
     @once
     def _copies(self, device: str) -> Link | None:
-        return links.law(self.measurements, device)
+        return links.batch_copies(self.measurements, device)
 
 
 def stored(machine: str) -> Path:

@@ -49,7 +49,8 @@ PCIE = {
 
 
 def pcie_bytes_per_s(generation: int, width: int) -> float | None:
-    """Bytes a second each way of a PCIe link of that many lanes, packets' headers among them; None for an unknown one."""
+    """Bytes a second in each direction of a PCIe link of so many lanes (`width`), before the headers of its packets are taken
+    off; None for an unknown generation."""
     if generation not in PCIE:
         return None
     transfers, share = PCIE[generation]

@@ -21,14 +21,15 @@ USES_OF_A_COPY = 1
 
 
 def frame(measurements: Measurements, roofs: Roofs | None = None) -> "pandas.DataFrame":
-    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then metrics.COLUMNS.
+    """A row for each measurement: op, backend, variant, the fields of its problem (m n k; operation nbytes; ...), then the
+    columns of metrics.COLUMNS. roofs: the limits of the devices; None: those that these measurements show.
 
-    Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
+    Whole numbers are Int64, so an absent one is <NA>, not 0. Counts of FLOPs and bytes can pass 2^63, so they are floats.
     """
     import pandas
 
     roofs = roofs_of(measurements) if roofs is None else roofs
-    problem_columns: dict[str, None] = {}
+    problem_columns: dict[str, None] = {}  # a set in the order of the measurements
     for m in measurements:
         problem_columns.update(dict.fromkeys(problem_fields(m.problem)))
     roofs_by_device: dict[str, list[Roof]] = group_by(roofs, lambda roof: roof.device)
@@ -45,7 +46,8 @@ def frame(measurements: Measurements, roofs: Roofs | None = None) -> "pandas.Dat
 
 
 def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
-    """Result files, run folders or machine folders as one DataFrame; with several machines, `machine` comes first.
+    """Result files, run folders or machine folders as one DataFrame, a row for each measurement. If they are of several machines,
+    the column `machine` comes first.
 
     Raises: FileNotFoundError when a run has no result file.
     """
@@ -59,19 +61,20 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
 
 
 def problem_fields(problem: Problem) -> list[str]:
-    """The problem's own fields, without those that every row has a column for, and those that are not set."""
+    """The names of the problem's fields that are set and have no column that every row has."""
     return [f for f in problem.__struct_fields__ if f not in COLUMNS and getattr(problem, f) is not msgspec.UNSET]
 
 
 def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
+    """Column -> value of a measurement's row in the table. roofs: the limits of its device."""
     p, s = m.problem, m.settings
     flops, moved = p.flops, p.bytes_moved
-    host = on(m, "host-latency")
-    best = quick_seconds(m)
+    host_s = on(m, "host-latency")
+    call_s = quick_seconds(m)
     judged = quick_judge(m, roofs)
     flags = [*m.flags, judged.flag] if judged.flag else m.flags
-    flops_per_s = flops / best if flops and best else None
-    bytes_per_s = moved / best if moved and best else None
+    flops_per_s = flops / call_s if flops and call_s else None
+    bytes_per_s = moved / call_s if moved and call_s else None
     switches = [f"{name}={text}" for name, text in sorted(s.switches.items())]
     return {
         "op": p.op,
@@ -86,11 +89,11 @@ def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
         "threads": s.threads,
         "cache": s.cache,
         "switches": " ".join(switches),
-        "median_s": host and host.value,
-        "low_s": host and host.low,
-        "high_s": host and host.high,
-        "device_median_s": _middle(m, "device"),
-        "throughput_median_s": _middle(m, "host-throughput"),
+        "median_s": host_s and host_s.value,
+        "low_s": host_s and host_s.low,
+        "high_s": host_s and host_s.high,
+        "device_median_s": _median_s(m, "device"),
+        "throughput_median_s": _median_s(m, "host-throughput"),
         "first_call_s": m.phases_s.get("first_call"),
         "flops": flops,
         "bytes_moved": moved,
@@ -98,13 +101,14 @@ def _record(m: Measurement, roofs: Roofs) -> dict[str, object]:
         "bytes_per_s": bytes_per_s,
         "roof_fraction": judged.fraction and judged.fraction.value,
         "joules_per_sample": m.values.get("joules_per_sample"),
-        "noise": host and host.noise,
+        "noise": host_s and host_s.noise,
         "status": m.status,
         "reason": m.reason,
         "flags": " ".join(flags),
     }
 
 
-def _middle(m: Measurement, clock: str):
+def _median_s(m: Measurement, clock: str) -> float | None:
+    """Median seconds on a clock; None without samples of it."""
     samples = m.on(clock)
     return quick_median(samples) if samples and samples.seconds else None

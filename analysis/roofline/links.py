@@ -1,4 +1,4 @@
-"""The link between host and device as a law: seconds = latency + bytes / bandwidth, in as few pieces as the data need."""
+"""Seconds of copies between host and device: latency + bytes / bandwidth, fitted in as few straight pieces as the data need."""
 
 # Small copies cost a constant, large ones their bytes, and between the two engines and drivers change their ways, so one
 # line over all sizes is wrong by tens of percent in the middle. The pieces are found from the data.
@@ -20,13 +20,14 @@ from workloads.records import Measurement, Measurements
 
 CLOCKS = ("host-latency", "device")
 TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more
-FEWEST = 4  # sizes for a law
+FEWEST = 4  # sizes that a fit takes
+# Kernels that copy a batch to a GPU, the preferred one first.
 _DRAWS = 200
 _COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the law: seconds = latency_s + bytes * s_per_byte."""
+    """Seconds of copies of some sizes: latency_s + bytes * s_per_byte."""
 
     #: It holds from so many bytes on.
     low: float
@@ -44,12 +45,12 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
         return self.latency_s + nbytes * self.s_per_byte
 
     def moved(self, low: float, high: float) -> "Piece":
-        """The same line from `low` to `high` bytes."""
+        """The same line, for copies from `low` to `high` bytes."""
         return msgspec.structs.replace(self, low=low, high=high)
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """The law of one kind of copy: a continuous chain of pieces.
+    """Seconds of one kind of copy between host and device by its bytes: a continuous chain of straight pieces.
 
     Source: R. Hockney's n_1/2 and r_inf (Parallel Computing 20, 1994); with one piece n_1/2 = latency * bandwidth.
     """
@@ -82,7 +83,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
         return not self.low <= nbytes <= self.high
 
     def seconds(self, nbytes: float) -> Estimate:
-        """Seconds of a copy; the interval is the piece's error. Beyond the sizes measured the end piece goes on."""
+        """Seconds of a copy; the interval is the error of the fit. Beyond the measured sizes the first or last piece goes on."""
         piece = next((p for p in self.pieces if nbytes <= p.high), self.pieces[-1])
         value = piece.seconds(nbytes)
         return plus_minus(value, value * piece.error)
@@ -97,22 +98,27 @@ def fits(measurements: Measurements) -> tuple[Link, ...]:
     links = []
     for kind, rows in group_by(_copies(measurements), _kind).items():
         for clock in CLOCKS:
-            link = _fit(kind, clock, tuple(_points(rows, clock).items()))
+            points = tuple(_points(rows, clock).items())
+            link = _fit(kind, clock, points)
             if link:
                 links.append(link)
     return tuple(links)
 
 
 class _Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """What one law describes the copies of."""
+    """Copies that are described by one Link."""
 
     device: str
+    #: The kernel that copies.
     kernel: str
+    #: h2d, d2h, d2d or both.
     direction: str
+    #: pageable, pinned, ...
     host_memory: str
 
 
 def _copies(measurements: Measurements) -> list[Measurement]:
+    """The successful copies, without those that ran beside a kernel."""
     return [m for m in measurements if m.problem.op == "transfer" and m.ok and not m.problem.compute]
 
 
@@ -122,7 +128,8 @@ def _kind(m: Measurement) -> _Kind:
 
 
 def _points(rows: Iterable[Measurement], clock: str) -> dict[int, Estimate]:
-    """Bytes -> seconds of the rows that have the clock, by rising size; of a size measured again the median row."""
+    """Bytes of a copy -> its median seconds on a clock (one of CLOCKS), the smallest first; of a size that was measured in
+    several rows, the median row's. Rows without that clock are left out."""
     on_clock = [m for m in rows if m.on(clock)]
     points = {}
     for nbytes, same_size in sorted(group_by(on_clock, lambda m: m.problem.nbytes).items()):
@@ -133,17 +140,22 @@ def _points(rows: Iterable[Measurement], clock: str) -> dict[int, Estimate]:
 
 @functools.lru_cache(maxsize=1024)
 def _fit(kind: _Kind, clock: str, points: tuple[tuple[int, Estimate], ...]) -> Link | None:
-    """The law of a kind of copy on a clock, or None. Cached, as tables, pictures and predictions ask for the same."""
+    """Fits the seconds of copies by a chain of straight lines; cached. The intervals are from seconds that are drawn again and
+    again within the points' own intervals and fitted with the same breakpoints.
+
+    points: (bytes, seconds), the smallest copy first. None for fewer than FEWEST points, or if no bandwidth shows, as large
+    copies take no longer than small ones.
+    """
     if len(points) < FEWEST:
         return None
     sizes = np.array([nbytes for nbytes, _ in points], float)
     seconds = np.array([estimate.value for _, estimate in points])
     noise = np.array([estimate.noise for _, estimate in points])
-    parts = _partition(sizes, seconds, max(TOLERANCE, float(np.median(noise))))
-    chain = _chain(sizes, parts, _lines(sizes, seconds, parts), _part_errors(sizes, seconds, noise, parts))
-    no_errors = [0.0] * len(parts)
-    drawn_lines = _lines(sizes, _redrawn([estimate for _, estimate in points]), parts)
-    drawn_chains = [_chain(sizes, parts, drawn_lines[:, :, draw], no_errors) for draw in range(drawn_lines.shape[-1])]
+    runs = _partition(sizes, seconds, max(TOLERANCE, float(np.median(noise))))
+    chain = _chain(sizes, runs, _lines(sizes, seconds, runs), _run_errors(sizes, seconds, noise, runs))
+    no_errors = [0.0] * len(runs)
+    drawn_lines = _lines(sizes, _redrawn([estimate for _, estimate in points]), runs)
+    drawn_chains = [_chain(sizes, runs, drawn_lines[:, :, draw], no_errors) for draw in range(drawn_lines.shape[-1])]
     slopes = [drawn[-1].s_per_byte for drawn in drawn_chains]
     if chain[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
@@ -162,68 +174,78 @@ def _fit(kind: _Kind, clock: str, points: tuple[tuple[int, Estimate], ...]) -> L
     )
 
 
-def _lines(sizes: np.ndarray, seconds: np.ndarray, parts: list[tuple[int, int]]) -> np.ndarray:
-    """(latency, seconds a byte) of each part; behind them an axis of the sets of seconds, where there are several."""
-    return np.array([_line(sizes[i:j], seconds[..., i:j]) for i, j in parts])
+def _lines(sizes: np.ndarray, seconds: np.ndarray, runs: list[tuple[int, int]]) -> np.ndarray:
+    """The straight line of each run of points: an array of runs x (latency in seconds, seconds a byte).
+
+    runs: [first, end) indices of points. `seconds` may hold several sets (sets x points); the result then has them as a third
+    axis.
+    """
+    return np.array([_line(sizes[first:end], seconds[..., first:end]) for first, end in runs])
 
 
-def _part_errors(
-    sizes: np.ndarray, seconds: np.ndarray, noise: np.ndarray, parts: list[tuple[int, int]]
-) -> list[float]:
-    """The largest relative error of each part's line, or the noise of its points where that is more."""
-    return [max(_error(sizes[i:j], seconds[i:j]), float(np.median(noise[i:j]))) for i, j in parts]
+def _run_errors(sizes: np.ndarray, seconds: np.ndarray, noise: np.ndarray, runs: list[tuple[int, int]]) -> list[float]:
+    """For each run [first, end) of points, the largest relative error of its line, or the median noise of its points if that is
+    more."""
+    errors = []
+    for first, end in runs:
+        line_error = _error(sizes[first:end], seconds[first:end])
+        errors.append(max(line_error, float(np.median(noise[first:end]))))
+    return errors
 
 
-def _chain(sizes: np.ndarray, parts: list[tuple[int, int]], lines: np.ndarray, errors: list[float]) -> list[Piece]:
-    """The continuous chain of the parts' lines."""
+def _chain(sizes: np.ndarray, runs: list[tuple[int, int]], lines: np.ndarray, errors: list[float]) -> list[Piece]:
+    """The lines of all runs [first, end) of points, made continuous. lines: a row (latency, seconds a byte) a run."""
     pieces = []
-    for (i, j), (latency, slope), error in zip(parts, lines.tolist(), errors, strict=True):
-        low, high = float(sizes[i]), float(sizes[j - 1])
-        pieces.append(Piece(low=low, high=high, latency_s=latency, s_per_byte=slope, error=error))
+    for (first, end), (latency_s, s_per_byte), error in zip(runs, lines.tolist(), errors, strict=True):
+        low, high = float(sizes[first]), float(sizes[end - 1])
+        pieces.append(Piece(low=low, high=high, latency_s=latency_s, s_per_byte=s_per_byte, error=error))
     return _joined(pieces)
 
 
-def _line(n: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(latency, seconds a byte) with the least squares of the relative errors, of each of any sets of seconds; more bytes never
-    take less time."""
-    weight = 1 / (t * t)
+def _line(sizes: np.ndarray, seconds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(latency, seconds a byte) of the straight line with the least squared relative errors. `seconds` may hold several sets of
+    times (sets x sizes), each of which gets its line. The slope is never negative, as more bytes never take less time."""
+    weight = 1 / (seconds * seconds)
     weight = weight / weight.sum(-1, keepdims=True)
-    mean_n = (weight * n).sum(-1, keepdims=True)
-    mean_t = (weight * t).sum(-1, keepdims=True)
-    variance = (weight * (n - mean_n) ** 2).sum(-1)
-    covariance = (weight * (n - mean_n) * (t - mean_t)).sum(-1)
+    mean_size = (weight * sizes).sum(-1, keepdims=True)
+    mean_s = (weight * seconds).sum(-1, keepdims=True)
+    variance = (weight * (sizes - mean_size) ** 2).sum(-1)
+    covariance = (weight * (sizes - mean_size) * (seconds - mean_s)).sum(-1)
     slope = np.maximum(0.0, covariance / np.where(variance, variance, np.inf))
-    return mean_t[..., 0] - slope * mean_n[..., 0], slope
+    return mean_s[..., 0] - slope * mean_size[..., 0], slope
 
 
-def _error(n: np.ndarray, t: np.ndarray) -> float:
-    latency, slope = _line(n, t)
-    return float(np.max(np.abs(latency + slope * n - t) / t))
+def _error(sizes: np.ndarray, seconds: np.ndarray) -> float:
+    """The largest relative error of the straight line that fits these points best."""
+    latency, slope = _line(sizes, seconds)
+    return float(np.max(np.abs(latency + slope * sizes - seconds) / seconds))
 
 
-def _partition(n: np.ndarray, t: np.ndarray, tolerance: float) -> list[tuple[int, int]]:
-    """The fewest runs [i, j) of at least two points whose lines are within the tolerance, the largest error as small as
-    it can be for so many; where none is within it, those with the smallest error.
+def _partition(sizes: np.ndarray, seconds: np.ndarray, tolerance: float) -> list[tuple[int, int]]:
+    """The fewest runs [first, end) of at least two points each whose straight lines are all within the tolerance (a relative
+    error). Of cuts into so many runs it is the one with the smallest largest error; if no cut is within the tolerance, the
+    one with the smallest error of all.
 
-    Dynamic programming over the breakpoints: the best p runs up to j end with a run i..j after the best p - 1 up to i.
+    Dynamic programming over the breakpoints: the best p runs up to a point end with one run, after the best p - 1 runs up to
+    its start.
     """
-    count = len(n)
+    count = len(sizes)
     error = {}
-    for i, j in itertools.combinations(range(count + 1), 2):
-        if j - i >= 2:
-            error[i, j] = _error(n[i:j], t[i:j])
-    # j -> (largest error, runs): the best cut of the points before j, into one run, then into one more in each round.
-    best: dict[int, tuple[float, tuple]] = {j: (error[0, j], ((0, j),)) for j in range(2, count + 1)}
+    for first, end in itertools.combinations(range(count + 1), 2):
+        if end - first >= 2:
+            error[first, end] = _error(sizes[first:end], seconds[first:end])
+    # end -> (largest error, runs): the best cut of the points before `end`, into one run, then into one more in each round.
+    best: dict[int, tuple[float, tuple]] = {end: (error[0, end], ((0, end),)) for end in range(2, count + 1)}
     least_error, runs = best[count]
     for _ in range(count // 2 - 1):
         if least_error <= tolerance:
             break
         one_more = {}
-        for j in range(4, count + 1):
-            cuts = [(max(best[i][0], error[i, j]), i) for i in range(2, j - 1) if i in best]
+        for end in range(4, count + 1):
+            cuts = [(max(best[first][0], error[first, end]), first) for first in range(2, end - 1) if first in best]
             if cuts:
-                worst, i = min(cuts)
-                one_more[j] = (worst, (*best[i][1], (i, j)))
+                largest_error, first = min(cuts)
+                one_more[end] = (largest_error, (*best[first][1], (first, end)))
         best = one_more
         if count in best and best[count][0] < least_error:
             least_error, runs = best[count]
@@ -231,8 +253,8 @@ def _partition(n: np.ndarray, t: np.ndarray, tolerance: float) -> list[tuple[int
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
-    """A continuous chain of the pieces: neighbors meet where they cross, if that is between their points; otherwise a straight
-    piece joins their ends."""
+    """The pieces made continuous. Two neighbors meet at the size where their lines cross, if that lies between their points;
+    otherwise a further straight piece connects the end of the one with the start of the other."""
     chain: list[Piece] = []
     low = pieces[0].low
     for piece, following in itertools.pairwise(pieces):
@@ -249,14 +271,14 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
 
 
 def _crossing(a: Piece, b: Piece) -> float:
-    """The bytes at which two lines cross; infinity where they are parallel."""
+    """The bytes at which the lines of two pieces cross; infinity if they are parallel."""
     if a.s_per_byte == b.s_per_byte:
         return math.inf
     return (b.latency_s - a.latency_s) / (a.s_per_byte - b.s_per_byte)
 
 
 def _bridge(piece: Piece, following: Piece) -> Piece:
-    """The straight line from the end of a piece to the start of the following one."""
+    """The straight piece from the end of one piece to the start of the following one."""
     low, high = piece.high, following.low
     rise = following.latency_s + following.s_per_byte * high - piece.latency_s - piece.s_per_byte * low
     slope = rise / (high - low)
@@ -270,36 +292,39 @@ def _bridge(piece: Piece, following: Piece) -> Piece:
 
 
 def _half_bytes(chain: list[Piece], drawn_chains: list[list[Piece]]) -> Estimate | None:
-    """The size from which half of the bandwidth is reached, with the interval of the drawn chains."""
-    half = _half(chain)
+    """The bytes of the copy that reaches half of the bandwidth of large ones (n 1/2), with the interval from the chains that were
+    fitted to drawn seconds; None if the smallest copy reaches it already."""
+    half = _half_bandwidth_bytes(chain)
     if half is None:
         return None
-    halves = [_half(drawn) for drawn in drawn_chains]
-    return from_draws(half, [size for size in halves if size is not None])
+    drawn_halves = [_half_bandwidth_bytes(drawn) for drawn in drawn_chains]
+    return from_draws(half, [size for size in drawn_halves if size is not None])
 
 
-def _half(chain: list[Piece]) -> float | None:
-    """The size from which bytes over seconds is at least half of the last piece's bandwidth."""
-    twice = 2 * chain[-1].s_per_byte
-    if chain[0].seconds(chain[0].low) <= twice * chain[0].low:
+def _half_bandwidth_bytes(chain: list[Piece]) -> float | None:
+    """The bytes from which a copy's bytes over its seconds are at least half of the last piece's bandwidth; None if the smallest
+    copy reaches that already."""
+    most_s_per_byte = 2 * chain[-1].s_per_byte
+    if chain[0].seconds(chain[0].low) <= most_s_per_byte * chain[0].low:
         return None
     for piece in chain:
-        if twice > piece.s_per_byte:
-            at = piece.latency_s / (twice - piece.s_per_byte)
-            if at <= piece.high or piece is chain[-1]:
-                return max(at, piece.low)
+        if most_s_per_byte > piece.s_per_byte:
+            nbytes = piece.latency_s / (most_s_per_byte - piece.s_per_byte)
+            if nbytes <= piece.high or piece is chain[-1]:
+                return max(nbytes, piece.low)
     return None
 
 
 def _redrawn(medians: list[Estimate]) -> np.ndarray:
-    """_DRAWS sets of seconds, each size's drawn within the interval of its median."""
+    """_DRAWS random sets of seconds (sets x sizes): each size's time drawn from a log-normal distribution with the interval of
+    its median; always the same ones."""
     spread = [math.log(m.high / m.low) / (2 * Z) if m.low > 0 else 0.0 for m in medians]
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(medians)))
     return np.array([m.value for m in medians]) * np.exp(normal * np.array(spread))
 
 
 def errors(link: Link, measurements: Measurements) -> list[tuple[int, float, float, float]]:
-    """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's kind and clock."""
+    """(bytes, predicted seconds, measured seconds, relative error) of each size of the copies that the link was fitted to."""
     kind = _Kind(device=link.device, kernel=link.kernel, direction=link.direction, host_memory=link.host_memory)
     points = _points((m for m in _copies(measurements) if _kind(m) == kind), link.clock)
     rows = []
@@ -312,17 +337,22 @@ def errors(link: Link, measurements: Measurements) -> list[tuple[int, float, flo
 def find(
     links: Iterable[Link], direction: str, host_memory: str, kernel: str = "", clock: str = "host-latency"
 ) -> Link | None:
-    """The link of that kind, of the kernel with the highest bandwidth where none is named; None without one."""
+    """The link of copies in a direction (h2d, d2h, d2d, both) from or to a kind of host memory (pageable, pinned, ...), by a
+    kernel, or if none is named by the kernel with the highest bandwidth; None without one."""
+    wanted = (direction, host_memory, clock)
     fitting = [
-        x
-        for x in links
-        if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock) and kernel in ("", x.kernel)
+        link
+        for link in links
+        if (link.direction, link.host_memory, link.clock) == wanted and kernel in ("", link.kernel)
     ]
-    return max(fitting, key=lambda x: x.bandwidth.value, default=None)
+    return max(fitting, key=lambda link: link.bandwidth.value, default=None)
 
 
-def law(measurements: Measurements, device: str, direction: str = "h2d", memory: str = "pageable") -> Link | None:
-    """The law of copies of a batch. A batch is a tensor in host memory already, so plain copies come before TensorFlow's."""
+def batch_copies(
+    measurements: Measurements, device: str, direction: str = "h2d", memory: str = "pageable"
+) -> Link | None:
+    """The link that gives the seconds of copying a training batch between host and device; None without rows. A batch is a tensor
+    in host memory already, so plain copies (ndarray.set) come before TensorFlow's, which make a tensor first."""
     wanted = (device, direction, memory)
     rows = [m for m in _copies(measurements) if (m.device, m.problem.direction, m.problem.host_memory) == wanted]
     links = fits(rows)
@@ -336,7 +366,8 @@ def law(measurements: Measurements, device: str, direction: str = "h2d", memory:
 
 
 def pcie(measurements: Measurements) -> tuple[int, int] | None:
-    """(generation, width) of the PCIe link while copies ran; None where nobody could tell."""
+    """(generation, number of lanes) of the GPU's PCIe link while copies ran; None if no row has them. A link that saves power is
+    slower at times, so the highest counts."""
     links = [
         (int(m.values["pcie_generation"]), int(m.values["pcie_width"]))
         for m in measurements
@@ -345,39 +376,42 @@ def pcie(measurements: Measurements) -> tuple[int, int] | None:
     return max(links, default=None)
 
 
-def laws_of(measurements: Measurements) -> list[Link]:
-    """The laws on the host-latency clock, the highest bandwidth first."""
-    laws = [x for x in fits(measurements) if x.clock == "host-latency"]
-    return sorted(laws, key=lambda x: -x.bandwidth.value)
+def host_links(measurements: Measurements) -> list[Link]:
+    """The links fitted to copies that the host waits for, the highest bandwidth first."""
+    links = [link for link in fits(measurements) if link.clock == "host-latency"]
+    return sorted(links, key=lambda link: -link.bandwidth.value)
 
 
-def law_table(measurements: Measurements) -> Table:
-    """The laws, one a line."""
-    link = pcie(measurements)
-    rate = data_sheets.pcie_bytes_per_s(*link) if link else None
+def link_table(measurements: Measurements) -> Table:
+    """A table of the links on the host's clock: latency, bandwidth, and the largest error of the fit."""
+    pcie_link = pcie(measurements)
+    pcie_bytes_per_s = data_sheets.pcie_bytes_per_s(*pcie_link) if pcie_link else None
     rows = []
-    for law in laws_of(measurements):
-        crosses_link = law.direction != "d2d"
-        largest_error = max(piece.error for piece in law.pieces)
+    for link in host_links(measurements):
+        crosses_pcie = link.direction != "d2d"
+        largest_error = max(piece.error for piece in link.pieces)
+        pcie_share = "-"
+        if pcie_bytes_per_s and crosses_pcie:
+            pcie_share = percent(link.bandwidth.value / pcie_bytes_per_s)
         rows.append(
             (
-                law.direction,
-                law.host_memory or "-",
-                short(law.kernel),
-                seconds(max(0.0, law.latency.value)),
-                bytes_rate(law.bandwidth.value),
-                width(law.bandwidth),
-                size(law.half_bytes.value) if law.half_bytes else "-",
-                percent(law.bandwidth.value / rate) if rate and crosses_link else "-",
+                link.direction,
+                link.host_memory or "-",
+                short(link.kernel),
+                seconds(max(0.0, link.latency.value)),
+                bytes_rate(link.bandwidth.value),
+                width(link.bandwidth),
+                size(link.half_bytes.value) if link.half_bytes else "-",
+                pcie_share,
                 f"{max(1, math.ceil(100 * largest_error))} %",  # rounded up, as a bound is
             )
         )
     heads = "way | host memory | by | latency | bandwidth | ± | half of it from | of the PCIe link | off by"
-    return Table(heads, rows, 3, least="± | off by | half of it from")
+    return Table(heads, rows, left=3, least="± | off by | half of it from")
 
 
 def pcie_sentence(measurements: Measurements) -> str:
-    """The PCIe link while copying, in a sentence; "" where no row has it."""
+    """A sentence on the PCIe link while copies ran; "" if no row has its generation and lanes."""
     link = pcie(measurements)
     if not link:
         return ""
@@ -388,9 +422,9 @@ def pcie_sentence(measurements: Measurements) -> str:
 
 
 def lines(measurements: Measurements) -> list["str | Table"]:
-    """The laws as a table, and a sentence on the PCIe link; nothing without laws."""
-    laws = law_table(measurements)
-    if not laws.rows:
+    """The table of links, an empty line and a sentence on the PCIe link; [] if no link could be fitted."""
+    table = link_table(measurements)
+    if not table.rows:
         return []
     sentence = pcie_sentence(measurements)
-    return [laws, "", sentence] if sentence else [laws]
+    return [table, "", sentence] if sentence else [table]

@@ -11,17 +11,17 @@ from analysis.stats import Estimate, group_by, median_of, plus_minus
 from analysis.table import Table, parsed
 from workloads.records import Measurement, Measurements
 
-_SIGMAS = 1.96
+_SIGMAS = 1.96  # standard deviations in half of a 95 % interval
 
 
 class Constant(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of a call, launch, step, epoch or start with nearly no work in it."""
 
-    #: That of a rule.
+    #: Such as keras-step or import-numba.
     name: str
     #: `cpu`, `gpu:0`.
     device: str
-    #: Whose seconds; on the CPU always host-latency.
+    #: The clock of its seconds; on the CPU always host-latency.
     clock: str
     #: Of one call.
     seconds: Estimate
@@ -36,7 +36,7 @@ class Constant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """How a constant comes from launch rows."""
+    """How a constant is computed from launch rows, which time calls with nearly no work."""
 
     #: Of the constant.
     name: str
@@ -89,7 +89,7 @@ _KERAS_VARIANTS = {"fit": "auto", "fit_jit": "on", "fit_op_by_op": "off"}
 
 
 def _rules() -> list[Rule]:
-    """The rules of both tables."""
+    """The rules of both tables; those of Keras for every setting of jit_compile."""
     rules = []
     for name, kernel, call, how, words, *jit in parsed(_PLAIN):
         rules.append(Rule(name=name, kernel=kernel, call=call, how=how, words=words, jit="".join(jit)))
@@ -110,11 +110,11 @@ _PROPER = {
 
 
 class _Once(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens once in a process."""
+    """Names of something that happens once in a process: importing a library, starting a device, the first compilation."""
 
     #: The first part of the constant's name, before the backend's.
     name: str
-    #: Before the backend's name in a sentence.
+    #: What stands before the backend's name in a sentence.
     words: str
 
 
@@ -126,9 +126,11 @@ _ONCE = {
 
 
 def constants(measurements: Measurements) -> tuple[Constant, ...]:
-    """Every constant that the launch rows among the measurements give, in RULES' order, then imports and first times.
+    """The seconds of calls, launches, Keras steps and epochs with nearly no work in them, from launch rows, in the order of
+    RULES; then those of imports, device starts and first compilations.
 
-    A slope takes rows at two counts or more. `keras-epoch` is an epoch of one step less `keras-step`, where both are there.
+    The time of a further call is the slope over rows with different numbers of calls, so it takes two rows or more. `keras-epoch`
+    is an epoch of one step less `keras-step`; it is left out if no such step was measured.
     """
     rows = [m for m in measurements if m.problem.op == "launch" and m.ok and m.samples]
     rows_of_kernel = group_by(rows, lambda m: m.kernel)
@@ -140,15 +142,16 @@ def constants(measurements: Measurements) -> tuple[Constant, ...]:
 
 
 def _rule_constants(rule: Rule, rows: Measurements) -> list[Constant]:
-    """A rule's constants: for every device, thread count and clock."""
+    """The constants that a rule gives, one for each device, number of threads and clock. rows: launch rows of the rule's
+    kernel."""
     rows = sorted((m for m in rows if m.problem.call == rule.call), key=lambda m: m.problem.count)
     constants = []
-    for (device, threads), same_place in group_by(rows, lambda m: (m.device, m.threads)).items():
-        clocks: dict[str, None] = {}
-        for m in same_place:
+    for (device, threads), same_device in group_by(rows, lambda m: (m.device, m.threads)).items():
+        clocks: dict[str, None] = {}  # a set in the order of the rows
+        for m in same_device:
             clocks.update(dict.fromkeys(samples.clock for samples in m.samples))
         for clock in clocks:
-            points = [(m.problem.count, median_of(m.on(clock))) for m in same_place if m.on(clock)]
+            points = [(m.problem.count, median_of(m.on(clock))) for m in same_device if m.on(clock)]
             if rule.how == "one":  # the row with the fewest calls
                 points = points[:1]
             elif len(points) < 2:
@@ -170,18 +173,19 @@ def _rule_constants(rule: Rule, rows: Measurements) -> list[Constant]:
 
 
 def _seconds(rule: Rule, points: list[tuple[int, Estimate]]) -> Estimate:
-    """A rule's seconds from (calls, their seconds)."""
+    """The seconds that a rule reads from (number of calls, seconds of all): of a single call, of a further one (the slope), or
+    what a series costs beyond its calls (the value at 0 calls)."""
     if rule.how == "one":
         calls, seconds = points[0]
         return seconds / calls
-    base, slope = line(points)
-    return slope if rule.how == "each" else base
+    at_no_calls, a_further_call = weighted_line(points)
+    return a_further_call if rule.how == "each" else at_no_calls
 
 
-def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
-    """(value at 0, slope) of the straight line through seconds at two counts or more, weighted by their intervals.
+def weighted_line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
+    """(value at 0, slope) of the straight line through points (count, seconds), each weighted by its interval; at least two.
 
-    The intervals of both are widened by what the points lie off the line beyond their own.
+    The intervals of both are widened if the points lie farther off the line than their own intervals explain.
     Source: weighted least squares; P. Bevington, Data Reduction and Error Analysis, chapter 6.
     """
     n, value = np.array([(count, e.value) for count, e in points]).T
@@ -195,8 +199,9 @@ def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
 
 
 def _without_steps(constants: list[Constant]) -> list[Constant]:
-    """The constants, with the one step subtracted from each keras-epoch; one without a matching keras-step is dropped."""
-    steps = {_place(c): c for c in reversed(constants) if c.name == "keras-step"}
+    """The constants with a keras-step subtracted from each keras-epoch, which was measured with one step in it. An epoch without
+    a step of the same device, threads, clock and jit_compile is left out."""
+    steps = {_place(constant): constant for constant in reversed(constants) if constant.name == "keras-step"}
     result = []
     for constant in constants:
         if constant.name != "keras-epoch":
@@ -209,18 +214,22 @@ def _without_steps(constants: list[Constant]) -> list[Constant]:
 
 
 def _less(epoch: Constant, step: Constant) -> Constant:
-    """An epoch without its one step."""
+    """An epoch with its one step subtracted; their errors are independent and add as squares."""
     value = epoch.seconds.value - step.seconds.value
-    half = math.hypot(epoch.seconds.high - epoch.seconds.low, step.seconds.high - step.seconds.low) / 2
-    return msgspec.structs.replace(epoch, seconds=plus_minus(value, half), source=f"{epoch.source}, less keras-step")
+    half_width = math.hypot(epoch.seconds.high - epoch.seconds.low, step.seconds.high - step.seconds.low) / 2
+    return msgspec.structs.replace(
+        epoch, seconds=plus_minus(value, half_width), source=f"{epoch.source}, less keras-step"
+    )
 
 
-def _place(c: Constant) -> tuple:
-    return c.device, c.threads, c.clock, c.jit
+def _place(constant: Constant) -> tuple[str, int | None, str, str]:
+    """Key of constants that were measured alike, so that one may be subtracted from another."""
+    return constant.device, constant.threads, constant.clock, constant.jit
 
 
 def _once(m: Measurement) -> Constant:
-    """import-numba, device-start-cupy, compile-tensorflow ...: medians over the fresh processes."""
+    """The constant of a launch row that was timed once in each of several fresh processes, named import-numba,
+    device-start-cupy, compile-tensorflow ...; its seconds are the median over the processes."""
     samples = m.samples[0]
     once = _ONCE[m.problem.call]
     processes = units.count(len(samples.seconds), "fresh process", "fresh processes")
@@ -239,15 +248,16 @@ def _once(m: Measurement) -> Constant:
 def find(
     constants: Iterable[Constant], name: str, device: str, *, clock: str = "host-latency", jit: str | None = None
 ) -> Constant | None:
-    """The constant of that name on a device and clock, or None; `jit` where several differ by it."""
-    for c in constants:
-        if (c.name, c.device, c.clock) == (name, device, clock) and jit in (None, c.jit):
-            return c
+    """The first constant of a name on a device and clock, and if `jit` is not None of that setting of jit_compile (on, off,
+    auto); None without one."""
+    for constant in constants:
+        if (constant.name, constant.device, constant.clock) == (name, device, clock) and jit in (None, constant.jit):
+            return constant
     return None
 
 
 def table(constants: Iterable[Constant]) -> Table:
-    """The constants, one a device, clock and thread count, in words."""
+    """A table of the constants in words, a line each."""
     rows = [
         (c.words, c.device, c.clock, c.threads or "-", c.jit or "-", numbers.timed(c.seconds.at_least(0.0)), c.source)
         for c in constants

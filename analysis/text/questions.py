@@ -11,7 +11,7 @@ from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.forms import COPIES, LATENCY
 from analysis.crossover.layers import is_square, timed
 from analysis.roofline import links
-from analysis.roofline.bounds import Roofs, pick
+from analysis.roofline.bounds import Roofs, measured_roof
 from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, faster, quick_seconds
 from analysis.text import crossings, rates, sentences
@@ -109,7 +109,7 @@ def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> 
     forms = {a.form: a for a in reversed(complete) if a.precision == complete[0].precision}
     resident = forms.get(LATENCY)
     copied = next((forms[form] for form in COPIES if form in forms), None)
-    waited = pick(roofs, "gpu:0", "launch", WAITED)
+    waited = measured_roof(roofs, "gpu:0", "launch", WAITED)
     tried = _kernels_tried(rows, complete[0].precision) if complete else None
     return {
         "resident": resident and sentences.crossing(resident),
@@ -122,8 +122,8 @@ def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> 
         "lower": _lower(rows),
         "tried": tried,
         "reached": " ".join(rates.rate_sentences(rows, roofs)) or None,
-        "gpu": pick(roofs, "gpu:0", "memory"),
-        "cpu": pick(roofs, "cpu", "memory"),
+        "gpu": measured_roof(roofs, "gpu:0", "memory"),
+        "cpu": measured_roof(roofs, "cpu", "memory"),
     }
 
 

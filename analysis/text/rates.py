@@ -4,7 +4,7 @@ from collections import Counter
 
 from analysis import labels, numbers
 from analysis.crossover.families import best_resident, precision_of
-from analysis.roofline.bounds import ABOVE, is_above_roof, judge, pick, ridge
+from analysis.roofline.bounds import ABOVE, is_above_roof, judge, measured_roof, ridge
 from analysis.roofline.roofs import Roofs, describe
 from analysis.stats import best_by, call_s, group_by
 from analysis.text.sentences import say
@@ -96,8 +96,8 @@ def bound_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
     sentences = []
     for m in _largest(measurements, "cpu"):
         problem = m.problem
-        memory = pick(roofs, "cpu", "memory", threads=m.threads)
-        compute = pick(roofs, "cpu", "compute", problem.math, threads=m.threads)
+        memory = measured_roof(roofs, "cpu", "memory", threads=m.threads)
+        compute = measured_roof(roofs, "cpu", "compute", problem.math, threads=m.threads)
         if not compute or not memory:
             continue
         intensity = problem.flops / problem.bytes_moved

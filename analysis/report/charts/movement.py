@@ -99,7 +99,7 @@ def _levels_sentence(plateaus: list[memory_levels.Plateau], curves: Curves) -> s
 
 def copies(material: Material) -> list[Chart]:
     """Seconds of a copy against its bytes: points measured, lines the fitted laws; none without laws."""
-    laws = _drawn_laws(links.laws_of(material.rows))
+    laws = _drawn_laws(links.host_links(material.rows))
     if not laws:
         return []
     traces = []

@@ -5,7 +5,7 @@ from analysis.blocks import Block, Paragraph, listed, tabled, titled
 from analysis.crossover import ladder
 from analysis.report.charts.roofline import products
 from analysis.report.material import Material
-from analysis.roofline.bounds import Roofs, pick, ridge
+from analysis.roofline.bounds import Roofs, measured_roof, ridge
 from analysis.roofline.roofs import Roof
 from analysis.table import Table
 from analysis.units import count, digits, join, percent
@@ -53,7 +53,7 @@ def _ridge(roof: Roof, roofs: Roofs) -> str:
     """The intensity at which a peak meets the device's memory roof; a dash for a roof that is no peak."""
     if roof.kind != "compute":
         return "-"
-    memory = pick(roofs, roof.device, "memory", threads=roof.threads)
+    memory = measured_roof(roofs, roof.device, "memory", threads=roof.threads)
     return digits(ridge(roof, memory)) if memory else "-"
 
 

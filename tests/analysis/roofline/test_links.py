@@ -167,13 +167,13 @@ KERAS += [launch("tensorflow/fit", "epoch", n, 40e-3 + 21e-3 * n) for n in (1, 8
 
 def test_a_line_fitted_by_hand():
     """Half-widths 1.96 and 3.92 are sigmas of 1 and 2: the slope's is sqrt(1 + 4) / 10, the base's follows from both."""
-    base, slope = overheads.line([(10, Estimate(30.0, 28.04, 31.96)), (20, Estimate(50.0, 46.08, 53.92))])
+    base, slope = overheads.weighted_line([(10, Estimate(30.0, 28.04, 31.96)), (20, Estimate(50.0, 46.08, 53.92))])
     assert (slope.value, base.value) == (pytest.approx(2.0), pytest.approx(10.0))
     assert slope.high - slope.value == pytest.approx(1.96 * 5**0.5 / 10)
     assert base.high - base.value == pytest.approx(1.96 * (2**2 * 1 + 1 * 4) ** 0.5)  # base = 2 y1 - y2
     straight = [(n, Estimate(float(n), n - 0.1, n + 0.1)) for n in (1, 2, 3)]
     bent = [*straight[:2], (3, Estimate(4.0, 3.9, 4.1))]
-    widths = [slope.high - slope.low for _, slope in (overheads.line(straight), overheads.line(bent))]
+    widths = [slope.high - slope.low for _, slope in (overheads.weighted_line(straight), overheads.weighted_line(bent))]
     assert widths[1] > 5 * widths[0]
 
 
@@ -269,7 +269,7 @@ def test_redrawn_copies_lie_in_their_medians_interval():
 def test_half_bandwidth_is_where_call_equals_bytes(pieces, half):
     """(from, to, seconds of a call, seconds a byte): in the end 1 GB/s, so half is 2 ns a byte."""
     chain = [piece(*ends_and_line) for ends_and_line in pieces]
-    assert links._half(chain) == (half and pytest.approx(half))
+    assert links._half_bandwidth_bytes(chain) == (half and pytest.approx(half))
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_level_is_its_smallest_possible_cache(largest, names):
     """A cache may hold half as much again as it claims: 48, 1,536 and 15,360 bytes."""
     claimed = (("L1", 32), ("L2", 1024), ("L3", 10_240))
     runs = [[SimpleNamespace(nbytes=nbytes)] for nbytes in largest]
-    assert memory_levels._names("cpu", runs, claimed) == names
+    assert memory_levels._level_names("cpu", runs, claimed) == names
 
 
 def test_core_caches_count_per_thread_l3_once():

@@ -27,7 +27,7 @@ def triad(rate: float, threads: int | None = 1, backend: str = "numba", problem:
 
 
 def find(roofs, kind: str, name: str, device: str = "cpu", threads: int | None = None):
-    return bounds.pick(roofs, device, kind, name, threads)
+    return bounds.measured_roof(roofs, device, kind, name, threads)
 
 
 def test_compute_roofs_are_each_thread_counts_peak():
@@ -106,9 +106,9 @@ def test_a_working_set_has_its_smallest_level(footprint, threads, rate):
         roof("memory", "DRAM", 1.0, threads=1, floor_bytes=5000),
         roof("cache", "L1", 99.0, threads=1, holds_bytes=100, measured=False),
     ]
-    level = bounds.level(roofs, "cpu", footprint, threads)
+    level = bounds.level_roof(roofs, "cpu", footprint, threads)
     assert (level and level.rate.value) == rate
-    assert bounds.level(roofs, "gpu:0", footprint, threads) is None
+    assert bounds.level_roof(roofs, "gpu:0", footprint, threads) is None
 
 
 def test_fractions_ridge_point_and_memory_bound_problems():
@@ -172,7 +172,7 @@ def test_every_plateau_is_a_roof():
         assert (kept[name].floor_bytes, kept[name].holds_bytes) == pytest.approx((floor, holds), rel=1e-2)
     held = {"L1": (1, 20_000, 70_000), "L2": (500_000, 3 << 20), "L3": (50 << 20,), "DRAM": (1 << 30, 8 << 30)}
     for name, footprints in held.items():
-        assert {bounds.level(roofs, "cpu", footprint, 1).name for footprint in footprints} == {name}
+        assert {bounds.level_roof(roofs, "cpu", footprint, 1).name for footprint in footprints} == {name}
 
 
 def test_cached_passes_make_no_memory_roof():
@@ -194,7 +194,7 @@ def test_a_warm_row_has_its_levels_roof():
     assert bound.seconds.value == pytest.approx(thin.bytes_moved / 150e9)
     _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
     assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
-    assert bounds.level(roofs, "cpu", 20_000, 1) is None
+    assert bounds.level_roof(roofs, "cpu", 20_000, 1) is None
 
 
 @pytest.mark.parametrize(("rate", "flag"), [(405e9, ""), (420e9, "above-roof")])
