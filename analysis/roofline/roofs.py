@@ -19,6 +19,7 @@ from workloads.records.settings import is_sustained
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
+# Note of a roof that is just the fastest product that was measured.
 BEST_MATMUL = "best seen"
 # Arithmetic that GPUs also do on tensor cores, which an FMA loop cannot reach.
 TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmetic.tensor)
@@ -36,7 +37,8 @@ BEYOND_CACHE = 4
 
 
 class Roof(msgspec.Struct, frozen=True, kw_only=True):
-    """A ceiling of a device."""
+    """A limit of a device, as a roofline draws it: the most FLOP/s, bytes/s or calls/s that were measured or that its data sheet
+    names."""
 
     #: `cpu`, `gpu:0`.
     device: str
@@ -69,7 +71,7 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> str:
-        """The same without the word bandwidth."""
+        """The label without the word bandwidth: `float32`, `DRAM`, `link h2d`, `launch: waited call`."""
         words = {"link": f"link {self.name}", "launch": f"launch: {self.name}"}
         return words.get(self.kind, self.name)
 
@@ -87,7 +89,7 @@ Roofs = Sequence[Roof]
 
 
 def describe(measurement: Measurement) -> str:
-    """A row in a few words: kernel, problem, threads."""
+    """`matmul/numpy/blas, n = 1,024, 2 threads`: kernel, problem and threads of a measurement."""
     p = measurement.problem
     problem = p.math if p.op == "peak" else labels.problem(p)
     if problem.isdecimal():  # a square product
@@ -99,12 +101,12 @@ def describe(measurement: Measurement) -> str:
 
 
 def roofs_of(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Roof, ...]:
-    """The ceilings of each device from its `peak`, `stream`, `matmul`, `transfer` and `launch` rows, then the data sheet's,
-    if it is known.
+    """The limits ("roofs") of each device: measured by `peak`, `stream`, `matmul`, `transfer` and `launch` rows, then those of
+    the data sheet, if it is known.
 
-    CPU roofs are per thread count. Tensor arithmetic without a `peak` row of its own has the best matmul on the device
-    clock as its roof, and says so. `machine` gives the cache sizes (from where on a stream row counts as memory where no
-    plateau shows) and the GPU's name; without it the largest working set measured counts.
+    Limits of a CPU are for each number of threads. Tensor cores without a `peak` row have the fastest matrix product as their
+    limit, which its note says. `machine` gives the sizes of the caches and the name of the GPU: without it, only the largest
+    arrays that were measured count as memory, unless the bandwidths show where the caches end.
     """
     usable = [
         m
@@ -117,8 +119,8 @@ def roofs_of(measurements: Measurements, machine: "Machine | None" = None) -> tu
 
 
 def is_beyond_hardware(measurement: Measurement, machine: "Machine | None") -> bool:
-    """Whether a row is faster than any hardware of its kind: than a call that does nothing, or than the widest units of as many
-    cores as the machine has. Such a row is an error, and no roof is made from it."""
+    """Whether a measurement is faster than any CPU or GPU can be, so that it must be an error: shorter than a few cycles, or on a
+    CPU faster than the widest units of all its cores."""
     seconds = quick_seconds(measurement)
     if seconds is None:
         return False
@@ -133,16 +135,19 @@ def is_beyond_hardware(measurement: Measurement, machine: "Machine | None") -> b
 
 
 def flops_of(measurement: Measurement) -> float:
-    """FLOPs of a row's call, of a training those of a step; 0 where they are not known."""
+    """FLOPs of a call, or if it is a training, of one of its steps; 0 if they are not known."""
     problem = measurement.problem
     if problem.op != "training":
         return problem.flops or 0.0
     network = networks.known(problem.model)
-    return min(problem.batch, problem.samples) * networks.training_flops(network) if network else 0.0
+    if network is None:
+        return 0.0
+    batch = min(problem.batch, problem.samples)
+    return batch * networks.training_flops(network)
 
 
 def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
-    """The data-sheet peaks of the machine's GPUs, for those in SHEETS."""
+    """The limits on the data sheets of the machine's GPUs, of the models in SHEETS."""
     roofs = []
     for index, gpu in enumerate(machine.gpus if machine else ()):
         sheet = SHEETS.get(gpu.name)
@@ -155,6 +160,7 @@ def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
 
 
 def _sheet_roof(sheet: Sheet, gpu: int, *, kind: str, name: str, rate: float) -> Roof:
+    """A limit on the data sheet of the machine's GPU number `gpu`: FLOP/s of the arithmetic `name`, or bytes/s of its memory."""
     return Roof(
         device=f"gpu:{gpu}",
         kind=kind,
@@ -167,7 +173,7 @@ def _sheet_roof(sheet: Sheet, gpu: int, *, kind: str, name: str, rate: float) ->
 
 
 class _Best(msgspec.Struct, frozen=True, kw_only=True):
-    """The row with the highest rate of several."""
+    """The measurement with the highest rate of several."""
 
     row: Measurement
     #: FLOP/s or bytes/s: that of the row's fastest block, from the row's median to its fastest sample. With the median alone a
@@ -176,15 +182,15 @@ class _Best(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _best(rows: Measurements, work: Callable[[Measurement], float]) -> _Best | None:
-    """The row that does the most work a second; None of no rows."""
+    """The row that does the most work a second; None of no rows. `work` gives the FLOPs or bytes of a row's call."""
     if not rows:
         return None
     row = max(rows, key=lambda m: work(m) / call_s(m))
     samples = clock_of(row)
     if samples is None:
         return None
-    fastest_block = min(samples.medians.values())
-    seconds = Estimate(fastest_block, min(samples.seconds), max(fastest_block, call_s(row)))
+    fastest_block_s = min(samples.medians.values())
+    seconds = Estimate(fastest_block_s, min(samples.seconds), max(fastest_block_s, call_s(row)))
     return _Best(row=row, rate=work(row) / seconds)
 
 
@@ -197,11 +203,12 @@ def _bytes_moved(m: Measurement) -> float:
 
 
 def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
-    """The peak of the vector FMA and, if it is higher, that of tensor cores: their own peak, else the best matmul."""
+    """The limit of FLOP/s for each device, arithmetic and number of threads: that of vector units by the `peak` kernels, and that
+    of tensor cores or other matrix units if it is higher, by their own `peak` kernels, else by the fastest matrix product."""
     peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
     matmuls = group_by(filter(_is_tensor_product, rows), lambda m: (m.device, m.problem.math, None))
     for key in dict.fromkeys((*peaks, *matmuls)):
-        math = key[1]
+        _, math, _ = key
         peak_rows = peaks.get(key, [])
         vector = _compute_roof([m for m in peak_rows if m.variant not in TENSOR_VARIANTS], math)
         tensor = _compute_roof([m for m in peak_rows if m.variant in TENSOR_VARIANTS], math)
@@ -217,12 +224,12 @@ def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
 
 
 def _is_tensor_product(m: Measurement) -> bool:
-    """Whether the row is a product on a GPU that tensor cores may do."""
+    """Whether a row is a matrix product in an arithmetic that tensor cores have, timed by the GPU's own clock."""
     return bool(m.problem.op == "matmul" and m.on_gpu and m.on("device") and m.problem.math in TENSOR_MATHS)
 
 
 def _compute_roof(rows: Measurements, math: str, note: str = "") -> Roof | None:
-    """The most FLOP/s of the rows of an arithmetic; None of no rows."""
+    """The limit of FLOP/s that the fastest of the rows shows, all in the arithmetic `math`; None of no rows."""
     best = _best(rows, _flops)
     if best is None:
         return None
@@ -239,7 +246,8 @@ def _compute_roof(rows: Measurements, math: str, note: str = "") -> Roof | None:
 
 
 def _memory_roofs(rows: Measurements, machine: "Machine | None") -> "Iterable[Roof]":
-    """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
+    """The limits of bytes/s of each device and number of threads: one for each cache and the memory, as far as the bandwidths by
+    working set show them; if they do not show the memory, the best bandwidth beyond the caches is taken for it."""
     streams = [m for m in rows if m.problem.op == "stream"]
     without_memory_level = []
     for (device, threads), group in group_by(streams, lambda m: (m.device, m.threads)).items():
@@ -252,12 +260,13 @@ def _memory_roofs(rows: Measurements, machine: "Machine | None") -> "Iterable[Ro
 
 
 def _rates_beyond_caches(rows: Measurements, machine: "Machine | None", device: str) -> "Iterable[Roof]":
-    """The best rate of each thread count at working sets too large for the last cache; nothing where a cache holds them all."""
-    cache = last_cache_bytes(machine, device)
+    """The memory's limit of bytes/s for each number of threads: the best rate at working sets too large for the last cache;
+    nothing if none is. rows: the STREAM rows of one device."""
+    cache_bytes = last_cache_bytes(machine, device)
     largest = max(m.problem.footprint_bytes for m in rows)
-    if cache and largest <= cache:  # a cache's rate is no memory's
+    if cache_bytes and largest <= cache_bytes:
         return
-    smallest = min(largest, BEYOND_CACHE * cache) if cache else largest
+    smallest = min(largest, BEYOND_CACHE * cache_bytes) if cache_bytes else largest
     name = memory_levels.memory_name(device)
     for same_threads in group_by(rows, lambda m: m.threads).values():
         best = _best([m for m in same_threads if m.problem.footprint_bytes >= smallest], _bytes_moved)
@@ -272,6 +281,8 @@ def _rates_beyond_caches(rows: Measurements, machine: "Machine | None", device: 
 def _memory_roof(
     best: _Best, *, kind: str, name: str, floor_bytes: int = 0, holds_bytes: int = 0, note: str = ""
 ) -> Roof:
+    """A limit of bytes/s, of a kind (memory or cache) and name, that the best row shows. It holds for working sets above
+    `floor_bytes` and, of a cache, up to `holds_bytes`."""
     return Roof(
         device=best.row.device,
         kind=kind,
@@ -286,10 +297,11 @@ def _memory_roof(
 
 
 def _level_roofs(rows: Measurements, machine: "Machine | None", device: str, threads: int | None) -> "Iterable[Roof]":
-    """The levels of one device and thread count: the fastest operation at each, over all the working sets it may hold."""
+    """The limits of bytes/s of the caches and the memory of one device with one number of threads: of each level the best rate of
+    any operation, over all the working sets that it may hold."""
     spans = memory_levels.spans(memory_levels.plateaus(rows, machine))
-    claimed = memory_levels.levels(machine, device, threads)
-    innermost_was_measured = bool(claimed) and any(span.plateau.name == claimed[0][0] for span in spans)
+    caches = memory_levels.levels(machine, device, threads)
+    innermost_was_measured = bool(caches) and any(span.plateau.name == caches[0][0] for span in spans)
     # Of working sets smaller than any on a level nothing is known, unless the innermost level was measured.
     cache_floor = 0 if innermost_was_measured else min((span.first_bytes for span in spans), default=1) - 1
     memory_name = memory_levels.memory_name(device)
@@ -307,7 +319,8 @@ def _level_roofs(rows: Measurements, machine: "Machine | None", device: str, thr
 
 
 def _rows_on(spans: Sequence[memory_levels.Span], rows: Measurements, is_open: bool = False) -> list[Measurement]:
-    """The rows of the spans' operations and working sets; with `is_open` of larger ones too."""
+    """The rows whose operation and working set belong to one of the spans, which are ranges of working sets; with `is_open` also
+    larger working sets."""
     inside = []
     for span in spans:
         for m in rows:
@@ -319,7 +332,8 @@ def _rows_on(spans: Sequence[memory_levels.Span], rows: Measurements, is_open: b
 
 
 def _link_roofs(rows: Measurements) -> "Iterable[Roof]":
-    """The link's bandwidth each way, by the best copy of pinned memory on either clock."""
+    """The limits of bytes/s between host and device, one for each direction: the best bandwidth of copies from or to pinned
+    memory, by either clock."""
     copies = [
         m
         for m in rows
@@ -328,24 +342,29 @@ def _link_roofs(rows: Measurements) -> "Iterable[Roof]":
         and m.problem.direction in ("h2d", "d2h")
         and not m.problem.compute
     ]
-    for (device, direction), group in group_by(links.fits(copies), lambda x: (x.device, x.direction)).items():
+    for (device, direction), group in group_by(links.fits(copies), lambda link: (link.device, link.direction)).items():
         best = max(group, key=lambda link: link.bandwidth.value)
         source = f"{best.kernel}, pinned, up to {size(best.high)}"
         yield Roof(device=device, kind="link", name=direction, rate=best.bandwidth, source=source)
 
 
 def _launch_roofs(rows: Measurements) -> "Iterable[Roof]":
-    """The most calls a second of an empty kernel: waited for one by one, and queued behind each other."""
+    """The limits of calls a second on a GPU, by an empty kernel: calls that are waited for one by one, and queued calls."""
     launches = [m for m in rows if m.problem.op == "launch" and m.on_gpu]
-    wanted = {("kernel", "host-latency"): WAITED, ("kernel-launch", "device"): QUEUED, ("kernel", "device"): QUEUED}
-    empty = [c for c in overheads.constants(launches) if (c.name, c.clock) in wanted and c.seconds.low > 0]
-    for (device, name), group in group_by(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
-        least = min(group, key=lambda c: c.seconds.value)
-        yield Roof(device=device, kind="launch", name=name, rate=1 / least.seconds, source=least.source)
+    roof_names = {("kernel", "host-latency"): WAITED, ("kernel-launch", "device"): QUEUED, ("kernel", "device"): QUEUED}
+    empty_calls = [
+        constant
+        for constant in overheads.constants(launches)
+        if (constant.name, constant.clock) in roof_names and constant.seconds.low > 0
+    ]
+    groups = group_by(empty_calls, lambda constant: (constant.device, roof_names[constant.name, constant.clock]))
+    for (device, name), group in groups.items():
+        shortest = min(group, key=lambda constant: constant.seconds.value)
+        yield Roof(device=device, kind="launch", name=name, rate=1 / shortest.seconds, source=shortest.source)
 
 
 def last_cache_bytes(machine: "Machine | None", device: str) -> int:
-    """Bytes of a device's last cache; 0 when it is not known."""
+    """Bytes of a device's last-level cache; 0 if they are not known."""
     if machine is None:
         return 0
     if not is_gpu(device):
