@@ -15,7 +15,7 @@ from analysis.explain.sources import TrainingPredictor
 from analysis.predict import what_if
 from analysis.predict.prediction import Prediction
 from analysis.training import break_even
-from analysis.training.break_even import BY_JOB, BY_STEP, Trained
+from analysis.training.break_even import BY_STEP, BY_WHOLE_TRAINING, Length, Trained
 from kernels.problems import Training
 from workloads.records import Measurements, Row
 
@@ -73,18 +73,18 @@ def swept(request: Request, measured: Mapping[str, Trained], rows: Measurements)
     setup = break_even.setup_of(measured[GPU].row)
     fixed_by_size = {}
     for varies in break_even.VARIES:
-        size = break_even.size_of(setup, varies)
-        if size:
-            fixed_by_size[varies] = size[1]
+        split = break_even.split_size(setup, varies)
+        if split:
+            fixed_by_size[varies] = split.fixed
     answers = {}
     for answer in sorted(break_even.answers(rows, fixed_by_size), key=lambda one: len(one.points)):
         varies = answer.family.varies
         whole = varies == "samples" and setup.batch < setup.samples
-        planned_epochs = break_even.planned(setup, varies)[1]
+        planned_epochs = break_even.planned(setup, varies).epochs
         if whole and (request.validation or request.training.epochs != planned_epochs):
             continue
         same_setup = replace(break_even.setup_in(answer.family), dtype=setup.dtype) == fixed_by_size[varies]
-        if same_setup and answer.form.mode == (BY_JOB if whole else BY_STEP):
+        if same_setup and answer.form.mode == (BY_WHOLE_TRAINING if whole else BY_STEP):
             answers[varies] = answer  # answers with more points come later and replace it
     return answers
 
@@ -129,7 +129,8 @@ class _PredictedSweep:
     def answer(self) -> Answer:
         """Where the faster device of a step changes, by the sizes so far."""
         family = Family("training", self.varies, (self.varies,))
-        return break_even.crossing(family, BY_STEP, self.both_by_size, lambda size: (1, 1))
+        lengths = dict.fromkeys(self.both_by_size, Length(epochs=1, steps=1))
+        return break_even.crossing(family, BY_STEP, self.both_by_size, lengths)
 
 
 def _with_size(training: Training, varies: str, size: int) -> Training:
@@ -140,8 +141,8 @@ def _with_size(training: Training, varies: str, size: int) -> Training:
     """
     if varies == "batch":
         return replace(training, batch=size, samples=max(training.samples, size))
-    fixed = break_even.sized(training, varies)[1]
-    setup = break_even.at(fixed, varies, size)
+    fixed = break_even.split_training(training, varies).fixed
+    setup = break_even.with_size(fixed, varies, size)
     return replace(training, model=setup.model, batch=setup.batch, samples=setup.samples or training.samples)
 
 

@@ -214,7 +214,7 @@ def _reported(asking: CaseRows) -> Finding | None:
         if measured is None:
             continue
         if asking.case.varies == "width":
-            label = f"a step at width {break_even.sized(reported.training, 'width')[0]:,}"
+            label = f"a step at width {break_even.split_training(reported.training, 'width').size:,}"
         elif len(asking.case.reported) == 1:
             label = f"a step at batch {measured.batch}"
         else:

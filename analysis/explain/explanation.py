@@ -20,7 +20,7 @@ from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, all_of
 from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate, faster, likely
-from analysis.training.break_even import BY_JOB, Trained
+from analysis.training.break_even import BY_WHOLE_TRAINING, Trained
 from analysis.training.costs import TrainingCost
 from analysis.training.price import Cost, cost
 from kernels.networks.layers import unknown as unknown_layers
@@ -191,7 +191,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
         """
         counts = {}
         for answer in self.crossovers:
-            if answer.form.mode != BY_JOB or not answer.crossings:
+            if answer.form.mode != BY_WHOLE_TRAINING or not answer.crossings:
                 continue
             last = answer.crossings[-1]
             if not last.wide and last.to == sides.turning_point(*self.both).device:

@@ -79,8 +79,8 @@ def _is_claimed(pair: Pair, case: ArticleTraining, claim: Claim) -> bool:
 
 def _compared(case: ArticleTraining, claim: Claim, pair: Pair) -> ClaimRow:
     by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
-    cpu = break_even.seconds_by(pair.cpu(by).cost, by, pair.steps)
-    gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps)
+    cpu = break_even.seconds_by(pair.cpu(by).cost, by, pair.one_epoch)
+    gpu = break_even.seconds_by(pair.gpu.cost, by, pair.one_epoch)
     return ClaimRow(case=case, claim=claim, row=pair.gpu.row, cpu=cpu, gpu=gpu)
 
 

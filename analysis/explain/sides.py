@@ -168,11 +168,11 @@ def turning_point(cpu: Side, gpu: Side) -> TurningPoint:
     training = cpu.training
     slower, quicker = cpu.cost, gpu.cost
     device = "gpu"
-    epochs = costs.break_even(slower, quicker, training.steps)
+    epochs = costs.break_even(slower, quicker, steps=training.steps)
     if epochs is None or epochs.value == inf:
         device = "cpu"
         slower, quicker = quicker, slower
-        epochs = costs.break_even(slower, quicker, training.steps)
+        epochs = costs.break_even(slower, quicker, steps=training.steps)
     counts = {}
     if training.batch < training.samples:
         steps = costs.break_even(slower, quicker, epochs=training.epochs)

@@ -207,13 +207,12 @@ def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
     of tensor cores or other matrix units if it is higher, by their own `peak` kernels, else by the fastest matrix product."""
     peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
     matmuls = group_by(filter(_is_tensor_product, rows), lambda m: (m.device, m.problem.math, None))
-    for key in dict.fromkeys((*peaks, *matmuls)):
-        _, math, _ = key
-        peak_rows = peaks.get(key, [])
+    for device, math, threads in dict.fromkeys((*peaks, *matmuls)):
+        peak_rows = peaks.get((device, math, threads), [])
         vector = _compute_roof([m for m in peak_rows if m.variant not in TENSOR_VARIANTS], math)
         tensor = _compute_roof([m for m in peak_rows if m.variant in TENSOR_VARIANTS], math)
         if tensor is None:
-            tensor = _compute_roof(matmuls.get(key, []), math, note=BEST_MATMUL)
+            tensor = _compute_roof(matmuls.get((device, math, threads), []), math, note=BEST_MATMUL)
         if vector and tensor and tensor.rate.low > TOLERANCE * vector.rate.high:
             yield msgspec.structs.replace(vector, name=f"{math} vector")
             yield tensor

@@ -23,7 +23,7 @@ from analysis.text.crossings import (
     why_sentence,
 )
 from analysis.training import break_even
-from analysis.training.break_even import BY_JOB
+from analysis.training.break_even import BY_WHOLE_TRAINING
 from kernels import networks
 from kernels.problems import Training
 from workloads.records import Measurements
@@ -240,7 +240,7 @@ def findings(analysis: Analysis) -> list[str]:
 def _is_small(a: Answer) -> bool:
     """Whether an answer gives the number of samples from which the GPU wins the first article's whole training."""
     setup = break_even.setup_in(a.family)
-    same = (setup.model, setup.switches, a.family.varies, a.form.mode) == (_FIRST, (), "samples", BY_JOB)
+    same = (setup.model, setup.switches, a.family.varies, a.form.mode) == (_FIRST, (), "samples", BY_WHOLE_TRAINING)
     return same and any(not c.wide for c in a.crossings[:1])
 
 

@@ -16,7 +16,7 @@ from analysis.text.rates import device_name
 from analysis.text.rows import option_words
 from analysis.text.sentences import say
 from analysis.training import break_even, costs, measured_training
-from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup, Trained
+from analysis.training.break_even import BY_STEP, BY_WHOLE_TRAINING, Pair, Setup, Trained
 from analysis.training.contention import TRIAL, several_at_once, taught, trial_seconds
 from analysis.training.costs import whole_training
 from analysis.units import count, digits, join
@@ -97,20 +97,20 @@ def how(m: Measurement, dtype: str = "float32") -> list[str]:
 def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
     """(the whole training that a setup is judged by: `10 epochs` or `60,000 samples, 10 epochs, from its parts`; the setup,
     without its samples if the whole training has another number of them)."""
-    samples, epochs = break_even.planned(setup, varies)
-    words = sentences.counted(epochs, "epochs")
-    if samples == setup.samples:
+    whole = break_even.planned(setup, varies)
+    words = sentences.counted(whole.epochs, "epochs")
+    if whole.samples == setup.samples:
         return words, setup
-    return f"{count(samples, 'sample')}, {words}, from its parts", replace(setup, samples=0)
+    return f"{count(whole.samples, 'sample')}, {words}, from its parts", replace(setup, samples=0)
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:
     """(the whole training that an answer is about, "" if it is about a step or an epoch; its setup, without samples if the
     whole training has another number of them)."""
     varies, setup = a.family.varies, break_even.setup_in(a.family)
-    if a.form.mode != BY_JOB:
+    if a.form.mode != BY_WHOLE_TRAINING:
         return "", setup
-    words, named = whole_job(break_even.at(setup, varies, a.low_n), varies)
+    words, named = whole_job(break_even.with_size(setup, varies, a.low_n), varies)
     return words, setup if varies == "samples" else replace(setup, samples=named.samples)
 
 
@@ -125,7 +125,7 @@ def break_even_sentence(pair: Pair) -> str:
     """When the first epoch begins on each device, and the epoch after which the later one has caught up."""
     sides, caught_up = (pair.gpu.cost, pair.opponent.cost), sentences.break_even(pair.break_even)
     gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
-    after = costs.break_even(*sides, pair.steps)  # the CPU in the GPU's place
+    after = costs.break_even(*sides, steps=pair.steps)  # the CPU in the GPU's place
     if after and 0 < after.value < inf:
         caught_up = _SENTENCES["overtaken"].format(epochs=sentences.counted(after.value, "epochs"))
     return say(_SENTENCES["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
@@ -140,7 +140,7 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
         rest = pair.setup.samples % pair.setup.batch
         if not compile_last or not rest:
             continue
-        _, epochs = break_even.planned(pair.setup, "samples")
+        epochs = break_even.planned(pair.setup, "samples").epochs
         whole = whole_training(pair.gpu.cost, epochs, pair.steps)
         share = compile_last.value / whole.value
         if share < max(_SHOWN, largest[0]):
@@ -224,7 +224,7 @@ def table(measurements: Measurements, space: str = " ") -> list[tuple[str, ...]]
     for pair in break_even.pairs(measurements):
         setup = pair.setup
         plain = setup.kernel.endswith("/fit") and not setup.switches
-        if not plain or break_even.planned(setup, "")[0] != setup.samples:
+        if not plain or break_even.planned(setup, "").samples != setup.samples:
             continue
         both = measured_training.both_sides(pair, trained)
         if both is None:

@@ -3,7 +3,7 @@ training; measured or predicted.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import inf, log
 from typing import Any
 
@@ -33,7 +33,7 @@ FORMS = {
 _FORM_SWITCHES = ("jit_compile", "gpu")
 BY_STEP = "a step"
 BY_EPOCH = "an epoch"
-BY_JOB = "the whole training"
+BY_WHOLE_TRAINING = "the whole training"
 _MLP = re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)")
 _MLP_WITHOUT_SIZE = re.compile(r"mlp-(\d+)-(\d+|W)x(\d+|D)-(\d+)")
 _FASHION = re.compile(r"fashion-mlp-(\d+)")
@@ -41,16 +41,43 @@ VARIES = ("batch", "samples", "width", "depth")
 
 
 class Setup(msgspec.Struct, frozen=True, order=True, kw_only=True):
-    """Everything about a training but its device, the CPU's form and its epochs: rows of one Setup are the two sides of a
-    comparison."""
+    """Everything about a training but its device, the CPU's form and its epochs. Trainings with one Setup are compared, as they
+    do the same work on two devices."""
 
+    #: What trains: training/keras/fit, training/tensorflow/loop ...
     kernel: str
     model: str
     batch: int
+    #: Samples of an epoch.
     samples: int
+    #: Type of the inputs.
     dtype: str
-    #: (name, value) of those that are not their default, without the two that make a form.
+    #: (name, value) of the options that are not their default, without the two that make a form.
     switches: tuple[tuple[str, str], ...] = ()
+
+
+class SplitSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """A setup with the size that varies split off."""
+
+    size: int
+    #: The setup with 0, or a letter in the model's name, in place of the size.
+    fixed: Setup
+
+
+class Length(msgspec.Struct, frozen=True, kw_only=True):
+    """The length of a whole training."""
+
+    epochs: int
+    #: Steps of an epoch.
+    steps: int
+
+
+class PlannedTraining(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole training by which a setup is judged."""
+
+    #: Samples of an epoch.
+    samples: int
+    epochs: int
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,15 +94,16 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def form(self) -> str:
+        """How the CPU was used, in words (FORMS); "" on a GPU."""
         return form_of(self.row)
 
-    def rank(self, t: Training) -> tuple:
-        """Sort key of a training's rows; the first row stands for the training: known compilations, the nearest number of
-        samples, the same type, most epochs, least noise."""
-        p, step = self.row.problem, self.cost.step
-        distance = abs(log(p.samples / t.samples))
+    def rank(self, training: Training) -> tuple:
+        """Sort key of rows of much the same training; the first one stands for `training`: known compilations, the nearest number
+        of samples, the same type, most epochs, least noise."""
+        problem, step = self.row.problem, self.cost.step
+        distance = abs(log(problem.samples / training.samples))
         noise = step.noise if step.value > 0 else inf
-        return self.cost.compile is None, distance, p.dtype != t.dtype, -p.epochs, noise
+        return self.cost.compile is None, distance, problem.dtype != training.dtype, -problem.epochs, noise
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,45 +131,65 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opponent(self) -> Trained:
-        """The CPU's best form for the whole training of the row's samples and the model's own epochs."""
-        return self.sides(BY_JOB, "samples")[0]
+        """The CPU in the form that finishes the whole training first, with the row's samples and the model's own epochs."""
+        return self.sides(BY_WHOLE_TRAINING, "samples")[0]
 
     @property
     def break_even(self) -> Estimate | None:
-        """Epochs after which the GPU has finished before the CPU's best form (costs.break_even)."""
-        return costs.break_even(self.opponent.cost, self.gpu.cost, self.steps)
+        """Epochs after which the GPU has finished before the CPU's best form, although it starts later; None if it never has."""
+        return costs.break_even(self.opponent.cost, self.gpu.cost, steps=self.steps)
 
-    def cpu(self, by: str, epochs: int = 1, steps: int | None = None) -> Trained:
-        """The CPU's best form by step, epoch (of `steps` steps; None: the row's) or whole training."""
-        return min(self.cpus, key=lambda side: seconds_by(side.cost, by, steps or self.steps, epochs).value)
+    @property
+    def one_epoch(self) -> Length:
+        """A training of one epoch of the row's steps."""
+        return Length(epochs=1, steps=self.steps)
+
+    def cpu(self, by: str, length: Length | None = None) -> Trained:
+        """The CPU in its fastest form, by the seconds of a step (BY_STEP), an epoch (BY_EPOCH) or the whole training
+        (BY_WHOLE_TRAINING) of that length; None: of one epoch."""
+        return min(self.cpus, key=lambda side: seconds_by(side.cost, by, length or self.one_epoch).value)
 
     def sides(self, by: str, varies: str = "") -> tuple[Trained, Trained]:
-        """(the CPU's best form, the GPU); best by `by`: step, epoch or planned whole training."""
-        return self.cpu(by, *job_of(self, varies)), self.gpu
+        """(the CPU in its fastest form, the GPU). The form is the fastest by BY_STEP, BY_EPOCH or BY_WHOLE_TRAINING; the length
+        of the whole training depends on the size that varies (`planned`)."""
+        return self.cpu(by, planned_length(self, varies)), self.gpu
 
     def seconds(self, by: str, varies: str = "") -> tuple[Estimate, Estimate]:
-        """Seconds of a step, of an epoch or of the planned whole training: (the CPU's best form, the GPU)."""
-        epochs, steps = job_of(self, varies)
-        cpu, gpu = (seconds_by(side.cost, by, steps, epochs) for side in self.sides(by, varies))
+        """Seconds of a step, an epoch or the whole training, by `by` as in `sides`: (the CPU's in its fastest form, the
+        GPU's)."""
+        length = planned_length(self, varies)
+        cpu, gpu = (seconds_by(side.cost, by, length) for side in self.sides(by, varies))
         return cpu, gpu
 
 
-def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Estimate:
-    """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs."""
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """Trainings on both devices that differ in one size alone."""
+
+    #: The setup without that size.
+    fixed: Setup
+    #: The size that varies: one of VARIES.
+    varies: str
+    #: Size -> the training on both devices, the smallest first.
+    pairs: dict[int, Pair]
+
+
+def seconds_by(cost: TrainingCost, by: str, length: Length) -> Estimate:
+    """Seconds of a step (BY_STEP), of an epoch (BY_EPOCH) or of the whole training (BY_WHOLE_TRAINING) of that length."""
     if by == BY_STEP:
         return cost.step
-    return cost.epoch_seconds(steps) if by == BY_EPOCH else whole_training(cost, epochs, steps)
+    return cost.epoch_seconds(length.steps) if by == BY_EPOCH else whole_training(cost, length.epochs, length.steps)
 
 
 def form_of(m: Measurement) -> str:
-    """The form of a CPU row in words; empty for a GPU's."""
+    """How the CPU was used by a row's training, in words (FORMS): whether the GPU was hidden, and jit_compile on. "" for a
+    GPU."""
     if m.on_gpu:
         return ""
     return FORMS[m.keras.jit_compile == "on", m.keras.gpu == "visible"]
 
 
 def setup_of(m: Measurement) -> Setup:
-    """The setup of a row's training."""
+    """The setup of a measured training."""
     p = m.problem
     switches = [
         (name, value)
@@ -159,7 +207,7 @@ def setup_of(m: Measurement) -> Setup:
 
 
 def trainings(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """The rows of warm processes that trained by themselves and have a time."""
+    """The rows of trainings that have a time, alone on the machine, and not in a fresh process for each sample."""
     return [
         m
         for m in measurements
@@ -168,7 +216,8 @@ def trainings(measurements: Iterable[Measurement]) -> list[Measurement]:
 
 
 def is_default(m: Measurement) -> bool:
-    """Whether a row may stand for a side: the CPU in a form with the threads that the framework takes, the GPU by default."""
+    """Whether a row was measured with the framework's defaults, so that it may stand for its device: on a CPU with the default
+    number of threads, whatever its form; on a GPU with jit_compile as Keras chooses."""
     jit = m.keras.jit_compile
     if m.on_gpu:
         return jit == "auto"
@@ -176,26 +225,28 @@ def is_default(m: Measurement) -> bool:
 
 
 def trained(measurements: Iterable[Measurement]) -> list[Trained]:
-    """The rows with known costs, and these. Both devices get exactly the same import time."""
+    """The trainings whose costs are known, with them. The import is the same work on both devices, so they get exactly the same
+    seconds for it."""
     every = [m for m in measurements if m.problem.op == "training"]
-    one_of_form = {costs.start_form(row): row for row in every}
-    starts = {form: costs.start_parts(row, every) for form, row in one_of_form.items()}
+    row_of_form = {costs.start_form(row): row for row in every}
+    starts = {form: costs.start_parts(row, every) for form, row in row_of_form.items()}
     with_costs = []
     for row in trainings(every):
         cost = costs.measured(row)
         if cost is None:
             continue
         start = None
-        parts = starts[costs.start_form(row)]
-        if parts is not None:
-            import_s, device_s = parts
-            start = device_s + import_s.value
+        start_parts = starts[costs.start_form(row)]
+        if start_parts is not None:
+            import_s, device_start_s = start_parts
+            start = device_start_s + import_s.value
         with_costs.append(Trained(row=row, cost=replace(cost, start=start)))
     return with_costs
 
 
 def pairs(measurements: Iterable[Measurement]) -> list[Pair]:
-    """The trainings that ran on both a CPU and the first GPU, in each form by the row that ranks first."""
+    """The trainings that were measured on both a CPU and the first GPU, sorted by setup. Of several rows of one training, on one
+    device in one form, the first by `Trained.rank` counts."""
     sides = [side for side in trained(measurements) if is_default(side.row) and side.device in ("cpu", "gpu:0")]
     pairs = []
     for setup, same_setup in sorted(group_by(sides, lambda side: setup_of(side.row)).items()):
@@ -207,42 +258,50 @@ def pairs(measurements: Iterable[Measurement]) -> list[Pair]:
     return pairs
 
 
-def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
-    """(the size along `varies`, the setup with 0 or a letter in its place); None if the model has no such size.
+def split_size(setup: Setup, varies: str) -> SplitSetup | None:
+    """The value of a size (one of VARIES) in a setup, and the setup without it; None if the model has no such size.
 
-    A batch that holds all samples varies with them: then both are 0.
+    Where one batch holds all samples, both vary together: both are 0 in the rest.
     """
     is_one_batch = setup.batch == setup.samples
     if varies == "batch":
-        return None if is_one_batch else (setup.batch, replace(setup, batch=0, samples=0))
+        return None if is_one_batch else SplitSetup(size=setup.batch, fixed=replace(setup, batch=0, samples=0))
     if varies == "samples":
-        return setup.samples, replace(setup, samples=0, batch=0 if is_one_batch else setup.batch)
+        fixed = replace(setup, samples=0, batch=0 if is_one_batch else setup.batch)
+        return SplitSetup(size=setup.samples, fixed=fixed)
     mlp = _MLP.fullmatch(setup.model)
     if mlp:
         inputs, units, layers, outputs = mlp.groups()
         if varies == "width":
-            return int(units), replace(setup, model=f"mlp-{inputs}-Wx{layers}-{outputs}")
-        return int(layers), replace(setup, model=f"mlp-{inputs}-{units}xD-{outputs}")
+            return SplitSetup(size=int(units), fixed=replace(setup, model=f"mlp-{inputs}-Wx{layers}-{outputs}"))
+        return SplitSetup(size=int(layers), fixed=replace(setup, model=f"mlp-{inputs}-{units}xD-{outputs}"))
     fashion = _FASHION.fullmatch(setup.model)
     if varies == "depth" and fashion:
-        return int(fashion[1]), replace(setup, model="fashion-mlp-D")
+        return SplitSetup(size=int(fashion[1]), fixed=replace(setup, model="fashion-mlp-D"))
     return None
 
 
-def sized(t: Training, varies: str) -> tuple[int, Setup]:
-    """(the size of a training by Keras along what varies, its setup without that).
+def split_training(training: Training, varies: str) -> SplitSetup:
+    """The value of a size (one of VARIES) in a training by Keras's fit, and the setup without it.
 
-    Raises: ValueError for a training without such a size.
+    Raises: ValueError if the model has no such size.
     """
-    setup = Setup(kernel=costs.FIT, model=t.model, batch=t.batch, samples=t.samples, dtype=t.dtype)
-    size_and_rest = size_of(setup, varies)
-    if size_and_rest is None:
-        raise ValueError(f"{t.model} has no {varies} that could vary")
-    return size_and_rest
+    setup = Setup(
+        kernel=costs.FIT,
+        model=training.model,
+        batch=training.batch,
+        samples=training.samples,
+        dtype=training.dtype,
+    )
+    split = split_size(setup, varies)
+    if split is None:
+        raise ValueError(f"{training.model} has no {varies} that could vary")
+    return split
 
 
-def at(fixed: Setup, varies: str, size: int) -> Setup:
-    """The setup with `size` in place of its `varies`: undoes size_of, except that a varied batch leaves samples at 0."""
+def with_size(fixed: Setup, varies: str, size: int) -> Setup:
+    """The setup with `size` put in place of the size that was split off: the reverse of split_size, except that the samples stay
+    0 where the batch varies."""
     if varies == "batch":
         return replace(fixed, batch=size)
     if varies == "samples":
@@ -257,67 +316,83 @@ def at(fixed: Setup, varies: str, size: int) -> Setup:
 
 
 def family_of(fixed: Setup, varies: str) -> Family:
-    """The family of the setup's trainings along what varies."""
+    """The family (problems that differ in one size) of trainings that differ in `varies` alone. fixed: the setup without that
+    size."""
     fields = [(name, value) for name, value in msgspec.structs.asdict(fixed).items() if name != "switches"]
     return Family("training", varies, (varies,), (*fields, *fixed.switches))
 
 
 def setup_in(family: Family) -> Setup:
-    """The setup of a family's trainings; the varied field is 0, or a letter in the model's name."""
+    """The setup that all trainings of a family share: the reverse of family_of. The size that varies is 0, or a letter in the
+    model's name."""
     fixed = dict(family.fixed)
     fields: dict[str, Any] = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
     return Setup(**fields, switches=tuple((name, str(value)) for name, value in fixed.items()))
 
 
 def crossing(
-    family: Family, by: str, sizes: Mapping[int, tuple[Trained, Trained]], job: Callable[[int], tuple[int, int]]
+    family: Family, by: str, sides: Mapping[int, tuple[Trained, Trained]], lengths: Mapping[int, Length]
 ) -> Answer:
-    """The crossover along a size, from (CPU, GPU) at each; `job`: size -> (epochs, steps an epoch) of the whole training."""
+    """From which size on the GPU trains faster.
 
+    Args:
+        by: what is compared: BY_STEP, BY_EPOCH or BY_WHOLE_TRAINING.
+        sides: size -> (the training on the CPU, the training on the GPU).
+        lengths: size -> the length of the whole training.
+    """
     points = []
-    for size, (cpu, gpu) in sorted(sizes.items()):
-        epochs, steps = job(size)
-        points.append(CrossoverPoint(n=size, cpu=_side(cpu, by, epochs, steps), gpu=_side(gpu, by, epochs, steps)))
+    for size, (cpu, gpu) in sorted(sides.items()):
+        length = lengths[size]
+        points.append(CrossoverPoint(n=size, cpu=_side(cpu, by, length), gpu=_side(gpu, by, length)))
     return sign_changes.classify(points[0].cpu.math, Form(mode=by), points, family=family)
 
 
-def _side(training: Trained, by: str, epochs: int, steps: int) -> FastestRow:
-    """One device's seconds by step, epoch or whole training, as a side of a crossover; its precision is the input type."""
+def _side(training: Trained, by: str, length: Length) -> FastestRow:
+    """The seconds of a training on one device, as a side of a crossover. by: BY_STEP, BY_EPOCH or BY_WHOLE_TRAINING. Its
+    precision is the type of the inputs."""
     row = training.row
     return FastestRow(
         kernel=row.kernel if training.cost.source == "measured" else training.cost.source,
         device=training.device,
         threads=row.threads,
         math=row.problem.dtype,
-        seconds=seconds_by(training.cost, by, steps, epochs),
+        seconds=seconds_by(training.cost, by, length),
     )
 
 
-def planned(setup: Setup, varies: str) -> tuple[int, int]:
-    """(samples, epochs) of the whole training that rows are compared by, as most rows are short; its time is computed from
-    costs. They are the article's, but each row's own samples if samples vary or are all in one batch."""
+def planned(setup: Setup, varies: str) -> PlannedTraining:
+    """The samples and epochs of the whole training by which a setup is judged. Rows are mostly short trainings, so the seconds of
+    the whole are computed from their costs.
+
+    They are the model's own (the article's); but the row's own samples where samples vary or one batch holds them all, and for
+    an unknown model the row's samples once.
+    """
     network = networks.known(setup.model)
     if network is None:
-        return setup.samples, 1
+        return PlannedTraining(samples=setup.samples, epochs=1)
     takes_row_samples = varies == "samples" or setup.batch == setup.samples
-    return setup.samples if takes_row_samples else network.samples, network.epochs
+    samples = setup.samples if takes_row_samples else network.samples
+    return PlannedTraining(samples=samples, epochs=network.epochs)
 
 
 def planned_steps(setup: Setup, samples: int) -> int:
-    """Steps of an epoch of the whole training that a crossover is of. A row of whole batches did not measure the compilation of a
-    smaller last batch, so no point of its crossover has such a batch, on either device."""
+    """Steps of an epoch of so many samples in a whole training whose times are compared. If the row's batches were all whole, the
+    compilation of a smaller last batch was not measured, so the samples of such a batch are left out, on both devices."""
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
 
 
 def planned_training(setup: Setup) -> Training:
-    """The whole training that a setup is judged by: its model's own samples and epochs."""
-    samples, epochs = planned(setup, "")
-    return Training(setup.model, setup.batch, samples, epochs, dtype=setup.dtype)
+    """The whole training by which a setup is judged: with its model's own samples and epochs."""
+    whole = planned(setup, "")
+    return Training(setup.model, setup.batch, whole.samples, whole.epochs, dtype=setup.dtype)
 
 
 def compiling(side: Trained, training: Training) -> Trained:
-    """A side with the compilations of a whole training. Without a smaller last batch that compiles once, whatever the row did;
-    with one, beside a row that did not, a second time for at most as long as the first."""
+    """A measured training with the compilation seconds that `training` has, whatever its own row compiled.
+
+    XLA compiles once, and a second time for a smaller last batch. If only the row had such a batch, its first compilation counts;
+    if only the training has one, the second compilation takes between nothing and as long as the first.
+    """
     compiles_twice = costs.left_over(training, side.row.settings) > 0
     row_compiled_twice = costs.left_over(side.row.problem, side.row.settings) > 0
     if compiles_twice == row_compiled_twice:
@@ -328,69 +403,72 @@ def compiling(side: Trained, training: Training) -> Trained:
     return replace(side, cost=replace(side.cost, compile=first))
 
 
-def sweeps(pairs: list[Pair], varies: Iterable[str] = VARIES) -> list[tuple[Setup, str, dict[int, Pair]]]:
-    """(the fixed rest, the varied size, size -> pair) for each size that was measured at two values or more."""
+def sweeps(pairs: list[Pair], varies: Iterable[str] = VARIES) -> list[Sweep]:
+    """The series of trainings that differ in one size alone (one of `varies`) and were measured at two values or more. Of several
+    pairs of one value the one with most samples counts."""
     sweeps = []
     for name in varies:
-        pairs_by_size: dict[Setup, dict[int, Pair]] = {}
+        pairs_by_fixed: dict[Setup, dict[int, Pair]] = {}
         for pair in pairs:
-            size_and_rest = size_of(pair.setup, name)
-            if size_and_rest is None:
+            split = split_size(pair.setup, name)
+            if split is None:
                 continue
-            size, fixed = size_and_rest
-            sizes = pairs_by_size.setdefault(fixed, {})
-            sizes[size] = max(sizes.get(size, pair), pair, key=lambda p: p.weight)
-        for fixed, sizes in pairs_by_size.items():
-            if len(sizes) > 1:
-                sweeps.append((fixed, name, dict(sorted(sizes.items()))))
+            by_size = pairs_by_fixed.setdefault(split.fixed, {})
+            by_size[split.size] = max(by_size.get(split.size, pair), pair, key=lambda p: p.weight)
+        for fixed, by_size in pairs_by_fixed.items():
+            if len(by_size) > 1:
+                sweeps.append(Sweep(fixed=fixed, varies=name, pairs=dict(sorted(by_size.items()))))
     return sweeps
 
 
-def job_of(pair: Pair, varies: str) -> tuple[int, int]:
-    """(epochs, steps an epoch) of the planned whole training of a pair."""
-    samples, epochs = planned(pair.setup, varies)
-    return epochs, planned_steps(pair.setup, samples)
+def planned_length(pair: Pair, varies: str) -> Length:
+    """The length of the whole training by which a pair is judged, where `varies` is the size that varies ("" for none)."""
+    whole = planned(pair.setup, varies)
+    return Length(epochs=whole.epochs, steps=planned_steps(pair.setup, whole.samples))
 
 
 def answers(measurements: Iterable[Measurement], varies: Iterable[str] = VARIES) -> list[Answer]:
-    """The crossover along each swept size: by the step, and by the whole training of the model's own samples and epochs; along
-    samples by the epoch too."""
+    """From which batch, number of samples, width or depth the GPU trains faster, for each series of measured trainings: by the
+    step, and by the whole training of the model's own samples and epochs; along samples by the epoch too."""
     answers = []
-    for fixed, name, sizes in sweeps(pairs(measurements), varies):
-        jobs = {size: job_of(pair, name) for size, pair in sizes.items()}
-        for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
-            sides = {size: pair.sides(by, name) for size, pair in sizes.items()}
-            answers.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
+    for sweep in sweeps(pairs(measurements), varies):
+        lengths = {size: planned_length(pair, sweep.varies) for size, pair in sweep.pairs.items()}
+        by_epoch = (BY_EPOCH,) if sweep.varies == "samples" else ()
+        for by in (BY_STEP, *by_epoch, BY_WHOLE_TRAINING):
+            sides = {size: pair.sides(by, sweep.varies) for size, pair in sweep.pairs.items()}
+            answers.append(crossing(family_of(sweep.fixed, sweep.varies), by, sides, lengths))
     return answers
 
 
 def main_answers(measurements: Iterable[Measurement]) -> list[Answer]:
-    """The crossovers to show: first those with a well-known crossing, then sweeps by the step without one; Keras's fits first
-    in each group."""
+    """The answers of `answers` that are worth showing first: those with a crossing that lies between close sizes, then those by
+    the step without a crossing. In both groups trainings by Keras's fit come first."""
 
-    def tells(a: Answer) -> bool:
-        if a.crossings:
-            return a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)
-        return a.form.mode == BY_STEP and a.family.varies != "samples" and len(a.points) > 2
+    def is_shown(answer: Answer) -> bool:
+        if answer.crossings:
+            return answer.form.mode != BY_EPOCH and not any(crossing.wide for crossing in answer.crossings)
+        return answer.form.mode == BY_STEP and answer.family.varies != "samples" and len(answer.points) > 2
 
-    telling = filter(tells, answers(measurements))
-    return sorted(telling, key=lambda a: (not a.crossings, not _is_fit(setup_in(a.family))))
+    shown = filter(is_shown, answers(measurements))
+    return sorted(shown, key=lambda answer: (not answer.crossings, not _is_fit(setup_in(answer.family))))
 
 
 def _is_fit(setup: Setup) -> bool:
-    """Whether Keras's fit trains."""
+    """Whether Keras's fit trains, not a loop of another kind."""
     return setup.kernel.rpartition("/")[2] == "fit"
 
 
 def main_pairs(measurements: Iterable[Measurement]) -> list[Pair]:
-    """One pair of each model and kernel, without options: at its article's batch, else the one with the most
-    samples. Keras's fits come first, among them the articles' models."""
+    """One pair (a training on CPU and GPU) for each model and kernel, without options: at the batch of the model's article, else
+    the one with most samples. Keras's fits come first, and among them the articles' models."""
 
-    def weight(pair: Pair) -> tuple:
+    def weight(pair: Pair) -> tuple[bool, int]:
+        """Sort key: of one model the pair with the highest is taken."""
         network = networks.known(pair.setup.model)
         return network is not None and pair.setup.batch == network.batch, pair.weight
 
     def rank(pair: Pair) -> tuple[bool, bool]:
+        """Sort key of the pairs that are taken."""
         network = networks.known(pair.setup.model)
         return not _is_fit(pair.setup), not (network and network.seed)
 
@@ -400,33 +478,36 @@ def main_pairs(measurements: Iterable[Measurement]) -> list[Pair]:
 
 
 def unpaired(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """The plainest row of each device, model, batch and number of samples without a pair of the model and batch. Plainer are
-    Keras's fits, fewer options, float32."""
+    """Trainings whose model and batch were not measured on both devices: the plainest row for each device, model, batch and
+    number of samples. Plainer are Keras's fits, fewer options, float32."""
     every = list(measurements)
-    paired = {(p.setup.model, p.setup.batch) for p in pairs(every)}
+    paired = {(pair.setup.model, pair.setup.batch) for pair in pairs(every)}
 
-    def plainness(m: Measurement) -> tuple:
-        p = m.problem
-        return m.variant != "fit", len(m.settings.switches), m.threads is not None, p.dtype != "float32"
+    def complexity(m: Measurement) -> tuple:
+        """Sort key, the plainest row first."""
+        return m.variant != "fit", len(m.settings.switches), m.threads is not None, m.problem.dtype != "float32"
 
     rows = [m for m in trainings(every) if (m.problem.model, m.problem.batch) not in paired]
     alike = group_by(rows, lambda m: (m.problem.model, m.problem.batch, m.problem.samples, m.device))
-    return [min(group, key=plainness) for group in alike.values()]
+    return [min(group, key=complexity) for group in alike.values()]
 
 
 def small_datasets(pairs: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
-    """(the fixed rest, pairs by rising samples) of trainings at three sample counts or more, Keras's fits first."""
+    """Trainings that differ in their number of samples alone, if there are three numbers or more: (the setup without samples, the
+    pairs by rising samples), Keras's fits first. Those with options other than where the samples are (residence) are left
+    out."""
     small = []
-    for fixed, _, sizes in sweeps(pairs, ("samples",)):
-        other_options = set(dict(fixed.switches)) - {"residence"}
-        if len(sizes) > 2 and not other_options:
-            small.append((fixed, tuple(sizes.values())))
+    for sweep in sweeps(pairs, ("samples",)):
+        other_options = set(dict(sweep.fixed.switches)) - {"residence"}
+        if len(sweep.pairs) > 2 and not other_options:
+            small.append((sweep.fixed, tuple(sweep.pairs.values())))
     return sorted(small, key=lambda fixed_and_pairs: not _is_fit(fixed_and_pairs[0]))
 
 
 def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]]:
-    """(row, the plain row to compare it with) of each training by Keras that differs from a plain fit in options, type or
-    threads."""
+    """(training, the same training without the change) for each measured training that differs from a plain fit by Keras in
+    options, type of the inputs or threads. If no plain fit of its type was measured, or it is that one, the plain fit in float32
+    is compared."""
     every = trained(measurements)
     plain = {(setup_of(side.row), side.device): side for side in every if _is_plain(side.row)}
     changes = []
@@ -444,11 +525,12 @@ def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]
 
 
 def _is_plain(m: Measurement) -> bool:
-    """Whether a row has no options, and the threads that the framework takes."""
+    """Whether a training has no options, and the framework's number of threads."""
     return m.threads is None and m.settings.switches in ({}, {"data": "synthetic"})
 
 
 def other_step(side: Trained, other: Trained) -> Estimate:
-    """The other's step, to compare with a side's. If the rows are of two hours, the noise between runs is in its interval."""
+    """Seconds of the other training's step, to be compared with those of a side. If both were measured in different hours, the
+    noise between runs is in the interval."""
     same_hour = side.row.at[:13] == other.row.at[:13]
     return other.cost.step if same_hour else other.cost.step * within_factor(1.0, 1 + noise.DEFAULT[noise.MODELS])

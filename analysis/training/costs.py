@@ -50,14 +50,16 @@ class TrainingCost(msgspec.Struct, frozen=True, kw_only=True):
     source: Literal["measured", "predicted"] = "measured"
 
     def epoch_seconds(self, steps: int) -> Estimate:
-        """Seconds of a warm epoch of so many steps: from a measured epoch if there is one, plus the further steps."""
+        """Seconds of an epoch of so many steps, after the first: a measured epoch, if there is one, plus or minus the steps that
+        it had fewer or more; else its parts."""
         if self.whole_epoch is None:
             return self.epoch + self.step * steps - self.last_step_saves
         return self.whole_epoch + self.step * (steps - self.steps)
 
 
 def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
-    """Part -> seconds of a whole training in a process of its own, in order; an unknown part counts as 0 s."""
+    """Part -> seconds of a whole training of so many epochs of so many steps, in the order in which they happen. It has a process
+    of its own. An unknown part counts as 0 s."""
     return {
         "start-up": cost.start or NOTHING,
         "build and compile": stats.total((cost.build, cost.compile)),
@@ -68,26 +70,33 @@ def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
 
 
 def whole_training(cost: TrainingCost, epochs: int, steps: int) -> Estimate:
-    """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; with 0 epochs, the
-    time before the first."""
+    """Seconds of a whole training of so many epochs of so many steps each, start-up and compilation included. With 0 epochs it is
+    the time before the first epoch."""
     return stats.total((*parts(cost, 0, steps).values(), cost.epoch_seconds(steps) * epochs))
 
 
-def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int = 0) -> Estimate | None:
-    """Break-even in epochs of so many steps, or in steps an epoch for so many epochs: the count after which the GPU has made up
-    for its longer start. 0 if its start is no longer; None if its epochs (steps) are surely no shorter. The upper end is
-    infinite if they may be no shorter. If they are only possibly shorter, only the lower end is finite."""
+def break_even(cpu: TrainingCost, gpu: TrainingCost, *, steps: int = 0, epochs: int = 0) -> Estimate | None:
+    """The length of a training from which the GPU finishes first, although it starts later: with `steps`, in epochs of so many
+    steps; with `epochs`, in steps of each of so many epochs.
 
-    def one(cost: TrainingCost) -> Estimate:
+        length = (time before the GPU's first epoch - the CPU's) / (the CPU's time of an epoch - the GPU's)
+
+    0 if the GPU starts no later. None if its epochs (steps) are surely no shorter. The upper end is infinite if they may be no
+    shorter; if they are only possibly shorter, only the lower end is finite.
+    """
+
+    def unit_seconds(cost: TrainingCost) -> Estimate:
+        """Seconds by which a training grows with one more epoch, or one more step in each epoch."""
         return cost.epoch_seconds(steps) if steps else cost.setup_step + cost.step * epochs
 
-    later = whole_training(gpu, epochs, steps) - whole_training(cpu, epochs, steps)
-    gain = one(cpu) - one(gpu)
-    return later / gain if gain.high > 0 else None
+    later_s = whole_training(gpu, epochs, steps) - whole_training(cpu, epochs, steps)
+    gain_s = unit_seconds(cpu) - unit_seconds(gpu)
+    return later_s / gain_s if gain_s.high > 0 else None
 
 
 def compiles(settings: Settings) -> bool:
-    """Whether Keras compiles a step by XLA, by its jit_compile option; `auto` does where TensorFlow sees a GPU."""
+    """Whether Keras compiles the training step by XLA: by its option jit_compile, which if "auto" is on where TensorFlow sees a
+    GPU."""
     jit = settings.keras.jit_compile
     if jit == "auto":
         return settings.on_gpu or settings.keras.gpu == "visible"
@@ -95,15 +104,16 @@ def compiles(settings: Settings) -> bool:
 
 
 def left_over(training: Training, settings: Settings) -> int:
-    """Samples in the smaller last batch for which XLA compiles the step once more; 0 where it does not."""
+    """The number of samples in an epoch's smaller last batch, for which XLA compiles the step a second time; 0 if all batches are
+    whole or XLA does not compile."""
     if training.samples <= training.batch or not compiles(settings):
         return 0
     return training.samples % training.batch
 
 
 def measured(row: Measurement, measurements: Iterable[Measurement] = ()) -> TrainingCost | None:
-    """The costs of a training row; None if none is known. Only the first row of a process has a start-up, so that is taken from
-    all `measurements`."""
+    """The costs of a measured training; None if its step is not known. Only the first training of a process has a start-up, so
+    the time of that is taken from all `measurements` of the same library and device."""
     if not row.ok:
         return None
     by_process = []
@@ -123,12 +133,12 @@ def measured(row: Measurement, measurements: Iterable[Measurement] = ()) -> Trai
 
 
 def _median_part(by_process: list[TrainingCost], name: str) -> Estimate:
-    """The median over processes of a part of their costs."""
+    """The median over processes of one of the _WARM costs."""
     return stats.median([getattr(cost, name).value for cost in by_process])
 
 
 def _compilations(row: Measurement) -> Estimate | None:
-    """Seconds of all compilations of a row; None where it has none."""
+    """Seconds of all compilations of a training; None if none was measured."""
     compilations = [phase(row, name) for name in _COMPILED]
     if not any(compilations):
         return None
@@ -136,7 +146,8 @@ def _compilations(row: Measurement) -> Estimate | None:
 
 
 def _warm(row: Measurement) -> TrainingCost | None:
-    """Costs of the warm fits in one process; None without what separates a step from an epoch."""
+    """The costs of training in one process once everything is compiled; None unless epochs of two lengths were timed, which
+    separates a step from the rest of an epoch."""
     samples = row.on("host-latency")
     if samples is None:
         return None
@@ -150,7 +161,10 @@ def _warm(row: Measurement) -> TrainingCost | None:
 
 
 def _by_later_epochs(row: Measurement, samples: Samples, other: Fits) -> TrainingCost:
-    """The costs by later epochs of the row's own steps, its samples, and of another number of them."""
+    """The costs from epochs of two lengths: those of `samples`, and those of `other`, both timed after the first epoch.
+
+    step = (longer epoch - shorter epoch) / (its steps - the shorter one's);  epoch = shorter epoch - its steps * step
+    """
     steps = samples.calls
     epoch_s = stats.median_of(samples) * steps
     other_epoch_s = stats.median(other.later_epoch_s)
@@ -170,50 +184,55 @@ def _by_later_epochs(row: Measurement, samples: Samples, other: Fits) -> Trainin
     )
 
 
-def _setup_of_a_step(setup: dict[int, Estimate], steps: int, fewer: int) -> Estimate:
-    """What the samples of each further step add to the data-set setup, by fits of two numbers of steps; at least nothing."""
-    if steps not in setup or fewer not in setup:
+def _setup_of_a_step(setup_s: dict[int, Estimate], steps: int, other_steps: int) -> Estimate:
+    """Seconds that the samples of each further step add to the data-set setup, from fits of two lengths; never below 0.
+
+    setup_s: steps of an epoch -> seconds of the setup.
+    """
+    if steps not in setup_s or other_steps not in setup_s:
         return NOTHING
-    added = ((setup[steps] - setup[fewer]) / (steps - fewer)).at_least(0.0)
+    added = ((setup_s[steps] - setup_s[other_steps]) / (steps - other_steps)).at_least(0.0)
     # The noise of a fit would be a minute after 1,500 steps: an addition that may be nothing counts as nothing.
-    if min(added.low, setup[fewer].value) <= 0:
+    if min(added.low, setup_s[other_steps].value) <= 0:
         return msgspec.structs.replace(added, value=0.0, low=0.0)
     return added
 
 
 def _first_setup(row: Measurement, samples: Samples) -> Estimate:
-    """Seconds of the data-set setup in the first fit, which also finds memory for all samples: 0.3 s more for 500 MB on an H200's
-    host. A training has one fit."""
+    """Seconds of the data-set setup (copying and casting the samples before epoch 1) in the process's first fit of the row's own
+    length. A training has just one fit, and the first also has memory to find: 0.3 s for 500 MB on an H200's host."""
     for fits in row.fits:
         if fits.steps == samples.calls and fits.setup_s:
-            return _single(fits.setup_s[0], [seconds * samples.calls for seconds in samples.seconds])
+            epochs_s = [seconds * samples.calls for seconds in samples.seconds]
+            return _single_setup(fits.setup_s[0], epochs_s)
     return NOTHING
 
 
 def setups(row: Measurement) -> dict[int, Estimate]:
-    """Steps of an epoch -> seconds of the data-set setup, over fits."""
+    """Steps of an epoch -> seconds of the data-set setup, the median over the fits of that length."""
     samples = row.on("host-latency")
     assert samples is not None
     by_steps = {}
     for fits in row.fits:
-        later_s = fits.later_epoch_s or tuple(seconds * samples.calls for seconds in samples.seconds)
+        later_epochs_s = fits.later_epoch_s or tuple(seconds * samples.calls for seconds in samples.seconds)
         if len(fits.setup_s) == 1:
-            by_steps[fits.steps] = _single(fits.setup_s[0], later_s)
+            by_steps[fits.steps] = _single_setup(fits.setup_s[0], later_epochs_s)
         elif fits.setup_s:
             by_steps[fits.steps] = stats.median(fits.setup_s)
     return by_steps
 
 
-def _single(setup: float, later: Sequence[float]) -> Estimate:
-    """The setup of a single fit; its uncertainty is that of its first epoch, estimated from the epochs after it."""
-    if len(later) < 2:
-        return stats.plus_minus(setup, 0.0)
-    return stats.plus_minus(setup, stats.t_quantile(len(later) - 1) * stdev(later))
+def _single_setup(setup_s: float, later_epochs_s: Sequence[float]) -> Estimate:
+    """Seconds of the data-set setup, known from one fit alone. It is what the first epoch took longer than a later one, so its
+    error is that of a single epoch: the deviation among the later ones."""
+    if len(later_epochs_s) < 2:
+        return stats.plus_minus(setup_s, 0.0)
+    return stats.plus_minus(setup_s, stats.t_quantile(len(later_epochs_s) - 1) * stdev(later_epochs_s))
 
 
 def processes(row: Measurement) -> list[Measurement]:
-    """A row for each process that it was timed in, with that one's samples, fits and phases; the row itself if there was one
-    process."""
+    """A measurement split into one for each process that it was timed in, with the samples, fits and phases of that process;
+    [row] if it was one process."""
     by_process = stats.group_by(row.fits, lambda fits: fits.process)
     if len(by_process) < 2:
         return [row]
@@ -230,14 +249,14 @@ def processes(row: Measurement) -> list[Measurement]:
 
 
 def _samples_of_process(samples: Samples, process: int) -> Samples:
-    """The samples of one process, whose visits are blocks."""
+    """The samples that were taken in one process: of a training, the block of a sample is its process. Each becomes a block."""
     pairs = zip(samples.seconds, samples.block, strict=True)
     seconds = tuple(taken for taken, block in pairs if block == process)
     return msgspec.structs.replace(samples, seconds=seconds, block_sizes=(1,) * len(seconds))
 
 
 def phase(row: Measurement, name: str) -> Estimate | None:
-    """Seconds of a phase, over processes where the row was taken in several."""
+    """Seconds of a phase (import, build, compile ...); the median if the row was timed in several processes, None without any."""
     by_process = _phases(row, name)
     return stats.median(by_process) if by_process else None
 
@@ -254,16 +273,17 @@ def _phases(row: Measurement, name: str) -> tuple[float, ...]:
 
 
 def start(row: Measurement, measurements: Iterable[Measurement] = ()) -> Estimate | None:
-    """Seconds of importing the library and starting the device in a process of its own; None where no row has them."""
+    """Seconds of importing the library and starting the device in a process of its own; None if no row of the same library and
+    device has them. `measurements`: where else to look than in the row itself."""
     parts_of_start = start_parts(row, measurements)
     return stats.total(parts_of_start) if parts_of_start else None
 
 
 def start_parts(row: Measurement, measurements: Iterable[Measurement] = ()) -> tuple[Estimate, Estimate] | None:
-    """(the import, the device's start) in seconds; None where no row of the device and library has them.
+    """(seconds of the import, seconds of the device's start); None if no row of the same library and device has them.
 
-    The import is the same work for every device, so all processes that imported the library count. The device's start is taken
-    from its own processes, in the row's form (the GPU hidden or visible) before others.
+    The import is the same work for every device, so its seconds are taken from all processes that imported the library. Those of
+    the device's start are from processes that started it, if possible with the GPU hidden or visible as in the row.
     """
     rows = [one for one in measurements if isinstance(one.problem, Training) and one.library == row.library]
     if not any(one is row for one in rows):
@@ -278,12 +298,12 @@ def start_parts(row: Measurement, measurements: Iterable[Measurement] = ()) -> t
 
 
 def start_form(row: Measurement) -> tuple[str, str, str | None]:
-    """(library, device, GPU hidden or visible): rows of the same form have the same start-up."""
+    """(library, device, "hidden" or "visible" for the GPU on the CPU): trainings that share it start up alike."""
     return (row.library, row.device, row.keras.gpu)
 
 
 def _device_starts(rows: Iterable[Measurement]) -> list[float]:
-    """Seconds of the device's start in each process."""
+    """Seconds of starting the device in each process, from the first row of each."""
     seconds = []
     for row in rows:
         seconds += [device_s for _, device_s in _starts(row)]
@@ -291,8 +311,8 @@ def _device_starts(rows: Iterable[Measurement]) -> list[float]:
 
 
 def _imports_from_memory(rows: Iterable[Measurement]) -> list[float]:
-    """Seconds of each process's import, without the first process if that was the slowest of several: it read the library from
-    disk."""
+    """Seconds of the import in each process, in the order of time. The first is left out if it is the longest of several, as it
+    read the library from disk."""
     seconds = []
     for row in sorted(rows, key=lambda row: row.at):
         seconds += [import_s for import_s, _ in _starts(row)]
@@ -302,8 +322,8 @@ def _imports_from_memory(rows: Iterable[Measurement]) -> list[float]:
 
 
 def _over_processes(seconds: list[float]) -> Estimate:
-    """The median over processes. With fewer than FEW the interval cannot be resampled: it is the usual difference of whole
-    models, and with two processes it reaches both, as either may be the outlier."""
+    """The median over processes. Of FEW or more it has its own interval; of fewer, the relative error by which whole models
+    usually differ from run to run, and of two it also covers both, as either may be the outlier."""
     if len(seconds) >= FEW:
         return stats.median(seconds)
     value = float(np.median(seconds))
@@ -315,5 +335,5 @@ def _over_processes(seconds: list[float]) -> Estimate:
 
 
 def _starts(row: Measurement) -> list[tuple[float, float]]:
-    """(import, device start) in seconds for each process whose first row this is."""
+    """(seconds of the import, seconds of starting the device) for each process whose first training is this row."""
     return list(zip(_phases(row, "import"), _phases(row, "device_start"), strict=False))

@@ -24,21 +24,24 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost(
-    training: Training, job_s: Estimate, device: str, prices: dict[str, float], measurements: Iterable[Measurement]
+    training: Training, whole_s: Estimate, device: str, prices: dict[str, float], measurements: Iterable[Measurement]
 ) -> Cost:
-    """The cost of a whole training of `job_s` seconds; `prices`: cpu or gpu -> money an hour."""
+    """The money and energy of a whole training that takes `whole_s` seconds.
+
+    prices: "cpu" or "gpu" -> money an hour. measurements: rows from which the device's power is taken.
+    """
     price = prices.get("cpu" if device == "cpu" else "gpu")
     watts = power(training, device, measurements)
     return Cost(
         device=device,
-        money=None if price is None else job_s * (price / 3600),
-        joules=job_s * watts if watts else None,
+        money=None if price is None else whole_s * (price / 3600),
+        joules=whole_s * watts if watts else None,
     )
 
 
 def power(training: Training, device: str, measurements: Iterable[Measurement]) -> float | None:
-    """Watts of the device while it trained or answered, of this model's rows before others' and of the nearest batch; None
-    without one."""
+    """Watts of a device while it trained or answered, from the row of the most similar batch: one of the same model if there is
+    any, else of any model. Average power counts before the highest. None without a row that has power."""
     rows = [row for row in measurements if row.device == device and row.problem.model]
     for name in _POWERS:
         with_power = [row for row in rows if name in row.values]

@@ -18,7 +18,6 @@ from must_reach import Figure, at_most, exactly, table
 
 from analysis.explain.sides import Side
 from analysis.text import sentences as say
-from analysis.training import break_even
 from kernels import networks
 
 H200 = "reports/nvidia-h200"
@@ -92,7 +91,7 @@ def alike() -> tuple[Figure, list[str]]:
         asked = ["--model", network.name, "--batch", size, *(["--samples", size] * bool(batch[2])), H200]
         told, terminal, markdown = json.loads(explained(asked, "json")), explained(asked), explained(asked, "md")
         sides = [msgspec.convert(one, Side) for one in told["explanation"]["sides"]]
-        steps = (break_even.seconds_by(s.cost, break_even.BY_STEP, 1) for s in sides)
+        steps = (s.cost.step for s in sides)
         both = [*map(say.timed, steps), *(say.timed(s.whole) for s in sides)]
         best, verdict = min(sides, key=lambda side: side.whole.value).name, told["verdict"][1]
         found = [*zip(row[1:], [*both, best], strict=True), (verdict.split()[1].rstrip(":"), row[5])]

@@ -4,13 +4,14 @@ import itertools
 import math
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis.crossover.answer import Answer
 from analysis.predict.components import FIT
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile
 from analysis.training import break_even
-from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup, Trained
+from analysis.training.break_even import BY_STEP, BY_WHOLE_TRAINING, Pair, Sweep, Trained
 from kernels import networks
 
 #: A predicted crossover this near counts as right: a share of the measured one.
@@ -22,7 +23,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     #: What grows: batch, width, depth, samples.
     varies: str
-    #: BY_STEP or BY_JOB: the time that is compared.
+    #: BY_STEP or BY_WHOLE_TRAINING: the time that is compared.
     by: str
     measured: Answer
     predicted: Answer
@@ -64,33 +65,33 @@ def comparisons(profile: Profile) -> list[Comparison]:
     """Every crossover that the profile's trainings have measured, and the same one predicted: each training with all those of its
     model left out."""
     every = []
-    for fixed, varies, pairs in break_even.sweeps(break_even.pairs(profile.trainings)):
-        are_known = all(networks.known(pair.setup.model) for pair in pairs.values())
-        if fixed.kernel != FIT or not are_known:
+    for sweep in break_even.sweeps(break_even.pairs(profile.trainings)):
+        are_known = all(networks.known(pair.setup.model) for pair in sweep.pairs.values())
+        if sweep.fixed.kernel != FIT or not are_known:
             continue
-        for by in (BY_STEP, BY_JOB):
-            every.append(_comparison(profile, fixed, varies, pairs, by=by))
+        for by in (BY_STEP, BY_WHOLE_TRAINING):
+            every.append(_comparison(profile, sweep, by))
     return every
 
 
-def _comparison(profile: Profile, fixed: Setup, varies: str, pairs: dict[int, Pair], *, by: str) -> Comparison:
-    """A comparison. pairs: size -> the trainings on both sides."""
-    predicted_pairs = {size: _predicted(profile, pair) for size, pair in pairs.items()}
-    measured = _answer(pairs, fixed, varies, by)
-    predicted = _answer(predicted_pairs, fixed, varies, by)
+def _comparison(profile: Profile, sweep: Sweep, by: str) -> Comparison:
+    """A measured crossover and the same one predicted; by: BY_STEP or BY_WHOLE_TRAINING."""
+    predicted_pairs = {size: _predicted(profile, pair) for size, pair in sweep.pairs.items()}
+    measured = _answer(sweep, by)
+    predicted = _answer(replace(sweep, pairs=predicted_pairs), by)
     regrets = []
     for point, predicted_point in zip(measured.points, predicted.points, strict=True):
         ratio = point.ratio.value
         if predicted_point.ratio.value > 1:
             ratio = 1 / ratio
         regrets.append(max(0.0, ratio - 1))
-    return Comparison(varies=varies, by=by, measured=measured, predicted=predicted, regrets=tuple(regrets))
+    return Comparison(varies=sweep.varies, by=by, measured=measured, predicted=predicted, regrets=tuple(regrets))
 
 
-def _answer(pairs: dict[int, Pair], fixed: Setup, varies: str, by: str) -> Answer:
-    jobs = {size: break_even.job_of(pair, varies) for size, pair in pairs.items()}
-    sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in pairs.items()}
-    return break_even.crossing(break_even.family_of(fixed, varies), by, sides, jobs.__getitem__)
+def _answer(sweep: Sweep, by: str) -> Answer:
+    lengths = {size: break_even.planned_length(pair, sweep.varies) for size, pair in sweep.pairs.items()}
+    sides = {size: pair.sides(by, sweep.varies) for size, pair in sweep.pairs.items()}
+    return break_even.crossing(break_even.family_of(sweep.fixed, sweep.varies), by, sides, lengths)
 
 
 def _predicted(profile: Profile, pair: Pair) -> Pair:

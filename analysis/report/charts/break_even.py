@@ -11,7 +11,7 @@ from analysis.stats import Estimate, faster, total
 from analysis.table import Table
 from analysis.text import sentences, training
 from analysis.training import costs
-from analysis.training.break_even import BY_EPOCH, BY_JOB, Pair, Setup, job_of, planned
+from analysis.training.break_even import BY_EPOCH, BY_WHOLE_TRAINING, Pair, Setup, planned, planned_length
 from analysis.training.costs import TrainingCost
 from analysis.units import count, digits, seconds
 
@@ -127,7 +127,7 @@ def _samples_view(name: str, pairs: tuple[Pair, ...], says: str) -> View:
     cpu = []
     gpu = []
     for pair in pairs:
-        cpu_seconds, gpu_seconds = pair.seconds(BY_JOB, "samples")
+        cpu_seconds, gpu_seconds = pair.seconds(BY_WHOLE_TRAINING, "samples")
         cpu.append((pair.setup.samples, cpu_seconds))
         gpu.append((pair.setup.samples, gpu_seconds))
     epochs = _planned_epochs(pairs)
@@ -141,8 +141,7 @@ def _samples_view(name: str, pairs: tuple[Pair, ...], says: str) -> View:
 
 
 def _planned_epochs(pairs: tuple[Pair, ...]) -> int:
-    _, epochs = planned(pairs[0].setup, "samples")
-    return epochs
+    return planned(pairs[0].setup, "samples").epochs
 
 
 def _job_parts(pairs: tuple[Pair, ...], budget_of: dict[Any, Budget]) -> dict[str, dict[str, float]]:
@@ -150,7 +149,7 @@ def _job_parts(pairs: tuple[Pair, ...], budget_of: dict[Any, Budget]) -> dict[st
     epochs = _planned_epochs(pairs)
     bars = {}
     for pair in pairs:
-        for device, side in zip(("CPU", "GPU"), pair.sides(BY_JOB, "samples"), strict=True):
+        for device, side in zip(("CPU", "GPU"), pair.sides(BY_WHOLE_TRAINING, "samples"), strict=True):
             parts = budget.job_parts(side.cost, epochs, pair.steps, budget_of.get(side.row.key))
             bars[f"{pair.setup.samples:,} {device}"] = parts
     return bars
@@ -159,15 +158,15 @@ def _job_parts(pairs: tuple[Pair, ...], budget_of: dict[Any, Budget]) -> dict[st
 def _small_rows(pair: Pair) -> list[tuple]:
     """A row a device: the whole training and its parts; the GPU's row also has the winner and the break-even."""
     rows = []
-    epochs, _ = job_of(pair, "samples")
-    for side in pair.sides(BY_JOB, "samples"):
+    epochs = planned_length(pair, "samples").epochs
+    for side in pair.sides(BY_WHOLE_TRAINING, "samples"):
         parts = costs.parts(side.cost, epochs, pair.steps)
         whole = seconds(total(parts.values()).value)
         device = f"CPU, {side.form}"
         winners = ("", "", "")
         if side is pair.gpu:
             device = "GPU"
-            winners = (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), _words(pair.break_even))
+            winners = (_wins(pair, BY_EPOCH), _wins(pair, BY_WHOLE_TRAINING), _words(pair.break_even))
         epoch = seconds(side.cost.epoch_seconds(pair.steps).value)
         rows.append((f"{pair.setup.samples:,}", device, whole, *map(_known, parts.values()), epoch, *winners))
     return rows
@@ -211,6 +210,6 @@ def _first_and_last(pairs: "tuple[Pair, ...]") -> str:
     """Who wins with the fewest and with the most samples."""
     winners = []
     for pair in (pairs[0], pairs[-1]):
-        cpu, gpu = pair.seconds(BY_JOB, "samples")
+        cpu, gpu = pair.seconds(BY_WHOLE_TRAINING, "samples")
         winners.append(sentences.winner(cpu, gpu, subject=count(pair.setup.samples, "sample")))
     return " ".join(winners)

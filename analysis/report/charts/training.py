@@ -13,7 +13,7 @@ from analysis.table import Table
 from analysis.text import budget, training
 from analysis.text.rows import losses
 from analysis.training import break_even
-from analysis.training.break_even import BY_JOB, BY_STEP
+from analysis.training.break_even import BY_STEP, BY_WHOLE_TRAINING
 from analysis.units import count, digits, percent, seconds
 
 
@@ -141,7 +141,9 @@ def _numbered(names: list[str]) -> list[str]:
 
 def along(answers: "Iterable[Answer]") -> list[Chart]:
     """Both devices' seconds along batch, samples, width or depth, a view each; by the step and by the whole training."""
-    shown = [answer for answer in answers if len(answer.points) > 2 and answer.form.mode in (BY_STEP, BY_JOB)]
+    shown = [
+        answer for answer in answers if len(answer.points) > 2 and answer.form.mode in (BY_STEP, BY_WHOLE_TRAINING)
+    ]
     if not shown:
         return []
     views = []

@@ -12,7 +12,7 @@ from analysis.table import Table
 from analysis.text import crossings, input_pipeline, sentences, training
 from analysis.text.rows import loop_name
 from analysis.training import break_even
-from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
+from analysis.training.break_even import BY_EPOCH, BY_STEP, BY_WHOLE_TRAINING, Pair
 from analysis.units import seconds
 from workloads.records import Measurements
 
@@ -60,10 +60,10 @@ def _answers(answers: list[Answer]) -> list[Block]:
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
         modes.add(a.form.mode)
-    columns = [mode for mode in (BY_STEP, BY_EPOCH, BY_JOB) if mode in modes]
+    columns = [mode for mode in (BY_STEP, BY_EPOCH, BY_WHOLE_TRAINING) if mode in modes]
     rows = []
     for (family, low, high), by_mode in groups.items():
-        job, setup = training.job_of(by_mode.get(BY_JOB) or next(iter(by_mode.values())))
+        job, setup = training.job_of(by_mode.get(BY_WHOLE_TRAINING) or next(iter(by_mode.values())))
         cells = [training.subject(setup, family.varies), family.varies, f"{low}..{high}"]
         for mode in columns:
             cells.append(_verdict_cell(by_mode.get(mode), job))
@@ -77,7 +77,7 @@ def _verdict_cell(a: Answer | None, job: str) -> str:
     if a is None:
         return "-"
     verdict = crossings.verdict_words(a)
-    return f"{job}: {verdict}" if a.form.mode == BY_JOB else verdict
+    return f"{job}: {verdict}" if a.form.mode == BY_WHOLE_TRAINING else verdict
 
 
 def _articles(measurements: Measurements) -> list[Block]:

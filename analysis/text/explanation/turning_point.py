@@ -3,7 +3,7 @@
 from analysis.finding import Finding
 from analysis.text.explanation.lines import fits
 from analysis.text.sentences import NAMES, counted, crossover, say
-from analysis.training.break_even import BY_JOB
+from analysis.training.break_even import BY_WHOLE_TRAINING
 
 _TEMPLATES = {
     "from": "about {counts} on, the {device}{probably} finishes first.",
@@ -42,7 +42,7 @@ def _counted(finding: Finding) -> list[str]:
 def crossing(finding: Finding) -> str:
     """The winner along a size: `A step: the GPU wins from about batch 62.`"""
     answer = finding.numbers["answer"]
-    return " ".join(crossover(answer, "Whole training" if answer.form.mode == BY_JOB else "A step"))
+    return " ".join(crossover(answer, "Whole training" if answer.form.mode == BY_WHOLE_TRAINING else "A step"))
 
 
 SENTENCES = {"turning-point": turning_point, "question": question, "crossover": crossing}

@@ -26,7 +26,7 @@ from analysis.text import sentences
 from analysis.text.explanation import answer, changes, details
 from analysis.text.explanation.sentence import sentence
 from analysis.training import break_even, costs
-from analysis.training.break_even import BY_JOB
+from analysis.training.break_even import BY_WHOLE_TRAINING
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.networks.operations import TracedStep
@@ -272,7 +272,7 @@ def test_a_swept_turning_point_is_said_everywhere():
     rows = swept(3072, 3328)
     e = explained(of=sources(*rows))
     (whole,) = [a for a in e.crossovers if a.family.varies == "samples"]
-    assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_JOB)
+    assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_WHOLE_TRAINING)
     counts = {"samples": whole.crossings[0].at.value, "epochs": pytest.approx(10.0)}
     assert (e.turning_point.device, e.turning_point.counts) == ("gpu", counts)
     assert e.turning_point.counts["samples"] == pytest.approx(3200, rel=2e-3)
@@ -309,7 +309,7 @@ def test_the_width_batch_and_samples_of_turning_points():
     # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
     assert width.crossings[0].at.value == pytest.approx(50.5, rel=0.002)
     with pytest.raises(ValueError, match="has no width"):
-        break_even.sized(T, "width")
+        break_even.split_training(T, "width")
     e = explained(Training("peaks", 1000, 1000, 5))
     assert {a.family.varies: a.form.mode for a in e.crossovers} == {"batch": "a step", "samples": "a step"}
 
@@ -317,7 +317,7 @@ def test_the_width_batch_and_samples_of_turning_points():
 def test_break_even_in_epochs():
     late = explained(Training("cifar10-cnn", 640, 6400, 10))
     # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
-    paid = costs.break_even(late.cpu.cost, late.gpu.cost, 10)
+    paid = costs.break_even(late.cpu.cost, late.gpu.cost, steps=10)
     assert paid.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
     # A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s
     e = explained()

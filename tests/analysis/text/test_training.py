@@ -13,7 +13,7 @@ from analysis.text import crossings
 from analysis.text import rows as row_words
 from analysis.text import training as words
 from analysis.training import break_even
-from analysis.training.break_even import BY_JOB, BY_STEP
+from analysis.training.break_even import BY_STEP, BY_WHOLE_TRAINING
 from workloads.records import Measurement
 
 
@@ -34,7 +34,7 @@ def test_a_page_says_one_job_of_a_training():
     15 + 9.36; of the row's own 2,048 samples and 10 epochs, 160 steps, the CPU wins both. The training itself has 10 smaller
     last batches more, for which the GPU compiles a second time: 5 + 46.9 and 15 + 9.38 + 6."""
     every = wide(2048, 1e-3, 2e-3)
-    found = one(break_even.answers(every, ["width"]), BY_JOB)
+    found = one(break_even.answers(every, ["width"]), BY_WHOLE_TRAINING)
     expected = [(9.68, 24.36), (51.8, 24.36)]
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     of = "60,000 samples, 10 epochs, from its parts"
@@ -53,7 +53,8 @@ def test_a_page_says_one_job_of_a_training():
     assert said.startswith("MNIST CNN, batch 32, 60,000 samples, 5 epochs: ")
     assert [row[0] for row in words.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
     (batch,) = break_even.pairs(both("peaks", 100, 100, 2e-3, 1e-3))
-    assert break_even.planned(batch.setup, "") == (100, 2000)  # all of a batch: another job has another batch
+    planned = break_even.planned(batch.setup, "")
+    assert (planned.samples, planned.epochs) == (100, 2000)  # all of a batch: another job has another batch
 
 
 def test_a_crossing_between_distant_sizes_is_only_somewhere():

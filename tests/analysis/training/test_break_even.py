@@ -17,7 +17,7 @@ from analysis.stats import Estimate
 from analysis.text import summary
 from analysis.text import training as training_words
 from analysis.training import break_even, costs
-from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Trained
+from analysis.training.break_even import BY_EPOCH, BY_STEP, BY_WHOLE_TRAINING, Trained
 from kernels.problems import Training
 from workloads.records import Measurement
 
@@ -56,7 +56,7 @@ def test_a_batch_crossover_lies_where_the_laws_meet():
     # S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
     # the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole batches, as the rows compiled no other), 5
     # + 6.2 against 8.5 + 2.48
-    found = one(break_even.answers(batches(), ["batch"]), BY_JOB)
+    found = one(break_even.answers(batches(), ["batch"]), BY_WHOLE_TRAINING)
     expected = [(50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]
     assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     said = "whole training of 50,000 samples, 10 epochs, from its parts: the GPU wins from batch "
@@ -94,7 +94,7 @@ def test_a_planned_training_has_its_smaller_last_batch():
 
 def test_samples_move_the_crossover_by_epoch_and_training():
     found = break_even.answers(small_data(), ["samples"])
-    by_epoch, by_job = (one(found, by) for by in (BY_EPOCH, BY_JOB))
+    by_epoch, by_job = (one(found, by) for by in (BY_EPOCH, BY_WHOLE_TRAINING))
     # 10 steps: 0.10 against 0.08, and more steps are more so
     assert [round(p.ratio.value, 3) for p in by_epoch.points] == [1.25, 3.154, 3.893, 3.989]
     # 5 epochs and 0.1 s of a fit: 6.1 + 5 x 0.1 against 16.1 + 5 x 0.08, ...
@@ -149,9 +149,9 @@ def test_a_shorter_import_makes_no_form_better():
     for m, imported, begun in zip(every, (9.0, 5.0, 7.0), (0.05, 0.25, 0.25), strict=True):
         m.phases_s.update({"import": imported, "device_start": begun})
     (pair,) = break_even.pairs(every)
-    assert pair.cpu(BY_JOB).form == "GPU hidden"
+    assert pair.cpu(BY_WHOLE_TRAINING).form == "GPU hidden"
     # the very first process took longest: 6 s of the other two; the import's interval moves neither side ahead
-    assert pair.cpu(BY_JOB).cost.start.value == pytest.approx(6.05)
+    assert pair.cpu(BY_WHOLE_TRAINING).cost.start.value == pytest.approx(6.05)
     assert (pair.gpu.cost.start.low, pair.gpu.cost.start.high) == (pytest.approx(6 + 0.2), pytest.approx(6 + 0.3))
     assert costs.measured(every[2], every).start.low == pytest.approx(4.8 + 0.2)  # by itself: below both
 
@@ -245,13 +245,13 @@ def test_a_bare_loops_samples_are_its_steps(kernel):
 @pytest.mark.parametrize(
     ("mode", "varies", "points", "wide", "shown"),
     [
-        (BY_JOB, "width", 2, [False], True),
+        (BY_WHOLE_TRAINING, "width", 2, [False], True),
         (BY_EPOCH, "samples", 3, [False], False),
         (BY_STEP, "samples", 3, [False, True], False),  # one crossing is only somewhere
         (BY_STEP, "batch", 3, [], True),
         (BY_STEP, "batch", 2, [], False),
         (BY_STEP, "samples", 3, [], False),
-        (BY_JOB, "batch", 3, [], False),
+        (BY_WHOLE_TRAINING, "batch", 3, [], False),
     ],
 )
 def test_which_crossovers_of_trainings_are_shown(monkeypatch, mode, varies, points, wide, shown):

@@ -201,8 +201,8 @@ def test_epochs_and_whole_trainings_by_hand():
     assert costs.parts(with_rest, 3, 12)["steps"].value == pytest.approx(3.6 - 0.09)
     assert costs.whole_training(with_rest, 3, 12).value == pytest.approx(2 + 5 + 0.52 + 3 * 5.17)
     slower = replace(separate, start=exact(17.0), step=exact(0.05))
-    assert costs.break_even(separate, slower, 100).value == pytest.approx(15 / 5)
-    assert costs.break_even(slower, separate, 100) is None
+    assert costs.break_even(separate, slower, steps=100).value == pytest.approx(15 / 5)
+    assert costs.break_even(slower, separate, steps=100) is None
 
 
 def test_a_further_step_costs_its_setup_once():
