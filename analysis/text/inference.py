@@ -5,7 +5,7 @@ from analysis.crossover.answer import Answer
 from analysis.stats import median_of
 from analysis.text import crossings, sentences
 from analysis.text.sentences import say
-from analysis.training.inference import ROUNDTRIP, SERVE, CallForm, InferenceCase, cases, crossovers, side
+from analysis.training.inference import ROUNDTRIP, SERVE, CallForm, InferenceCase, cases, crossovers, fastest_calls
 from analysis.units import join
 from workloads.records import Machine, Measurement, Measurements
 
@@ -66,7 +66,8 @@ def _batching_gain(rows: Measurements, first: int, last: int, *, on_gpu: bool, w
     """`9.1x on the GPU`: samples a second at the last batch over those at the first; [] without rows of both."""
     if first == last:
         return []
-    at_first, at_last = side(rows, ROUNDTRIP, on_gpu, first), side(rows, ROUNDTRIP, on_gpu, last)
+    at_first = fastest_calls(rows, ROUNDTRIP, gpu=on_gpu, batch=first)
+    at_last = fastest_calls(rows, ROUNDTRIP, gpu=on_gpu, batch=last)
     if not at_first or not at_last:
         return []
     gain = at_first[1] / at_last[1] * (last / first)

@@ -26,6 +26,7 @@ from workloads.records.switches import Experiment
 FIRST, SAME_LOSS = 5, 1e-3
 #: A step that takes at most so much more with the total batch waits for the host.
 WAITS = 1.1
+_FLOAT32_BYTES = 4
 # Options that spread a training over GPUs.
 _STRATEGY = ("strategy", "replicas")
 # Models of one unit.
@@ -93,8 +94,12 @@ class DataParallelCase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def predicted_step(self) -> Estimate | None:
-        """Predicted seconds of a step on the several GPUs. None without rows of a part of the batch, of the all-reduce, or of
-        the model of one unit on several GPUs (where the host limits a step: on one too)."""
+        """Predicted seconds of a step on the several GPUs; None if a row that it takes is missing.
+
+        If the GPU limits the step: a step of one GPU with its part of the batch, plus the all-reduce of the gradients. If the
+        host limits it: a step of one GPU, grown as the step of a model of one unit grows with the number of GPUs, as that is host
+        work alone; the all-reduce is hidden. In both cases at least the step of the model of one unit on so many GPUs.
+        """
         base = self.base or self.part
         summing_s = all_reduce(self)
         if base is None or summing_s is None or self.host_several is None:
@@ -118,7 +123,7 @@ class DataParallelCase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def off(self) -> float | None:
-        """Relative error of the predicted speedup: 0.1 is 10 % too high."""
+        """Relative error of the predicted speedup: 0.1 if it is 10 % too high. None if one of the two is not known."""
         measured = self.gain
         predicted = self.predicted_gain
         if measured is None or predicted is None:
@@ -127,7 +132,8 @@ class DataParallelCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cases(measurements: Iterable[Measurement]) -> list[DataParallelCase]:
-    """A case for every timed training on several GPUs, except those of the model of one unit."""
+    """Every timed training by Keras on several GPUs, with the rows of one GPU that it is compared with. Models of one unit, which
+    measure the host alone, are no cases."""
     rows = [row for row in measurements if row.ok]
     fits = [row for row in rows if row.kernel == costs.FIT and row.process == "warm" and row.on("host-latency")]
     all_reduces = [row for row in rows if _is_all_reduce(row)]
@@ -146,7 +152,8 @@ def _is_all_reduce(row: Measurement) -> bool:
 
 
 def _case(row: Measurement, alike: list[Measurement], all_reduces: list[Measurement]) -> DataParallelCase:
-    """The case of a training on several GPUs. alike: trainings that ran the same way, but for the number of GPUs."""
+    """A training on several GPUs with its rows of one GPU. alike: trainings of any model with the same device, types and options,
+    on any number of GPUs."""
     count = row.experiment.replicas
     strategy = row.experiment.strategy
     batch = row.problem.batch
@@ -164,31 +171,32 @@ def _case(row: Measurement, alike: list[Measurement], all_reduces: list[Measurem
 
 
 def _is_like(row: Measurement, other: Measurement) -> bool:
-    """Whether two rows were trained in the same way, but for the number of GPUs."""
+    """Whether two trainings have the same device, threads, types and options, apart from those that spread them over GPUs."""
     same_place = row.device == other.device and row.threads == other.threads
     same_types = row.problem.dtype == other.problem.dtype
     return same_place and same_types and _other_options(row) == _other_options(other)
 
 
 def _other_options(row: Measurement) -> dict[str, str]:
-    """The options of a row but for those that spread it over GPUs."""
+    """The options of a training without those that spread it over GPUs."""
     return {name: text for name, text in row.settings.switches.items() if name not in _STRATEGY}
 
 
 def _sample_size(row: Measurement) -> int:
-    """Numbers in a sample, by the model's name."""
+    """How many numbers a sample has, by the model's known input shape; 1 for an unknown model."""
     network = networks.known(row.problem.model)
     return math.prod(network.input) if network else 1
 
 
 def _most_samples(rows: list[Measurement], batch: int, experiment: Experiment) -> Measurement | None:
-    """The row of that batch and experiment with the most samples."""
+    """The row of that batch and distribution over GPUs (`experiment`) with most samples; None without one."""
     fitting = [row for row in rows if row.problem.batch == batch and row.experiment == experiment]
     return max(fitting, key=lambda row: row.problem.samples, default=None)
 
 
 def step(row: Measurement) -> Estimate:
-    """Seconds of a step by the fitted costs; without them, an epoch's seconds, with its own cost, over its steps."""
+    """Seconds of a training step. If the timed epochs do not separate a step from the rest of an epoch, an epoch's seconds over
+    its steps."""
     cost = costs.measured(row)
     if cost is not None and cost.step.value > 0:
         return cost.step
@@ -196,12 +204,12 @@ def step(row: Measurement) -> Estimate:
 
 
 def all_reduce(case: DataParallelCase) -> Estimate | None:
-    """Seconds of the all-reduce of the gradients: measured with the training, else interpolated between stored all-reduces of
-    more and of fewer bytes; None without both."""
+    """Seconds of summing the gradients over all GPUs: measured with the training, else interpolated by their bytes between stored
+    all-reduces over as many GPUs; None if these are all smaller or all larger."""
     measured_s = case.several.series.get("all_reduce_s")
     if measured_s:
         return stats.median(measured_s)
-    gradient_bytes = 4 * case.several.values.get("parameters", 0.0)
+    gradient_bytes = _FLOAT32_BYTES * case.several.values.get("parameters", 0.0)
     points = []
     for row in case.sums:
         seconds = stats.quick_median(row.on("device") or row.samples[0])
@@ -209,12 +217,13 @@ def all_reduce(case: DataParallelCase) -> Estimate | None:
     points.sort()
     if not gradient_bytes or not points or not points[0][0] <= gradient_bytes <= points[-1][0]:
         return None
-    nbytes, seconds_of_bytes = zip(*points, strict=True)
-    return stats.exact(float(np.interp(gradient_bytes, nbytes, seconds_of_bytes)))
+    nbytes, all_reduce_s = zip(*points, strict=True)
+    return stats.exact(float(np.interp(gradient_bytes, nbytes, all_reduce_s)))
 
 
 def bus_bytes_per_s(case: DataParallelCase) -> float | None:
-    """The bus bandwidth of the all-reduce of the gradients, 2 (n - 1) / n of their bytes a second.
+    """The bus bandwidth of the all-reduce of the gradients over n GPUs, 2 (n - 1) / n of their bytes a second, which does not
+    depend on n; None without its time.
 
     Source: nccl-tests, doc/PERFORMANCE.md.
     """
@@ -226,8 +235,8 @@ def bus_bytes_per_s(case: DataParallelCase) -> float | None:
 
 
 def loss_difference(case: DataParallelCase, steps: int | None = FIRST) -> float | None:
-    """The largest relative difference to one GPU's loss over the first `steps` steps (None: all that were kept); None without
-    both losses, or if the samples differ."""
+    """The largest relative difference between the losses on several GPUs and on one, over the first `steps` steps (None: all that
+    were stored). None without both losses, or if they trained on other samples."""
     if case.one is None or case.one.notes.get(records.SAMPLES) != case.several.notes.get(records.SAMPLES):
         return None
     losses = case.several.series.get("step_loss", ())[:steps]
@@ -237,7 +246,8 @@ def loss_difference(case: DataParallelCase, steps: int | None = FIRST) -> float 
 
 
 def other_losses(row: Measurement, rows: Iterable[Measurement]) -> str:
-    """The difference in words if a row's losses are not those of one GPU; "" if they agree or cannot be compared."""
+    """A sentence on the difference if a training on several GPUs has other losses than on one; "" if they agree or cannot be
+    compared. rows: where the training on one GPU is looked up."""
     if row.experiment.replicas < 2 or not row.ok:
         return ""
     others = [other for other in rows if other.key != row.key]
@@ -254,8 +264,8 @@ def other_losses(row: Measurement, rows: Iterable[Measurement]) -> str:
 
 
 def memory(row: Measurement) -> tuple[float, float] | None:
-    """(weights, optimizer state and a GPU's part of the batch; activations and gradients) in bytes for a step on each GPU. None
-    if the program does not report them."""
+    """(bytes of the weights, the optimizer's state and the GPU's part of the batch; bytes of activations and gradients) that a
+    step takes on each GPU; None if the framework did not report them."""
     state = row.values.get("step_state_bytes")
     temporary = row.values.get("step_temporary_bytes")
     if state is None or temporary is None:

@@ -17,19 +17,20 @@ KERAS = "inference/keras"
 
 
 class CallForm(msgspec.Struct, frozen=True, kw_only=True):
-    """How a batch is answered."""
+    """How a model is called with a batch of inputs."""
 
+    #: The kernel: Keras's `call` or `predict`.
     kernel: str
-    #: The copy mode.
+    #: How inputs and outputs are copied: resident (not at all) or roundtrip.
     mode: str
-    #: The GPU's clock.
+    #: The clock of the GPU's seconds.
     clock: str
     #: Its name in words.
     words: str
 
     @property
     def form(self) -> Form:
-        """The form of a crossover of such calls."""
+        """The same as the form of a crossover."""
         return Form(self.mode, self.clock, framework="keras")
 
 
@@ -62,18 +63,22 @@ class InferenceCase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cases(measurements: Iterable[Measurement]) -> dict[InferenceCase, list[Measurement]]:
-    """Case -> its inference rows from warm processes that ran by themselves."""
+    """Model, input type and precision -> its rows of inference, without fresh processes and work beside other work."""
     answered = [row for row in measurements if row.problem.op == "inference"]
     warm = [row for row in answered if row.process == "warm" and settings.ordinary(row)]
     return group_by(warm, _case)
 
 
 def _case(row: Measurement) -> InferenceCase:
+    """The model, input type and precision of a row."""
     return InferenceCase(model=row.problem.model, dtype=row.problem.dtype, precision=row.keras.precision)
 
 
-def side(rows: Iterable[Measurement], call: CallForm, gpu: bool, batch: int) -> tuple[Measurement, Estimate] | None:
-    """The fastest row of a side at a batch, and its seconds a call."""
+def fastest_calls(
+    rows: Iterable[Measurement], call: CallForm, *, gpu: bool, batch: int
+) -> tuple[Measurement, Estimate] | None:
+    """(the fastest row of a batch size on the GPU, or if not `gpu` on the CPU, in that form of call; its seconds of a call). None
+    without a row."""
     clock = call.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
     calls = _rows_of(rows, call)
     fastest = quickest((row for row in calls if row.problem.batch == batch and row.on_gpu == gpu), clock)
@@ -84,12 +89,13 @@ def side(rows: Iterable[Measurement], call: CallForm, gpu: bool, batch: int) -> 
 
 
 def _rows_of(rows: Iterable[Measurement], call: CallForm) -> list[Measurement]:
+    """The rows that called the model in that form."""
     return [row for row in rows if row.kernel == call.kernel and row.mode == call.mode]
 
 
 def crossovers(measurements: Iterable[Measurement]) -> list[tuple[InferenceCase, CallForm, Answer]]:
-    """The crossover along the batch (`point.n`) for each case and form of call with rows of both sides. A side is its fastest row
-    over threads, ways to compile and libraries."""
+    """(model, form of call, from which batch the GPU answers faster) for each model and form that was measured on both devices. A
+    device's time is its fastest row over threads, ways to compile and libraries."""
     every = []
     for case, rows in cases(measurements).items():
         for call in CALL_FORMS:
@@ -100,11 +106,12 @@ def crossovers(measurements: Iterable[Measurement]) -> list[tuple[InferenceCase,
 
 
 def _crossover(case: InferenceCase, rows: list[Measurement], call: CallForm) -> Answer | None:
-    """The crossover of a case along the batch; None where no batch has rows of both sides."""
+    """From which batch the GPU answers faster in one form of call; None if no batch was measured on both devices. rows: of the
+    case."""
     points = []
     for batch in sorted({row.problem.batch for row in rows}):
-        cpu = side(rows, call, False, batch)
-        gpu = side(rows, call, True, batch)
+        cpu = fastest_calls(rows, call, gpu=False, batch=batch)
+        gpu = fastest_calls(rows, call, gpu=True, batch=batch)
         if cpu and gpu:
             points.append(CrossoverPoint(n=batch, cpu=_fastest_row(case, *cpu), gpu=_fastest_row(case, *gpu)))
     if not points:
@@ -116,12 +123,13 @@ def _crossover(case: InferenceCase, rows: list[Measurement], call: CallForm) -> 
 
 
 def _fastest_row(case: InferenceCase, row: Measurement, seconds: Estimate) -> FastestRow:
-    """A row as a side of a crossover."""
+    """A row and its seconds as one side of a crossover."""
     return FastestRow(kernel=row.kernel, device=row.device, threads=row.threads, math=case.precision, seconds=seconds)
 
 
 def wanted(measurements: Iterable[Measurement]) -> list[tuple[Measurement, int]]:
-    """(row, batch): rows to measure at one more batch, the fastest of each side near each crossover."""
+    """(row, batch): rows to measure again at another batch, so that each crossover lies between closer batches. They are the
+    fastest row of each device at the measured batch nearest to it."""
     measurements = list(measurements)
     by_case = cases(measurements)
     rows: dict[tuple, tuple[Measurement, int]] = {}
@@ -129,7 +137,7 @@ def wanted(measurements: Iterable[Measurement]) -> list[tuple[Measurement, int]]
         for batch in refine(answer):
             nearest = min((point.n for point in answer.points), key=lambda n: abs(n / batch - 1))
             for gpu in (False, True):
-                fastest = side(by_case[case], call, gpu, nearest)
+                fastest = fastest_calls(by_case[case], call, gpu=gpu, batch=nearest)
                 if fastest is not None:
                     row, _ = fastest
                     rows[row.kernel, row.settings.device, call.mode, case, batch] = (row, batch)

@@ -78,7 +78,8 @@ class LayerSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sums(measurements: Measurements) -> list[LayerSum]:
-    """A sum for each training whose model has rows of layers."""
+    """For each measured training whose model's layers were also measured alone, at the same batch, device and number of threads:
+    the layers' seconds, their sum and what is left of the step."""
     layers = [m for m in measurements if m.problem.op == "layer" and m.problem.model]
     by_step = group_by(layers, lambda m: (m.problem.model, m.problem.batch, m.device, m.threads))
     layer_sums = []
@@ -93,18 +94,20 @@ def sums(measurements: Measurements) -> list[LayerSum]:
 
 
 def _sum(training: Measurement, step: Estimate, rows: list[Measurement], every: Measurements) -> LayerSum:
+    """The sum of a training's layers. step: its seconds. rows: of the layers. every: where the parts around the layers are looked
+    up."""
     is_compiled = bool(training.values.get("jit_compile"))
     jit = "on" if is_compiled else "off"
     layers: list[LayerSeconds] = []
     parts: dict[str, Estimate | None] = {"loss and metrics": None, "optimizer": None}
     missing: list[str] = []
     otherwise: list[str] = []
-    for name, directions in group_by(rows, lambda m: m.problem.layer).items():
-        same = [m for m in directions if m.keras.jit_compile == jit]
-        seconds = _layer(same)
+    for name, layer_rows in group_by(rows, lambda m: m.problem.layer).items():
+        seconds = _layer([m for m in layer_rows if m.keras.jit_compile == jit])
         if seconds is None:
-            seconds = _layer(directions)
-            otherwise += [name] if seconds is not None else []
+            seconds = _layer(layer_rows)
+            if seconds is not None:
+                otherwise.append(name)
         if seconds is None:
             missing.append(name)
         elif name == LayerCall.LOSS:
@@ -125,7 +128,8 @@ def _sum(training: Measurement, step: Estimate, rows: list[Measurement], every: 
 
 
 def _layer(rows: Iterable[Measurement]) -> LayerSeconds | None:
-    """A layer's seconds from its rows; None where a direction that it has lacks a time."""
+    """A layer's seconds forward and backward, each by the fastest of its rows; None if the forward pass has no time, or a
+    gradient was tried and has none."""
     by_direction: dict[str, Estimate | None] = {}
     problem = None
     for m in rows:
@@ -151,7 +155,8 @@ def _layer(rows: Iterable[Measurement]) -> LayerSeconds | None:
 
 
 def _around(training: Measurement, every: Measurements) -> dict[str, Estimate | None]:
-    """Seconds of dispatch and of the input pipeline, from the steps of models with almost no work."""
+    """Part -> seconds of a training step around its layers: "dispatch" (Python and Keras starting a step; None if not measured)
+    and, if it was measured, "input pipeline". Both are from steps of models with almost no work."""
     constants = overheads.constants([m for m in every if m.threads == training.threads])
     dispatch = overheads.find(constants, "keras-step", training.device)
     parts = {"dispatch": dispatch.seconds if dispatch else None}
@@ -162,7 +167,8 @@ def _around(training: Measurement, every: Measurements) -> dict[str, Estimate | 
 
 
 def _pipeline_step(training: Measurement, every: Measurements) -> Estimate | None:
-    """Seconds of a step that does nothing but take such a batch; None without a row."""
+    """Seconds of a step that does nothing but take a batch of the training's size, with the same device and threads; None without
+    such a row."""
     for m in every:
         same_place = (m.device, m.threads) == (training.device, training.threads)
         if m.problem.op == "feeding" and m.ok and same_place and m.problem.batch == training.problem.batch:
@@ -181,8 +187,8 @@ class LayerCrossover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def crossovers(measurements: Measurements, machine: Machine | None = None) -> list[LayerCrossover]:
-    """The crossovers along the batch of layers with rows of both sides at two batches or more. A side is its fastest row, op by
-    op or compiled."""
+    """From which batch a GPU is faster at each layer, forward and backward, for layers that were measured on both devices at two
+    batches or more. A device's time is its fastest row, op by op or compiled."""
     rows = [m for m in measurements if m.problem.op == "layer"]
     groups = group_by(rows, lambda m: (m.problem.model, m.problem.layer, m.problem.arguments, m.problem.input))
     answers = []
@@ -197,7 +203,7 @@ def crossovers(measurements: Measurements, machine: Machine | None = None) -> li
 
 
 def _points(rows: list[Measurement], machine: Machine | None) -> list[CrossoverPoint]:
-    """Both sides at each batch, smallest first."""
+    """The fastest times of CPU and GPU at each batch that has both, smallest first. rows: of one layer in one direction."""
     points = []
     by_batch = group_by(rows, lambda m: m.problem.batch)
     for batch in sorted(by_batch):

@@ -18,8 +18,11 @@ from workloads.records import Settings, settings
 def measured_training(
     rows: Iterable[Trained], training: Training, chosen: Settings, kernel: str = FIT
 ) -> Trained | None:
-    """The best-ranked row of just this training, on the device and with the switches of these settings; None without one. Inputs
-    of a type that fit casts are the same training."""
+    """The measured training that stands for `training` on the device and with the options of `chosen` settings; None without one.
+
+    It has the same kernel, model and batch; of several, the first by `Trained.rank` counts. Its number of samples and its input
+    type may differ: they change nothing but the compilations, which are made those of `training`.
+    """
     wanted = (kernel, training.model, training.batch, chosen.device, chosen.switches, None)
     alike = []
     for side in rows:
@@ -34,7 +37,7 @@ def measured_training(
 
 
 def _known(side: Trained, training: Training) -> Trained:
-    """The side as the row tells it: without compilations if the row did not make the second one of the training."""
+    """A measured training with the compilations of `training`, or if its row did not measure all of these, without any."""
     compiles_twice = costs.left_over(training, side.row.settings) > 0
     row_compiled_twice = costs.left_over(side.row.problem, side.row.settings) > 0
     if compiles_twice and not row_compiled_twice:
@@ -43,14 +46,14 @@ def _known(side: Trained, training: Training) -> Trained:
 
 
 def ran_all_samples(side: Trained, training: Training) -> bool:
-    """Whether a row ran epochs of all the training's samples: slow steps are timed in epochs of a few."""
+    """Whether a measured training timed epochs of all the samples of `training`. Slow steps are timed in epochs of a few."""
     samples = side.row.on("host-latency")
     problem = side.row.problem
     return samples is not None and samples.calls == problem.steps and problem.samples == training.samples
 
 
 def tells_whole(side: Trained) -> bool:
-    """Whether a row tells the seconds of a whole training: its start-up and compilations are known."""
+    """Whether the seconds of a whole training can be computed from a row: its start-up and compilations are known."""
     return side.cost.start is not None and side.cost.compile is not None
 
 
@@ -60,7 +63,8 @@ def seconds(side: Trained, training: Training) -> Estimate:
 
 
 def both_sides(pair: Pair, rows: Iterable[Trained]) -> tuple[Trained, Trained] | None:
-    """(CPU, GPU): the rows that tell the pair's planned training on both devices; None unless both tell the whole of it."""
+    """(CPU, GPU): the measured trainings that stand for the pair's planned whole training on each device; None unless the seconds
+    of the whole are known on both."""
     rows = list(rows)
     training = planned_training(pair.setup)
     switches = settings.without_defaults({"data": "synthetic", **dict(pair.setup.switches)})

@@ -50,8 +50,8 @@ def _line(
     case: inference.InferenceCase, rows: Measurements, call: inference.CallForm, batch: int
 ) -> tuple[str, ...] | None:
     """The cells of a line: seconds and samples a second on both devices, the GPU's speedup; None where neither was measured."""
-    cpu = inference.side(rows, call, gpu=False, batch=batch)
-    gpu = inference.side(rows, call, gpu=True, batch=batch)
+    cpu = inference.fastest_calls(rows, call, gpu=False, batch=batch)
+    gpu = inference.fastest_calls(rows, call, gpu=True, batch=batch)
     if gpu is None and cpu is None:
         return None
     if gpu is None and call == inference.QUEUED:  # a CPU queues nothing: that is its one call's time again
