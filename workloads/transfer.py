@@ -248,10 +248,10 @@ def _sample_types(flags: Namespace) -> list[str]:
 
     Raises: Usage for an unknown one.
     """
-    from analysis.training import pipeline_laws
+    from analysis.training import pipeline_costs
     from workloads.harness import plan
 
-    return plan.known("type", flags.dtypes, pipeline_laws.DTYPES) or list(pipeline_laws.DTYPES)
+    return plan.known("type", flags.dtypes, pipeline_costs.DTYPES) or list(pipeline_costs.DTYPES)
 
 
 def _keras_rows(on: list[str], dtypes: Iterable[str], pipelines: list[str]) -> "list[Row]":
@@ -259,7 +259,7 @@ def _keras_rows(on: list[str], dtypes: Iterable[str], pipelines: list[str]) -> "
 
     Raises: Missing without Keras.
     """
-    from analysis.training import pipeline_laws
+    from analysis.training import pipeline_costs
     from kernels.problems import InputPipeline
     from workloads.frameworks import grid
     from workloads.records import Row, Settings
@@ -269,22 +269,22 @@ def _keras_rows(on: list[str], dtypes: Iterable[str], pipelines: list[str]) -> "
     for device in on:
         for dtype in dtypes:
             # sorted between the others: what changes meanwhile is in both
-            more = pipeline_laws.TEST_SIZES if dtype == pipeline_laws.DTYPES[0] else ()
-            for batch, width in sorted((*pipeline_laws.SIZES, *more)):
-                problem = InputPipeline(batch, width, pipeline_laws.steps(batch, width), dtype)
+            more = pipeline_costs.TEST_SIZES if dtype == pipeline_costs.DTYPES[0] else ()
+            for batch, width in sorted((*pipeline_costs.SIZES, *more)):
+                problem = InputPipeline(batch, width, pipeline_costs.steps(batch, width), dtype)
                 for pipeline in pipelines:
-                    if pipeline_laws.tells(device, pipeline, dtype):
+                    if pipeline_costs.is_worth_measuring(device, pipeline, dtype):
                         rows.append(Row(f"feeding/keras/{pipeline}", problem, Settings(device)))
     return rows
 
 
 def _cupy_rows(gpus: list[str]) -> "list[Row]":
     """The rows of CuPy's copies of as many bytes as the batches of the feeding study have."""
-    from analysis.training import pipeline_laws
+    from analysis.training import pipeline_costs
     from kernels.problems import Transfer
     from workloads.records import Row, Settings
 
-    sizes = sorted({4 * batch * width for batch, width in (*pipeline_laws.SIZES, *pipeline_laws.TEST_SIZES)})
+    sizes = sorted({4 * batch * width for batch, width in (*pipeline_costs.SIZES, *pipeline_costs.TEST_SIZES)})
     rows = []
     for device, memory, nbytes in itertools.product(gpus, STUDY["array"], sizes):
         rows.append(Row("transfer/cupy/array", Transfer("h2d", nbytes, memory), Settings(device)))
@@ -339,7 +339,7 @@ class PipelineTable(Lines):
 
     def cells(self, m) -> list[str]:
         from analysis import stats
-        from analysis.training import pipeline_laws
+        from analysis.training import pipeline_costs
 
         p = m.problem
         if p.op == "transfer":
@@ -347,7 +347,7 @@ class PipelineTable(Lines):
             seconds = stats.seconds_of(m)
         else:
             start = [m.variant, m.device, p.dtype, str(p.batch), str(p.width)]
-            seconds = pipeline_laws.step(m) if m.ok else None
+            seconds = pipeline_costs.step_seconds(m) if m.ok else None
         start.append(units.size(p.nbytes))
         if seconds is None:
             return [*start, m.status, "", m.reason]

@@ -10,7 +10,7 @@ from analysis.predict.profile import CALLS, COMPILED, JIT, OP_BY_OP, VARIANTS, L
 from analysis.predict.step_kernels import step_kernel
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.stats import NOTHING, Estimate, exact, plus_minus, total, within_factor
-from analysis.training import pipeline_laws
+from analysis.training import pipeline_costs
 from analysis.training.costs import FIT
 from kernels import networks
 from kernels.networks.layers import Layer, Network
@@ -84,8 +84,8 @@ def host_parts(
         calls_s = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls_s)
         dispatch = dispatch - calls_s
-    pipeline = pipeline_laws.batch_seconds(
-        _pipeline_laws(profile), device, options.residence, training, network=network
+    pipeline = pipeline_costs.batch_seconds(
+        _pipeline_costs(profile), device, options.residence, training, network=network
     )
     if pipeline is not None:  # which contains the bytes
         copies.pop("transfer bytes", None)
@@ -94,9 +94,9 @@ def host_parts(
 
 
 @once
-def _pipeline_laws(profile: Profile) -> tuple[pipeline_laws.Law, ...]:
+def _pipeline_costs(profile: Profile) -> tuple[pipeline_costs.PipelineCost, ...]:
     """The laws for the seconds that a batch's input pipeline takes, fitted to the rows of their study."""
-    return pipeline_laws.laws(profile.measurements)
+    return pipeline_costs.fits(profile.measurements)
 
 
 def copies_of_batch(profile: Profile, network: Network, batch: int, options: Keras) -> dict[str, Estimate]:

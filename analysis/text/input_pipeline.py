@@ -7,8 +7,8 @@ from analysis.numbers import time
 from analysis.stats import best_by, exact, median_of
 from analysis.table import Table
 from analysis.text.sentences import counted, say
-from analysis.training import costs, pipeline_laws
-from analysis.training.pipeline_laws import Law, Share
+from analysis.training import costs, pipeline_costs
+from analysis.training.pipeline_costs import PipelineCost, PipelineShare
 from analysis.units import bytes_rate, percent, size
 from kernels import networks
 from kernels.problems import InputPipeline
@@ -40,11 +40,11 @@ def image_bytes(dtype: str) -> int:
 
 def laws(measurements: Measurements) -> Table:
     """A table: the law by which each way brings batches into a step, a line a device, way and type."""
-    rows = [_law_cells(law) for law in pipeline_laws.laws(measurements)]
+    rows = [_law_cells(law) for law in pipeline_costs.fits(measurements)]
     return Table("device | way | samples as | a call | a sample | bandwidth | within | sizes", rows, 3)
 
 
-def _law_cells(law: Law) -> tuple[str, ...]:
+def _law_cells(law: PipelineCost) -> tuple[str, ...]:
     """The cells of a law, in the order of the table's heads."""
     dtype = "any" if law.variant == InputPipeline.RESIDENT else law.dtype
     bandwidth = bytes_rate(law.bandwidth.value) if law.byte.low else "-"
@@ -70,11 +70,11 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 def sentences(rows: Measurements) -> list[str]:
     """Sentences: how fast batches arrive on each device, what limits them, their largest shares of steps known within half."""
-    fitted = pipeline_laws.laws(rows)
+    fitted = pipeline_costs.fits(rows)
     sentences = []
-    for device in sorted({m.device for m, _ in pipeline_laws.rows(rows)}, reverse=True):
+    for device in sorted({m.device for m, _ in pipeline_costs.timed_rows(rows)}, reverse=True):
         sentences += _device(fitted, rows, device)
-    known = [share for share in pipeline_laws.shares(rows) if share.cost.step.noise < _KNOWN]
+    known = [share for share in pipeline_costs.shares(rows) if share.cost.step.noise < _KNOWN]
     known.sort(key=lambda share: -share.share.value)
     for share in known[:_MOST]:
         problem = share.training.problem
@@ -90,7 +90,7 @@ def sentences(rows: Measurements) -> list[str]:
     return sentences
 
 
-def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
+def view_sentence(fitted: Iterable[PipelineCost], device: str, dtype: str) -> str:
     """The seconds that a step of BATCH images takes in each way of one device and type, the fastest first; "" without laws."""
     ranked = []
     for law in fitted:
@@ -102,10 +102,10 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     return say(_SENTENCES["view"], batch=BATCH, dtype=dtype, ways=ways, side=labels.device(device))
 
 
-def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[str]:
+def _device(fitted: tuple[PipelineCost, ...], rows: Measurements, device: str) -> list[str]:
     """Sentences: the time that NumPy arrays add to a step on a device, and whether a copy of the same bytes explains it."""
     nbytes = BATCH * image_bytes("float32")
-    law = pipeline_laws.find(fitted, device, "numpy")
+    law = pipeline_costs.find(fitted, device, "numpy")
     if law is None:
         return [say(UNKNOWN, side=labels.device(device))]
     plain = law.beyond_call(BATCH, nbytes)
@@ -113,7 +113,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
         return []
     rate = nbytes / plain.value
     sentences = [say(_SENTENCES["plain"], side=labels.device(device), batch=BATCH, plain=plain, rate=rate)]
-    copies = pipeline_laws.copies(rows, device)
+    copies = pipeline_costs.copies(rows, device)
     nearest = best_by(copies, lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes))
     copy_rates = {}
     for memory, m in nearest.items():
@@ -129,7 +129,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
 def small_sentences(rows: Measurements) -> list[str]:
     """Sentences on the parts of the GPU training with fewest samples, at the model's own batch if possible; [] without one."""
     shares = []
-    for share in pipeline_laws.shares(rows):
+    for share in pipeline_costs.shares(rows):
         problem = share.training.problem
         if share.training.on_gpu and share.cost.start and problem.samples >= problem.batch:
             shares.append(share)
@@ -160,7 +160,7 @@ def small_sentences(rows: Measurements) -> list[str]:
     return [sentence]
 
 
-def _size_rank(share: Share) -> tuple[bool, int]:
+def _size_rank(share: PipelineShare) -> tuple[bool, int]:
     """The order of trainings: those at the model's own batch first, then by their samples."""
     problem = share.training.problem
     return problem.batch != networks.find(problem.model).batch, problem.samples

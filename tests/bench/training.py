@@ -25,7 +25,7 @@ from analysis import stats, units
 from analysis.predict import budget, profile
 from analysis.predict.saved_predictions import relative_error
 from analysis.stats import Estimate, group_by
-from analysis.training import costs, pipeline_laws
+from analysis.training import costs, pipeline_costs
 from kernels import networks
 from kernels.problems import Training
 from workloads.harness.timing import Limits
@@ -199,7 +199,7 @@ def laws(of: profile.Profile, devices: Iterable[str]) -> tuple[list[Figure], lis
 
 def held(m: Measurement) -> bool:
     """Whether a row of the feeding study is of a size that no law is fitted to here."""
-    return (m.problem.batch, m.problem.width) in pipeline_laws.TEST_SIZES
+    return (m.problem.batch, m.problem.width) in pipeline_costs.TEST_SIZES
 
 
 def error(by_law: float, seen: Estimate) -> tuple[float, float]:
@@ -209,10 +209,10 @@ def error(by_law: float, seen: Estimate) -> tuple[float, float]:
 
 def batches(measurements) -> dict[str, list]:
     """Device -> errors of a step of the held-out sizes by the law of its way, which was fitted to the others; None without."""
-    every, found = pipeline_laws.rows(measurements), collections.defaultdict(list)
-    fitted = pipeline_laws.laws(m for m, _ in every if not held(m))
+    every, found = pipeline_costs.timed_rows(measurements), collections.defaultdict(list)
+    fitted = pipeline_costs.fits(m for m, _ in every if not held(m))
     for m, seen in (row for row in every if held(row[0])):
-        law = pipeline_laws.find(fitted, m.device, m.variant, m.problem.dtype)
+        law = pipeline_costs.find(fitted, m.device, m.variant, m.problem.dtype)
         found[m.device].append(law and error(law.seconds(m.problem.batch, m.problem.nbytes).value, seen))
     return found
 
@@ -220,12 +220,14 @@ def batches(measurements) -> dict[str, list]:
 def setups(measurements) -> dict[str, list]:
     """Device -> errors of a data set's setup in the held-out sizes, of all samples and of few, by a law of a call and bytes over
     a bandwidth that was fitted to the others; None without, and where it took no time that can be told."""
-    arrays = (m for m, _ in pipeline_laws.rows(measurements) if m.variant == "numpy")  # other ways copy no data set
+    arrays = (
+        m for m, _ in pipeline_costs.timed_rows(measurements) if m.variant == "numpy"
+    )  # other ways copy no data set
     found = collections.defaultdict(list)
     for (device, _), rows in group_by(arrays, lambda m: (m.device, m.problem.dtype)).items():
         each = [(held(m), (1.0, n * m.problem.nbytes), e) for m in rows for n, e in costs.setups(m).items()]
         fitted = [(x, e.value, e.noise) for apart, x, e in each if e.value > 0 and not apart]
-        tells = len(fitted) >= pipeline_laws.FEWEST
+        tells = len(fitted) >= pipeline_costs.FEWEST
         law = stats.least_squares(*map(np.array, zip(*fitted, strict=True))) if tells else 0
         found[device] += [error(float(law @ x), e) if tells and e.value > 0 else None for apart, x, e in each if apart]
     return found

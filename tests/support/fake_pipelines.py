@@ -1,6 +1,6 @@
 """Rows of input pipelines that follow known laws."""
 
-from analysis.training import pipeline_laws
+from analysis.training import pipeline_costs
 from kernels.problems import InputPipeline
 from workloads.records import Fits, Measurement, Samples, Settings
 
@@ -21,10 +21,10 @@ def timed(kernel, problem, step, device, few, setup=None, **fields):
 
 def fed(way, batch, width, slower=1.0, device="gpu:0", dtype="float32"):
     """A row of the study: its step follows the planted law; what lies on the device already, its call."""
-    problem = InputPipeline(batch, width, pipeline_laws.steps(batch, width), dtype)
+    problem = InputPipeline(batch, width, pipeline_costs.steps(batch, width), dtype)
     step = CALL if way == "resident" else (CALL + batch * SAMPLE + problem.nbytes * BYTE) * slower
     return timed(f"feeding/keras/{way}", problem, step, device, 4, lambda steps: SETUP + steps * problem.nbytes / 3e9)
 
 
-def study(ways=("numpy", "resident"), sizes=pipeline_laws.SIZES, **how):
+def study(ways=("numpy", "resident"), sizes=pipeline_costs.SIZES, **how):
     return [fed(way, *size, **how) for way in ways for size in sizes]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from analysis.training import pipeline_laws
+from analysis.training import pipeline_costs
 from kernels.problems import InputPipeline, Launch
 from workloads.records import Row, Settings
 from workloads.shared_flags import Measuring
@@ -20,7 +20,7 @@ def rows(
 
     batches = dict.fromkeys(row.problem.batch for row in layers)
     width = max(sample_values, InputPipeline.LEAST_WIDTH)
-    pipelines = [InputPipeline(batch, width, pipeline_laws.steps(batch, width)) for batch in batches]
+    pipelines = [InputPipeline(batch, width, pipeline_costs.steps(batch, width)) for batch in batches]
     trainings = grid.problems(
         [model], data_set="synthetic", batches=list(batches), samples=(), steps=None, epochs=(), dtypes=["float32"]
     )

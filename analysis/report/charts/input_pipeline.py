@@ -9,8 +9,8 @@ from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, 
 from analysis.stats import Estimate, group_by, median_of
 from analysis.table import Table
 from analysis.text import input_pipeline
-from analysis.training import pipeline_laws
-from analysis.training.pipeline_laws import Law
+from analysis.training import pipeline_costs
+from analysis.training.pipeline_costs import PipelineCost
 from analysis.units import percent, seconds, size
 from kernels.problems import InputPipeline
 from workloads.records import Measurement, Measurements
@@ -24,10 +24,10 @@ _POINTS = 12
 def pipeline_chart(measurements: Measurements) -> list[Chart]:
     """Seconds of a step against the bytes of its batch, a view a device and type; [] without laws. Each view also has data
     already resident on the device."""
-    laws = pipeline_laws.laws(measurements)
+    laws = pipeline_costs.fits(measurements)
     if not laws:
         return []
-    rows = pipeline_laws.rows(measurements)
+    rows = pipeline_costs.timed_rows(measurements)
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in laws):
         label = f"{labels.device(device)}, {dtype}"
@@ -56,8 +56,8 @@ def pipeline_chart(measurements: Measurements) -> list[Chart]:
 
 def _traces(measurements: Measurements, device: str, dtype: str) -> list[Trace]:
     """The laws of a device and type with their points, and CuPy's copies of as many bytes."""
-    laws = pipeline_laws.laws(measurements)
-    rows = pipeline_laws.rows(measurements)
+    laws = pipeline_costs.fits(measurements)
+    rows = pipeline_costs.timed_rows(measurements)
     traces: list[Trace] = []
     drawn = 0
     for law in laws:
@@ -68,20 +68,20 @@ def _traces(measurements: Measurements, device: str, dtype: str) -> list[Trace]:
     least = min(law.low for law in laws)
     most = max(law.high for law in laws)
     near = []
-    for row in pipeline_laws.copies(measurements, device):
+    for row in pipeline_costs.copies(measurements, device):
         if least / 2 <= row.problem.nbytes <= 2 * most:
             near.append(row)
     return traces + _copies(near, drawn)
 
 
-def _rows_of(law: Law, rows: Iterable[Row]) -> list[Row]:
+def _rows_of(law: PipelineCost, rows: Iterable[Row]) -> list[Row]:
     """The rows of a law's device, variant and type, by rising bytes."""
     key = (law.device, law.variant, law.dtype)
     same = [(row, step) for row, step in rows if (row.device, row.variant, row.problem.dtype) == key]
     return sorted(same, key=lambda pair: pair[0].problem.nbytes)
 
 
-def _law_traces(law: Law, rows: list[Row], number: int) -> list[Trace]:
+def _law_traces(law: PipelineCost, rows: list[Row], number: int) -> list[Trace]:
     """The points of a law's rows, and the law for samples of CIFAR-10's size. `number`: of the look, from 0."""
     look = marks(number)
     points = []
@@ -120,7 +120,7 @@ def _copies(rows: Measurements, number: int) -> list[Trace]:
     return traces
 
 
-def _cells(law: Law, row: Measurement, step: Estimate) -> tuple[str, ...]:
+def _cells(law: PipelineCost, row: Measurement, step: Estimate) -> tuple[str, ...]:
     """A row of the table: what was measured beside what the law says."""
     problem = row.problem
     by_law = law.seconds(problem.batch, problem.nbytes).value

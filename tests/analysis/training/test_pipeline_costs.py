@@ -12,7 +12,7 @@ from analysis.report.material import Material
 from analysis.report.sections.movement import input_pipeline_section
 from analysis.report.sections.training import small_section
 from analysis.text import input_pipeline
-from analysis.training import pipeline_laws
+from analysis.training import pipeline_costs
 from kernels import networks
 from kernels.problems import Training, Transfer
 from tests.bench import training as bench
@@ -20,14 +20,14 @@ from workloads.records import Measurement, Samples, Settings
 
 
 def test_a_planted_law_is_recovered():
-    law, there = pipeline_laws.laws(study())
+    law, there = pipeline_costs.fits(study())
     assert (law.call.value, law.sample.value) == (pytest.approx(CALL), pytest.approx(SAMPLE))
     assert law.bandwidth.value == pytest.approx(5e9) and law.error < 1e-9
     assert law.seconds(2048, 25_165_824).value == pytest.approx(0.6e-3 + 0.2048e-3 + 5.0331648e-3)
     assert (law.low, law.high) == (4 * 32 * 784, 4 * 2048 * 3072)
     assert there.call.value == pytest.approx(CALL) and there.byte.value == pytest.approx(0, abs=1e-15)
     assert law.beyond_call(2048, 25_165_824).value == pytest.approx(0.2048e-3 + 5.0331648e-3)
-    assert pipeline_laws.laws(study(sizes=pipeline_laws.SIZES[: pipeline_laws.FEWEST - 1])) == ()
+    assert pipeline_costs.fits(study(sizes=pipeline_costs.SIZES[: pipeline_costs.FEWEST - 1])) == ()
 
 
 def test_an_uncertain_row_hardly_moves_a_law():
@@ -36,7 +36,7 @@ def test_an_uncertain_row_hardly_moves_a_law():
     first, *rest = own.seconds
     wild = replace(wild, samples=(replace(own, seconds=(first / 5, *rest[1:], 2 * first), block_sizes=(1, 1, 1, 1)),))
     sets = exact, [*exact, wild], [*exact, fed("numpy", 64, 784, slower=9.0)]
-    law, beside, taken = (pipeline_laws.laws(rows)[0] for rows in sets)
+    law, beside, taken = (pipeline_costs.fits(rows)[0] for rows in sets)
     at, apart, trusted = (x.seconds(64, 200_704).value for x in (law, beside, taken))
     assert abs(apart / at - 1) < 0.005 < 0.05 < trusted / at - 1 and beside.error > 0.5, "a law says how far it is off"
 
@@ -44,16 +44,19 @@ def test_an_uncertain_row_hardly_moves_a_law():
 def test_a_law_is_within_its_largest_miss():
     """A row that takes twice the law's step pulls the law up; the law still misses it by nearly a half, not by nearly all."""
     every = [*study(("numpy",)), fed("numpy", 64, 784, slower=2.0)]
-    (law,) = pipeline_laws.laws(every)
-    off = [abs(law.seconds(m.problem.batch, m.problem.nbytes).value / pipeline_laws.step(m).value - 1) for m in every]
+    (law,) = pipeline_costs.fits(every)
+    off = [
+        abs(law.seconds(m.problem.batch, m.problem.nbytes).value / pipeline_costs.step_seconds(m).value - 1)
+        for m in every
+    ]
     assert max(off) == off[-1] and law.error == pytest.approx(off[-1]) and 0.3 < law.error < 0.5
 
 
 def test_a_law_is_tested_on_unfitted_sizes():
-    slower = [fed("numpy", *size, slower=1.25) for size in pipeline_laws.TEST_SIZES]
+    slower = [fed("numpy", *size, slower=1.25) for size in pipeline_costs.TEST_SIZES]
     (errors,) = bench.batches([*study(("numpy",)), *slower]).values()
-    assert len(errors) == len(pipeline_laws.TEST_SIZES) and {round(error, 9) for error, _ in errors} == {0.2}
-    assert not set(pipeline_laws.SIZES) & set(pipeline_laws.TEST_SIZES)
+    assert len(errors) == len(pipeline_costs.TEST_SIZES) and {round(error, 9) for error, _ in errors} == {0.2}
+    assert not set(pipeline_costs.SIZES) & set(pipeline_costs.TEST_SIZES)
 
 
 def test_the_rate_is_bytes_over_added_seconds():
@@ -70,9 +73,9 @@ def test_where_a_small_data_sets_time_goes():
     copies = Samples("host-latency", (n / 50e9,) * 3, 1, (1, 1, 1), "3 visits")
     pinned = Measurement("transfer/cupy/array", Transfer("h2d", n, "pinned"), gpu, "ok", samples=(copies,))
     rows = [*study(), training, pinned]
-    (share,) = pipeline_laws.shares(rows)
+    (share,) = pipeline_costs.shares(rows)
     double = replace(training, problem=replace(problem, dtype="float64"))  # cast before the first epoch
-    assert pipeline_laws.shares([*study(), double])[0].pipeline_s == share.pipeline_s
+    assert pipeline_costs.shares([*study(), double])[0].pipeline_s == share.pipeline_s
     assert share.pipeline_s.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
     said = input_pipeline.sentences(rows) + input_pipeline.small_sentences(rows)
     assert said[0] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
@@ -98,7 +101,7 @@ def test_the_page_has_laws_and_points():
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
     assert any("| GPU | numpy | float32 | 600 µs |" in x for x in markdown(input_pipeline_section(material(rows))))
-    few = rows[: pipeline_laws.FEWEST - 1]
+    few = rows[: pipeline_costs.FEWEST - 1]
     assert pipeline_chart(few) == [] == input_pipeline_section(material(few))
     assert any(input_pipeline.UNKNOWN[6:] in said for said in material(few).answer) and not input_pipeline_section(
         material([])
@@ -125,17 +128,17 @@ def test_each_pipeline_has_its_color():
 
 @pytest.mark.parametrize(("slower", "off"), [(1.25, "20.0 %"), (0.8, "25.0 %")])
 def test_a_law_misses_by_a_steps_share(slower, off):
-    (law,) = pipeline_laws.laws(study(("numpy",)))
+    (law,) = pipeline_costs.fits(study(("numpy",)))
     m = fed("numpy", 64, 784, slower=slower)
-    assert charts._cells(law, m, pipeline_laws.step(m))[-1] == off
+    assert charts._cells(law, m, pipeline_costs.step_seconds(m))[-1] == off
 
 
 def test_a_batch_is_at_most_the_data_set():
     """Of 100 CIFAR-10 images a batch of 4,096 has 100: 10 µs for the samples and 12,288 bytes each at 5 GB/s."""
     network = networks.find("cifar10-cnn")
-    (law,) = pipeline_laws.laws(study(("numpy",)))
+    (law,) = pipeline_costs.fits(study(("numpy",)))
     seconds = [
-        pipeline_laws.batch_seconds([law], "gpu:0", "numpy", Training("cifar10-cnn", batch, 100), network).value
+        pipeline_costs.batch_seconds([law], "gpu:0", "numpy", Training("cifar10-cnn", batch, 100), network).value
         for batch in (4096, 100, 50)
     ]
     whole = 100 * SAMPLE + 100 * 12_288 * BYTE
