@@ -16,7 +16,7 @@ help:
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
 	@echo 'make lint | clean      ruff, mypy and the import rules | remove what was installed and cached'
-	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
+	@echo 'make screenshots       the pictures of README and docs: RUN (reports/nvidia-h200/suite) as its page looks, an answer'
 	@echo 'make readme            what README and the pages of machines quote, from the stored rows     ARGS=README.md'
 	@echo 'make profile           the stored GPU of the package, from the rows in reports/'
 	@echo 'make constraints       the newest versions into constraints.txt (CUDA 12) and constraints-cuda13.txt'
