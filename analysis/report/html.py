@@ -18,7 +18,7 @@ from workloads.records import Measurement, command_lines
 
 
 def head_values(page: Page) -> dict:
-    """Values for the page's head, above the answer: machine, title, files, commands."""
+    """Values for the fields of web/page.html.j2 above the answer: machine, title, files, commands."""
     heads = [head.head(run) for run in page.runs]
     key = heads[0].key
     if page.several:
@@ -38,25 +38,27 @@ def head_values(page: Page) -> dict:
 
 
 def add_answer(page: Page) -> None:
-    """Adds the answer of each run, and the differences between the runs."""
+    """Adds the answer of each run; of several runs also their differences. `parts()` are the macros of web/parts.html.j2."""
     answers = [(run, parts().answer(run.answer)) for run in page.runs]
     page.add("answer", "The answer", parts().by_run(answers))
     page.add("beside", differences.HEADING, html_blocks.html_of(differences.section(page.runs)))
 
 
 def add_questions(page: Page) -> None:
-    """Adds the questions of newcomers with each run's answer."""
+    """Adds the questions that newcomers ask, each with every run's answer and a link to the section that says more."""
     titles = {section["name"]: section["title"] for section in page.sections}
     answers: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for run in page.runs:
-        for question, section, sentence in questions.answered(run.analysis):
-            answers.setdefault((question, section), []).append((run.letter, sentence))
+        for one in questions.answered(run.analysis):
+            answers.setdefault((one.question, one.section), []).append((run.letter, one.answer))
     if answers:
         page.add("questions", "Questions newcomers ask", parts().questions(answers, titles))
 
 
 def crossover_figure(page: Page) -> str:
-    """The crossover's figure with its controls; "" where there are no two lines to compare."""
+    """HTML of the crossover's chart with its slider; "" where there are no two lines to compare. The sentence above it is the
+    first answer of the first run that has one.
+    """
     if not crossover.is_drawn(page.runs):
         return ""
     with_answers = [run for run in page.runs if crossover.shown(run.analysis.crossovers)]
@@ -80,7 +82,7 @@ def add_sections(page: Page) -> None:
 
 
 def add_calculator(page: Page) -> list[dict]:
-    """Adds the calculator where any run has tables; returns these tables, run by run."""
+    """Adds the calculator, if any run has tables for it. Returns the tables for the page's scripts, run by run."""
     by_run = []
     for run in page.runs:
         tools = calculator.tools(run.rows, run.analysis.crossovers, run.analysis.profile)
@@ -92,7 +94,9 @@ def add_calculator(page: Page) -> list[dict]:
 
 
 def add_rows(page: Page) -> None:
-    """Adds the distributions and all numbers; without JavaScript these are a table."""
+    """Adds the section that draws the samples of a row, and the table of all numbers. The scripts build both from `embedded`;
+    without JavaScript a plain table stays.
+    """
     with_rows = [run for run in page.runs if run.rows]
     if not with_rows:
         return
@@ -105,12 +109,12 @@ def add_rows(page: Page) -> None:
 
 
 def _hint(m: Measurement) -> str:
-    """Words that find a row: `fit cifar10-cnn cpu`."""
+    """An example of what to type into the page's search to find a row: `fit cifar10-cnn cpu`."""
     return " ".join((m.variant, m.problem.model or m.problem.op, m.device))
 
 
 def add_method(page: Page) -> None:
-    """Adds how it was measured, and the formulas of the numbers."""
+    """Adds the section on how it was measured, with the formulas behind the numbers of the operations that the runs have."""
     every: list[Measurement] = []
     for run in page.runs:
         every += run.rows
@@ -119,9 +123,11 @@ def add_method(page: Page) -> None:
 
 
 def embedded(runs: list[Material]) -> dict:
-    """Data of all rows for the page's scripts: heads, cells (text), records (numbers), and the Run lines. Rows are in the order
-    of the table, run by run, skipped ones last. numbers: indices of numeric columns; names: how many first columns identify a
-    row; labels: the runs' labels, where there are several."""
+    """All rows as data for the page's scripts (web/rows.js), in the order of the table: run by run, skipped ones last.
+
+    Returns: heads and cells, the table's text; numbers, the indices of its numeric columns; names, how many columns at the left
+        identify a row; records, the numbers of each row; runs, the Run lines; labels of the runs, where there are several.
+    """
     every = sum(len(run.rows) for run in runs)
     most = rows.QUANTILES if every <= rows.MANY else rows.FEWER
     several = len(runs) > 1
@@ -160,7 +166,9 @@ def has_libraries() -> bool:
 
 
 def write(every: list[Material], path: pathlib.Path, folder: pathlib.Path | None) -> pathlib.Path:
-    """Writes the page. folder: that of the SVGs shown without JavaScript; None without SVGs."""
+    """Writes the HTML page of the runs. Returns its path. folder: where the SVG pictures are, which are shown without JavaScript;
+    None without pictures.
+    """
     page = Page(every, folder)
     add_answer(page)
     add_sections(page)

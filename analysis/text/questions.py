@@ -2,6 +2,7 @@
 
 import statistics
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -24,13 +25,13 @@ _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
 
 
 class NewcomerQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with its answer for one machine."""
+    """A question that people ask, with its answer."""
 
-    #: The section of the page with more of it.
+    #: The name of the report page's section that says more.
     section: str
     #: As it is asked.
     question: str
-    #: The template of the answer; with an unknown value (None) it is left out.
+    #: The answer; in QUESTIONS with fields for the numbers of a machine, such as {waited:time}.
     answer: str
 
 
@@ -91,20 +92,22 @@ QUESTIONS = (
 )
 
 
-def answered(analysis: Analysis) -> list[tuple[str, str, str]]:
-    """(question, section of the page with more of it, answer) for each question that the rows can answer."""
+def answered(analysis: Analysis) -> list[NewcomerQuestion]:
+    """The questions that the rows of a machine can answer, with its numbers in the answers."""
     products = _products(analysis.rows, analysis.crossovers, analysis.roofs)
     values = products | _trainings(analysis.pairs) | _first_calls(analysis.rows)
-    triples = []
+    questions = []
     for one in QUESTIONS:
+        # No line where a number of the answer is unknown.
         for answer in sentences.lines(one.answer, **values):
-            triples.append((one.question, one.section, answer))
-    return triples
+            questions.append(NewcomerQuestion(section=one.section, question=one.question, answer=answer))
+    return questions
 
 
-def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> dict:
-    """Values for QUESTIONS from the square products of the first precision, copies and roofs; None where nothing was
-    measured."""
+def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> dict[str, Any]:
+    """Values for the fields of QUESTIONS from square products in the first precision that was measured, from copies and from
+    roofs: field -> an estimate, a record or words; None where nothing was measured.
+    """
     complete = [a for a in answers if a.points]
     forms = {a.form: a for a in reversed(complete) if a.precision == complete[0].precision}
     resident = forms.get(LATENCY)
@@ -128,7 +131,7 @@ def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> 
 
 
 def _kernels_tried(rows: Measurements, precision: str) -> int | None:
-    """The most CPU rows, by kernel and threads, that square products of one size have; None without a size."""
+    """The largest number of CPU rows (kernels times thread counts) that square products of one size have; None without rows."""
     counts = []
     for size_rows in rows_of(rows, SQUARES).get(precision, {}).values():
         counts.append(sum(m.ok and not m.on_gpu for m in size_rows))
@@ -136,7 +139,9 @@ def _kernels_tried(rows: Measurements, precision: str) -> int | None:
 
 
 def _pinned(rows: Measurements) -> str | None:
-    """`5.4x faster to the GPU and 2.9x faster back`."""
+    """The speedup of large copies by pinned memory: `5.4x faster to the GPU and 2.9x faster back`; None where copies from both
+    kinds of memory were not measured.
+    """
     fits = links.fits(rows)
     gains = []
     for direction, words in (("h2d", "to the GPU"), ("d2h", "back")):
@@ -148,26 +153,33 @@ def _pinned(rows: Measurements) -> str | None:
 
 
 def _lower(rows: Measurements) -> str | None:
-    """`1.4x faster in bfloat16 on the CPU`: at the largest n that was multiplied in float32 too, by any kernel."""
+    """The speedup by fewer bits: `1.4x faster in bfloat16 on the CPU`; None without such rows. It is of square products at the
+    largest n that float32 was measured at too, each by its fastest kernel.
+    """
     squares = (m for m in timed(rows, "matmul") if is_square(m.problem))
     best = best_by(squares, lambda m: (m.device, m.problem.math, m.problem.n), call_s)
     gains = {}
     for (device, math, n), m in sorted(best.items(), key=lambda item: item[0]):
-        if math in _LOWER and (base := best.get((device, "float32", n))):
-            gains[device, math] = sentences.speed(call_s(base) / call_s(m))
+        base = best.get((device, "float32", n))
+        if math in _LOWER and base is not None:
+            gains[device, math] = sentences.speed(call_s(base) / call_s(m))  # larger n come later and replace it
     return join(f"{gain} in {math} on {rates.device_name(device)}" for (device, math), gain in gains.items()) or None
 
 
-def _trainings(pairs: list[Pair]) -> dict:
-    """Values for QUESTIONS: on how many trainings each device has the shorter step."""
+def _trainings(pairs: list[Pair]) -> dict[str, Any]:
+    """Values for the fields of QUESTIONS: the number of trainings on both devices, and in how many of them the step of each
+    device is certainly shorter.
+    """
     plain = [p for p in pairs if not p.setup.switches]
     shorter = Counter(faster(p.cpu(BY_STEP).cost.step, p.gpu.cost.step) for p in plain)
     others = "; the others can't be told" if shorter["gpu"] + shorter["cpu"] < len(plain) else ""
     return {"trainings": len(plain) or None, "shorter": shorter, "others": others}
 
 
-def _first_calls(rows: Measurements) -> dict:
-    """Values for QUESTIONS: how often the first call of GPU rows takes a later call's time."""
+def _first_calls(rows: Measurements) -> dict[str, Any]:
+    """Values for the fields of QUESTIONS: the first call of a GPU row over its later calls (the median of all rows), and the
+    number of rows.
+    """
     called = [m for m in rows if m.ok and m.on_gpu and "first_call" in m.phases_s and quick_seconds(m)]
     first = statistics.median(m.phases_s["first_call"] / call_s(m) for m in called) if called else None
     return {"calls": len(called), "first": first}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from statistics import median
 
+import msgspec
 from msgspec.structs import replace
 
 from analysis import numbers
@@ -94,46 +95,66 @@ def how(m: Measurement, dtype: str = "float32") -> list[str]:
     return words
 
 
-def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
-    """(the whole training that a setup is judged by: `10 epochs` or `60,000 samples, 10 epochs, from its parts`; the setup,
-    without its samples if the whole training has another number of them)."""
-    whole = break_even.planned(setup, varies)
-    words = sentences.counted(whole.epochs, "epochs")
-    if whole.samples == setup.samples:
-        return words, setup
-    return f"{count(whole.samples, 'sample')}, {words}, from its parts", replace(setup, samples=0)
+class WholeTraining(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole training in words, and its setup to be named before them."""
+
+    #: `10 epochs`, or `60,000 samples, 10 epochs, from its parts` where it has other samples than were measured; "" where only a
+    #: step or an epoch is meant.
+    words: str
+    #: The setup; without its samples (0) where the words have another number of them.
+    setup: Setup
 
 
-def job_of(a: Answer) -> tuple[str, Setup]:
-    """(the whole training that an answer is about, "" if it is about a step or an epoch; its setup, without samples if the
-    whole training has another number of them)."""
-    varies, setup = a.family.varies, break_even.setup_in(a.family)
+def whole_training_of(setup: Setup, varies: str = "") -> WholeTraining:
+    """The whole training by which a setup is judged: the model's own samples and epochs. varies: the size along which it is
+    judged, such as samples; "" for none.
+    """
+    planned = break_even.planned(setup, varies)
+    words = sentences.counted(planned.epochs, "epochs")
+    if planned.samples == setup.samples:
+        return WholeTraining(words=words, setup=setup)
+    samples = count(planned.samples, "sample")
+    return WholeTraining(words=f"{samples}, {words}, from its parts", setup=replace(setup, samples=0))
+
+
+def training_of_answer(a: Answer) -> WholeTraining:
+    """The whole training that a crossover is about; without words if it is about a step or an epoch."""
+    varies = a.family.varies
+    setup = break_even.setup_in(a.family)
     if a.form.mode != BY_WHOLE_TRAINING:
-        return "", setup
-    words, named = whole_job(break_even.with_size(setup, varies, a.low_n), varies)
-    return words, setup if varies == "samples" else replace(setup, samples=named.samples)
+        return WholeTraining(words="", setup=setup)
+    whole = whole_training_of(break_even.with_size(setup, varies, a.low_n), varies)
+    if varies != "samples":
+        setup = replace(setup, samples=whole.setup.samples)
+    return WholeTraining(words=whole.words, setup=setup)
 
 
 def answer_sentence(a: Answer) -> str:
     """The winner along a size: `CIFAR-10 CNN, whole training of 10 epochs: the GPU wins from 10,700 samples. ...`."""
-    job, setup = job_of(a)
-    by = f"whole training of {job}" if job else f"by {a.form.mode}"
-    return " ".join(sentences.crossover(a, f"{subject(setup, a.family.varies)}, {by}"))
+    whole = training_of_answer(a)
+    by = f"whole training of {whole.words}" if whole.words else f"by {a.form.mode}"
+    return " ".join(sentences.crossover(a, f"{subject(whole.setup, a.family.varies)}, {by}"))
 
 
 def break_even_sentence(pair: Pair) -> str:
-    """When the first epoch begins on each device, and the epoch after which the later one has caught up."""
-    sides, caught_up = (pair.gpu.cost, pair.opponent.cost), sentences.break_even(pair.break_even)
-    gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
-    after = costs.break_even(*sides, steps=pair.steps)  # the CPU in the GPU's place
+    """When the first epoch begins on each device, and the epoch after which the device that begins later is ahead."""
+    gpu_cost = pair.gpu.cost
+    cpu_cost = pair.opponent.cost
+    gpu = whole_training(gpu_cost, 0, pair.steps)
+    cpu = whole_training(cpu_cost, 0, pair.steps)
+    caught_up = sentences.break_even(pair.break_even)
+    after = costs.break_even(
+        gpu_cost, cpu_cost, steps=pair.steps
+    )  # epochs until the CPU is ahead, where the GPU begins sooner
     if after and 0 < after.value < inf:
         caught_up = _SENTENCES["overtaken"].format(epochs=sentences.counted(after.value, "epochs"))
     return say(_SENTENCES["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 
 def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
-    """The seconds that compiling again for a smaller last batch adds to the GPU's training, for the training with the largest
-    share; [] if every share is below _SHOWN."""
+    """A sentence on compiling again for a smaller last batch: of the training on the GPU whose time it takes the largest share
+    of; [] if every share is below _SHOWN.
+    """
     largest: tuple[float, str] = (0.0, "")
     for pair in pairs:
         compile_last = costs.phase(pair.gpu.row, "compile_last")
@@ -168,7 +189,10 @@ def training_sentences(rows: Measurements) -> list[str]:
 
 
 def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
-    """The winner of the whole training and of its step; of the step alone where no rows tell the whole."""
+    """The winner of a whole training and of its step; of the step alone where the rows do not tell the whole training.
+
+    pair: the rows of both devices. trained: all trainings of the run, in which the row of the whole training is looked up.
+    """
     both = measured_training.both_sides(pair, trained)
     cpu, gpu = both or pair.sides(BY_STEP)
     cpu_step, gpu_step = cpu.cost.step, gpu.cost.step
@@ -176,10 +200,12 @@ def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
     if both is None:
         step = f"{subject(replace(pair.setup, samples=0))}, a step"
         return sentences.winner(cpu_step, gpu_step, subject=step, disturbed=disturbed)
-    words, named = whole_job(pair.setup)
+    planned = whole_training_of(pair.setup)
     training = break_even.planned_training(pair.setup)
     cpu_whole, gpu_whole = (measured_training.seconds(side, training) for side in both)
-    whole = sentences.winner(cpu_whole, gpu_whole, subject=f"{subject(named)}, {words}", disturbed=disturbed)
+    whole = sentences.winner(
+        cpu_whole, gpu_whole, subject=f"{subject(planned.setup)}, {planned.words}", disturbed=disturbed
+    )
     alone = sentences.winner(cpu_step, gpu_step, subject="A step alone", disturbed=disturbed)
     return f"{whole} {alone}"
 
@@ -191,8 +217,9 @@ def single_jobs(rows: Measurements) -> list[str]:
 
 
 def single_job(m: Measurement, measurements: Measurements = ()) -> str:
-    """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s. ...`; without fits that tell these,
-    its step alone."""
+    """The time of one row's training and of its parts: `CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes
+    12.7 s. ...`; only its step where the cost of the whole cannot be told from the `measurements` of the run.
+    """
     problem = m.problem
     cost = costs.measured(m, measurements)
     training = ", ".join([networks.title(problem.model), f"batch {problem.batch:,}", *how(m)])
@@ -217,8 +244,9 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
 
 
 def table(measurements: Measurements, space: str = " ") -> list[tuple[str, ...]]:
-    """A line under HEADS for each of Keras's own fits that was measured with all of the model's own samples. space:
-    within a time and its interval."""
+    """The cells under HEADS of each training by Keras's fit with default options and all samples of its model. space: the space
+    between a time and its interval, which may be an unbreakable one.
+    """
     trained = break_even.trained(measurements)
     rows = []
     for pair in break_even.pairs(measurements):
@@ -234,7 +262,7 @@ def table(measurements: Measurements, space: str = " ") -> list[tuple[str, ...]]
         whole = [measured_training.seconds(side, training) for side in both]
         best = sentences.NAMES.get(faster(*whole), sentences.CANT_TELL)
         times = [numbers.timed(e, space) for e in (*steps, *whole)]
-        rows.append((f"{subject(setup)}, {whole_job(setup)[0]}", *times, best))
+        rows.append((f"{subject(setup)}, {whole_training_of(setup).words}", *times, best))
     return rows
 
 
@@ -242,32 +270,43 @@ def table(measurements: Measurements, space: str = " ") -> list[tuple[str, ...]]
 
 
 def loss_sentence(pair: Pair) -> str:
-    """Last losses on both devices, after the same samples, if they differ by more than _OTHER times; else "". Those of the own
-    fits if both have as many epochs, else of a short run. "" also if both have learned nearly all there is."""
+    """A sentence on losses of the two devices that differ by more than _OTHER times after the same samples; "" if they do not,
+    and if both are so low that nearly all is learned (_LEARNED of the first loss).
+    """
     gpu = pair.gpu.row
-    name, cpu_losses, gpu_losses = _common_losses(pair)
-    if not cpu_losses or not gpu_losses:
+    losses = _common_losses(pair)
+    if losses is None:
         return ""
-    last = sorted((cpu_losses[-1], gpu_losses[-1]))
-    alike = _OTHER * last[0]
-    learned = _LEARNED * max(cpu_losses[0], gpu_losses[0])
-    if last[1] <= max(alike, learned):
+    smaller, larger = sorted((losses.cpu[-1], losses.gpu[-1]))
+    alike = _OTHER * smaller
+    learned = _LEARNED * max(losses.cpu[0], losses.gpu[0])
+    if larger <= max(alike, learned):
         return ""
     when = count(gpu.problem.epochs, "epoch")
-    if name == "loss":
-        when = f"{count(len(gpu_losses), 'epoch')} of few samples"
+    if losses.few_samples:
+        when = f"{count(len(losses.gpu), 'epoch')} of few samples"
     return _SENTENCES["loss"].format(
         training=subject(pair.setup),
         when=when,
-        cpu=digits(cpu_losses[-1]),
-        gpu=digits(gpu_losses[-1]),
+        cpu=digits(losses.cpu[-1]),
+        gpu=digits(losses.gpu[-1]),
         why=_SENTENCES["tf32"] if gpu.values.get("tf32") else "",
     )
 
 
-def _common_losses(pair: Pair) -> tuple[str, Sequence[float], Sequence[float]]:
-    """(series, losses on the CPU, losses on the GPU) after the same samples: of the own fits if both have as many epochs, else
-    of a short run. Without any: no name, no losses."""
+class CommonLosses(msgspec.Struct, frozen=True, kw_only=True):
+    """Losses of one training on both devices, epoch by epoch, on the same samples."""
+
+    cpu: Sequence[float]
+    gpu: Sequence[float]
+    #: Whether they are of a short run on few samples, which every row makes; else of the rows' own fits.
+    few_samples: bool
+
+
+def _common_losses(pair: Pair) -> CommonLosses | None:
+    """The losses of a pair after the same samples: of the rows' own fits if both have as many epochs, else of their short runs;
+    None without either.
+    """
     gpu = pair.gpu.row
     cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
     whole_fits = [m for m in cpus if m.problem.epochs == gpu.problem.epochs]
@@ -275,35 +314,55 @@ def _common_losses(pair: Pair) -> tuple[str, Sequence[float], Sequence[float]]:
         for m in rows:
             cpu_losses, gpu_losses = m.series.get(name, ()), gpu.series.get(name, ())
             if cpu_losses and gpu_losses:
-                return name, cpu_losses, gpu_losses
-    return "", (), ()
+                return CommonLosses(cpu=cpu_losses, gpu=gpu_losses, few_samples=name == "loss")
+    return None
 
 
 # ---------------------------------------------------------------- what options change
 
 
-def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
-    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one."""
+class StepChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step takes with other options than Keras's own."""
+
+    #: The training in words.
+    training: str
+    #: cpu or gpu:0.
+    device: str
+    #: The options, type and threads that differ, in words: `jit on, 2 threads`.
+    options: str
+    #: Seconds of a step with them.
+    step: Estimate
+    #: Seconds of a step without them.
+    plain_step: Estimate
+
+
+def changes(measurements: Measurements) -> list[StepChange]:
+    """The step of each row with other options than a plain row of the same training."""
     changes = []
     for changed, plain in break_even.changed(measurements):
         words = how(changed.row, plain.row.problem.dtype)
         step, plain_step = changed.cost.step, plain.cost.step
         if words and min(step.value, plain_step.value) > 0:
-            training = subject(break_even.setup_of(plain.row))
-            changes.append((training, changed.device, ", ".join(words), step, plain_step))
+            change = StepChange(
+                training=subject(break_even.setup_of(plain.row)),
+                device=changed.device,
+                options=", ".join(words),
+                step=step,
+                plain_step=plain_step,
+            )
+            changes.append(change)
     return changes
 
 
 def change_sentences(measurements: Measurements) -> list[str]:
     """A sentence for each change that makes a step certainly shorter or longer, the largest savings first."""
     sentences = []
-    for training, device, what, step, plain in sorted(
-        changes(measurements), key=lambda row: row[3].value / row[4].value
-    ):
-        if faster(step, plain) == "neither":
+    for one in sorted(changes(measurements), key=lambda one: one.step.value / one.plain_step.value):
+        if faster(one.step, one.plain_step) == "neither":
             continue
-        where = f"{training}, on {device_name(device)}, {what}"
-        sentences.append(say(_SENTENCES["change"], where=where, time=step, usual=plain, speed=plain / step))
+        where = f"{one.training}, on {device_name(one.device)}, {one.options}"
+        speed = one.plain_step / one.step
+        sentences.append(say(_SENTENCES["change"], where=where, time=one.step, usual=one.plain_step, speed=speed))
     return sentences
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from analysis import numbers
 from analysis.predict import budget
 from analysis.predict.budget import Budget
-from analysis.report.charts.chart import Axis, Chart, Points, View, marked, sides, stacked
+from analysis.report.charts.chart import Axis, Chart, Mark, Points, View, marked, sides, stacked
 from analysis.stats import Estimate, faster, total
 from analysis.table import Table
 from analysis.text import sentences, training
@@ -43,6 +43,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
 
 
 def _break_even_view(pair: Pair) -> View:
+    """Seconds of the whole training on both devices against its epochs, with the break-even marked."""
     cpu = _by_epochs(pair.opponent.cost, pair.steps)
     gpu = _by_epochs(pair.gpu.cost, pair.steps)
     return View(
@@ -51,7 +52,7 @@ def _break_even_view(pair: Pair) -> View:
         y=Axis(title="whole training", unit="s"),
         traces=sides(cpu, gpu, lambda epochs: count(int(epochs), "epoch")),
         says=training.break_even_sentence(pair),
-        **_paid(pair.break_even),
+        **_break_even_marks(pair.break_even),
     )
 
 
@@ -61,6 +62,7 @@ def _by_epochs(cost: TrainingCost, steps: int) -> Points:
 
 
 def _break_even_row(pair: Pair) -> tuple[str, ...]:
+    """The cells of the break-even table: when each device begins its first epoch, what an epoch takes, and the break-even."""
     both = (pair.opponent.cost, pair.gpu.cost)
     start = [seconds(costs.whole_training(cost, 0, pair.steps).value) for cost in both]
     epoch = [seconds(cost.epoch_seconds(pair.steps).value) for cost in both]
@@ -68,7 +70,7 @@ def _break_even_row(pair: Pair) -> tuple[str, ...]:
 
 
 def _words(epochs: Estimate | None) -> str:
-    """Epochs, with their interval."""
+    """The break-even in epochs with its interval, for a table's cell; None: the GPU never catches up."""
     if epochs is None:
         return "never"
     if epochs.value == inf:
@@ -80,21 +82,24 @@ def _words(epochs: Estimate | None) -> str:
     return f"{digits(epochs.value)} ({digits(epochs.low)}..{digits(epochs.high)})"
 
 
-def _paid(epochs: Estimate | None) -> dict[str, Any]:
-    """The break-even as a marked line, and its interval as far as the chart goes."""
+def _break_even_marks(epochs: Estimate | None) -> dict[str, Any]:
+    """The fields `lines` and `bands` of a View that mark the break-even, as far as the chart goes; {} without one."""
     if epochs is None or epochs.value < 1 or epochs.value == inf:
         return {}
     first, last = _EPOCHS[0], _EPOCHS[-1]
     low = min(max(epochs.low, first), last)
     high = min(max(epochs.high, first), last)
     at = epochs.value if epochs.value <= last else None
-    return marked([(at, low, high, f"break-even after {_words(epochs)}")])
+    return marked([Mark(at=at, low=low, high=high, words=f"break-even after {_words(epochs)}")])
 
 
 def small(trainings: "list[tuple[Setup, tuple[Pair, ...]]]", budgets: "list[Budget]") -> list[Chart]:
-    """Seconds of the whole training against samples on both devices, and their parts: a bar a device and sample count.
+    """The chart of the small-dataset study: for each training the seconds of the whole against its samples on both devices, and
+    the parts of these seconds as bars. [] without trainings.
 
-    `trainings`: a training without its samples, and its pairs by samples.
+    Args:
+        trainings: (setup without its number of samples, the pairs of rows by rising samples).
+        budgets: the parts of a step, for the rows that have them.
     """
     if not trainings:
         return []
@@ -123,7 +128,7 @@ def small(trainings: "list[tuple[Setup, tuple[Pair, ...]]]", budgets: "list[Budg
 
 
 def _samples_view(name: str, pairs: tuple[Pair, ...], says: str) -> View:
-    """Both devices' whole training by samples."""
+    """The seconds of the whole training on both devices, by its samples. says: the sentence of the view."""
     cpu = []
     gpu = []
     for pair in pairs:
@@ -145,7 +150,9 @@ def _planned_epochs(pairs: tuple[Pair, ...]) -> int:
 
 
 def _job_parts(pairs: tuple[Pair, ...], budget_of: dict[Any, Budget]) -> dict[str, dict[str, float]]:
-    """`1,000 GPU` -> part of the whole training -> its seconds."""
+    """Name of a bar (`1,000 GPU`: samples and device) -> part of the whole training -> its seconds. budget_of: key of a row ->
+    the parts of its step.
+    """
     epochs = _planned_epochs(pairs)
     bars = {}
     for pair in pairs:
@@ -156,7 +163,9 @@ def _job_parts(pairs: tuple[Pair, ...], budget_of: dict[Any, Budget]) -> dict[st
 
 
 def _small_rows(pair: Pair) -> list[tuple]:
-    """A row a device: the whole training and its parts; the GPU's row also has the winner and the break-even."""
+    """The cells of the small-dataset table for both devices of a pair: the whole training and its parts. The GPU's row also has
+    the winner by the epoch and by the whole training, and the break-even.
+    """
     rows = []
     epochs = planned_length(pair, "samples").epochs
     for side in pair.sides(BY_WHOLE_TRAINING, "samples"):
@@ -173,19 +182,21 @@ def _small_rows(pair: Pair) -> list[tuple]:
 
 
 def _known(time: Estimate) -> str:
-    """`1.2 s`; `<0.3 s` for a part whose interval holds 0: its upper end."""
+    """Seconds in words: `1.2 s`; `<0.3 s`, the upper end, where the interval holds 0."""
     end = numbers.less_than(time)
     return seconds(time.value) if end is None else f"<{seconds(end)}"
 
 
 def _wins(pair: Pair, by: str) -> str:
-    """Whether the GPU wins."""
+    """yes, no or can't tell: whether the GPU wins. by: BY_EPOCH or BY_JOB, which is the whole training."""
     cpu, gpu = pair.seconds(by, "samples")
     return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(cpu, gpu)]
 
 
 def _parts_view(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
-    """A bar for each training: the parts of its seconds."""
+    """The bars of whole trainings. bars: name of a bar -> part -> its seconds. Parts that take no time in any bar are left
+    out.
+    """
     names = list(bars)
     parts = {}
     for part in budget.JOB_PARTS:
@@ -207,7 +218,7 @@ def _parts_view(name: str, bars: dict[str, dict[str, float]], says: str) -> View
 
 
 def _first_and_last(pairs: "tuple[Pair, ...]") -> str:
-    """Who wins with the fewest and with the most samples."""
+    """Two sentences: who wins with the fewest samples, and with the most. pairs: by rising samples."""
     winners = []
     for pair in (pairs[0], pairs[-1]):
         cpu, gpu = pair.seconds(BY_WHOLE_TRAINING, "samples")

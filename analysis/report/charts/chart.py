@@ -22,11 +22,26 @@ COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PRECISIONS = {"float32": "blue", "float64": "vermillion", "tf32": "green", "float16": "purple", "bfloat16": "orange"}
-#: Sign of a comparison -> words and the color of its band.
-WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}
 _BAR_COLORS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
 #: Not as many as colors: no two parts look alike.
 _BAR_PATTERNS = ("", "/", "", "x", ".", "-")
+
+
+class BandLook(msgspec.Struct, frozen=True, kw_only=True):
+    """The band over the sizes with one winner."""
+
+    #: What it says.
+    words: str
+    #: A name of the page's colors.
+    color: str
+
+
+#: Sign of a comparison (see WinnerBand) -> its band.
+WINNER = {
+    -1: BandLook(words="CPU wins", color="cpu-band"),
+    0: BandLook(words="can't tell", color="none-band"),
+    1: BandLook(words="GPU wins", color="gpu-band"),
+}
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +149,13 @@ def rounded(value: float) -> float:
     return float(f"{value:.{SIX - 1}e}")
 
 
-def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says: Iterable[str] = (), **style) -> Trace:
-    """A trace through (x, Estimate) with its interval. `style`: other fields of Trace."""
+def line(
+    name: str, points: Iterable[tuple[float, Estimate]], color: str, says: Iterable[str] = (), **style: Any
+) -> Trace:
+    """A trace through points (x, estimate of y), with their intervals.
+
+    says: the words of each point, which the page shows under the pointer. style: other fields of Trace, such as marker.
+    """
     xs = []
     values = []
     low = []
@@ -157,8 +177,8 @@ def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says
     )
 
 
-def sides(cpu: "Points", gpu: "Points", words: Callable[[float], str]) -> list[Trace]:
-    """Seconds on the CPU and on the GPU; `words`: an x in words."""
+def sides(cpu: Points, gpu: Points, words: Callable[[float], str]) -> list[Trace]:
+    """A line of seconds for the CPU and one for the GPU. cpu, gpu: points (x, seconds). words: puts an x into words."""
     cpu_says = [f"CPU, {words(x)}: {seconds(time.value)}" for x, time in cpu]
     gpu_says = [f"GPU, {words(x)}: {seconds(time.value)}" for x, time in gpu]
     return [
@@ -168,7 +188,13 @@ def sides(cpu: "Points", gpu: "Points", words: Callable[[float], str]) -> list[T
 
 
 def stacked(parts: dict[str, list[float]], bars: list[str], words: Callable[[str, int, float], str]) -> list[Trace]:
-    """Bars in parts. `parts`: name -> its values, one for each bar; `words`: (part, index of the bar, value) -> its text."""
+    """Bars that are stacked of parts, a trace a part.
+
+    Args:
+        parts: name of a part -> its length in each bar.
+        bars: the names of the bars.
+        words: called with a part's name, the index of a bar and the length; gives the text that the page shows for it.
+    """
     traces = []
     for i, (part, values) in enumerate(parts.items()):
         color = _BAR_COLORS[i % len(_BAR_COLORS)]
@@ -189,60 +215,93 @@ def stacked(parts: dict[str, list[float]], bars: list[str], words: Callable[[str
     return traces
 
 
-def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
-    """The lines and bands of a View that mark each change of the winner: a line at a known size, else a band over the possible
-    sizes. `name`: of the size; `before`: words before it; {} is the device that wins from there."""
-    places: list[tuple[float | None, float, float, str]] = []
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A place on the x axis that is marked from top to bottom."""
+
+    #: Where it is; None where only the range is known.
+    at: float | None
+    #: The lower end of the range in which it is.
+    low: float
+    #: The upper end.
+    high: float
+    #: What stands beside it.
+    words: str
+
+
+class WinnerBand(msgspec.Struct, frozen=True, kw_only=True):
+    """A range of sizes with one winner."""
+
+    #: The smallest size.
+    low: float
+    #: The largest size.
+    high: float
+    #: 1: the GPU wins; -1: the CPU wins; 0: it can't be told. WINNER has the words.
+    sign: int
+
+
+def crossed(crossings: Iterable[Crossing], name: str, before: str = "") -> dict[str, Any]:
+    """The fields `lines` and `bands` of a View, which mark each size at which the winner changes.
+
+    Args:
+        name: of the size, such as batch.
+        before: words before each size, in which {} is the device that wins from there on.
+    """
+    places = []
     for crossing in crossings:
-        low, high = place(crossing)
+        low, high = interval_of(crossing)
         winner = before.format(crossing.to.upper())
-        if crossing.wide:
-            places.append((None, low, high, f"{winner}somewhere here"))
-        else:
-            places.append((crossing.at.value, low, high, f"{winner}{crossing_size(crossing, name)}"))
+        at = None if crossing.wide else crossing.at.value
+        size = "somewhere here" if crossing.wide else crossing_size(crossing, name)
+        places.append(Mark(at=at, low=low, high=high, words=f"{winner}{size}"))
     return marked(places)
 
 
-def marked(places: Iterable[tuple[float | None, float, float, str]]) -> dict[str, Any]:
-    """The lines and bands of a View that mark (x where it is known, from, to, words): a band if that is wide enough to see,
-    else a line with the words."""
+def marked(places: Iterable[Mark]) -> dict[str, Any]:
+    """The fields `lines` and `bands` of a View for these places: a line where the place is known, and a band over its range if
+    that is wide enough to be seen. The words stand in the band, else at the line.
+    """
     lines = []
     bands = []
-    for at, low, high, words in places:
-        is_wide = high > FINE * low
+    for place in places:
+        is_wide = place.high > FINE * place.low
         if is_wide:
-            bands.append((rounded(low), rounded(high), words))
-        if at is not None:
-            lines.append((rounded(at), "" if is_wide else words))
+            bands.append((rounded(place.low), rounded(place.high), place.words))
+        if place.at is not None:
+            lines.append((rounded(place.at), "" if is_wide else place.words))
     return {"lines": lines, "bands": bands}
 
 
-def marks(i: int) -> dict:
-    """The color, marker and dash of the i-th line: no two of the first 42 are alike in both."""
+def marks(i: int) -> dict[str, Any]:
+    """The fields color, marker and dash of the i-th trace of a chart, from 0: no two of the first 42 are alike in both."""
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "dash": DASHES[i % len(DASHES)]}
 
 
-def place(crossing: Crossing) -> tuple[float, float]:
-    """The interval of a crossing; where measured sizes lie far from each other, the whole gap between them."""
+def interval_of(crossing: Crossing) -> tuple[float, float]:
+    """The range of sizes in which the winner changes: the crossing's interval, or the whole gap between two measured sizes that
+    lie far from each other.
+    """
     if crossing.wide:
         return crossing.below, crossing.above
     return crossing.at.low, crossing.at.high
 
 
-def spans(answer: Answer) -> list[tuple[float, float, int]]:
-    """(from n, to n, sign) of the bands of a picture: 1 the GPU wins, -1 the CPU wins, 0 can't tell; they touch."""
+def winner_bands(answer: Answer) -> list[WinnerBand]:
+    """The ranges of sizes of an answer by their winner, each beginning where the one before ends; [] without measured sizes.
+    Between two sizes with different winners lies a range in which it can't be told: the interval of the crossing there.
+    """
     if not answer.points:
         return []
-    intervals = {(crossing.below, crossing.above): place(crossing) for crossing in answer.crossings}
-    bands: list[tuple[float, float, int]] = []
+    intervals = {(crossing.below, crossing.above): interval_of(crossing) for crossing in answer.crossings}
+    bands: list[WinnerBand] = []
     start = float(answer.points[0].n)
     for point, after in itertools.pairwise(answer.points):
         if point.sign == after.sign:
             continue
         middle = (point.n * after.n) ** 0.5
         low, high = intervals.get((point.n, after.n), (middle, middle))
-        bands += [(start, low, point.sign), (low, high, 0)]
+        bands.append(WinnerBand(low=start, high=low, sign=point.sign))
+        bands.append(WinnerBand(low=low, high=high, sign=0))
         start = high
     last = answer.points[-1]
-    bands.append((start, last.n, last.sign))
-    return [band for band in bands if band[1] > band[0]]
+    bands.append(WinnerBand(low=start, high=last.n, sign=last.sign))
+    return [band for band in bands if band.high > band.low]

@@ -9,7 +9,7 @@ from analysis.crossover.answer import Answer
 from analysis.crossover.families import SQUARES, RowsByPrecision, rows_of
 from analysis.crossover.fastest_row import FastestRow, best_of_cpu
 from analysis.crossover.forms import COPIES, LATENCY, THROUGHPUT
-from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, crossed, line, marks, rounded, spans
+from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, crossed, line, marks, rounded, winner_bands
 from analysis.report.material import Material
 from analysis.table import Table, named
 from analysis.text import crossings, sentences
@@ -31,7 +31,9 @@ def shown(answers: Iterable[Answer]) -> list[Answer]:
 
 
 def data(runs: Sequence[Material]) -> dict:
-    """All that the chart and its controls show, run by run; empty if there are no two sides to compare."""
+    """The data of the crossover's chart for web/crossover.js: run -> precision -> size -> seconds; {} if there are no two lines
+    to compare.
+    """
     if not is_drawn(runs):
         return {}
     drawn = []
@@ -49,8 +51,10 @@ def is_drawn(runs: Sequence[Material]) -> bool:
     return bool(with_gpu) or len(with_cpu) > 1
 
 
-def _precisions(material: Material) -> list[dict]:
-    """The CPU's best and the GPU's forms at every size, by precision; without a GPU the CPU's alone."""
+def _precisions(material: Material) -> list[dict[str, Any]]:
+    """For each precision: the sizes n, the CPU's fastest seconds at them, and the GPU's by form of a call; without a GPU only the
+    CPU's.
+    """
     answers = shown(material.analysis.crossovers)
     precisions = []
     for precision, best in _cpu(material).items():
@@ -61,8 +65,10 @@ def _precisions(material: Material) -> list[dict]:
     return precisions
 
 
-def _form(material: Material, answer: Answer) -> dict:
-    """A form of a GPU call: its answers by reuse, and the parts of its time."""
+def _form(material: Material, answer: Answer) -> dict[str, Any]:
+    """The data of one form of a GPU call (resident or copied, waited for or queued): its answer for each number of uses of a
+    copy, and the parts of its time.
+    """
     return {
         "form": _SHORT[answer.form],
         "words": crossings.form_name(answer.form),
@@ -72,7 +78,9 @@ def _form(material: Material, answer: Answer) -> dict:
 
 
 def _cpu(material: Material) -> "dict[str, dict[int, FastestRow]]":
-    """precision -> n -> the CPU's best side: from the answers if there are any, else from the fastest rows."""
+    """Precision -> n -> the CPU's fastest row: the one that the answers compare the GPU with; without answers the fastest of
+    all.
+    """
     by_precision: dict[str, dict[int, FastestRow]] = {}
     for answer in shown(material.analysis.crossovers):
         by_size = by_precision.setdefault(answer.precision, {})
@@ -104,8 +112,9 @@ def chart(material: Material) -> list[Chart]:
         marked = crossed(resident.crossings, resident.family.size_name)
         if is_single:
             label = f"{precision}; shaded: {crossings.form_name(resident.form)}"
-            marked["bands"] = [(low, high, WINNER[sign][0]) for low, high, sign in spans(resident)]
-            marked["band_colors"] = [WINNER[sign][1] for _, _, sign in spans(resident)]
+            bands = winner_bands(resident)
+            marked["bands"] = [(band.low, band.high, WINNER[band.sign].words) for band in bands]
+            marked["band_colors"] = [WINNER[band.sign].color for band in bands]
     else:
         says = crossings.no_gpu_sentence(material.rows, material.analysis.machine)
     view = View(
@@ -128,7 +137,7 @@ def chart(material: Material) -> list[Chart]:
 
 
 def _gpu_trace(answer: Answer) -> Trace:
-    """The GPU's seconds of a form of a call."""
+    """The GPU's seconds by n of one form of a call, in the same look for the same form on all charts."""
     look = marks(1 + _FORMS.index(answer.form))
     points = [(point.n, point.gpu.seconds) for point in answer.points]
     name = f"GPU, {_SHORT[answer.form]}, {answer.precision}"
@@ -136,7 +145,7 @@ def _gpu_trace(answer: Answer) -> Trace:
 
 
 def _curve(sides: Iterable[FastestRow]) -> dict[str, list]:
-    """Seconds with the ends of their intervals."""
+    """Three lists for the page's script: medians of seconds (s), and the ends of their intervals (low, high)."""
     curve: dict[str, list] = {"s": [], "low": [], "high": []}
     for side in sides:
         curve["s"].append(rounded(side.seconds.value))
@@ -145,8 +154,10 @@ def _curve(sides: Iterable[FastestRow]) -> dict[str, list]:
     return curve
 
 
-def _uses(answers: tuple[Answer, ...], answer: Answer) -> list[dict]:
-    """The answer at each reuse of a copy: the curve, the verdict, the bands; at one use alone where nothing is copied."""
+def _uses(answers: tuple[Answer, ...], answer: Answer) -> list[dict[str, Any]]:
+    """The data of an answer for each number of uses that share a copy (reuse.USES), which the page's slider selects; for one use
+    only where nothing is copied. answers: all of the run, in which the resident one is looked up.
+    """
     by_uses = {1: answer}
     for resident, copied in reuse.pairs(answers, answer.precision):
         if copied is answer:
@@ -156,14 +167,16 @@ def _uses(answers: tuple[Answer, ...], answer: Answer) -> list[dict]:
     return [_use(uses, amortized) for uses, amortized in by_uses.items()]
 
 
-def _use(uses: int, answer: Answer) -> dict:
-    """An answer for the page; `uses`: of each copy."""
+def _use(uses: int, answer: Answer) -> dict[str, Any]:
+    """The data of an answer for the page's script: the GPU's seconds by n, the verdict in words, the bands of the winner, and
+    where it changes. uses: how many calls share a copy.
+    """
     known = []
     for crossing in answer.crossings:
         if not crossing.wide:
             words = sentences.crossing_size(crossing, answer.family.size_name)
             known.append({"at": rounded(crossing.at.value), "words": words, "to": crossing.to})
-    bands = [[rounded(low), rounded(high), sign] for low, high, sign in spans(answer)]
+    bands = [[rounded(band.low), rounded(band.high), band.sign] for band in winner_bands(answer)]
     return {
         "k": uses,
         "n": [point.n for point in answer.points],
@@ -175,13 +188,15 @@ def _use(uses: int, answer: Answer) -> dict:
 
 
 def verdict(answer: Answer) -> str:
-    """The precision, the form of a call and who wins."""
+    """A sentence: the precision, the form of a call, and who wins at which size."""
     which = f"{crossings.precision_name(answer)}, {crossings.form_name(answer.form)}"
     return f"{which}: {crossings.verdict_words(answer)}."
 
 
-def _parts(squares: RowsByPrecision, answer: Answer) -> list[list]:
-    """[n, CPU seconds, GPU seconds of each part (null: not measured)] at every size."""
+def _parts(squares: RowsByPrecision, answer: Answer) -> list[list[float | None]]:
+    """For each size a list for the page's script: n, the CPU's seconds, then the GPU's seconds of each part in the order of
+    PARTS, None where a part was not measured. squares: the rows of square products.
+    """
     rows = []
     for split in time_split.why(squares, answer, True):
         parts = [None if time is None else rounded(time) for time in split.parts.values()]
@@ -190,7 +205,7 @@ def _parts(squares: RowsByPrecision, answer: Answer) -> list[list]:
 
 
 def _numbers(material: Material) -> Table:
-    """Every size of every precision, the CPU and each form of a GPU call beside each other."""
+    """The table of the chart: a line a precision and size, with the seconds of the CPU and of each form of a GPU call."""
     gpu = {}
     for answer in shown(material.analysis.crossovers):
         for point in answer.points:
@@ -212,7 +227,9 @@ def answered(answers: Iterable[Answer]) -> list[Answer]:
 def wins(
     answers: Iterable[Answer], heads: Sequence[str] = (), which: Callable[[Answer], tuple] = lambda answer: ()
 ) -> Table:
-    """A table, a line an answer. `which`: the cells under `heads` that name the answer's problem."""
+    """The table of who wins, a line an answer. It begins with columns that name an answer's problem: `heads` are their heads, and
+    `which` is called with each answer and gives their cells.
+    """
     rows = []
     for answer in answers:
         cells = (

@@ -1,12 +1,13 @@
 """Charts of layers, a line each: every backend's rate under its roof, and the winner along the batch or another size."""
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from analysis import labels
 from analysis.crossover import layers
 from analysis.crossover.answer import Answer
 from analysis.crossover.forms import LATENCY
-from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
+from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, WinnerBand, rounded, winner_bands
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import Layers
 from analysis.roofline.bounds import Judged, judge, mark_note
@@ -35,6 +36,7 @@ _OTHER_SIDE = ("green", "triangle-up")
 _ROOFS = {"CPU": "blue", "GPU": "vermillion"}
 #: Lines of a chart at most.
 _MOST = 40
+Item = TypeVar("Item")
 
 
 def charts(study: Layers) -> list[Chart]:
@@ -63,7 +65,7 @@ def _rates(study: Layers) -> list[Chart]:
     precision = "float32" if "float32" in precisions else precisions[0]
     rows = [row for row in rows if layers.precision_of(row.problem) == precision]
     best = layers.best_by_side(rows, study.op)
-    problems, left_out = _largest(list(best), lambda problem: problem.flops)
+    problems = _largest(list(best), lambda problem: problem.flops)
     traces = _rate_traces(study, {problem: best[problem] for problem in problems})
     drawn: list[Measurement] = []
     for problem in problems:
@@ -84,7 +86,7 @@ def _rates(study: Layers) -> list[Chart]:
     return [
         Chart(
             name=f"{noun}s",
-            title=f"Rate of {noun}s; drawn: the largest batch, {precision}{left_out}",
+            title=f"Rate of {noun}s; drawn: the largest batch, {precision}{_left_out(list(best))}",
             views=[view],
             numbers=numbers,
             picture=f"{noun}s.svg",
@@ -99,7 +101,9 @@ def _line(study: Layers, problem: Problem) -> str:
 
 
 def _rate_traces(study: Layers, best: dict[Problem, dict[str, Measurement]]) -> list[Trace]:
-    """Points of each side, then the roofs. `best`: problem -> side -> its fastest row."""
+    """The points of each side, then the marks of the roofs over them. best: problem -> side (a backend or framework on a
+    device) -> its fastest row.
+    """
     points: dict[str, Trace] = {}
     roofs: dict[str, Trace] = {}
     for problem, by_side in best.items():
@@ -117,7 +121,7 @@ def _rate_traces(study: Layers, best: dict[Problem, dict[str, Measurement]]) -> 
 
 
 def _fastest_sentence(study: Layers, rows: list[Measurement]) -> str:
-    """The highest rate of these rows."""
+    """A sentence on the highest rate of these rows, with the kernel and layer that reach it."""
     fastest, name = 0.0, ""
     for row in rows:
         flops = row.problem.flops / quick_seconds(row)
@@ -127,8 +131,9 @@ def _fastest_sentence(study: Layers, rows: list[Measurement]) -> str:
 
 
 def _numbers(study: Layers) -> tuple[Table, str]:
-    """A line a layer, direction and batch: the fastest kernel of each backend, with resident data and warm caches; then the
-    meaning of the mark behind some shares, "" where none has it."""
+    """The table of the chart, a line a layer, direction and batch: the fastest kernel of each backend, with resident data and
+    warm caches. Also the note under it: the meaning of the mark behind some shares, "" where no share has it.
+    """
     best = layers.best_by_side(study.rows, study.op)
     sides = _sorted_sides(best)
     rows = []
@@ -207,12 +212,14 @@ def _roofs_over(rows: Iterable[Measurement], study: Layers) -> dict[str, float]:
 
 
 def _winners(study: Layers, varies: str) -> Chart:
-    """A line a family of the first precision, with bands of the winner of one resident call. All answers are in its table."""
+    """The chart of who wins along one size (batch, channels or size): a line a layer, with bands by the winner of one call with
+    resident data, in the first precision. All answers are in its table.
+    """
     all_answers = [answer for answer in study.answers if answer.family.varies == varies]
     resident = [answer for answer in all_answers if answer.form == LATENCY and answer.points]
     precision = resident[0].precision
     same_precision = [answer for answer in resident if answer.precision == precision]
-    drawn, left_out = _largest(same_precision, lambda answer: answer.points[-1].cpu.seconds.value)
+    drawn = _largest(same_precision, lambda answer: answer.points[-1].cpu.seconds.value)
     says = [*answers.summaries(all_answers), answers.sentence(drawn[0])]
     view = View(
         label="",
@@ -224,7 +231,7 @@ def _winners(study: Layers, varies: str) -> Chart:
     name = f"{layers.NOUNS[study.op]}s-{varies}"
     return Chart(
         name=name,
-        title=f"Who wins, {precision}; shaded: {form_name(LATENCY)}{left_out}",
+        title=f"Who wins, {precision}; shaded: {form_name(LATENCY)}{_left_out(same_precision)}",
         views=[view],
         numbers=wins(answered(all_answers), study.heads, study.which),
         picture=f"{name}.svg",
@@ -232,24 +239,27 @@ def _winners(study: Layers, varies: str) -> Chart:
 
 
 def _bands(study: Layers, drawn: list[Answer]) -> list[Trace]:
-    """A trace for the CPU, the GPU and for where it can't be told: the sizes at which each wins, a line an answer."""
+    """Three traces of broad lines: the sizes at which the CPU wins, the GPU wins, and it can't be told. Each answer has a line of
+    the chart.
+    """
     bands = {}
-    for sign, (words, color) in WINNER.items():
-        bands[sign] = Trace(name=words, x=[], y=[], color=color, band=True, says=[])
+    for sign, winner in WINNER.items():
+        bands[sign] = Trace(name=winner.words, x=[], y=[], color=winner.color, band=True, says=[])
     for answer in drawn:
         line = study.family_label(answer)
         words = f"{line}: {verdict_words(answer)}"
         first = answer.points[0]
-        for start, end, sign in spans(answer) or [(first.n, first.n * 1.05, first.sign)]:
-            # None ends a piece of the trace.
-            bands[sign].x.extend((rounded(start), rounded(end), None))
-            bands[sign].y.extend((line, line, line))
-            bands[sign].says.extend((words, words, words))
+        single_size = WinnerBand(low=first.n, high=first.n * 1.05, sign=first.sign)  # wide enough to be seen
+        for band in winner_bands(answer) or [single_size]:
+            trace = bands[band.sign]
+            trace.x.extend((rounded(band.low), rounded(band.high), None))  # None ends a piece of the trace
+            trace.y.extend((line, line, line))
+            trace.says.extend((words, words, words))
     return [band for band in bands.values() if band.x]
 
 
 def _limits(drawn: list[Answer]) -> tuple[float, float]:
-    """The sizes of the answers, with room on both sides."""
+    """The ends of the x axis: the smallest and the largest size of the answers, with room beyond both."""
     sizes = []
     for answer in drawn:
         sizes += [point.n for point in answer.points]
@@ -259,10 +269,12 @@ def _limits(drawn: list[Answer]) -> tuple[float, float]:
     return (least / room, most * room)
 
 
-def _largest(items: list, size: Callable) -> tuple[list, str]:
-    """(the _MOST largest items in their order, words on the others for the title)."""
-    if len(items) <= _MOST:
-        return items, ""
-    by_size = sorted(range(len(items)), key=lambda i: size(items[i]), reverse=True)
-    shown = [items[i] for i in sorted(by_size[:_MOST])]
-    return shown, f" (the {_MOST} of {len(items)} with most work)"
+def _largest(items: list[Item], work: Callable[[Item], float]) -> list[Item]:
+    """The _MOST items with most work, in the order in which they are given."""
+    by_work = sorted(range(len(items)), key=lambda i: work(items[i]), reverse=True)
+    return [items[i] for i in sorted(by_work[:_MOST])]
+
+
+def _left_out(items: list[Item]) -> str:
+    """Words for a chart's title on the items that `_largest` leaves out; "" for none."""
+    return f" (the {_MOST} of {len(items)} with most work)" if len(items) > _MOST else ""

@@ -63,21 +63,23 @@ def _answers(answers: list[Answer]) -> list[Block]:
     columns = [mode for mode in (BY_STEP, BY_EPOCH, BY_WHOLE_TRAINING) if mode in modes]
     rows = []
     for (family, low, high), by_mode in groups.items():
-        job, setup = training.job_of(by_mode.get(BY_WHOLE_TRAINING) or next(iter(by_mode.values())))
-        cells = [training.subject(setup, family.varies), family.varies, f"{low}..{high}"]
+        whole = training.training_of_answer(by_mode.get(BY_WHOLE_TRAINING) or next(iter(by_mode.values())))
+        cells = [training.subject(whole.setup, family.varies), family.varies, f"{low}..{high}"]
         for mode in columns:
-            cells.append(_verdict_cell(by_mode.get(mode), job))
+            cells.append(_verdict_cell(by_mode.get(mode), whole.words))
         rows.append(cells)
     heads = ("training", "along", "measured", *(f"by {mode}" for mode in columns))
     return titled("Where the GPU starts to win a training", Table(heads, rows, left=len(heads)))
 
 
-def _verdict_cell(a: Answer | None, job: str) -> str:
-    """The verdict of an answer, after the words for the whole training where that is what it compares; a dash for None."""
+def _verdict_cell(a: Answer | None, whole_training: str) -> str:
+    """The winner by size in words; a dash for None. whole_training: its epochs in words, which come first where the answer
+    compares whole trainings.
+    """
     if a is None:
         return "-"
     verdict = crossings.verdict_words(a)
-    return f"{job}: {verdict}" if a.form.mode == BY_WHOLE_TRAINING else verdict
+    return f"{whole_training}: {verdict}" if a.form.mode == BY_WHOLE_TRAINING else verdict
 
 
 def _articles(measurements: Measurements) -> list[Block]:
@@ -126,8 +128,9 @@ def _forms(pairs: list[Pair]) -> list[Block]:
 def _changes(measurements: Measurements) -> list[Block]:
     """A table of step times with one change each (residence, options, type, threads) beside the plain row's."""
     rows = []
-    for name, device, change, step, plain in training.changes(measurements):
-        rows.append((name, device, change, numbers.timed(step), numbers.timed(plain), sentences.speed(plain / step)))
+    for one in training.changes(measurements):
+        times = (numbers.timed(one.step), numbers.timed(one.plain_step))
+        rows.append((one.training, one.device, one.options, *times, sentences.speed(one.plain_step / one.step)))
     heads = "training | device | what is changed | a step | as Keras does it | beside that"
     about = "Beside a row of another hour, Keras's own step counts with the noise between runs."
     return titled("What options change", about, Table(heads, rows, left=3))

@@ -160,7 +160,7 @@ def test_trainings_have_parts_lines_and_charts(of):
 
 def test_questions_are_answered_with_this_machines_numbers(of):
     found = questions.answered(of.analysis)
-    asked = {question: said for question, _, said in found}
+    asked = {one.question: one.answer for one in found}
     assert len(asked) >= 10 and all(re.search(r"\d", said) for said in asked.values())
     assert not [said for said in asked.values() if len(said.split()) >= 40]
     assert asked["What does pinned memory buy?"].startswith("Large copies are ")

@@ -9,7 +9,7 @@ from fake_crossovers import cpu_law, gpu_law, only, resident_and_copies
 from fake_measurements import laws, row, square
 from legible import boxes, legible
 from markdown_it import MarkdownIt
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 from result_files import write
 
 from analysis import report, table
@@ -18,7 +18,7 @@ from analysis.blocks import markdown
 from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page, pictures, stored_gpu
 from analysis.report.charts import crossover, overlay, roofline, svg
-from analysis.report.charts.chart import spans
+from analysis.report.charts.chart import winner_bands
 from analysis.report.sections import all_numbers, crossings, head
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.roofs import roofs_of
@@ -205,10 +205,12 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
 def test_bands_meet_and_turn_at_the_crossing():
     answer = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.02))
     at = answer.crossings[0].at
-    assert spans(answer) == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
+    bands = [astuple(band) for band in winner_bands(answer)]
+    assert bands == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
     flat = only(laws(lambda n: {64: 0.5, 128: 1.0, 256: 2.0}[n], lambda n: 1.0, [64, 128, 256]))
     middles = [(64 * 128) ** 0.5, (128 * 256) ** 0.5]
-    assert spans(flat) == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
+    bands = [astuple(band) for band in winner_bands(flat)]
+    assert bands == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
 
 
 def test_labels_move_apart_in_order_within_bounds():

@@ -81,7 +81,7 @@ def test_no_stored_training_has_two_results():
         explained = explanation.explain(Request(training), both)
         assert [side.whole for side in explained.sides] == seconds, training
         told += 1
-        name = f"{words.subject(pair.setup)}, {words.whole_job(pair.setup)[0]}"
+        name = f"{words.subject(pair.setup)}, {words.whole_training_of(pair.setup).words}"
         if name in table:  # measured with all of the model's samples
             assert table.pop(name) == tuple(map(timed, seconds)), name
     assert told >= 10 and not table

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from fake_measurements import row, square
+from msgspec.structs import astuple
 
 from analysis import labels
 from analysis.blocks import markdown
@@ -41,7 +42,11 @@ def test_epochs_to_the_break_even_in_a_chart(epochs, words):
 
 
 def test_only_a_wide_interval_is_a_band():
-    places = [(150.0, 100.0, 200.0, "wide"), (None, 10.0, 20.0, "somewhere"), (50.0, 50.0, 50.5, "narrow")]
+    places = [
+        chart.Mark(at=150.0, low=100.0, high=200.0, words="wide"),
+        chart.Mark(at=None, low=10.0, high=20.0, words="somewhere"),
+        chart.Mark(at=50.0, low=50.0, high=50.5, words="narrow"),
+    ]
     made = chart.marked(places)
     assert made["bands"] == [(100.0, 200.0, "wide"), (10.0, 20.0, "somewhere")]
     assert made["lines"] == [(150.0, ""), (50.0, "narrow")]
@@ -77,12 +82,12 @@ def test_bands_of_a_picture_touch_at_the_crossings():
     crossing = SimpleNamespace(below=8, above=40, wide=False, at=Estimate(14.0, 10.0, 20.0))
     points = [point(8, -1), point(40, 1), point(100, 0)]
     answer = SimpleNamespace(points=points, crossings=[crossing])
-    low, unsure, gpu, last = chart.spans(answer)
+    low, unsure, gpu, last = map(astuple, chart.winner_bands(answer))
     assert (low, unsure) == ((8.0, 10.0, -1), (10.0, 20.0, 0))
     half = pytest.approx(4000**0.5)
     assert (gpu, last) == ((20.0, half, 1), (half, 100, 0))
-    assert chart.place(SimpleNamespace(below=8, above=40, wide=True, at=crossing.at)) == (8, 40)
-    assert chart.spans(SimpleNamespace(points=[], crossings=[])) == []
+    assert chart.interval_of(SimpleNamespace(below=8, above=40, wide=True, at=crossing.at)) == (8, 40)
+    assert chart.winner_bands(SimpleNamespace(points=[], crossings=[])) == []
 
 
 def roof(kind: str, name: str, rate: float, device: str = "cpu", **fields) -> Roof:

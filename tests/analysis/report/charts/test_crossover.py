@@ -47,14 +47,15 @@ def test_known_crossings_are_marked_uncertain_ones_shaded():
 
 def test_a_wide_crossing_is_a_band():
     answer = only(far_apart())
-    assert answer.kind == "gpu-from" and answer.crossings[0].wide and chart.spans(answer) == [(10, 1000, 0)]
+    assert answer.kind == "gpu-from" and answer.crossings[0].wide
+    assert chart.winner_bands(answer) == [chart.WinnerBand(low=10, high=1000, sign=0)]
     (run,) = crossover.data([Material(Analysis.from_loaded(loaded()))])["runs"]
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
     ((view,),) = [chart.views for chart in crossover.chart(Material(Analysis.from_loaded(loaded())))]
     assert view.lines == [] and view.bands == [(10.0, 1000.0, "can't tell")]
     found = questions.answered(Analysis.from_rows(far_apart()))
-    said = {question: said for question, _, said in found}["Is the GPU always faster?"]
+    said = {one.question: one.answer for one in found}["Is the GPU always faster?"]
     quick = "The GPU is 5.0x faster at n = 1,000, 10x slower at n = 10."
     assert said == f"With resident data the GPU starts to win between n = 10 and 1,000. {quick}"
     answer = msgspec.structs.replace(only(far_apart()), family=Family("matmul", "batch", ("m",), tuple(LAYER.items())))

@@ -37,6 +37,6 @@ def test_mixed_precision_answers_at_the_largest_common_size():
     on_gpu = {"float32": 4e-4, "float16": 1e-4}
     rows += [row("matmul/cupy/cublas", Matmul(64, 64, 64, math), s) for math, s in on_gpu.items()]
     answered = questions.answered(Analysis.from_rows(rows))
-    (said,) = [said for question, _, said in answered if question.startswith("Do TF32")]
+    (said,) = [one.answer for one in answered if one.question.startswith("Do TF32")]
     told = "2.0x faster in bfloat16 on the CPU and 4.0x faster in float16 on the GPU"
     assert said == f"Large products, beside float32: {told}."
