@@ -188,7 +188,7 @@ def _known(time: Estimate) -> str:
 
 
 def _wins(pair: Pair, by: str) -> str:
-    """yes, no or can't tell: whether the GPU wins. by: BY_EPOCH or BY_JOB, which is the whole training."""
+    """yes, no or can't tell: whether the GPU wins. by: BY_EPOCH or BY_WHOLE_TRAINING, which is the whole training."""
     cpu, gpu = pair.seconds(by, "samples")
     return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(cpu, gpu)]
 

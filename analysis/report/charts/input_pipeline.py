@@ -22,8 +22,9 @@ _POINTS = 12
 
 
 def pipeline_chart(measurements: Measurements) -> list[Chart]:
-    """Seconds of a step against the bytes of its batch, a view a device and type; [] without laws. Each view also has data
-    already resident on the device."""
+    """The chart of the input pipeline: seconds of a step with next to no arithmetic against the bytes of its batch, a view a
+    device and type of samples; [] without fits. Each view also has the step whose data are on the device already.
+    """
     laws = pipeline_costs.fits(measurements)
     if not laws:
         return []
@@ -55,7 +56,7 @@ def pipeline_chart(measurements: Measurements) -> list[Chart]:
 
 
 def _traces(measurements: Measurements, device: str, dtype: str) -> list[Trace]:
-    """The laws of a device and type with their points, and CuPy's copies of as many bytes."""
+    """The fits of a device and type with their measured points, and CuPy's copies of about as many bytes."""
     laws = pipeline_costs.fits(measurements)
     rows = pipeline_costs.timed_rows(measurements)
     traces: list[Trace] = []
@@ -82,7 +83,9 @@ def _rows_of(law: PipelineCost, rows: Iterable[Row]) -> list[Row]:
 
 
 def _law_traces(law: PipelineCost, rows: list[Row], number: int) -> list[Trace]:
-    """The points of a law's rows, and the law for samples of CIFAR-10's size. `number`: of the look, from 0."""
+    """The measured steps of one kind of input pipeline as points, and its fit as a line, drawn for samples of the size of a
+    CIFAR-10 image. number: which kind, from 0; it gives color and marker.
+    """
     look = marks(number)
     points = []
     says = []
@@ -109,7 +112,7 @@ def _law_traces(law: PipelineCost, rows: list[Row], number: int) -> list[Trace]:
 
 
 def _copies(rows: Measurements, number: int) -> list[Trace]:
-    """CuPy's copies, a line a host memory. `number`: of the first look."""
+    """CuPy's copies by bytes, a line for each kind of host memory. number: how many looks are taken by other traces."""
     traces = []
     by_memory = group_by(rows, lambda row: row.problem.host_memory)
     for i, (memory, copies) in enumerate(by_memory.items()):
@@ -121,7 +124,7 @@ def _copies(rows: Measurements, number: int) -> list[Trace]:
 
 
 def _cells(law: PipelineCost, row: Measurement, step: Estimate) -> tuple[str, ...]:
-    """A row of the table: what was measured beside what the law says."""
+    """The cells of one measured step in the chart's table: measured and fitted seconds, and the error of the fit."""
     problem = row.problem
     by_law = law.seconds(problem.batch, problem.nbytes).value
     off = abs(by_law / step.value - 1)

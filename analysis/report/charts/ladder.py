@@ -18,7 +18,9 @@ _TITLES = {
 
 
 def ladder_chart(ladders: Sequence[Ladder], op: str) -> list[Chart]:
-    """A view a device, arithmetic and thread count, that of most rungs first; [] without rungs."""
+    """The chart of an operation's ladder: our kernels from the simplest to the fastest, one bar each. It has a view for each
+    device, arithmetic and thread count, those with most kernels first; [] without ladders.
+    """
     if not ladders:
         return []
     views = [_view(one, ladder.shown_problem(one)) for one in ladders]
@@ -40,6 +42,7 @@ def ladder_chart(ladders: Sequence[Ladder], op: str) -> list[Chart]:
 
 
 def _view(one: Ladder, problem: Problem) -> View:
+    """The bars of a ladder at one problem, the simplest kernel at the top, each with its idea as a caption."""
     steps = one.at(problem)
     rungs = [short(step.kernel) for step in steps]
     rates = [rounded(problem.flops / step.seconds.value) for step in steps]
@@ -76,7 +79,7 @@ def _shares(step: RungStep) -> str:
 
 
 def _marks(one: Ladder, problem: Problem) -> list[tuple[float, str]]:
-    """The library's rate and the peak's, each with its words."""
+    """(FLOP/s, words) of the lines across the bars: the library's rate at the problem, and the measured peak."""
     marks = []
     library = one.library.get(problem)
     if library:

@@ -19,7 +19,9 @@ Curves = dict[memory_levels.Key, memory_levels.Curve]
 
 
 def memory(material: Material) -> list[Chart]:
-    """Bandwidth against working set, a line a device and thread count; none without enough sizes."""
+    """The chart of memory: bandwidth against the bytes that are worked on, a line a device and thread count; [] without curves of
+    enough sizes.
+    """
     curves = _shown_curves(material.rows)
     if not curves:
         return []
@@ -71,7 +73,7 @@ def _plateau_label(plateau: memory_levels.Plateau) -> str:
 
 
 def _plateau_trace(plateau: memory_levels.Plateau) -> Trace:
-    """A level of memory as a level line."""
+    """The measured bandwidth of a cache or memory as a horizontal line over the working sets that it holds."""
     rate = rounded(plateau.rate.value)
     words = f"{plateau.name}: {bytes_rate(plateau.rate.value)}"
     return Trace(
@@ -87,7 +89,7 @@ def _plateau_trace(plateau: memory_levels.Plateau) -> Trace:
 
 
 def _levels_sentence(plateaus: list[memory_levels.Plateau], curves: Curves) -> str:
-    """Every level of every device, with the rate of its last plateau."""
+    """A sentence on the bandwidth of every cache and memory of every device; of several thread counts the highest."""
     rates = {}
     for plateau in plateaus:
         device = _where(plateau.device, curves)
@@ -98,7 +100,9 @@ def _levels_sentence(plateaus: list[memory_levels.Plateau], curves: Curves) -> s
 
 
 def copies(material: Material) -> list[Chart]:
-    """Seconds of a copy against its bytes: points measured, lines the fitted laws; none without laws."""
+    """The chart of copies between host and GPU: measured seconds against bytes as points, and fitted as lines; [] without
+    fits.
+    """
     laws = _drawn_laws(links.host_links(material.rows))
     if not laws:
         return []
@@ -130,7 +134,11 @@ def copies(material: Material) -> list[Chart]:
 
 
 def _law_traces(name: str, errors: list[tuple[int, float, float, float]], number: int) -> list[Trace]:
-    """The measured points and the law. `errors`: (bytes, seconds by the law, measured seconds, error); `number`: of the look."""
+    """The measured points of one kind of copy, and the line of its fit.
+
+    errors: (bytes, fitted seconds, measured seconds, relative error) for each size. number: which kind, from 0; it gives the
+    color.
+    """
     look = marks(number)
     sizes = []
     measured_times = []
@@ -165,7 +173,9 @@ def _law_traces(name: str, errors: list[tuple[int, float, float, float]], number
 
 
 def _shown_curves(measurements: Measurements) -> Curves:
-    """One operation a device, with one thread and with most: the triad where it has as many sizes as the others."""
+    """The curves to draw: for each device that of one thread and that of most threads. Of several operations the one with most
+    sizes, and among these the first of _ORDER.
+    """
     long_curves = {}
     for key, curve in memory_levels.curves(measurements).items():
         if len(curve) >= memory_levels.LEAST_SIZES:
@@ -186,8 +196,9 @@ def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
 
 
 def _drawn_laws(laws: list[links.Link]) -> list[links.Link]:
-    """One law for each kind of copy that behaves differently. Of each direction and memory the fastest; registered and
-    write-combined memory only if none is pinned. Also what people write (asarray) and our staged copy."""
+    """The fits to draw: of each direction, kind of host memory and library the first, which is the fastest. Registered and
+    write-combined memory is left out where pinned memory was measured. The copies of _ALSO_DRAWN are drawn besides.
+    """
     drawn: dict[tuple, links.Link] = {}
     pinned = {law.direction for law in laws if law.host_memory == "pinned"}
     for law in laws:
@@ -200,7 +211,7 @@ def _drawn_laws(laws: list[links.Link]) -> list[links.Link]:
 
 
 def _law_name(law: links.Link) -> str:
-    """Direction, host memory and kernel."""
+    """Direction, host memory and kernel of a copy in words: `h2d pinned memcpy_async`."""
     is_cupy = labels.backend(law.kernel) == "cupy"
     kernel = labels.variant(law.kernel) if is_cupy else labels.short(law.kernel)
     return " ".join(filter(None, (law.direction, law.host_memory, kernel)))

@@ -36,7 +36,9 @@ class RunChart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def several(runs: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
-    """One chart of each name out of (a run's letter, its charts); a single run's, whose letter is empty, as they are."""
+    """The charts of several runs, those of one name merged into one. runs: (letter of a run, its charts). The charts of a
+    single run, whose letter is empty, stay as they are.
+    """
     runs = list(runs)
     if len(runs) == 1:
         _, charts = runs[0]
@@ -62,7 +64,9 @@ def _merged(parts: list[RunChart]) -> Chart:
 
 
 def _merged_views(parts: list[RunChart]) -> list[View]:
-    """Views of one label over each other."""
+    """The views of all runs. Those with the same label are drawn over each other, and a trace of one name has one color in
+    all.
+    """
     views: dict[str, View] = {}
     # Label of a view -> name of a trace -> the color that it has in every run.
     colors: dict[str, dict[str, str]] = {}
@@ -78,7 +82,9 @@ def _merged_views(parts: list[RunChart]) -> list[View]:
 
 
 def _colored(view: View, colors: dict[str, str]) -> View:
-    """The view with the colors that its traces have in earlier runs; adds those of its new traces to `colors`."""
+    """The view with the colors that its traces have in the views of earlier runs. colors: name of a trace -> its color; names
+    that it lacks are added.
+    """
     traces = []
     for trace in view.traces:
         colored = replace(trace, color=colors.get(trace.name, trace.color))
@@ -102,7 +108,9 @@ def _merged_numbers(parts: list[RunChart]) -> Table:
 
 
 def _lettered(view: View, number: int, letter: str) -> View:
-    """A run's view with its letter before all words. `number`: of the run, from 0."""
+    """A run's view with the run's letter before all its words, and with markers and dashes of this run. number: which run,
+    from 0.
+    """
     label = view.label
     if view.bars:
         label = ": ".join(filter(None, (letter, view.label)))
@@ -125,8 +133,9 @@ def _lettered(view: View, number: int, letter: str) -> View:
 
 
 def _styled(trace: Trace, number: int, letter: str, view: View) -> Trace:
-    """The trace with its run's letter. A further run gets its own marker and dash; charts with a line a thing keep theirs, as
-    each run has its own lines."""
+    """The trace with its run's letter before its words. From the second run on (number 1) it gets a marker and a dash of that
+    run. Bars and traces over categories keep theirs: each run has bars or categories of its own.
+    """
     name = trace.name if view.bars else f"{letter} {trace.name}"
     y = trace.y
     if view.y.lines:
@@ -145,7 +154,9 @@ def _styled(trace: Trace, number: int, letter: str, view: View) -> Trace:
 
 
 def over(a: View, b: View) -> View:
-    """Both views merged; names beside lines are moved from each other again."""
+    """Two views as one: the traces of both over the union of their axes. Where both axes are limited, lines with names are
+    extended to the new edges, and their names are moved so that they do not overlap.
+    """
     traces = [*a.traces, *b.traces]
     x = _both(a.x, b.x)
     y = _both(a.y, b.y)
@@ -166,7 +177,7 @@ def over(a: View, b: View) -> View:
 
 
 def _both(a: Axis, b: Axis) -> Axis:
-    """An axis with the values and lines of both."""
+    """The union of two axes: from the smaller lower limit to the larger upper one, with the categories of both."""
     limits = None
     if a.limits and b.limits:
         limits = (min(a.limits[0], b.limits[0]), max(a.limits[1], b.limits[1]))
@@ -174,7 +185,11 @@ def _both(a: Axis, b: Axis) -> Axis:
 
 
 def _reaching(trace: Trace, x: tuple[float, float], bottom: float) -> Trace:
-    """A roof extended to the edge where its name stands: straight in log-log, a slope not below `bottom`. `x`: both edges."""
+    """A named line extended to the edge of the plot at which its name stands.
+
+    It is straight with both axes logarithmic. x: the left and the right edge; bottom: the lowest y, below which a slope does
+    not go.
+    """
     xs = list(trace.x)
     ys = list(trace.y)
     slope = math.log(ys[-1] / ys[0]) / math.log(xs[-1] / xs[0])
@@ -190,8 +205,9 @@ def _reaching(trace: Trace, x: tuple[float, float], bottom: float) -> Trace:
 
 
 def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
-    """Names beside the lines, moved from each other where they would overlap; `bottom`, `top`: the logarithms of the axis's
-    limits."""
+    """The traces with the heights of their names (label_at) set, so that names on one side do not overlap. bottom, top: the
+    logarithms of the y axis's limits.
+    """
     placed = list(lines)
     for is_left in (True, False):
         # Index of a line -> the logarithm of its height where its name stands.
@@ -210,8 +226,9 @@ def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
 
 
 def _spread(heights: list[float], gap: float, least: float, most: float) -> list[float]:
-    """Rising heights moved at least `gap` from each other, half up and half down, and between `least` and `most` if they
-    fit."""
+    """Rising heights, moved until they are at least `gap` from each other. Each moves half way between the result of pushing
+    all up and that of pushing all down, then into least..most if all fit there.
+    """
     up = list(itertools.accumulate(heights, lambda below, height: max(height, below + gap)))
     down = list(itertools.accumulate(reversed(heights), lambda above, height: min(height, above - gap)))
     down.reverse()

@@ -2,6 +2,7 @@
 n grows, and layers as their batch does."""
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -41,7 +42,9 @@ Walks = dict[tuple[str, str], list[Measurement]]
 
 
 def chart(measurements: Measurements, roofs: Roofs) -> list[Chart]:
-    """One view of the square matmuls and one of the layers, as far as there are any; none without roofs and rows."""
+    """The roofline: a view of square products and one of layers whose batch grows, where these were measured; [] without roofs
+    and rows.
+    """
     paths = best_resident(measurements)
     walks = _walks(measurements)
     points = layer_points(measurements)
@@ -135,7 +138,9 @@ def layer_points(measurements: Measurements) -> "list[Measurement]":
 
 
 def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
-    """The points under the roofs, whose names stand beside them: slopes' on the left, level lines' on the right."""
+    """A view of traces of points under the roofs of the machine. The axes hold all points and level roofs. says: the view's
+    sentence.
+    """
     xs: list[float] = []
     ys: list[float] = []
     for trace in points:
@@ -174,8 +179,10 @@ def _largest_sentence(paths: Paths) -> str:
 
 
 def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
-    """Slopes for bytes, level lines for arithmetic, curves for an empty call. `low`, `high`: FLOP per byte at the edges;
-    `bottom`: FLOP/s at the lower edge."""
+    """The roofs as traces: slopes for memory and links, level lines for arithmetic, steep lines for empty calls.
+
+    low, high: FLOP per byte at the left and the right edge of the plot; bottom: FLOP/s at its lower edge.
+    """
     traces = []
     for same in group_by(roofs, lambda roof: (roof.device, roof.measured)).values():
         traces += _slope_traces(same, low, high, bottom)
@@ -195,7 +202,9 @@ def _device(roof: Roof) -> str:
 
 
 def _slope_traces(roofs: list[Roof], low: float, high: float, bottom: float) -> list[Trace]:
-    """The slopes of a device's roofs, measured or of the data sheet. Each ends at the device's highest arithmetic roof."""
+    """The slopes of memory and link roofs: rate = bytes per second times FLOP per byte. Each ends at the device's highest
+    arithmetic roof. `roofs` are of one device, all measured or all of its data sheet; the edges are those of `_roofs`.
+    """
     levels = _by_rate(roofs, "compute")
     traces = []
     for roof in _slopes(roofs):
@@ -221,7 +230,7 @@ def _slope_traces(roofs: list[Roof], low: float, high: float, bottom: float) -> 
 
 
 def _slope_look(roof: Roof) -> tuple[str, str]:
-    """Color and dash of a slope."""
+    """(color, dash) of a slope: dotted black for a data sheet, else by device, with caches dashed."""
     if not roof.measured:
         return "ink", "dot"
     if roof.kind == "link":
@@ -231,8 +240,9 @@ def _slope_look(roof: Roof) -> tuple[str, str]:
 
 
 def _level_traces(roofs: list[Roof], low: float, high: float) -> list[Trace]:
-    """The level lines of a device's arithmetic. Each begins at the ridge point of the fastest memory. Equal ones of the data
-    sheet are drawn once."""
+    """The level lines of arithmetic roofs. Each begins where it meets the slope of the device's fastest memory. Equal roofs of
+    a data sheet are one line with both names. `roofs` and the edges are those of `_slope_traces`.
+    """
     fastest = _by_rate(roofs, "memory", "cache")[-1:]
     levels = _by_rate(roofs, "compute")
     by_name = group_by(levels, lambda roof: roof.name if roof.measured else roof.rate.value)
@@ -269,9 +279,10 @@ def _ridge(roofs: list[Roof], flops: float) -> str:
 
 
 def _launch_trace(roof: Roof, low: float, high: float, bottom: float) -> Trace:
-    """What an empty call leaves of float32 matmuls.
+    """The highest rate of a float32 product whose call takes as long as an empty one, along the product's intensity.
 
-    A matmul of n has intensity n / 6, so at intensity x it has 2 (6 x)^3 FLOP; the line is these over the time of the call.
+    A product of n has 2 n^3 FLOP and moves 3 n^2 numbers of 4 bytes, so its intensity is x = n / 6: the line is 2 (6 x)^3 FLOP
+    over the time of the empty call. The roof's rate is empty calls per second.
     """
     start = max(low, _launch_at(roof, bottom))
     end = min(high, _launch_at(roof, 1e15))
@@ -282,8 +293,9 @@ def _launch_trace(roof: Roof, low: float, high: float, bottom: float) -> Trace:
 
 
 def _slopes(roofs: list[Roof]) -> list[Roof]:
-    """A device's best roof of each memory level, and the link's slower direction. Caches are taken at the thread count of the
-    memory's best roof, as with fewer threads they may lie below it."""
+    """The roofs that are drawn as slopes: the best of memory, the caches at the same thread count, and the slower direction of
+    the link. With fewer threads a cache's roof may lie below the memory's.
+    """
     memory = _by_rate(roofs, "memory")[-1:]
     caches = [roof for roof in roofs if roof.kind == "cache"]
     if memory:
@@ -294,7 +306,9 @@ def _slopes(roofs: list[Roof]) -> list[Roof]:
 
 
 def _launch_at(roof: Roof, flops: float) -> float:
-    """The intensity of the float32 matmul that has that rate when it takes as long as an empty call."""
+    """FLOP per byte of the float32 product that reaches so many FLOP/s if it takes as long as an empty call: `_launch_trace`
+    solved for x. roof: of empty calls.
+    """
     return (flops / (2 * roof.rate.value)) ** (1 / 3) / 6
 
 
@@ -308,10 +322,15 @@ def _line(
     label: str = "",
     left: bool = False,
 ) -> Trace:
-    """A roof through two points as a trace, with many points so that the pointer finds it anywhere. Its `label` stands at its
-    left or right end; without one its name is in the legend."""
+    """A straight line, on logarithmic axes, between two points. It has points in between, so that the page's pointer finds it
+    anywhere.
+
+    Args:
+        words: what the pointer shows after the name.
+        label: what stands beside the line, at its right or, with `left`, its left end; "" to name it in the legend.
+    """
     (x0, y0), (x1, y1) = points
-    if x1 <= x0:
+    if x1 <= x0:  # it would begin beyond its end: draw a dot
         x1 = x0 * 1.01
         y1 = y0
     xs = np.geomspace(x0, x1, 9)
@@ -329,8 +348,10 @@ def _line(
     )
 
 
-def _points(name: str, rows: Measurements, size_name: str, **style) -> Trace:
-    """Rows by intensity and rate. `size_name`: `n =` or `batch`; `style`: other fields of Trace."""
+def _points(name: str, rows: Measurements, size_name: str, **style: Any) -> Trace:
+    """Rows of one device as points at their intensity and rate. size_name: what stands before a row's size, `n =` or `batch`;
+    style: other fields of Trace.
+    """
     name = f"{rows[0].side} {name}"
     xs = []
     ys = []
@@ -365,8 +386,9 @@ def _layers(points: Measurements) -> list[Trace]:
 
 
 def _walks(measurements: Measurements) -> Walks:
-    """(layer, device) -> the fastest library row of the first precision at each batch, rising. Only the layers with most work
-    that have enough batches."""
+    """(layer, device) -> the fastest float32 row by a library at each batch, by rising batch. Only layers with at least _LEAST
+    batches, and of these the _WALKS with most work.
+    """
     rows = []
     for op in ("conv", "matmul"):
         for row in layers.warm(measurements, op):
@@ -388,7 +410,9 @@ def _walks(measurements: Measurements) -> Walks:
 
 
 def _walk(layer: str, path: Measurements, number: int) -> Trace:
-    """A layer's rows by its batch. `number`: of the walk, from 0; two at a time share marker and dash."""
+    """A layer's rows by rising batch, joined. number: which walk, from 0. The walks of a layer on the CPU and on the GPU have
+    neighboring numbers and share marker and dash.
+    """
     look = number // 2
     return _points(
         layer,
@@ -402,7 +426,9 @@ def _walk(layer: str, path: Measurements, number: int) -> Trace:
 
 
 def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
-    """FLOP/s against n of every kernel by its best thread count, rungs too, a view a precision; none without square matmuls."""
+    """The chart of rates: FLOP/s of every kernel against n, at its fastest thread count, a view a precision; [] without square
+    products.
+    """
     square = [row for row in layers.timed(measurements, "matmul") if row.problem.side]
     by_precision = group_by(square, lambda row: row.problem.math)
     if not by_precision:
@@ -443,7 +469,9 @@ def _rate_paths(rows: Measurements) -> list[dict[int, Measurement]]:
 
 
 def _rate_view(precision: str, paths: list[dict[int, Measurement]]) -> View:
-    """The kernels of a precision, a trace each, and the highest rate on each device."""
+    """The view of one precision: a trace for each kernel, and a sentence on the highest rate of each device. paths: for each
+    kernel n -> its fastest row.
+    """
     traces = []
     best: dict[str, tuple[float, str]] = {}
     for i, path in enumerate(paths):

@@ -17,7 +17,10 @@ from analysis.report import replacing
 from analysis.report.charts.chart import Axis, Trace, View
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis as MatplotlibAxis
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 # Okabe and Ito (2008), without the yellow that is hard to see on white; as the page's style sheet has them.
 COLORS = {
@@ -125,8 +128,10 @@ class Margins(msgspec.Struct, frozen=True, kw_only=True):
         return (self.left, self.bottom, self.right - self.left, self.top - self.bottom)
 
 
-def figure(view: "View", title: str, runs: str = "") -> "Figure":
-    """The view with its lines, their intervals, the names beside them and a legend. `runs`: which run each letter is."""
+def figure(view: View, title: str, runs: str = "") -> "Figure":
+    """A picture of a view: its lines with their intervals, names beside the lines, and a legend. runs: the legend's title, which
+    says which run each letter is; "" for a single run.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -162,7 +167,9 @@ def figure(view: "View", title: str, runs: str = "") -> "Figure":
 
 
 def _margins(view: View, legend_lines: int) -> Margins:
-    """Room for categories on the left, for labels on the right, and for the legend below."""
+    """The size of a picture and the place of its axes, with room for categories on the left, for the names of lines on the right,
+    and for the legend below. The numbers are inches by letters and lines of text.
+    """
     below = 0.2 + 0.175 * legend_lines
     categories = view.y.lines
     if categories:
@@ -179,13 +186,13 @@ def _margins(view: View, legend_lines: int) -> Margins:
 
 
 def _title_font(title: str, left: float) -> float:
-    """Points of a title that begins at `left`, a part of the picture's width, and ends inside it."""
+    """Font size in points of a title that has to end inside the picture. left: where it begins, as a part of the width."""
     fits = 950 * (1 - left) / 0.84 / max(1, len(title))
     return min(_TITLE_FONT, fits)
 
 
-def _set_y(axes, view: "View") -> None:
-    """The limits and ticks of the y axis: a line a category, or values."""
+def _set_y(axes: "Axes", view: View) -> None:
+    """Sets the limits and ticks of the y axis: one tick a category, or values in the axis's unit."""
     categories = view.y.lines
     if categories:
         axes.set_ylim(len(categories) - 0.5, -0.5)
@@ -194,7 +201,7 @@ def _set_y(axes, view: "View") -> None:
         return
     limits = view.y.limits
     if not limits:
-        # Those of the values: a very wide interval must not flatten the rest.
+        # By the values, not by their intervals: a very wide one would flatten the rest.
         least = min(min(trace.y) for trace in view.traces if trace.y)
         most = max(max(trace.y) for trace in view.traces if trace.y)
         limits = (least / 1.8, most * 1.8)
@@ -202,8 +209,8 @@ def _set_y(axes, view: "View") -> None:
     _ticks(axes.yaxis, view.y, *axes.get_ylim())
 
 
-def _bar_figure(view: "View", title: str) -> "Figure":
-    """The bars of the view's first trace, with its words at their ends and its captions under them."""
+def _bar_figure(view: View, title: str) -> "Figure":
+    """A picture of a view of bars: its only trace, with words at the ends of the bars and captions under them."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -239,16 +246,18 @@ def _bar_figure(view: "View", title: str) -> "Figure":
     return picture
 
 
-def _end(axes, end: tuple[float, int], words: str, inside: bool) -> None:
-    """A bar's words at its end, inside a long one."""
+def _end(axes: "Axes", end: tuple[float, int], words: str, inside: bool) -> None:
+    """Writes words at the end of a bar. end: its length and its row; inside: left of the end, in white, as for a long bar."""
     side = "right" if inside else "left"
     room = -4 if inside else 4
     drawn = axes.annotate(words, end, (room, 0), textcoords="offset points", ha=side, va="center", fontsize=_FONT)
     drawn.set_color("white" if inside else COLORS["ink"])
 
 
-def _across(axes, view: "View", start: float) -> None:
-    """The bands and lines of the view, each with its words at the top. `start`: where the lines of the view begin."""
+def _across(axes: "Axes", view: View, start: float) -> None:
+    """Draws the view's bands and lines from top to bottom, with their words at the top. start: the smallest x that traces have,
+    which lies right of the room for names.
+    """
     least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band has no room for its words
     words_at = [(at, 0.94, words) for at, words in view.lines]
     for (low, high, words), color in itertools.zip_longest(view.bands, view.band_colors):
@@ -263,25 +272,29 @@ def _across(axes, view: "View", start: float) -> None:
         axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
 
 
-def _draw(axes, trace: "Trace", categories: tuple[str, ...]):
-    """Draws the trace with its interval; returns its handle for the legend. `categories`: of the y axis, if any."""
+def _draw(axes: "Axes", trace: Trace, categories: tuple[str, ...]) -> "Line2D":
+    """Draws a trace with its interval. Returns matplotlib's line, which the legend shows. categories: the names of the lines of
+    the y axis; () where that has values.
+    """
     xs = [math.nan if x is None else x for x in trace.x]
     ys = [categories.index(y) for y in trace.y] if categories else trace.y
     (drawn,) = axes.plot(xs, ys, label=trace.name, **_line_style(trace), **_marker_style(trace, bool(categories)))
-    is_level = trace.label and not trace.label_left and not trace.label_at
+    is_level = (
+        trace.label and not trace.label_left and not trace.label_at
+    )  # its name stands on the line, not beside the plot
     if is_level:
         end = (trace.x[-1], trace.y[-1])
         axes.annotate(trace.label, end, (0, 5), textcoords="offset points", ha="right", fontsize=_FONT)
     color = COLORS[trace.color]
     if trace.low and trace.line:
         axes.fill_between(trace.x, trace.low, trace.high, color=color, alpha=0.18, lw=0)
-    elif trace.low:  # points in no order
+    elif trace.low:  # points that no line joins: whiskers
         axes.vlines(trace.x, trace.low, trace.high, color=color, alpha=0.5, lw=1)
     return drawn
 
 
-def _line_style(trace: "Trace") -> dict[str, Any]:
-    """Color, width and dashes, as matplotlib takes them."""
+def _line_style(trace: Trace) -> dict[str, Any]:
+    """The options of matplotlib's plot for the line of a trace: color, width and dashes."""
     style: dict[str, Any] = {"color": COLORS[trace.color], "lw": 0, "dashes": ()}
     if trace.line:
         style |= {"lw": 1.3, "dashes": _DASHES[trace.dash]}
@@ -290,8 +303,8 @@ def _line_style(trace: "Trace") -> dict[str, Any]:
     return style
 
 
-def _marker_style(trace: "Trace", has_categories: bool) -> dict[str, Any]:
-    """Marker, its size and color, as matplotlib takes them."""
+def _marker_style(trace: Trace, has_categories: bool) -> dict[str, Any]:
+    """The options of matplotlib's plot for the marker of a trace. It is larger where the y axis has categories."""
     style: dict[str, Any] = {"marker": "", "zorder": 2}
     if trace.marker:
         style = {"marker": _MARKERS[trace.marker], "zorder": 3}
@@ -300,8 +313,10 @@ def _marker_style(trace: "Trace", has_categories: bool) -> dict[str, Any]:
     return style
 
 
-def _limit_x(axes, view: "View") -> float:
-    """Sets the limits of the x axis; returns where the lines start: left of it there is room for the names of slopes."""
+def _limit_x(axes: "Axes", view: View) -> float:
+    """Sets the limits of the x axis. Returns the smallest x of the traces; left of it there is room for names, if slopes have
+    any.
+    """
     low, high = view.x.limits or axes.get_xlim()
     has_names = any(trace.label and trace.label_left for trace in view.traces)
     left = low
@@ -311,8 +326,10 @@ def _limit_x(axes, view: "View") -> float:
     return low
 
 
-def _ticks(axis, described: "Axis", low: float, high: float) -> None:
-    """Powers of ten (of two for bytes) in the axis's unit, with their halves and fifths where they are few."""
+def _ticks(axis: "MatplotlibAxis", described: Axis, low: float, high: float) -> None:
+    """Sets the ticks of a logarithmic axis from `low` to `high`: powers of ten, or of two for bytes. Where there are few, also
+    two and five times (three times for FLOP/s) each power of ten.
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
     base = 2 if described.unit == "byte" else 10
@@ -325,8 +342,10 @@ def _ticks(axis, described: "Axis", low: float, high: float) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: units.tick(value, described.unit)))
 
 
-def _names(axes, view: "View", start: float) -> None:
-    """The names of slopes left of them, of level lines right of them, at the heights where they do not overlap."""
+def _names(axes: "Axes", view: View, start: float) -> None:
+    """Writes the names of lines beside them, with a thin line to each: of slopes on the left, of level lines on the right. Their
+    heights (label_at) are such that they do not overlap. start: the smallest x of the traces.
+    """
     low, high = axes.get_xlim()
     slopes_start = math.log(start / low) / math.log(high / low)
     for trace in view.traces:
@@ -366,7 +385,10 @@ def _names(axes, view: "View", start: float) -> None:
 
 
 def save(figure: "Figure", path: "str | os.PathLike") -> pathlib.Path:
-    """Writes the figure as SVG without a date, so that the same input gives the same bytes."""
+    """Writes a figure as SVG, without a date: the same input gives the same bytes. Returns the path.
+
+    Raises: Usage where a file of that name was not written by this project.
+    """
     import matplotlib
 
     path = pathlib.Path(path)
@@ -395,5 +417,5 @@ def shortened(svg: bytes) -> bytes:
 
 
 def _to_hundredths(word: str) -> str:
-    """A number to two digits behind the point; a letter of a path as it is."""
+    """A word of a coordinate list: a number rounded to hundredths, a letter that begins a piece of a path as it is."""
     return word if word.isalpha() else f"{round(float(word), 2):.8g}"

@@ -18,7 +18,9 @@ from analysis.units import count, digits, percent, seconds
 
 
 def steps(budgets: "list[Budget]") -> list[Chart]:
-    """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
+    """The chart of a training step's parts: stacked bars, one a device, a view a training; [] where no part of any step is
+    known.
+    """
     views = [_step_view(group) for group in groups(budgets)]
     if not views:
         return []
@@ -34,7 +36,7 @@ def steps(budgets: "list[Budget]") -> list[Chart]:
 
 
 def _step_view(group: list[Budget]) -> View:
-    """A bar a device: the parts of a training's step."""
+    """The stacked bars of one training, one for each device or setting. group: the parts of its step on each."""
     parts = {}
     for name in known_parts(group):
         parts[name] = [_part_seconds(one, name) for one in group]
@@ -59,12 +61,12 @@ def _step_view(group: list[Budget]) -> View:
 
 
 def _part_seconds(one: Budget, name: str) -> float:
-    """Seconds of the parts of that name."""
+    """Seconds of the parts of a step that have this name in words; 0 where they are unknown."""
     return sum(part.seconds.value for part in one.parts if part.words == name and part.seconds)
 
 
 def groups(budgets: Iterable[Budget]) -> list[list[Budget]]:
-    """Budgets grouped by training, one a device; only groups in which a part of a step is known."""
+    """The budgets of each training, which has one for each device; only of trainings of whose step a part is known."""
     by_training = group_by(budgets, lambda one: (break_even.setup_of(one.training), one.training.problem))
     return [group for group in by_training.values() if known_parts(group)]
 
@@ -78,7 +80,7 @@ def known_parts(budgets: Iterable[Budget]) -> list[str]:
 
 
 def numbers(budgets: list[Budget]) -> Table:
-    """A line a training and device: the step with its parts, which add up to it, its losses and flags."""
+    """The table of the chart, a line a training and device: the step, its parts, which add up to it, its losses and flags."""
     names = known_parts(budgets)
     names.sort(key=lambda name: name == WORDS[HIDDEN])
     heads = (*names, "not explained", "losses", "flags")
@@ -87,7 +89,7 @@ def numbers(budgets: list[Budget]) -> Table:
 
 
 def _cells(one: Budget, names: list[str]) -> tuple[str, ...]:
-    """A line of the table; `names`: of the parts, a column each."""
+    """The cells of one budget. names: the parts that have a column."""
     times = {}
     for part in one.parts:
         if part.seconds:
@@ -113,12 +115,14 @@ def is_known(part: BudgetPart) -> bool:
 
 
 def _name(one: Budget) -> str:
-    """`CIFAR-10 CNN, batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
+    """The training of a budget: `CIFAR-10 CNN, batch 32, 50,000 samples, float64 inputs`, and further options that are no
+    default.
+    """
     return training.with_type(break_even.setup_of(one.training))
 
 
 def _place(one: Budget) -> str:
-    """The device with its threads, and its form."""
+    """The device with its threads and the options that differ from the default: `CPU (2 threads), GPU visible, jit on`."""
     keras = one.training.keras
     words = labels.device(one.training.device)
     if one.training.threads:
@@ -131,7 +135,7 @@ def _place(one: Budget) -> str:
 
 
 def _numbered(names: list[str]) -> list[str]:
-    """The names; a repeated one with its number, from the second on."""
+    """The names with repeated ones made different: `CPU`, `CPU (2)`."""
     numbered = []
     for i, name in enumerate(names):
         number = names[: i + 1].count(name)
@@ -140,7 +144,9 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def along(answers: "Iterable[Answer]") -> list[Chart]:
-    """Both devices' seconds along batch, samples, width or depth, a view each; by the step and by the whole training."""
+    """The chart of trainings along one size (batch, samples, width or depth): seconds of a step, or of the whole training, on
+    both devices, a view each; [] without answers of three sizes or more.
+    """
     shown = [
         answer for answer in answers if len(answer.points) > 2 and answer.form.mode in (BY_STEP, BY_WHOLE_TRAINING)
     ]
@@ -167,6 +173,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
 
 
 def _along_view(name: str, answer: Answer) -> View:
+    """The view of one answer: both devices' seconds along its size, and where the winner changes. name: the training in words."""
     mode = answer.form.mode
     varies = answer.family.varies
     cpu = [(point.n, point.cpu.seconds) for point in answer.points]
@@ -181,14 +188,15 @@ def _along_view(name: str, answer: Answer) -> View:
     )
 
 
-def _point_cells(point: CrossoverPoint) -> tuple:
+def _point_cells(point: CrossoverPoint) -> tuple[object, ...]:
+    """The cells of a size: the size, seconds on both devices, and the GPU's speedup."""
     cpu = seconds(point.cpu.seconds.value)
     gpu = seconds(point.gpu.seconds.value)
     return (point.n, cpu, gpu, digits(point.ratio.value))
 
 
 def _plainest(answer: Answer) -> tuple:
-    """Keras's own fit first, then steps by batch, then answers with most sizes."""
+    """The key by which answers are sorted: Keras's fit first, then crossovers along the batch, by the step, with most sizes."""
     return (
         break_even.setup_in(answer.family).kernel != FIT,
         answer.family.varies != "batch",

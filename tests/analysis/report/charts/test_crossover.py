@@ -78,4 +78,4 @@ def wide(words: str) -> dict:
     ],
 )
 def test_an_uncertain_break_even_is_a_band(paid, marked):
-    assert break_even._paid(paid) == marked
+    assert break_even._break_even_marks(paid) == marked

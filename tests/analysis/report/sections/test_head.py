@@ -169,7 +169,12 @@ def test_a_noisy_row_has_a_flag_or_width(flags, high, is_bad):
 def test_options_are_compared_with_keras_plain_step(monkeypatch):
     """A step of 2 ms where Keras's own takes 6 ms, and one of 6 ms where it takes 2 ms."""
     pairs = [("jit on", exact(2e-3), exact(6e-3)), ("2 threads", exact(6e-3), exact(2e-3))]
-    changed = [("LeNet", "cpu", what, step, plain) for what, step, plain in pairs]
+    changed = []
+    for what, step, plain in pairs:
+        change = trainings.training.StepChange(
+            training="LeNet", device="cpu", options=what, step=step, plain_step=plain
+        )
+        changed.append(change)
     monkeypatch.setattr(trainings.training, "changes", lambda rows: changed)
     table = markdown(trainings._changes([]))
     assert [line.split(" | ")[3:] for line in table if line.startswith("| LeNet")] == [
