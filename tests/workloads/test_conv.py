@@ -394,3 +394,15 @@ def test_our_cuda_kernels_run_only_on_request(monkeypatch):
         rows = [r for r in products.rows(fake.GPU_MACHINE) if r.problem.op == "matmul"]
         assert asked.pop() == ("--ladder" in argv, out)
         assert {name: sum(r.kernel.endswith(name) for r in rows) for name in modes} == copies
+
+
+def test_a_plan_prints_as_text_or_json(capsys):
+    from workloads import conv as command
+
+    words = ["--shapes", "1x8x8x3:4x3x3", "--backends", "numpy", "--threads", "1", "--dry-run", "-q"]
+    assert command.main([*words, "--format", "json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["rows"][-1]["kernel"] == "conv/numpy/im2col" and planned["rows"][-1]["problem"]["c_out"] == 4
+    assert planned["largest_bytes"] > 0 and planned["seconds_at_most"] > 0
+    assert command.main([*words, "--format", "csv"]) == 2
+    assert capsys.readouterr().err.startswith("error: --dry-run has nothing measured for --format csv")

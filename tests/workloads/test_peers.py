@@ -16,7 +16,6 @@ from workloads import options, peers, records, suite
 from workloads.frameworks import side_by_side
 from workloads.harness import concurrent, sweep
 from workloads.harness.timing import Limits
-from workloads.harness.worker import environment
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
 from workloads.suite_parts import suite_steps
@@ -67,15 +66,6 @@ def test_bus_bytes_match_nccl_tests():
 def test_what_is_no_problem_is_refused(make, why):
     with pytest.raises(ValueError, match=why):
         make()
-
-
-def test_a_row_sees_its_gpus_by_uuid():
-    uuids = {f"gpu:{i}": f"GPU-{i}" for i in range(4)}
-    for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3")):
-        own = environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)
-        assert own["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
-    alone = Row("matmul/cupy/cublas", AtOnce("matmul", 64, "0,1,2"), Settings("gpu:2"))
-    assert environment(alone, uuids)["CUDA_VISIBLE_DEVICES"] == "GPU-2"
 
 
 def test_every_pair_is_planned():

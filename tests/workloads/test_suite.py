@@ -54,18 +54,6 @@ def test_plans_of_parts_and_flags():
         suite_steps.chosen_parts(parsed("--only", "nope"), [])
 
 
-def test_a_gpu_is_measured_in_supported_arithmetic():
-    def asked(quick, *lacking):
-        there = suite_steps.parts(quick, GPU, lacks=lambda math: f"no {math}" * (math in lacking))
-        own = [flags for name, flags in there if name != "transfer" and flags.get("device", GPU) == GPU]
-        return [flags["dtypes"] for flags in own if "dtypes" in flags]
-
-    assert asked(True) == asked(True, "bfloat16") == [["tf32"]] * 2
-    assert asked(True, "tf32", "bfloat16") == [["float32"]] * 2
-    assert asked(False)[0] == ["float32", "float64", "tf32", "float16", "bfloat16"]
-    assert asked(False, "tf32", "bfloat16") == [["float32", "float64", "float16"]] * 2 + [["float32"]] * 2
-
-
 def test_a_part_that_is_not_installed_is_skipped(capsys):
     """A training has processes of its own; those of the others go on."""
     missing = {"conv": options.Missing("no cudnn"), "training": options.Missing("no keras", "pip install keras")}
@@ -160,11 +148,6 @@ def test_a_step_is_one_line_with_remaining_time(monkeypatch, capsys):
     now = iter([0.0])
     announced = suite.Announced(steps, GPU_MACHINE, quiet=True)
     assert announced.measure("matmul", plans["matmul"], run, None) is True and not capsys.readouterr().err
-
-
-def test_every_step_is_planned_and_has_words():
-    names = {name for quick in (True, False) for name, _ in suite_steps.parts(quick, GPU, several=True)}
-    assert names == suite_steps.WORDS.keys()
 
 
 def test_visits_of_quick_products_on_16_cores(monkeypatch):

@@ -2,16 +2,20 @@
 
 import importlib.util
 import itertools
+import json
 import shlex
 import sys
 import types
 import zipfile
+from types import SimpleNamespace
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from fake_trainings import trained
 
+from analysis.predict import budget, profile
 from analysis.predict.__main__ import parser
 from analysis.predict.profile import stored
 from analysis.text import training as training_words
@@ -340,3 +344,58 @@ def test_predictions_for_other_devices_are_counted(tmp_path, capsys):
     file = saved(tmp_path / "p.ndjson", ("cpu", {}), model="nonsense")
     with pytest.raises(options.Usage, match=r"p\.ndjson: unknown model 'nonsense'; known: "):
         rows("--predicted", file)
+
+
+def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
+    folder = tmp_path / "run"
+    words = "--device cpu --batch 4 --steps 2 --fast --max-time 0.01 --min-time 0.001 -q -o"
+    flags = [*words.split(), str(folder)]
+    assert training.main(flags) == 0
+    out = capsys.readouterr().out
+    assert "op by op" in out and "CIFAR-10 CNN, batch 4, 8 samples, 1 epoch, on the CPU: " in out
+    assert "Its largest parts" not in out  # what a step's dispatch takes is not known
+    assert training.main([*flags, "--resume", "-v"]) == 0
+    out = capsys.readouterr().out
+    assert "CIFAR-10 CNN, batch 4, on the CPU: a step takes" in out and "Its largest parts" in out
+    read = records.read(folder).measurements
+    assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
+    assert {m.status for m in read} == {"ok"}
+    made = budget.budgets(profile.Profile(read))[0]
+    told = sum(p.seconds.value for p in made.parts if p.seconds)
+    assert 0 < told == pytest.approx(made.step.value - made.remainder.value)
+    assert training.main([*flags, "--resume", "--format", "json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert (line["model"], line["status"]) == ("cifar10-cnn", "ok")
+    assert line["median_s"] == pytest.approx(np.median(read[0].samples[0].seconds))
+    assert records.read(folder).measurements == read
+
+
+def test_products_follow_the_trainings_that_ran(capsys):
+    cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
+    gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
+    lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
+    found = training.products(GPU_MACHINE, [cpu, gpu, lost])
+    expected = [("matmul/numpy/blas", "cpu", 16, "float32"), ("matmul/cupy/cublas", "gpu:0", None, "tf32")]
+    assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == expected
+    assert len(found) == 12
+    done = [cpu, gpu, *(r.result("ok") for r in found)]
+    assert training.products(GPU_MACHINE, done) == []
+    small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
+    lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
+    table = training_table.TrainingTable()
+    table.shown(lost)
+    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
+    head, line = capsys.readouterr().out.splitlines()
+    assert "ms/step" in head and "failed" in line and line.endswith("no luck") and "5.00" in line
+
+
+def test_unavailable_real_data_exit_with_3(monkeypatch, capsys, tmp_path):
+    reason = "CIFAR-10 cannot be loaded: no way"
+    lost = row(
+        "training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason, cause="no-data"
+    )
+    monkeypatch.setattr(sweep, "sweep", lambda *given, **more: SimpleNamespace(measurements=[lost]))
+    assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
+    said = capsys.readouterr().err.splitlines()
+    works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"
+    assert said == ["error: CIFAR-10 cannot be loaded: no way", f"  try: {works}"]

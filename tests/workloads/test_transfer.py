@@ -1,20 +1,17 @@
 """`python -m workloads.transfer`: its rows, its table and words, what it refuses before anything is allocated."""
 
 import re
-import resource
 
 import pytest
-from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
 from analysis.analysis import Analysis
 from analysis.crossover import transfer_study
 from kernels import registry
-from kernels.problems import Matmul, Transfer
+from kernels.problems import Transfer
 from kernels.registry import Kernel
 from workloads import options, results, suite, transfer
-from workloads.harness import bound_rows, memory_needs, one_row, plan, telemetry
-from workloads.harness.timing import Limits
+from workloads.harness import memory_needs, one_row, plan
 from workloads.machine import facts
 from workloads.records import Row, Settings
 
@@ -143,37 +140,6 @@ def test_the_table_and_its_notes_follow_the_law(capsys):
     assert "h2d pinned nbytes=4096" in plan.name(Row(kernel, Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
 
 
-def memory(host, gpu=100 * GIB):
-    return lambda where: host if where == "cpu" else gpu
-
-
-@pytest.mark.parametrize("kind", ["pinned", "write-combined", "registered", "managed"])
-def test_too_much_locked_memory_is_refused(kind):
-    problem = Transfer("h2d", 1 << 30, kind)
-    needs = f"needs 1.00 GiB of {kind} host memory; at most half of what is free, 1020 MiB"
-    with pytest.raises(memory_needs.DoesNotFit, match=needs):
-        memory_needs.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
-    memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(memory_needs.DoesNotFit, match=f"needs 2.00 GiB of {kind} host memory"):
-        memory_needs.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
-
-
-def test_an_oversized_copy_is_refused_before_its_input(monkeypatch):
-    problem = Transfer("h2d", 1 << 30, "pageable")
-    with pytest.raises(memory_needs.DoesNotFit, match=r"needs 6\.00 GiB of host memory, 6\.00 GiB are free"):
-        memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
-    memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(memory_needs.DoesNotFit, match=r"needs 2\.00 GiB of GPU memory"):
-        memory_needs.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
-    memory_needs.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
-    bound_rows.clear()
-    monkeypatch.setattr(Transfer, "inputs", lambda *_: pytest.fail("something was allocated"))
-    monkeypatch.setattr(memory_needs.require_memory, "__defaults__", (memory(GIB),))
-    asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
-    done = one_row.guarded(asked, lambda: one_row.visit(asked, Limits(), 1))
-    assert (done.status, "pinned host memory" in done.reason) == ("skipped", True)
-
-
 class CUDARuntimeError(RuntimeError):
     pass
 
@@ -198,27 +164,6 @@ def test_memory_the_driver_cannot_lock_is_skipped(monkeypatch, limit, said):
     assert one_row.guarded(asked, lambda: fails("cudaErrorInvalidValue: no")).status == "failed"
     pageable = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20), Settings("gpu:0"))
     assert one_row.guarded(pageable, fails).status == "failed", "nothing was locked"
-
-
-def test_the_lock_limit_is_the_systems(monkeypatch):
-    for soft, limit in ((8 << 20, 8 << 20), (resource.RLIM_INFINITY, None)):
-        monkeypatch.setattr(resource, "getrlimit", lambda which, soft=soft: (soft, resource.RLIM_INFINITY))
-        assert memory_needs.lock_limit() == limit
-
-
-def test_the_links_highest_state_while_copying_counts(monkeypatch):
-    fake_cupy(monkeypatch)
-    generations = iter([1, 5, 5, 1])  # an idle link falls back
-    about = {"nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: next(generations)}
-    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkWidth=16, **about))
-    watch = telemetry.GpuWatch(0, lambda: None, link=True)
-    for _ in range(3):
-        watch.before_block()
-    assert watch.readings() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
-    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: pytest.fail("only for copies")))
-    assert telemetry.GpuWatch(0, lambda: None).readings() == ({}, ())
-    use_nvml(monkeypatch, None)
-    assert telemetry.GpuWatch(0, lambda: None, link=True).readings() == ({}, ())
 
 
 def test_the_feeding_study_has_cupys_bytes_too():

@@ -1,42 +1,20 @@
 """Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
 
-from types import SimpleNamespace
-
 import pytest
 import stored_runs
-from fake_crossovers import CPU_RATE, GPU_RATE, LAUNCH, cpu_law, gpu_law, only, resident_and_copies
+from fake_crossovers import cpu_law, gpu_law, only
 from fake_measurements import CPU_MACHINE, laws, row, square
 from msgspec.structs import replace
 
 from analysis import noise
-from analysis.crossover import crossover, fastest_row, forms, refinement, reuse, sign_changes, time_split
-from analysis.crossover.answer import Answer, CrossoverPoint
-from analysis.crossover.families import SQUARES, comparable, dense_rows, rows_of
+from analysis.crossover import crossover, fastest_row, refinement, reuse, sign_changes
+from analysis.crossover.answer import CrossoverPoint
+from analysis.crossover.families import comparable, dense_rows
 from analysis.crossover.fastest_row import FastestRow
-from analysis.crossover.forms import AS_WRITTEN, LATENCY, THROUGHPUT, Form
-from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
-from analysis.stats import Estimate, exact
+from analysis.crossover.forms import AS_WRITTEN, LATENCY, Form
+from analysis.stats import Estimate
 from analysis.text import crossings
 from kernels.problems import Matmul, Training
-
-# 2 n^3 (1 / CPU_RATE - 1 / GPU_RATE) = LAUNCH
-TRUE_N = (LAUNCH / 2 / (1 / CPU_RATE - 1 / GPU_RATE)) ** (1 / 3)
-
-
-def test_a_known_crossing_is_bracketed_and_pinned_down():
-    assert round(TRUE_N, 1) == 100.3
-    sizes = [16, 64, 256, 1024]
-    answer = only(laws(cpu_law, gpu_law, sizes))
-    assert answer.kind == "gpu-from" and (answer.low_n, answer.high_n) == (16, 1024)
-    (crossing,) = answer.crossings
-    assert (crossing.below, crossing.above, crossing.to) == (64, 256, "gpu")
-    while added := refinement.refine(answer, sizes):
-        sizes += added
-        answer = only(laws(cpu_law, gpu_law, sorted(sizes)))
-    (crossing,) = answer.crossings
-    assert crossing.above / crossing.below <= 1.05
-    assert crossing.below < TRUE_N < crossing.above and crossing.at.value == pytest.approx(TRUE_N, rel=0.01)
-    assert len(sizes) <= 12
 
 
 def at_points(*ratios: tuple[int, float, float]):
@@ -111,18 +89,6 @@ def test_sizes_with_an_uncertain_ratio_form_a_band():
     assert [p.sign for p in answer.points] == [-1, 0, 0, 1]
     added = refinement.refine(answer)
     assert len(added) == 2 and 64 < added[0] < 128 and 160 < added[1] < 256
-
-
-def test_refining_adds_nothing_where_nothing_can_change():
-    assert refinement.refine(only(laws(lambda n: 2.0, lambda n: 1.0))) == []
-    failed = [row("matmul/cupy/cublas", square(n), None, status="failed", reason="x") for n in range(65, 256)]
-    assert refinement.refine(only([*laws(cpu_law, gpu_law, [64, 256]), *failed])) == []
-    assert refinement.refine(only(laws(cpu_law, gpu_law, [100, 101]))) == []
-    # a quarter of the gap is beyond the middle
-    assert refinement.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]
-    assert refinement.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
-    answer = only(laws(cpu_law, gpu_law, [64, 256]))
-    assert refinement.refine(answer, [64, 132, 256]) == [132] and refinement.refine(answer, [64, 70, 256]) == [128]
 
 
 def test_the_cpu_side_is_the_best_row():
@@ -216,67 +182,6 @@ def test_sizes_without_a_time_are_explained_gaps(status):
     rows = [*laws(cpu_law, gpu_law, [64, 256]), lost, row("matmul/numpy/blas", square(512), cpu_law(512))]
     assert only(rows).gaps == (f"n = 512: no GPU time ({status}: out of memory)",) and only(rows).high_n == 256
     assert only([row("matmul/numpy/blas", square(512), 1.0), lost]).kind == "no-gpu"
-
-
-def test_parts_of_a_call_add_up():
-    rows = resident_and_copies()
-    below, above = why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))
-    assert (below.n, above.n) == (64, 128) and below.parts[ARITHMETIC] == pytest.approx(5e-6)
-    assert below.parts[OVERHEAD] == pytest.approx(19e-6) and below.parts[COPIES] == pytest.approx(76e-6)
-    assert below.parts[REMAINDER] == pytest.approx(0, abs=1e-12) and max(below.known, key=below.known.get) == COPIES
-    (resident,) = why(rows_of(rows, SQUARES), only(rows))
-    assert resident.parts[COPIES] is None and max(resident.known, key=resident.known.get) == OVERHEAD
-    (queued,) = why(rows_of(rows, SQUARES), only(rows, THROUGHPUT))
-    assert queued.parts[OVERHEAD] == pytest.approx(5e-6)
-
-
-def test_an_allocating_kernel_borrows_the_best_device_clock():
-    rows = [row("matmul/numpy/operator", square(64), 50e-6), row("matmul/cupy/operator", square(64), 30e-6)]
-    rows.append(row("matmul/cupy/cublas", square(64), {"host-latency": 25e-6, "device": 5e-6}))
-    (found,) = why(rows_of(rows, SQUARES), only(rows, AS_WRITTEN[0]))
-    assert (found.parts[ARITHMETIC], found.parts[OVERHEAD]) == (pytest.approx(5e-6), pytest.approx(25e-6))
-
-
-def test_ten_calls_sharing_a_copy_pay_a_tenth():
-    """At n = 8 and 32 both were measured: 1 ms there, 11 ms with its copy, so 2 ms of ten calls. At 16 one of both alone."""
-
-    def answer(form: Form, seconds: dict[int, float]) -> Answer:
-        cpu = FastestRow(kernel="matmul/numpy/blas", device="cpu", threads=1, math="float32", seconds=exact(5e-3))
-        points = []
-        for n, t in seconds.items():
-            seconds_a_call = Estimate(t, 0.9 * t, 1.2 * t)
-            gpu = FastestRow(
-                kernel="matmul/cupy/cublas", device="gpu:0", threads=None, math="float32", seconds=seconds_a_call
-            )
-            points.append(CrossoverPoint(n=n, cpu=cpu, gpu=gpu))
-        return sign_changes.classify("float32", form, points, family=SQUARES)
-
-    resident, copied = (
-        answer(LATENCY, {8: 1e-3, 16: 1e-3, 32: 2e-3}),
-        answer(forms.COPIES[0], {8: 11e-3, 32: 12e-3, 64: 1.0}),
-    )
-    shared = reuse.amortized(resident, copied, 10)
-    assert [point.n for point in shared.points] == [8, 32] and shared.form.reuse == 10
-    each = shared.points[0].gpu.seconds
-    assert (each.value, each.low, each.high) == pytest.approx((2e-3, 1.8e-3, 2.4e-3))
-    assert (
-        reuse.pairs((resident, copied), "float32") == [(resident, copied)] and reuse.pairs((copied,), "float32") == []
-    )
-    with pytest.raises(ValueError, match="no size was measured both"):
-        reuse.amortized(resident, answer(forms.COPIES[0], {64: 1.0, 128: 1.0}), 10)
-
-
-def test_an_answer_is_explained_at_its_crossing():
-    points = [CrossoverPoint(n=n, cpu=None, gpu=None) for n in (8, 16, 32)]
-
-    def deciding(kind: str, *crossings) -> list[int]:
-        answer = SimpleNamespace(kind=kind, points=points, crossings=crossings)
-        return [point.n for point in time_split.deciding_points(answer)]
-
-    assert deciding("several", SimpleNamespace(below=16, above=32), SimpleNamespace(below=8, above=16)) == [16, 32]
-    assert (deciding("gpu-at-smallest"), deciding("cpu-throughout"), deciding("cant-tell")) == ([8], [32], [32])
-    assert time_split.deciding_points(SimpleNamespace(kind="no-gpu", points=[], crossings=[])) == ()
-    assert time_split.why({}, SimpleNamespace(precision="float32", kind="no-gpu", points=[], crossings=[]), True) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import fake_measurements as fake
 import pytest
+from fake_layers import law_time
 from fake_measurements import row
 
 from analysis.analysis import Analysis
@@ -138,3 +139,33 @@ def test_copied_and_unwaited_calls_are_in_no_step():
     waited = timed("matmul/cupy/cublas", 4, 3e-5)
     for rows, seconds in (([*copied, *queued], {}), ([*copied, *queued, *waited], {"GPU": 24e-5})):
         assert step_seconds(rows, 4) == pytest.approx(seconds)
+
+
+def test_a_row_belongs_to_every_equal_layer():
+    """Four of fashion-mlp's six dense layers are 500 to 500. A network is measured where one direction has all its layers."""
+    rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
+    found = network_steps.layers_of(network_steps.layers(networks.find("fashion-mlp"), "matmul"), rows)
+    hidden = next(p for p in found if (p.m, p.n, p.k, p.layout) == (32, 500, 500, "nn"))
+    assert [work.layer for work in found[hidden]] == [f"dense{i}" for i in (2, 3, 4, 5)]
+    assert network_steps.measured_networks(rows, "matmul") == ["fashion-mlp"]
+    forward = [m for m in rows if m.problem.layout == "nn"]
+    assert network_steps.measured_networks(forward, "matmul") == ["fashion-mlp"]
+    lacking = [m for m in rows if 784 not in (m.problem.m, m.problem.n, m.problem.k)]
+    assert network_steps.measured_networks(lacking, "matmul") == ["fashion-mlp"]  # its input gradients have no 784
+    lacking = [m for m in forward if m.problem.k != 784]
+    assert network_steps.measured_networks(lacking, "matmul") == [] == list(network_steps.names(lacking, "matmul"))
+
+
+def test_a_networks_layers_and_its_step():
+    rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
+    named = set(network_steps.names(rows, "matmul").values())
+    assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
+    (found,) = network_steps.steps(rows, "matmul")
+    (total,) = network_steps.totals(found[1], rows, "matmul")
+    cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
+    assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
+    own = sum(cpu[w.problem] for w in found[1])
+    assert total.seconds["CPU"] <= own and total.flops == sum(w.flops for w in found[1])
+    partial = [m for m in rows if not (m.problem.layout == "nt" and m.problem.n == 500)]
+    expected = {"fprop", "wgrad"}
+    assert {w.direction for _, works in network_steps.steps(partial, "matmul") for w in works} == expected

@@ -4,10 +4,13 @@ import functools
 import gzip
 
 import compact_profile
+import made_profile
 import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE
 from made_profile import passes, written
 
 from analysis.explain import explanation
+from analysis.explain.profiles import RowNames
 from analysis.explain.request import Request
 from analysis.explain.sources import Sources
 from analysis.predict import prediction, profile
@@ -15,6 +18,7 @@ from analysis.training import break_even
 from kernels import networks
 from kernels.problems import Training
 from workloads import ROOT
+from workloads.options import Usage
 from workloads.records import Settings, decode
 
 H200 = "nvidia-h200"
@@ -69,3 +73,15 @@ def test_a_folder_comes_before_a_stored_profile(tmp_path, monkeypatch):
     assert len(profile.read(H200).measurements) > 3000
     written(tmp_path / H200, passes())
     assert len(profile.read(H200).measurements) == len(passes())
+
+
+def test_cpu_rows_alone_have_no_gpu_unless_named(tmp_path):
+    launches = made_profile.launches()
+    on_cpu = made_profile.written(tmp_path / "cpu", [m for m in launches if m.device == "cpu"], CPU_MACHINE)
+    both = made_profile.written(tmp_path / "both", launches, GPU_MACHINE)
+    alone, pair = RowNames(runs=(on_cpu,)).sources(), RowNames(runs=(both,)).sources()
+    assert (alone.gpu, pair.gpu is pair.cpu, alone.cpu.key) == (None, True, CPU_MACHINE.key)
+    beside = RowNames(runs=(on_cpu,), gpu_profile=both).sources()
+    assert (beside.cpu.key, beside.gpu.key) == (CPU_MACHINE.key, GPU_MACHINE.key)
+    with pytest.raises(Usage):
+        RowNames(runs=(both,), gpu_profile=on_cpu).sources()

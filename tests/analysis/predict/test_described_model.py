@@ -8,7 +8,6 @@ import pytest
 
 from analysis.explain.__main__ import main
 from analysis.predict.described_model import ModelRequest, described
-from analysis.predict.unknown_layers import UnknownShare
 from kernels.networks.layers import Layer, Network
 from workloads import options
 from workloads.records.messages import ChildFailure, Failed
@@ -97,8 +96,3 @@ def test_the_real_child_fails_in_json(tmp_path, monkeypatch):
         described(ModelRequest(model="mine.py:biuld", batch=32), 60)
     assert str(stop.value) == "mine.py has no function biuld"
     assert (stop.value.wrong, stop.value.right, stop.value.similar) == ("mine.py:biuld", "mine.py:build", "model")
-
-
-@pytest.mark.parametrize(("arithmetic", "moved", "most"), [(0.6, 0.2, True), (0.4, 0.9, False)])
-def test_an_unknown_step_is_guessed_by_its_arithmetic(arithmetic, moved, most):
-    assert UnknownShare(names="lambda", arithmetic=arithmetic, moved=moved).most is most

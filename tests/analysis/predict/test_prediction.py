@@ -1,14 +1,11 @@
 """Predictions from a made-up profile whose laws are known: every part worked out by hand."""
 
-import json
 import math
-import pathlib
-import shlex
 
 import made_profile
 import msgspec
 import pytest
-from fake_measurements import GPU_MACHINE, H200, row
+from fake_measurements import GPU_MACHINE, row
 from fake_pipelines import study
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 from msgspec.structs import replace
@@ -16,15 +13,9 @@ from msgspec.structs import replace
 from analysis.predict import (
     calibration,
     components,
-    host_parts,
-    one_time_costs,
     prediction,
-    products,
     profile,
 )
-from analysis.predict.__main__ import main
-from analysis.predict.step_kernels import fusion
-from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_parts import DEVICE, HIDDEN, HOST
 from analysis.predict.step_time import Calibration
 from analysis.predict.what_if import job_saved
@@ -32,7 +23,7 @@ from analysis.stats import Estimate
 from analysis.training import costs
 from kernels import networks
 from kernels.networks.layers import Layer
-from kernels.problems import Conv, Matmul, Stream, Training
+from kernels.problems import Stream, Training
 from tests.validation import prediction_errors
 from workloads.records import Settings
 
@@ -80,25 +71,6 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
 
 
-def test_a_gpu_without_tf32_multiplies_in_float32(whole):
-    """The rows are those of a GPU that has them, named float32; of half the size nothing is known, and nothing is saved."""
-
-    def single(m):
-        tf32 = m.problem.math == "tf32"
-        return replace(m, problem=replace(m.problem, math="float32")) if tf32 else m
-
-    gpu = replace(H200, compute_capability="7.5")
-    old = profile.Profile(map(single, whole.measurements), replace(GPU_MACHINE, gpus=(gpu,)))
-    network = networks.find(MLP.model)
-    made, other = (components.components(MLP, GPU, of, network) for of in (old, whole))
-    assert made.parts == other.parts and made.partial == other.partial == ()
-    mixed = replace(GPU, switches={**GPU.switches, "precision": "mixed_bfloat16"})
-    lower, instead = (components.components(MLP, mixed, of, network) for of in (old, whole))
-    why = "bfloat16 needs a GPU of compute capability 8.0 or newer, this one has 7.5: priced as float32"
-    assert lower.partial == (why,) and lower.parts == made.parts != instead.parts
-    assert profile.measuring("conv", "gpu:0", "float32")[-3] == "float32"
-
-
 _LOOP = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180, fused=True)
 RECURRENT = networks.Network("own.py:build", "", (7, 3), 2, (_LOOP,))
 
@@ -116,19 +88,6 @@ def test_a_loop_dispatches_per_time_step_without_cudnn(whole):
     assert gpu.step_s.high >= 2 * gpu.step_s.value and gpu.step_s.low <= gpu.step_s.value / 2
     without = replace(RECURRENT, layers=(replace(_LOOP, fused=False),))
     assert seconds(whole, GPU, replace(MLP, model="own.py:build"), network=without).execution == "compiled"
-
-
-def test_mean_pools_cost_what_maximum_pools_cost():
-    (pool, back) = [
-        fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")
-    ]
-    made = [k.problem for k in (pool, back)]
-    assert [p.operation for p in made] == ["maxpool", "maxpool_grad"]
-    images = 74 * 2048 * 4  # 32 images of 28 x 28 x 6 values are 73.5 of those that passes are measured on
-    # with a quarter of them pooled; with that one's gradient and their own
-    assert [p.nbytes for p in made] == [images * 5 // 4, images * 5 // 2]
-    small = [fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 1) if "pool2 " in w.name]
-    assert [k.problem.nbytes for k in small] == [2048 * 5, 2048 * 10]
 
 
 def test_a_gpu_step_is_the_longer_of_two(whole):
@@ -389,77 +348,6 @@ def test_a_profile_without_rows_names_its_commands(whole):
         seconds(whole, what=Training("their.module:build", 32, 2048))
 
 
-def test_what_is_alike_bounds_what_few_rows_tell(whole):
-    """A convolution of 8 x 30 x 30 patches of 3 x 3 x 16 values; a product that is transposed; one that is plain."""
-    conv = Conv(8, 32, 32, 16, 64, 3, 3)
-    as_product = Matmul(8 * conv.p * conv.q, 64, 144)
-    assert products.similar_product(conv) == as_product
-    turned = Matmul(5, 6, 7, layout="nt")
-    plain = Matmul(5, 6, 7)
-    assert products.similar_product(turned) == plain and products.similar_product(plain) is None
-    known = Estimate(2.0, 1.0, 8.0)
-    assert known.within(Estimate(3.0, 1.5, 4.0)) == Estimate(2.0, 1.5, 4.0)
-    assert known.within(Estimate(5.0, 4.0, 9.0)) == Estimate(2.0, 2.0, 8.0)  # never past the number itself
-    rest = [m for m in whole.measurements if m.problem.op not in ("conv", "matmul")]
-    (one, *_) = [m for m in whole.measurements if m.problem.op == "conv" and m.problem.direction == "fprop"]
-    similar = [row("matmul/numpy/blas", as_product, 1.3e-3)]
-    given = ([*rest, *similar], [*rest, one], [*rest, one, *similar])
-    none, wide, narrow = (products.product(profile.Profile(g, GPU_MACHINE), conv, "cpu", "op by op") for g in given)
-    assert none is None and wide.seconds.value == narrow.seconds.value  # they stand for nothing
-    assert wide.seconds.low < narrow.seconds.low < narrow.seconds.high < wide.seconds.high
-    given = (Conv(8, 32, 32, 16, 16, 3, 3, groups=groups) for groups in (16, 4))
-    read, none = (products.product(whole, conv, "cpu", "op by op") for conv in given)
-    copied = 4 * 16 * (8 * 32 * 32 + 9 + 8 * 30 * 30) / BYTES["cpu"]
-    told = none, "by their bytes" in read.instead, read.seconds.low, read.seconds.value, read.seconds.high
-    assert told == (None, True, *(pytest.approx(times * copied, rel=0.02) for times in (1.25, 2.5, 5)))
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    trained = [training("mlp-784-100x2-10", 32, 1e-3), training("fashion-mlp", 32, 5e-3)]
-    return made_profile.written(tmp_path_factory.mktemp("runs"), [*made_profile.everything(), *trained])
-
-
-def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
-    kept = tmp_path / "kept.json"
-    words = shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile")
-    assert main([*words, runs, "--device", "cpu", "--save", str(kept)]) == 0
-    out = capsys.readouterr().out
-    assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out
-    assert len(kept.read_bytes().splitlines()) == 2
-    assert json.loads(kept.read_bytes().splitlines()[0])["type"] == "prediction"
-    assert main(["--check", str(kept), runs]) == 0
-    out = capsys.readouterr().out
-    (line,) = [text for text in out.splitlines() if text.startswith("mlp-784-100x2-10  ")]
-    assert " 1 (1 to 1) " in line
-    (line,) = [text for text in out.splitlines() if text.startswith("lenet  ")]
-    assert "not measured" in line
-
-
-def test_products_of_whole_numbers_count_no_compilation():
-    """2 x 3 x 4 of float32 are log2(24); a product of whole numbers is priced by its bytes, as a Stream is."""
-    product = StepKernel(name="dense", part="matmul", problem=Matmul(2, 3, 4))
-    by_bytes = StepKernel(name="whole numbers", part="matmul", problem=Stream("copy", 1 << 20))
-    assert one_time_costs.compiled_work([product, by_bytes], "compiled") == pytest.approx(math.log2(24))
-
-
-def test_predictions_are_not_saved_as_rows(runs, tmp_path, capsys):
-    kept = pathlib.Path(runs) / "foretold.jsonl"
-    flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
-    assert main([*flags, str(kept)]) == 2
-    *_, error, tip = capsys.readouterr().err.splitlines()  # after a line on rows above the roofs of made-up laws
-    assert error.startswith(f"error: --save: {kept}: a .jsonl file is read as rows") and not kept.exists()
-    words = shlex.split(tip.partition("-m analysis.predict ")[2])
-    assert words == [*flags, str(kept.with_suffix(".ndjson"))]
-    assert main(words) == 0 and kept.with_suffix(".ndjson").is_file()
-    assert main(flags[:-1]) == 0  # the folder can still be read
-    runs = made_profile.written(tmp_path, made_profile.launches())
-    assert main(["--model", "lenet", "--profile", runs]) == 2
-    error, tip = capsys.readouterr().err.splitlines()
-    assert "the profile has no" in error
-    assert "workloads." in tip
-
-
 def test_no_interval_ends_below_zero_seconds():
     rows = made_profile.everything()
     assert seconds(profile.Profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
@@ -483,13 +371,6 @@ def test_a_smaller_last_batch_compiles_once_more(whole, batch, samples, compilat
     assert prediction.compilation_s(
         replace(made, execution="op by op"), Calibration(compile_s=0.01)
     ).value == pytest.approx(0.01 * made.traced)
-
-
-def test_steps_in_one_call_share_its_cost(whole):
-    """A step takes 400 µs with a call of 100 µs: 16 steps share 300 µs, so 15 of 16 parts of it go."""
-    one, several = (host_parts.dispatch_of(whole, "cpu", "op by op", steps_a_call=n).value for n in (1, 16))
-    assert one == pytest.approx(STEP["cpu", "off"])
-    assert several == pytest.approx(STEP["cpu", "off"] - (STEP["cpu", "off"] - CALL) * 15 / 16, rel=0.01)
 
 
 def test_the_largest_parts_share_what_does_not_overlap(whole):

@@ -8,7 +8,6 @@ from fake_trainings import trained
 from made_profile import BYTES, CALL, IMPORT, LATENCY, LINK, OPERATION, RATE, STEP
 from msgspec.structs import replace
 
-from analysis.explain.profiles import RowNames
 from analysis.predict import (
     best_rates,
     components,
@@ -23,11 +22,10 @@ from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels import networks
 from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.options import Usage
-from workloads.records import Row, Settings, settings
+from workloads.records import Settings
 
 P = Matmul(32, 100, 784)
 MLP = Training("mlp-784-100x2-10", 32, 2048)
-GPU = Settings("gpu:0")
 
 
 def test_a_product_is_read_without_its_call(whole):
@@ -185,29 +183,6 @@ def test_casting_a_data_set_costs_a_pass(whole):
     assert taken(whole, "float32") == pytest.approx(2 * n / BYTES["cpu"], rel=0.02)
 
 
-@pytest.mark.parametrize("batch", [1, 32])
-def test_a_batch_and_its_labels_are_two_copies(whole, batch):
-    """Of samples of one number the labels are two thirds of the bytes."""
-    network = networks.Network("m", "", (1,), 1, (networks.Layer("d", "dense", 1),))
-    copies = host_parts.copies_of_batch(
-        whole, network, batch, settings.checked_keras(Row("training/keras/fit", MLP, GPU))
-    )
-    call = LATENCY + 4 / LINK
-    assert copies["transfer calls"].value == pytest.approx(2 * call, rel=1e-6)
-    nbytes = batch * 4 + batch * 8
-    assert copies["transfer bytes"].value == pytest.approx((nbytes - 2 * 4) / LINK, rel=1e-3)
-
-
-def test_resident_samples_are_not_copied(whole):
-    resident = replace(GPU, switches={"residence": "resident"})
-    assert (
-        host_parts.copies_of_batch(
-            whole, networks.find(MLP.model), 32, settings.checked_keras(Row("training/keras/fit", MLP, resident))
-        )
-        == {}
-    )
-
-
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
 def test_a_step_has_at_most_the_data_set(whole, device):
     """A batch of 4,096 out of 128 samples is a step of 128."""
@@ -239,23 +214,3 @@ def test_a_start_comes_from_its_device_or_launches(whole):
     of = profile.Profile([*whole.measurements, gpu, cpu])
     assert [one_time_costs.start(of, device).value for device in ("cpu", "gpu:0")] == pytest.approx([5.0, 9.0])
     assert one_time_costs.start(whole, "cpu").value == pytest.approx(IMPORT)
-
-
-def test_larger_passes_count_less_of_the_call():
-    """3 s a call of 100 bytes, 1 s in a graph: of 5 s for 200 bytes 3 remain. 1.5 s for 400 are less than a call: left out."""
-    points = list(passes.shapes_in_graph({50: 0.5, 100: 1.0}, {100: 3.0, 200: 5.0, 400: 1.5}))
-    assert [point.nbytes for point in points] == [50, 100, 200]
-    assert [point.seconds for point in points[:2]] == [0.5, 1.0] and points[2].seconds == pytest.approx(3.0, rel=0.1)
-    assert [point.nbytes for point in passes.shapes_in_graph({100: 1.0}, {50: 2.0})] == [100]
-
-
-def test_cpu_rows_alone_have_no_gpu_unless_named(tmp_path):
-    launches = made_profile.launches()
-    on_cpu = made_profile.written(tmp_path / "cpu", [m for m in launches if m.device == "cpu"], CPU_MACHINE)
-    both = made_profile.written(tmp_path / "both", launches, GPU_MACHINE)
-    alone, pair = RowNames(runs=(on_cpu,)).sources(), RowNames(runs=(both,)).sources()
-    assert (alone.gpu, pair.gpu is pair.cpu, alone.cpu.key) == (None, True, CPU_MACHINE.key)
-    beside = RowNames(runs=(on_cpu,), gpu_profile=both).sources()
-    assert (beside.cpu.key, beside.gpu.key) == (CPU_MACHINE.key, GPU_MACHINE.key)
-    with pytest.raises(Usage):
-        RowNames(runs=(both,), gpu_profile=on_cpu).sources()

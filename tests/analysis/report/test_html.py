@@ -10,18 +10,15 @@ import pytest
 from result_files import write
 
 from analysis.analysis import Analysis
-from analysis.blocks import BulletList, Heading, ListItem, Paragraph, TableBlock, markdown
+from analysis.blocks import markdown
 from analysis.crossover import reuse
-from analysis.crossover.crossover import crossovers
 from analysis.crossover.forms import LATENCY
 from analysis.predict import budget
-from analysis.report import calculator, command, html, html_blocks, html_page, page, rows
+from analysis.report import calculator, command, html, html_page, page, rows
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
 from analysis.report.material import Material
 from analysis.report.sections import step_budgets
-from analysis.stats import Estimate
-from analysis.table import Table
 from analysis.text import questions
 from analysis.training import costs
 
@@ -69,46 +66,10 @@ def test_the_data_hold_every_row_with_50_quantiles(text, of):
     assert clock["quantiles_s"][0] <= clock["median_s"] <= clock["quantiles_s"][-1]
 
 
-def test_blocks_become_html_with_escaped_text():
-    items = (ListItem(text="one `code` <b> *"), ListItem(text="<i>two</i>", below=("under",)))
-    cells = [("a | b", "3.0 µs", "[x](http://y)"), ("c", "-", "![z](http://y)")]
-    blocks = [BulletList(items=items), Heading(text="Part"), Paragraph(text="A sentence.")]
-    made = html_blocks.html_of([*blocks, TableBlock(table=Table("name | time | ", cells))])
-    assert "<h3>Part</h3>" in made and "<li>one <code>code</code> &lt;b&gt; *</li>" in made
-    assert "<p>A sentence.</p>" in made
-    assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
-    assert '<td>a | b</td><td class="n">3.0 µs</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
-    assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
-    one, two = Table("a", [("1",)]), Table("b", [("2",)])
-    lead = html_blocks.html_of([Heading(text="Part"), TableBlock(table=one, caption="Of one kind")])
-    assert "<summary>Of one kind <small>1 row</small>" in lead
-    second = html_blocks.html_of([TableBlock(table=one), TableBlock(table=two)], "The section")
-    assert "<summary>The section <small>1 row</small>" in second and "<summary>b <small>1 row</small>" in second
-    made = html_blocks.items([ListItem(text=str(i)) for i in range(20)])
-    assert "<summary>14 more</summary>" in made
-    assert made.index("<li>5</li>") < made.index("<details") < made.index("<li>6</li>")
-    assert "open" not in html_blocks.table(("a",), [(i,) for i in range(13)], "many")
-    assert " open>" in html_blocks.table(("a",), [(i,) for i in range(12)], "few")
-
-
 def test_data_in_the_page_end_no_script():
     hostile = {"</script><!--": ["<b>&\u2028'\""]}
     made = html_page.as_json(hostile)
     assert not set("<>&\u2028") & set(made) and json.loads(made) == hostile
-
-
-def test_a_copy_used_k_times_moves_the_crossover():
-    one, copied = Estimate(2.0, 1.0, 3.0), Estimate(12.0, 11.0, 13.0)
-    assert reuse.shared(one, copied, 1) == copied
-    assert reuse.shared(one, copied, 5) == Estimate(4.0, 3.0, 5.0)  # (4 x 2 + 12) / 5
-    made = [fake.row("matmul/numpy/blas", fake.square(n), 1e-6 * n, threads=1) for n in SIZES]
-    made += [fake.row("matmul/cupy/cublas", fake.square(n), 100e-6) for n in SIZES]
-    made += [fake.row("matmul/cupy/cublas", fake.square(n), 400e-6, mode="roundtrip") for n in SIZES]
-    (resident, copied), *_ = reuse.pairs(crossovers(made), "float32")
-    for uses, seconds in ((1, 400e-6), (2, 250e-6), (3, 200e-6)):
-        answer = reuse.amortized(resident, copied, uses)
-        assert answer.kind == "gpu-from" and answer.crossings[0].at.value == pytest.approx(seconds / 1e-6, rel=1e-9)
-        assert answer.form.reuse == uses
 
 
 def test_the_exported_crossover_has_every_use(of):

@@ -1,27 +1,25 @@
 """The Markdown page and its pictures: order, content, the same bytes for the same input, hostile text, errors."""
 
-import itertools
 import re
 
 import fake_measurements as fake
+import msgspec
 import pytest
-from fake_crossovers import cpu_law, gpu_law, only, resident_and_copies
-from fake_measurements import laws, row, square
-from legible import boxes, legible
+from fake_measurements import row, square
+from legible import boxes
 from markdown_it import MarkdownIt
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 from result_files import write
 
-from analysis import report, table
+from analysis import labels, report, table
 from analysis.analysis import Analysis
 from analysis.blocks import markdown
-from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page, pictures, stored_gpu
-from analysis.report.charts import crossover, overlay, roofline, svg
-from analysis.report.charts.chart import winner_bands
-from analysis.report.sections import all_numbers, crossings, head
+from analysis.report.charts import crossover, roofline, svg
+from analysis.report.sections import all_numbers, head
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.roofs import roofs_of
+from kernels.problems import Launch
 from workloads import options, records
 
 _TITLES = "The answer|Where the GPU wins|How far from the hardware's limit|Kernels|Training with Keras"
@@ -121,114 +119,6 @@ def test_without_matplotlib_the_command_ends_with_3(tmp_path, monkeypatch, capsy
     assert roofline_command.main([str(tmp_path)]) == 3
 
 
-def test_commands_print_answer_roofs_and_paths(tmp_path, capsys):
-    write(tmp_path, fake.cpu_run(sizes=(64,)))
-    assert command.main([str(tmp_path), "-o", str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "report.html")
-    assert roofline_command.main([str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "peak/numba/fma, float32, 2 threads" in out and out.splitlines()[-1] == str(tmp_path / "roofline.svg")
-
-
-def test_a_page_of_several_folders_lies_in_none(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(page, "LOCAL", tmp_path / "local")
-    of = {name: tmp_path / machine / name for machine, name in (("gpu", "a"), ("cpu", "b"), ("cpu", "c"))}
-    for name, folder in of.items():
-        folder.mkdir(parents=True)
-        write(folder, fake.gpu_run(sizes=(64,)) if name == "a" else fake.cpu_run(sizes=(64,)))
-    before = {name: sorted(folder.iterdir()) for name, folder in of.items()}
-    assert command.main([str(of["a"]), str(of["b"])]) == 0
-    made = tmp_path / "local" / "beside" / "gpu-a-beside-cpu-b" / "report.html"
-    assert capsys.readouterr().out.splitlines()[-1] == str(made) and made.is_file()
-    assert {name: sorted(folder.iterdir()) for name, folder in of.items()} == before
-    assert page.place(of.values()) == tmp_path / "local" / "beside" / "gpu-a-beside-2-more"
-    assert page.place(of.values(), tmp_path / "out") == tmp_path / "out"
-    assert page.place([of["b"] / "0.jsonl", of["b"] / "0.jsonl", of["b"]]) == of["b"]
-
-
-@pytest.mark.parametrize("entry", [command.main, roofline_command.main])
-def test_bad_input_is_one_error_line(entry, tmp_path, capsys):
-    write(tmp_path, fake.cpu_run(sizes=(64,)))
-    other = tmp_path / "other"
-    other.mkdir()
-    write(other, fake.gpu_run(sizes=(64,)))
-    (tmp_path / "file").write_text("")
-    kept = other / "report.md"
-    bad = [([str(tmp_path / "nowhere")], "no result file")]
-    bad.append(([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write"))
-    if entry is roofline_command.main:
-        bad.append(([str(tmp_path / "0.jsonl"), str(other)], "machines (intel-avx512-2c, nvidia-h200)"))
-    else:
-        bad.append(([str(kept)], "report.md is no result file"))
-    for words, message in bad:
-        if words == [str(kept)]:
-            kept.write_text("# A page")
-        assert entry(words) == 2
-        error, *more, tip = capsys.readouterr().err.splitlines()
-        assert message in error
-        assert not more or (words == [str(kept)] and "was not written by Crossover" in more[0])
-        assert tip.startswith("  try") and f": {options.python()} -m " in tip
-    if entry is command.main:
-        assert kept.read_text() == "# A page"
-        assert f".report {other} -o " in tip
-
-
-def test_the_badge_and_the_why_table():
-    quiet = [row("matmul/numpy/blas", square(n), 1.0) for n in range(1, 10)]
-    flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
-    wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
-    for rows, told in (([*quiet, flagged], "clean: 1 of 10 timed rows"), ([*quiet, flagged, wide], "noisy: 2 of 11 ")):
-        told_of = head.head(material.Material(Analysis.from_rows(rows)))
-        assert f"{told_of.word}: {told_of.why}".startswith(told)
-    rows = resident_and_copies()
-    text = "\n".join(markdown(crossings.section(rows, crossovers(rows))))
-    assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | cupy/cublas | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
-
-
-def test_the_head_names_every_commit_newest_first(monkeypatch):
-    """Six runs of five commits: four commits and how many more, not the last one's alone."""
-    commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
-    sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
-    runs = [
-        replace(fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z")
-        for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
-    ]
-    said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more"
-    assert head.versions(runs) == head.versions(runs[::-1]) == said
-    assert head.versions(runs[:1]) == "commit aaaaaaaaa"
-    loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
-    assert head.header([material.Material(Analysis.from_loaded(loaded))])[3].endswith(f"; {said}")
-    monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
-    assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty"
-
-
-def test_bands_meet_and_turn_at_the_crossing():
-    answer = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.02))
-    at = answer.crossings[0].at
-    bands = [astuple(band) for band in winner_bands(answer)]
-    assert bands == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
-    flat = only(laws(lambda n: {64: 0.5, 128: 1.0, 256: 2.0}[n], lambda n: 1.0, [64, 128, 256]))
-    middles = [(64 * 128) ** 0.5, (128 * 256) ** 0.5]
-    bands = [astuple(band) for band in winner_bands(flat)]
-    assert bands == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
-
-
-def test_labels_move_apart_in_order_within_bounds():
-    heights = [0.1, 0.11, 0.12, 0.5, 0.9, 0.91]
-    moved = overlay._spread(heights, 0.04, -1.0, 2.0)
-    assert moved == sorted(moved) and min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
-    assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
-    assert overlay._spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
-    assert overlay._spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
-
-
-@pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
-def test_picture_labels_neither_overlap_nor_leave(run):
-    of = material.Material(Analysis.from_loaded(run()))
-    for (chart,) in filter(None, (pictures.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
-        legible(svg.figure(chart.views[0], chart.title))
-
-
 def test_the_roofline_has_levels_link_and_launch_floor(tmp_path, capsys):
     loaded = fake.whole_run()
     ceilings = roofs_of(loaded.measurements, fake.GPU_MACHINE)
@@ -253,15 +143,6 @@ def test_the_roofline_has_levels_link_and_launch_floor(tmp_path, capsys):
     out = capsys.readouterr().out
     for words in ("L1 bandwidth", "HBM bandwidth", "link h2d", "launch: waited call", "float64 vector"):
         assert words in out
-
-
-def test_a_picture_is_shortened_but_for_its_words():
-    path = b'<path d="M 254.382898 390.96 \nL -0.001 30 \nz\n"/>'
-    words = b'<text style="font-size: 8.555px" x="1.239">0.00123 s</text>'
-    short = svg.shortened(
-        b'<svg xmlns="http://www.w3.org/2000/svg">\n ' + path + b"\n  " + words + b"\n</svg>"
-    ).decode()
-    assert 'd="M 254.38 390.96 L -0 30 z"' in short and 'style="font-size: 8.555px" x="1.24">0.00123 s</text>' in short
 
 
 def test_the_answer_goes_between_the_readmes_markers(tmp_path):
@@ -295,3 +176,15 @@ def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
     assert "Run again with 4 commands, [listed at the end](#commands)" in many
     listed = "".join(f"python -m workloads.matmul --sizes {n}\n" for n in (1, 2, 3, 4))
     assert many.endswith(f"## Commands\n\n```\n{listed}```\n")
+
+
+def test_an_empty_roofline_is_left_out(tmp_path, monkeypatch):
+    write(tmp_path, msgspec.structs.replace(fake.gpu_run(), measurements=tuple(fake.transfer_rows())))
+    text = report.render([tmp_path], with_html=False).read_text()
+    assert not (tmp_path / "roofline.svg").exists() and "roofline.svg" not in text and "](transfers.svg)" in text
+    monkeypatch.setattr(page, "has_matplotlib", lambda: False)
+    rows = fake.launch_rows()
+    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
+    text = report.render([tmp_path], with_html=False).read_text()
+    assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
+    assert labels.problem(Launch("empty")) == "empty"

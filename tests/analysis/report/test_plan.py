@@ -6,11 +6,7 @@ import pytest
 from fake_measurements import gpu_run, write
 
 from analysis import export
-from analysis.compare import command as compare
-from analysis.compare.plan import ComparePlan
 from analysis.export import ExportPlan
-from analysis.fleet import command as fleet
-from analysis.fleet.plan import FleetPlan
 from analysis.predict.__main__ import parser as predict_parser
 from analysis.predict.plan import CheckPlan, PredictPlan, plan_of
 from analysis.report.plan import ReportPlan, RooflinePlan
@@ -25,26 +21,6 @@ def run(tmp_path) -> str:
     (tmp_path / "run").mkdir()
     write(tmp_path / "run" / "matmul.jsonl", loaded.runs[0], loaded.measurements)
     return str(tmp_path / "run")
-
-
-def test_compare():
-    words = "a b --clock device --fail-on slower>5% --strict --any-machine --format json -v"
-    assert ComparePlan.from_flags(compare.parser().parse_args(words.split())) == ComparePlan(
-        old="a", new="b", clock="device", fail_on=0.05, strict=True, any_machine=True, format="json", verbose=True
-    )
-    plan = ComparePlan.from_flags(compare.parser().parse_args(["a", "b"]))
-    assert (plan.clock, plan.fail_on, plan.strict, plan.format) == ("", None, False, "table")
-    assert plan.on_any_machine == "python -m analysis.compare a b --any-machine"
-
-
-def test_fleet():
-    words = "a --against b --fail-on slower>3% --save before --format md -v"
-    plan = FleetPlan.from_flags(fleet.parser().parse_args(words.split()))
-    assert plan == FleetPlan(run="a", against="b", fail_on=0.03, save="before", format="md", verbose=True)
-    assert plan.for_people
-    plan = FleetPlan.from_flags(fleet.parser().parse_args(["a", "--format", "csv"]))
-    assert plan == FleetPlan(run="a", against="", fail_on=None, save="", format="csv", verbose=False)
-    assert not plan.for_people
 
 
 def test_export(run, tmp_path):

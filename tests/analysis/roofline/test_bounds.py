@@ -2,14 +2,15 @@
 
 import msgspec
 import pytest
+from fake_layers import conv
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, run, square, write
 
 from analysis.analysis import Analysis
 from analysis.predict import profile
 from analysis.roofline import bounds
-from analysis.roofline.roofs import is_beyond_hardware, roofs_of
+from analysis.roofline.roofs import BEST_MATMUL, is_beyond_hardware, roofs_of
 from analysis.text import rates
-from kernels.problems import Peak, Stream, Training
+from kernels.problems import Conv, Matmul, Peak, Stream, Training
 from workloads import records
 
 VIRTUAL = msgspec.structs.replace(CPU_MACHINE, virtual=True)
@@ -127,3 +128,25 @@ def test_stored_profiles_have_no_impossible_row(name):
     loaded = records.read(profile.file_of(name))
     assert profile.credible(loaded) == list(loaded.measurements)
     assert loaded.machine.key == GPU_MACHINE.key
+
+
+def test_only_matmuls_are_judged_by_the_best_matmul():
+    """2 x 4 x 4 x 8 floats in, 8 x 4 filters; with stride 2 out 2 x 2 x 2 x 4. The compulsory bytes would be a quarter of x."""
+    p = Conv(2, 4, 4, 8, 4, 1, 1, stride=2)
+    for other, into, out in (
+        ({}, 4 * (256 + 32), 4 * 32),
+        ({"direction": "dgrad"}, 4 * (32 + 32), 4 * 256),
+        ({"direction": "wgrad"}, 4 * (256 + 32), 4 * 32),
+        ({"dtype": "float16", "math": "float16"}, 2 * (256 + 32), 2 * 32),
+    ):
+        of = msgspec.structs.replace(p, **other)
+        assert (of.operand_bytes, of.result_bytes) == (into, out)
+    clocks = {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3}
+    product = row("matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), clocks)
+    p = conv(dtype="bfloat16", math="bfloat16")
+    quick = row("conv/cudnn/plan", p, {"device": p.flops / 2e12}, device="gpu:0")
+    ceilings = roofs_of([product])
+    assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == BEST_MATMUL
+    assert bounds.judge(quick, ceilings).flag == "" and bounds.judge(quick, ceilings).fraction.value == pytest.approx(2)
+    peak = roofs_of([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
+    assert bounds.judge(quick, peak).flag == bounds.ABOVE

@@ -8,11 +8,10 @@ import pytest
 import stored_runs
 from fake_measurements import row
 
-from analysis.roofline import data_sheets, links, overheads
-from analysis.roofline.overheads import constants, find, table
+from analysis.roofline import data_sheets, links
 from analysis.stats import Estimate
 from analysis.units import bytes_rate
-from kernels.problems import Launch, Transfer
+from kernels.problems import Transfer
 
 SIZES = [1 << power for power in range(2, 31)]
 PINNED = "transfer/cupy/memcpy_async"
@@ -38,10 +37,6 @@ def stepped(n):
 
 def piece(low: float, high: float, latency_s: float, s_per_byte: float, error: float = 0.0) -> links.Piece:
     return links.Piece(low=low, high=high, latency_s=latency_s, s_per_byte=s_per_byte, error=error)
-
-
-def constant(name: str, seconds: Estimate, **fields) -> overheads.Constant:
-    return overheads.Constant(name=name, device="gpu:0", clock="host-latency", seconds=seconds, **fields)
 
 
 def test_the_median_of_repeated_sizes_counts():
@@ -137,15 +132,6 @@ def test_the_words():
     assert data_sheets.pcie_bytes_per_s(9, 16) is None
 
 
-@pytest.mark.parametrize(
-    ("generation", "lanes", "gigabytes"),
-    [(1, 16, 4.0), (2, 8, 4.0), (3, 4, 3.9385), (4, 8, 15.754), (5, 16, 63.015), (6, 4, 30.25)],
-)
-def test_the_bytes_of_a_pcie_link(generation, lanes, gigabytes):
-    """2.5, 5, 8, 16, 32 and 64 gigatransfers a second and lane; 8 of 10 bits, 128 of 130 and 242 of 256 bytes are data."""
-    assert data_sheets.pcie_bytes_per_s(generation, lanes) == pytest.approx(gigabytes * 1e9, rel=1e-4)
-
-
 @pytest.mark.parametrize("errors", [(0.03, 0.01), (0.01, 0.03)])
 def test_a_joining_piece_has_the_larger_error(errors):
     """From 1 s at 10 bytes to 5 s at 20: 0.4 s a byte, -3 s at none."""
@@ -155,94 +141,6 @@ def test_a_joining_piece_has_the_larger_error(errors):
         piece(10.0, 20.0, -3.0, 0.4, 0.03),
         piece(20.0, 40.0, 5.0, 0.0, errors[1]),
     ]
-
-
-def launch(kernel, call, count, seconds, **fields):
-    return row(f"launch/{kernel}", Launch(call, count), seconds, **fields)
-
-
-KERAS = [launch("tensorflow/fit", "step", n, 40e-3 + 20e-3 + 1e-3 * n) for n in (1, 64)]
-KERAS += [launch("tensorflow/fit", "epoch", n, 40e-3 + 21e-3 * n) for n in (1, 8)]
-
-
-def test_a_line_fitted_by_hand():
-    """Half-widths 1.96 and 3.92 are sigmas of 1 and 2: the slope's is sqrt(1 + 4) / 10, the base's follows from both."""
-    base, slope = overheads.weighted_line([(10, Estimate(30.0, 28.04, 31.96)), (20, Estimate(50.0, 46.08, 53.92))])
-    assert (slope.value, base.value) == (pytest.approx(2.0), pytest.approx(10.0))
-    assert slope.high - slope.value == pytest.approx(1.96 * 5**0.5 / 10)
-    assert base.high - base.value == pytest.approx(1.96 * (2**2 * 1 + 1 * 4) ** 0.5)  # base = 2 y1 - y2
-    straight = [(n, Estimate(float(n), n - 0.1, n + 0.1)) for n in (1, 2, 3)]
-    bent = [*straight[:2], (3, Estimate(4.0, 3.9, 4.1))]
-    widths = [slope.high - slope.low for _, slope in (overheads.weighted_line(straight), overheads.weighted_line(bent))]
-    assert widths[1] > 5 * widths[0]
-
-
-def test_steps_epochs_fits_and_nodes_are_distinct():
-    found = {c.name: c for c in constants(KERAS)}
-    expected = pytest.approx({"keras-step": 1e-3, "keras-epoch": 20e-3, "keras-fit": 40e-3}, rel=1e-6)
-    assert {name: c.seconds.value for name, c in found.items()} == expected
-    assert {c.jit for c in found.values()} == {"auto"}
-    assert found["keras-epoch"].source == "launch/tensorflow/fit epoch x1,8, host-latency, less keras-step"
-    assert [c.name for c in constants(KERAS[2:])] == ["keras-fit"] and constants(KERAS[:1]) == ()
-    rows = [launch("cupy/ufunc", "elementwise", n, {"host-throughput": 2.5e-6 * n}) for n in (1, 64)]
-    rows += [launch("cupy/graph", "elementwise", n, {"host-throughput": 5e-6 + 1.25e-6 * n}) for n in (1, 64)]
-    node = find(constants(rows), "graph-node", "gpu:0", clock="host-throughput")
-    assert node.seconds.value == pytest.approx(1.25e-6) and node.seconds.low < node.seconds.value < node.seconds.high
-
-
-def test_an_epoch_is_uncertain_by_both_its_parts():
-    """Half widths of 0.4 ms and 0.3 ms come to 0.5 ms."""
-    step = constant("keras-step", Estimate(1e-3, 0.7e-3, 1.3e-3))
-    epoch = constant("keras-epoch", Estimate(21e-3, 20.6e-3, 21.4e-3))
-    _, rest = overheads._without_steps([step, epoch])
-    ends = rest.seconds.value, rest.seconds.low, rest.seconds.high
-    assert ends == pytest.approx((20e-3, 19.5e-3, 20.5e-3))
-
-
-def test_clocks_threads_and_devices_are_kept_apart():
-    clocks = {"host-latency": 10.3e-6, "host-issue": 5.1e-6}
-    rows = [launch("cupy/rawkernel", "empty", 1, clocks), launch("cupy/cublas", "matmul", 10, 50e-6)]
-    for n in (1, 64):
-        rows += [launch("numba/prange", "empty", n, 1e-6 * threads * n, threads=threads) for threads in (1, 2)]
-        rows += [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, device=d) for d in ("cpu", "gpu:0")]
-    made = constants(rows)
-    assert find(made, "kernel", "gpu:0", clock="host-issue").seconds.value == pytest.approx(5.1e-6)
-    assert find(made, "cublas-call", "gpu:0").seconds.value == pytest.approx(5e-6)  # one of the ten
-    assert {c.threads: c.seconds.value for c in made if c.name == "prange-fork-join"}[2] == pytest.approx(2e-6)
-    assert find(made, "tf-op-eager", "gpu:0").device == "gpu:0" and find(made, "tf-op-eager", "gpu:1") is None
-    told = [row[:-1] for row in table(made).rows]
-    assert ["an empty GPU kernel", "gpu:0", "host-latency", "-", "10.3 µs"] in told
-    assert ["an empty GPU kernel", "gpu:0", "host-issue", "-", "5.10 µs"] in told
-    forked = [row for row in told if row[0].startswith("an almost empty Numba prange")]
-    assert [(row[3], row[4]) for row in forked] == [(1, "1.00 µs"), (2, "2.00 µs")]
-
-
-def test_one_time_and_possibly_absent_costs_in_words():
-    rows = [
-        launch("numba/once", "import", 1, 0.3),
-        launch("tensorflow/once", "compile", 1, 0.2),
-        launch("cupy/once", "device_start", 1, None, status="skipped", reason="no GPU"),
-    ]
-    made = constants(rows)
-    assert [c.name for c in made] == ["import-numba", "compile-tensorflow"]
-    assert find(made, "import-numba", "cpu").source == "launch/numba/once import, 20 fresh processes"
-    assert table(made).rows[0][0] == "importing Numba, once in a process" and "300 ms" in table(made).rows[0]
-    inside, outside = "a further operation inside a tf.function", "a TensorFlow operation outside a function"
-    flat = constant("tf-op-in-jit", Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)
-    flats = [flat, constant("tf-op-eager", Estimate(-2e-9, -5e-9, -1e-9), words=outside)]
-    found = table(flats)
-    said = [(row[0], row[found.heads.index("a time")]) for row in found.rows]
-    assert said == [(inside, "at most 7.0 ns"), (outside, "0 s")]
-
-
-def test_every_rule_names_an_existing_kernel():
-    from kernels import registry
-
-    for rule in overheads.RULES:
-        backend, variant = rule.kernel.split("/")
-        assert rule.call in Launch.CALLS
-        files = [p.read_text() for p in registry.FOLDER.glob(f"launch/{backend}*.py")]
-        assert any(f"def {variant}(" in text for text in files), rule.kernel
 
 
 def test_redrawn_copies_lie_in_their_medians_interval():

@@ -4,15 +4,10 @@ import re
 
 import fake_measurements as fake
 import msgspec
-import pytest
-from fake_crossovers import only, resident_and_copies
-from fake_measurements import laws, row, square
+from fake_measurements import row, square
 
 from analysis import units
 from analysis.analysis import Analysis
-from analysis.crossover.families import SQUARES, rows_of
-from analysis.crossover.forms import Form
-from analysis.crossover.time_split import why
 from analysis.roofline.roofs import roofs_of
 from analysis.text import crossings, rates, summary
 from kernels.problems import Conv, Peak, Stream
@@ -33,31 +28,6 @@ def test_digits_times_rates_percents_and_sizes():
 
 
 PEAK = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
-
-
-@pytest.mark.parametrize(
-    ("times", "words"),
-    [
-        ({128: (1.0, 1.2), 134: (1.2, 1.0)}, "the GPU wins from n = 131."),
-        ({64: (2.0, 1.0), 128: (4.0, 1.0)}, "the GPU wins from n = 64, the smallest measured."),
-        ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "the GPU surely wins from n = 128. At 64 it can't be told."),
-        (
-            {64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)},
-            "the CPU wins from n = 102; below, the winner changes once.",
-        ),
-    ],
-)
-def test_an_answer_of_square_products_in_words(times, words):
-    answer = only(laws(lambda n: times[n][0], lambda n: times[n][1], times))
-    assert crossings.crossing_sentence(answer) == f"Square float32 products, resident on the GPU: {words}"
-
-
-def test_why_names_the_largest_part():
-    rows = resident_and_copies()
-    others = [m for m in rows if m.settings.mode != "resident" or m.settings.device == "cpu"]
-    form, took = Form("roundtrip"), "Why: at n = 64 a GPU call with its copies takes 100 µs, the CPU 50.0 µs. "
-    for given, what in ((rows, "76 % of the GPU's is copies."), (others, "All of the GPU's is not explained.")):
-        assert crossings.why_sentence(why(rows_of(given, SQUARES), only(given, form))[0], form) == took + what
 
 
 def test_a_gpu_machines_answer_is_five_sentences():
@@ -119,35 +89,11 @@ def test_an_untimed_gpu_is_no_crossover():
         assert crossings.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "words"),
-    [
-        ("failed", "CUDA error 2", "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."),
-        ("failed", "", "1 row failed: matmul/cupy/cublas, n = 64."),
-        ("wrong", "", "1 row gave a wrong answer: matmul/cupy/cublas, n = 64."),
-        ("ok", "", ""),
-    ],
-)
-def test_a_failed_row_is_named_with_its_reason(status, reason, words):
-    rows = [row("matmul/cupy/cublas", square(64), None, status=status, reason=reason)]
-    assert rates.trouble_sentence(rows, (), None) == words
-
-
 def test_only_a_virtual_cpu_may_pass_its_roof():
     rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1)]
     assert "1 row above the roof, which is impossible" in summary.answer(Analysis.from_rows(rows, fake.CPU_MACHINE))[-1]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in summary.answer(Analysis.from_rows(rows, virtual)))
-
-
-def test_a_virtual_machines_gpu_stays_under_its_roof():
-    """100 TFLOP/s under a peak of 50; the CPU's row, above its roof too, counts only where the machine is none."""
-    peak = row("peak/cupy/fma", Peak("float32", 10**9), {"device": 1e9 / 50e12, "host-latency": 1.0})
-    product = row("matmul/cupy/cublas", square(1000), {"device": 2e9 / 100e12, "host-latency": 1.0})
-    rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1), peak, product]
-    for virtual, count in ((True, "1 row"), (False, "2 rows")):
-        machine = msgspec.structs.replace(fake.GPU_MACHINE, virtual=virtual)
-        assert rates.trouble_sentence(rows, roofs_of(rows), machine).startswith(f"{count} above the roof, which is")
 
 
 def test_each_kind_of_roof_has_a_sentence():

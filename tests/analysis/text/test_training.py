@@ -93,13 +93,6 @@ def test_noisy_or_vanishing_savings_are_called_that():
     assert said.endswith(told)
 
 
-def test_a_batch_that_no_epoch_fills_is_named():
-    m = trained("mnist-cnn", 32, 100, (0.0, 0.0, 2e-3))
-    m.phases_s["compile_last"] = 1.5
-    assert row_words.notes(m)[-1] == "last batch of 4 compiled in 1.50 s"
-    assert row_words.notes(trained("mnist-cnn", 32, 20, (0.0, 0.0, 2e-3)))[-1] == "batches of 20"
-
-
 def test_losses_are_compared_between_devices():
     made = both("peaks", 100, 100, 1e-3, 1e-3, epochs=2000, kernel="training/tensorflow/loop")
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
@@ -121,22 +114,6 @@ def test_losses_are_compared_between_devices():
     assert row_words.losses(made[0]) == "loss 3.1 to 2.6, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
     made[0].series.update({"accuracy": (), "loss": (1.0, 1e-9)})
     assert row_words.losses(made[0]) == "loss 1 to 1e-09 in 2 epochs of few samples"
-
-
-def test_a_flat_loss_is_said_not_to_learn():
-    """Of several epochs alone, by half a percent at least, and not where nearly everything is learned in the first."""
-    m = trained("vgg-small", 2048, 16384, (0.0, 0.0, 1e-3), device="gpu:0")
-
-    def said(*loss: float, accuracy: tuple[float, ...] = ()) -> str:
-        m.series.update({"loss": loss, "accuracy": accuracy})
-        return row_words.losses(m)
-
-    stuck = said(13.75, 14.5, 14.5, accuracy=(0.0977, 0.1, 0.1))
-    assert stuck == "does not learn: loss 13.8 to 14.5, accuracy 9.77 % to 10.0 % in 3 epochs of few samples"
-    assert said(2.306, 2.301).startswith("does not learn: loss 2.31 to 2.3 in 2 epochs")
-    for fine in ((2.306, 2.294), (14.5,), (0.02, 0.03)):
-        assert said(*fine).startswith("loss ")
-    assert said(0.1, 0.12, accuracy=(0.95, 0.96)).startswith("loss ")
 
 
 def test_losses_of_other_samples_are_not_compared():

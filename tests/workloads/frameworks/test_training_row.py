@@ -1,25 +1,20 @@
 """Keras rows: in the one TensorFlow process of the suite, and everything around it without TensorFlow."""
 
-import json
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_measurements import GPU_MACHINE, row
+from fake_measurements import GPU_MACHINE
 
-from analysis.predict import budget, profile
 from kernels import networks
 from kernels.problems import Training
-from workloads import options, records, training
 from workloads.frameworks import data, models, tensors, trainers, training_row
-from workloads.harness import announce, memory_needs, one_row, sweep
+from workloads.harness import announce, memory_needs, one_row
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
-from workloads.harness.worker import SHARED, environment
 from workloads.records import SAMPLES, Row, Settings
 from workloads.records.messages import Doing
-from workloads.tables import training_table
 
 S0 = networks.find("cifar10-cnn")
 
@@ -145,30 +140,6 @@ def test_resident_samples_must_fit_on_the_gpu(monkeypatch, way, home, fit):
     assert not (way == "keras/fit" and refused(10**8, keras_backend="jax"))
 
 
-def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
-    folder = tmp_path / "run"
-    words = "--device cpu --batch 4 --steps 2 --fast --max-time 0.01 --min-time 0.001 -q -o"
-    flags = [*words.split(), str(folder)]
-    assert training.main(flags) == 0
-    out = capsys.readouterr().out
-    assert "op by op" in out and "CIFAR-10 CNN, batch 4, 8 samples, 1 epoch, on the CPU: " in out
-    assert "Its largest parts" not in out  # what a step's dispatch takes is not known
-    assert training.main([*flags, "--resume", "-v"]) == 0
-    out = capsys.readouterr().out
-    assert "CIFAR-10 CNN, batch 4, on the CPU: a step takes" in out and "Its largest parts" in out
-    read = records.read(folder).measurements
-    assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
-    assert {m.status for m in read} == {"ok"}
-    made = budget.budgets(profile.Profile(read))[0]
-    told = sum(p.seconds.value for p in made.parts if p.seconds)
-    assert 0 < told == pytest.approx(made.step.value - made.remainder.value)
-    assert training.main([*flags, "--resume", "--format", "json"]) == 0
-    (line,) = json.loads(capsys.readouterr().out)
-    assert (line["model"], line["status"]) == ("cifar10-cnn", "ok")
-    assert line["median_s"] == pytest.approx(np.median(read[0].samples[0].seconds))
-    assert records.read(folder).measurements == read
-
-
 class FakeModel:
     """A Keras model as the table has it, with some layers changed."""
 
@@ -267,71 +238,6 @@ def test_a_missing_library_names_its_install_command(monkeypatch):
     assert m.reason.endswith(" -m pip install torch")
 
 
-def test_the_line_that_says_what_tensorflow_missed():
-    log = [
-        "I0000 00:00:1.1 1 port.cc:153] oneDNN custom operations are on.",
-        "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
-        "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries.",
-    ]
-    assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
-    assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
-    assert tensors.missed(log[:1]) == "its log does not say why"
-
-
-@pytest.mark.parametrize(
-    ("device", "given", "variables"),
-    [
-        ("cpu", {}, {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}),
-        ("cpu", {"gpu": "visible"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
-        ("gpu:0", {}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
-        ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
-        ("gpu:0", {"keras_backend": "jax"}, {"JAX_PLATFORMS": "cuda", **SHARED}),
-        ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
-        # a process of its own: plans are kept by shape alone
-        ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),
-        ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
-    ],
-)
-def test_a_process_is_prepared_before_any_import(device, given, variables):
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device, switches=given))
-    assert variables.items() <= environment(wanted, {"gpu:0": "GPU-7"}).items()
-    like = Settings(device, switches={**given, "dropout": "off", "residence": "tf.data"})
-    plain = Row("training/keras/fit", Training("lenet", 4, 8), like)
-    # one child serves both
-    assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
-
-
-def test_products_follow_the_trainings_that_ran(capsys):
-    cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
-    gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
-    lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
-    found = training.products(GPU_MACHINE, [cpu, gpu, lost])
-    expected = [("matmul/numpy/blas", "cpu", 16, "float32"), ("matmul/cupy/cublas", "gpu:0", None, "tf32")]
-    assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == expected
-    assert len(found) == 12
-    done = [cpu, gpu, *(r.result("ok") for r in found)]
-    assert training.products(GPU_MACHINE, done) == []
-    small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
-    lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
-    table = training_table.TrainingTable()
-    table.shown(lost)
-    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
-    head, line = capsys.readouterr().out.splitlines()
-    assert "ms/step" in head and "failed" in line and line.endswith("no luck") and "5.00" in line
-
-
-def test_unavailable_real_data_exit_with_3(monkeypatch, capsys, tmp_path):
-    reason = "CIFAR-10 cannot be loaded: no way"
-    lost = row(
-        "training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason, cause="no-data"
-    )
-    monkeypatch.setattr(sweep, "sweep", lambda *given, **more: SimpleNamespace(measurements=[lost]))
-    assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
-    said = capsys.readouterr().err.splitlines()
-    works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"
-    assert said == ["error: CIFAR-10 cannot be loaded: no way", f"  try: {works}"]
-
-
 @pytest.mark.parametrize(
     ("model", "message"), [("saved.keras", "the precision that it was saved"), ("their:model", "read")]
 )
@@ -347,12 +253,3 @@ def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
     )
     with pytest.raises(ValueError, match=message):
         training_row._user_samples(row_, 1)
-
-
-def test_a_blocks_seconds_get_its_name(monkeypatch):
-    moments = iter((100.0, 102.5))
-    monkeypatch.setattr(tensors, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
-    phases = {"build": 1.0}
-    with tensors.timed(phases, "compile"):
-        pass
-    assert phases == {"build": 1.0, "compile": 2.5}

@@ -17,7 +17,7 @@ from fake_measurements import CPU_MACHINE
 from kernels import registry
 from kernels.problems import Matmul, Training
 from workloads import matmul, options, records
-from workloads.harness import memory_needs, one_row, plan, rounds, runner, sweep, worker
+from workloads.harness import one_row, plan, rounds, runner, sweep, worker
 from workloads.harness.rounds import Visit
 from workloads.machine import facts, gpu
 from workloads.machine.gpu import NoGpu
@@ -201,23 +201,6 @@ def test_visits_of_other_sources_are_not_resumed(tmp_path, planted, monkeypatch,
     error, tip = capsys.readouterr().err.splitlines()[-2:]
     assert "visits of two programs are not one row" in error
     assert f"-o {tmp_path}-new" in tip and "--resume" not in tip
-
-
-def test_a_matrix_beyond_memory_is_skipped_unallocated(tmp_path, capsys):
-    needs = r"needs 24\.0 GiB of host memory, 1\.00 GiB are free"  # 3 x (2 + 2 + 4) GiB
-    with pytest.raises(memory_needs.DoesNotFit, match=needs):
-        memory_needs.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
-    with pytest.raises(memory_needs.DoesNotFit, match="GPU memory"):
-        memory_needs.require_memory(
-            Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20
-        )
-    memory_needs.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
-    assert matmul.main(["--sizes", "16", "2^21", *FAST[:-1], "--format", "json", "-o", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    row = json.loads(out)[-1]
-    assert row["status"] == "skipped" and "GiB of host memory" in row["reason"]
-    said = [line for line in err.splitlines() if line.startswith("skipped: ")]
-    assert len(said) == 1 and said[0].startswith("skipped: 2 rows: ")  # what is free differs from row to row
 
 
 def test_a_call_predicted_too_long_is_skipped(tmp_path, planted, monkeypatch):

@@ -397,3 +397,18 @@ def test_a_watch_asks_all_its_parts(on_gpu, flags):
     watch.before_block()
     assert watch.readings() == ({"gpu_power_w": 300.0, "cpu_clock_hz": 3e9}, flags)
     assert [part.calls for part in parts] == [["begin", "before block", "seen"]] * 2
+
+
+def test_the_links_highest_state_while_copying_counts(monkeypatch):
+    fake_cupy(monkeypatch)
+    generations = iter([1, 5, 5, 1])  # an idle link falls back
+    about = {"nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: next(generations)}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkWidth=16, **about))
+    watch = telemetry.GpuWatch(0, lambda: None, link=True)
+    for _ in range(3):
+        watch.before_block()
+    assert watch.readings() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: pytest.fail("only for copies")))
+    assert telemetry.GpuWatch(0, lambda: None).readings() == ({}, ())
+    use_nvml(monkeypatch, None)
+    assert telemetry.GpuWatch(0, lambda: None, link=True).readings() == ({}, ())

@@ -1,7 +1,6 @@
 """This machine: its key, its threads, its memory, its software and its commit; its GPUs or why there are none, on fakes of
 CuPy and NVML."""
 
-import functools
 import platform
 import subprocess
 import sys
@@ -10,10 +9,8 @@ import types
 import msgspec
 import pytest
 from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml, use_root
-from fake_measurements import GPU_MACHINE, H200
 
 from kernels.problems import AllReduce, Matmul
-from kernels.problems.arrays import ARITHMETIC
 from workloads import records
 from workloads.harness import copy_modes
 from workloads.machine import cpu, facts
@@ -211,22 +208,6 @@ def test_gpus_with_nvml_and_without(monkeypatch):
     assert nvidia._uuid(b"\x01cut") == ""
 
 
-@pytest.mark.parametrize(
-    ("capability", "has"),
-    [("7.0", 0), ("7.5", 0), ("8.0", 2), ("8.6", 2), ("8.9", 3), ("9.0", 3), ("12.0", 3), ("", 3)],
-)
-def test_missing_arithmetic_by_facts_and_by_nvml(monkeypatch, capability, has):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    here = msgspec.structs.replace(GPU_MACHINE, gpus=(msgspec.structs.replace(H200, compute_capability=capability),))
-    told = {"nvmlDeviceGetCudaComputeCapability": [int(part) for part in capability.split(".") if part]}
-    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByIndex=lambda index: index, **told))
-    lacking = ["tf32", "bfloat16", "float8_e4m3"][has:]
-    for lacks in (here.lacks, functools.partial(nvidia.lacks, "gpu:0")):
-        assert [math for math in ARITHMETIC if lacks(math)] == lacking
-    use_nvml(monkeypatch, None)
-    assert nvidia.lacks("gpu:0", "tf32") == ""
-
-
 def test_only_products_of_missing_arithmetic_are_skipped(monkeypatch):
     monkeypatch.setattr(nvidia, "lacks", lambda device, math: f"{device} lacks it" * (math == "bfloat16"))
     monkeypatch.setattr(copy_modes, "_prepare", lambda kernel, *_: kernel)
@@ -254,20 +235,3 @@ def test_gpu_memory_and_software_by_cupy_and_nvml(monkeypatch):
     assert found["driver"] == "580.159.04"
     made.cuda.get_local_runtime_version = lambda: 1 / 0
     assert nvidia.software() == {"cupy": "does not load: division by zero"}
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (RuntimeError("first\n=== \nlast  \n  "), "last"),
-        (RuntimeError(""), "RuntimeError"),
-        (OSError("\n===\n"), "OSError"),
-    ],
-)
-def test_an_error_is_its_last_line(error, words):
-    assert nvidia._last_line(error) == words
-
-
-@pytest.mark.parametrize(("number", "version"), [(12080, "12.8"), (13000, "13.0"), (11040, "11.4")])
-def test_a_cuda_number_has_its_minor_version(number, version):
-    assert nvidia._dotted(number) == version

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from workloads import options
-from workloads.harness import dispatch
 from workloads.records.messages import ChildFailure, Failed, failure
 
 FIELDS = ["message", "wrong", "right", "similar", "tip", "first"]
@@ -30,11 +29,3 @@ def test_each_field_of_an_error_survives(stop):
 def test_any_other_error_is_its_name_and_message():
     assert failure(KeyError(3)) == ChildFailure(message="KeyError: 3", exit=options.FAILED)
     assert type(failure(KeyError(3)).stop()) is options.Missing
-
-
-@pytest.mark.parametrize(
-    ("text", "most", "line"),
-    [("one\n two\tthree", 300, "one two three"), ("a" * 50, 10, "a" * 10), ("a\x1b[31mb", 300, "ab"), ("", 300, "")],
-)
-def test_an_error_is_cut_to_a_printable_line(text, most, line):
-    assert dispatch.one_line(ValueError(text), most) == line

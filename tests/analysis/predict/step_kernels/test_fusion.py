@@ -95,3 +95,16 @@ def test_passes_of_a_loop_stand_alone():
     looped = [replace(w, times=8) if i == 2 else w for i, w in enumerate(passes)]
     assert [(k.operations, k.times) for k in fusion._fused(looped)] == [(2, 1), (1, 8), (2, 1)]
     assert [k.operations for k in fusion._fused(passes)] == [5]
+
+
+def test_mean_pools_cost_what_maximum_pools_cost():
+    (pool, back) = [
+        fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")
+    ]
+    made = [k.problem for k in (pool, back)]
+    assert [p.operation for p in made] == ["maxpool", "maxpool_grad"]
+    images = 74 * 2048 * 4  # 32 images of 28 x 28 x 6 values are 73.5 of those that passes are measured on
+    # with a quarter of them pooled; with that one's gradient and their own
+    assert [p.nbytes for p in made] == [images * 5 // 4, images * 5 // 2]
+    small = [fusion.kernel_of([w]) for w in networks.step(networks.find("lenet"), 1) if "pool2 " in w.name]
+    assert [k.problem.nbytes for k in small] == [2048 * 5, 2048 * 10]

@@ -4,83 +4,23 @@ import made_profile
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE
+from traced_steps import BATCH, CHAIN, HIDDEN, Rows, adam, array, operation, problems, product, samples, step
 
 from analysis.predict import host_parts, step_work
 from analysis.predict.critical_path import TimedKernel, longest_chain
-from analysis.predict.curves import UNLIKE
 from analysis.predict.network_kernels import step_kernels
 from analysis.predict.prediction import predict
 from analysis.predict.profile import COMPILED, OP_BY_OP, Profile
 from analysis.predict.step_kernels import step_kernel, traced_fusion, traced_op_by_op
-from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.predict.step_kernels.traced_kernel import StepPrecision
-from analysis.predict.step_work import RoughWork
 from analysis.stats import exact
 from kernels import networks
 from kernels.networks import Network
-from kernels.networks.operations import Amount, Array, Convolution, MatrixProduct, Operation, TracedStep
+from kernels.networks.operations import Amount, Convolution, MatrixProduct
 from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.records import Settings
 
-BATCH = 10
 PLAIN = StepPrecision()
-
-
-def array(*sides, dtype="float32"):
-    """An array whose sides are numbers, or Amounts where they grow with the batch."""
-    return Array(shape=tuple(side if isinstance(side, Amount) else Amount(side) for side in sides), dtype=dtype)
-
-
-def samples(*sides, dtype="float32"):
-    """An array of a batch."""
-    return array(Amount(0, 1), *sides, dtype=dtype)
-
-
-def operation(type_name, kind, read, written, **changes):
-    """An operation that reads and writes these arrays; those of its bytes that grow with the batch do so evenly."""
-    fields = {
-        "type": type_name,
-        "kind": kind,
-        "layer": "layer",
-        "phase": "forward",
-        "inputs": tuple(read),
-        "outputs": tuple(written),
-        "flops": Amount(),
-        "bytes_read": total_bytes(read),
-        "bytes_written": total_bytes(written),
-    }
-    return Operation(**{**fields, **changes})
-
-
-def total_bytes(arrays) -> Amount:
-    fixed = per_sample = 0
-    for one in arrays:
-        nbytes = 4
-        for side in one.shape:
-            nbytes *= side.fixed or side.per_sample
-        if any(side.per_sample for side in one.shape):
-            per_sample += nbytes
-        else:
-            fixed += nbytes
-    return Amount(fixed, per_sample)
-
-
-def product(m, n, k, layout="nn", **changes):
-    """C = A B; m, n, k may be Amounts."""
-    m, n, k = (side if isinstance(side, Amount) else Amount(side) for side in (m, n, k))
-    sides = MatrixProduct(m=m, n=n, k=k, layout=layout)
-    flops = Amount(sides.flops(0), sides.flops(1) - sides.flops(0))
-    arrays = [array(m, k), array(k, n)]
-    return operation("MatMul", "matmul", arrays, [array(m, n)], product=sides, flops=flops, **changes)
-
-
-def step(*operations, **changes):
-    fields = {"model": "mine.py:build", "batch": BATCH, "operations": operations, "inputs": (samples(6),)}
-    return TracedStep(**{**fields, **changes})
-
-
-def problems(kernels):
-    return [kernel.problem for kernel in kernels]
 
 
 # Two inputs of rectangular shapes: 6 numbers into 8, and 5 places of 3 numbers into 4 each.
@@ -142,38 +82,6 @@ def test_float32_in_mixed_precision_may_use_tf32():
     assert [kernel.problem.math for kernel in kernels] == ["float32", "float16"]
 
 
-HIDDEN = samples(8)
-CHAIN = step(
-    product(Amount(0, 1), 8, 6, layer="a"),
-    operation("BiasAdd", "element-wise", [HIDDEN, array(8)], [HIDDEN], layer="a"),
-    operation("Relu", "element-wise", [HIDDEN], [HIDDEN], layer="a"),
-    operation("Mul", "element-wise", [HIDDEN, HIDDEN], [HIDDEN], layer="b"),
-    operation("Sum", "reduction", [HIDDEN], [samples()], layer="b"),
-    operation("Neg", "element-wise", [samples()], [samples()], layer="c"),
-    operation("ReluGrad", "element-wise", [HIDDEN, HIDDEN], [HIDDEN], layer="a", phase="gradient"),
-    operation("BiasAddGrad", "reduction", [HIDDEN], [array(8)], layer="a", phase="gradient"),
-    product(6, 8, Amount(0, 1), "tn", layer="a", phase="gradient"),
-)
-
-
-def test_successive_operations_compile_into_one_kernel():
-    """Bias, activation, product of two arrays and the sum that ends them; a negation; the gradient's two; its product."""
-    kernels = traced_fusion.compiled(CHAIN, BATCH, PLAIN, "gpu:0")
-    assert [kernel.operations for kernel in kernels] == [1, 4, 1, 2, 1]
-    assert kernels[1].problem == Stream("add", 3 * 8 * 4 * BATCH, "float32")
-    assert kernels[3].problem == Stream("relu_grad", 3 * 8 * 4 * BATCH, "float32")
-    assert [kernel.direction for kernel in kernels[3:]] == ["ReluGrad_grad", "wgrad"]
-
-
-def test_a_sum_ends_its_kernel():
-    negation = operation("Neg", "element-wise", [HIDDEN], [HIDDEN])
-    total = operation("Sum", "reduction", [HIDDEN], [samples()])
-    root = operation("Sqrt", "element-wise", [samples()], [samples()])
-    for chain, counts in (([negation, total, negation], [2, 1]), ([negation, root, root], [1, 2])):
-        kernels = traced_fusion.compiled(step(*chain), BATCH, PLAIN, "gpu:0")
-        assert [kernel.operations for kernel in kernels] == counts
-
-
 def test_an_answer_takes_the_forward_products_alone():
     network = msgspec.structs.replace(TWO, traced=CHAIN)
     assert networks.inference_flops(network) == 2 * 8 * 6
@@ -191,52 +99,6 @@ def test_a_cpu_product_includes_bias_and_activation():
     names = ["MatMul", "Mul", "Sum", "Neg", "ReluGrad", "BiasAddGrad", "MatMul"]
     assert [kernel.name.split()[1] for kernel in kernels] == names
     assert len(traced_op_by_op.op_by_op(CHAIN, BATCH, PLAIN, "gpu:0")) == len(CHAIN.operations)
-
-
-def update(type_name, *sides, kind="element-wise"):
-    """A part of an optimizer's update of a variable; one that sets it writes behind a handle."""
-    value = array(*sides)
-    if "Assign" in type_name:
-        nbytes = total_bytes([value])
-        read = Amount(2 * nbytes.fixed)
-        changes = {"bytes_read": read, "bytes_written": nbytes, "phase": "update", "layer": ""}
-        return operation(type_name, kind, [value], [], **changes)
-    return operation(type_name, kind, [value, value], [value], phase="update", layer="")
-
-
-def adam(*sides):
-    names = ["Sub", "AssignAddVariableOp", "Square", "AssignAddVariableOp", "Sqrt", "RealDiv", "AssignSubVariableOp"]
-    return [update(name, *sides) for name in names]
-
-
-def test_two_optimizers_update_each_variable_in_one_kernel():
-    """Adam reads the gradient and reads and sets three arrays: 7 passes; SGD, one array: 3. On a CPU a kernel for each."""
-    both = step(*adam(3, 5), *adam(3, 5), update("Mul", 7, 2), update("AssignSubVariableOp", 7, 2))
-    kernels = traced_fusion.compiled(both, BATCH, PLAIN, "gpu:0")
-    assert problems(kernels) == [
-        Stream("adam", 7 * 15 * 4, "float32"),
-        Stream("adam", 7 * 15 * 4, "float32"),
-        Stream("sgd", 3 * 14 * 4, "float32"),
-    ]
-    assert {kernel.part for kernel in kernels} == {"optimizer"}
-    assert [kernel.launches for kernel in kernels] == [1, 1, 1]
-    assert [kernel.launches for kernel in traced_fusion.compiled(both, BATCH, PLAIN, "cpu")] == [3, 3, 1]
-
-
-def test_a_kernel_drawing_numbers_is_a_dropout():
-    """10 samples of 6 numbers are drawn, compared and multiplied; the widest of these reads two arrays and writes one."""
-    drawn = operation("StatelessRandomUniformV2", "element-wise", [array(2, dtype="int64")], [samples(6)])
-    kept = operation("GreaterEqual", "element-wise", [samples(6)], [samples(6)])
-    scaled = operation("Mul", "element-wise", [samples(6), samples(6)], [samples(6)])
-    kernels = traced_fusion.compiled(step(drawn, kept, scaled), BATCH, PLAIN, "gpu:0")
-    assert problems(kernels) == [Stream("dropout", 2 * 10 * 6 * 4, "float32")]
-
-
-def test_sgd_with_momentum_sets_two_arrays():
-    """It reads the gradient, and reads and sets the momentum and the variable: 5 passes."""
-    names = ["Mul", "AssignAddVariableOp", "Mul", "AssignSubVariableOp"]
-    kernels = traced_fusion.compiled(step(*(update(name, 3, 5) for name in names)), BATCH, PLAIN, "gpu:0")
-    assert problems(kernels) == [Stream("sgd", 5 * 15 * 4, "float32")]
 
 
 STEPS = Amount(7)
@@ -306,15 +168,6 @@ def test_views_and_sizes_launch_nothing_on_a_gpu(monkeypatch):
     assert host_parts.issued_beyond_small_step(kernels, profile, "gpu:0", OP_BY_OP).seconds.value == pytest.approx(
         expected
     )
-
-
-def test_two_measurements_decide_how_sure_an_operation_is(monkeypatch):
-    """10 µs by formulas of more operations, 4 µs by a chain of one more addition: within a factor of 2.5."""
-    monkeypatch.setattr(host_parts, "operation_overhead", lambda profile, device: exact(10e-6))
-    profile = Profile([])
-    monkeypatch.setattr(profile, "constant", lambda name, device, clock: exact(4e-6))
-    launch = host_parts.launched_operation(profile, "gpu:0")
-    assert (launch.value, launch.low, launch.high) == pytest.approx((10e-6, 4e-6, 25e-6))
 
 
 def test_a_model_xla_refuses_runs_op_by_op():
@@ -389,51 +242,6 @@ def test_a_product_without_a_problem_borrows_equal_flops():
     (kernel,) = traced_op_by_op.op_by_op(step(attention), BATCH, PLAIN, "cpu")
     assert kernel.problem == Matmul(240, 5, 8, dtype="float32")
     assert kernel.problem.flops == heads.flops(BATCH)
-
-
-def transform():
-    return operation("FFT2D", "fft", [samples(64)], [samples(64)])
-
-
-class Rows:
-    """A profile whose passes take a second a megabyte, and products a second each."""
-
-    machine = None
-
-    def __init__(self, monkeypatch):
-        def seconds(profile, problem, device, execution):
-            from analysis.predict.profile import Read
-            from analysis.stats import exact
-
-            return Read(seconds=exact(problem.bytes_moved / 1e6 if problem.op == "stream" else 1.0), source="rows")
-
-        monkeypatch.setattr(step_work, "pass_seconds", seconds)
-        monkeypatch.setattr(step_work, "product", seconds)
-        monkeypatch.setattr(step_work, "bandwidth_beyond_caches", lambda profile, device, nbytes: None)
-
-
-def test_work_without_rows_widens_the_interval(monkeypatch):
-    """A transform of 64 numbers reads and writes 512 bytes a sample; the pass beside it 1,536."""
-    relu = operation("Relu", "element-wise", [samples(192)], [samples(192)])
-    kernels = traced_fusion.compiled(step(transform(), relu), BATCH, PLAIN, "gpu:0")
-    parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", COMPILED)
-    rough, sure = 512 * BATCH / 1e6, 1536 * BATCH / 1e6
-    seconds = parts.parts["element-wise"]
-    assert seconds.value == pytest.approx(rough + sure)
-    assert (seconds.low, seconds.high) == pytest.approx((rough / UNLIKE + sure, rough * UNLIKE + sure))
-    assert parts.rough == RoughWork(share=0.25, kinds=("FFT2D by its bytes alone",))
-    alone = traced_fusion.compiled(step(relu), BATCH, PLAIN, "gpu:0")
-    assert step_work.work_parts(alone, Rows(monkeypatch), "gpu:0", COMPILED).rough is None
-
-
-def test_rough_work_is_named_by_its_seconds(monkeypatch):
-    """Of 1, 3 and 2 MB at a second a megabyte the last two are named, the longest first."""
-    kernels = []
-    for megabytes, kind in ((1, "a"), (3, "b"), (2, "c")):
-        problem = Stream("copy", megabytes * 1_000_000, "float32")
-        kernels.append(StepKernel(name=kind, part="element-wise", problem=problem, rough=kind))
-    parts = step_work.work_parts(kernels, Rows(monkeypatch), "gpu:0", COMPILED)
-    assert parts.rough == RoughWork(share=1.0, kinds=("b", "c"))
 
 
 def test_a_view_takes_no_time_beside_its_call(monkeypatch):

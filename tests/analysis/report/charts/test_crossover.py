@@ -3,12 +3,15 @@
 import fake_measurements as fake
 import msgspec
 import pytest
-from fake_crossovers import only
+from fake_crossovers import cpu_law, gpu_law, only
+from fake_measurements import laws
+from msgspec.structs import astuple
 
 from analysis.analysis import Analysis
 from analysis.crossover.answer import Crossing
 from analysis.crossover.families import Family
-from analysis.report.charts import break_even, chart, crossover
+from analysis.report.charts import chart, crossover
+from analysis.report.charts.chart import winner_bands
 from analysis.report.material import Material
 from analysis.stats import Estimate
 from analysis.text import answers, questions, sentences
@@ -62,20 +65,12 @@ def test_a_wide_crossing_is_a_band():
     assert "the GPU wins from batch 10 to 1,000 in 2" in answers.summaries([answer, answer])[0]
 
 
-def wide(words: str) -> dict:
-    return {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, words)]}
-
-
-@pytest.mark.parametrize(
-    ("paid", "marked"),
-    [
-        (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "break-even after 31.0 (30.5..31.5)")], "bands": []}),
-        (Estimate(45.3, 17.0, 3100.0), wide("break-even after 45.3 (17.0..3100)")),
-        (Estimate(45.3, 17.0, float("inf")), wide("break-even after 45.3 (17.0 or more)")),
-        (Estimate(5000.0, 2000.0, 9000.0), {"lines": [], "bands": []}),
-        (Estimate(0.0, 0.0, 0.0), {}),
-        (None, {}),
-    ],
-)
-def test_an_uncertain_break_even_is_a_band(paid, marked):
-    assert break_even._break_even_marks(paid) == marked
+def test_bands_meet_and_turn_at_the_crossing():
+    answer = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.02))
+    at = answer.crossings[0].at
+    bands = [astuple(band) for band in winner_bands(answer)]
+    assert bands == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
+    flat = only(laws(lambda n: {64: 0.5, 128: 1.0, 256: 2.0}[n], lambda n: 1.0, [64, 128, 256]))
+    middles = [(64 * 128) ** 0.5, (128 * 256) ** 0.5]
+    bands = [astuple(band) for band in winner_bands(flat)]
+    assert bands == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]

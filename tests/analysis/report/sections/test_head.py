@@ -5,19 +5,20 @@ from types import SimpleNamespace
 import fake_measurements as fake
 import msgspec
 import pytest
-from fake_measurements import page_of, row, square
+from fake_crossovers import resident_and_copies
+from fake_measurements import row, square
+from msgspec.structs import replace
 
+from analysis.analysis import Analysis
 from analysis.blocks import markdown
-from analysis.explain.published import ClaimRow
+from analysis.crossover.crossover import crossovers
 from analysis.predict import budget
-from analysis.report import pictures
-from analysis.report.sections import all_numbers, head, inference, step_budgets
-from analysis.report.sections import training as trainings
+from analysis.report import material
+from analysis.report.sections import crossings, head, step_budgets
 from analysis.stats import exact
-from analysis.table import Table
-from analysis.training import inference as answers
-from kernels.problems import Inference, Launch, Training
-from workloads.records import Measurement, Samples, Settings, published_cases
+from kernels.problems import Launch, Training
+from workloads import records
+from workloads.records import Measurement, Samples
 
 
 def training(batch: int, status: str = "ok") -> Measurement:
@@ -62,51 +63,6 @@ def test_steps_with_unknown_parts_are_in_a_table():
     assert step_budgets.section([], [row("matmul/numpy/blas", square(8), 1e-3, threads=1)]) == []
 
 
-def answer(batch: int, seconds: float, device: str = "cpu", joules: float | None = None, low: float | None = None):
-    visits = (low or seconds, seconds, seconds, seconds, 2 * seconds - (low or seconds))
-    taken = Samples("host-latency", visits, 1, (1,) * 5, "5 visits")
-    values = {} if joules is None else {"joules_per_sample": joules}
-    settings = Settings(device, None, "resident", switches={})
-    return Measurement(
-        answers.RESIDENT.kernel, Inference("lenet", batch), settings, "ok", samples=(taken,), values=values
-    )
-
-
-def test_an_answers_line_has_rates_and_speedup():
-    """8 answers in 4 ms on the CPU and in 1 ms on the GPU; 32 in 2 ms on either, one of them known to a half."""
-    rows = [
-        answer(8, 4e-3),
-        answer(8, 1e-3, "gpu:0", joules=0.5),
-        answer(32, 2e-3, low=1e-3),
-        answer(32, 2e-3, "gpu:0"),
-    ]
-    case = answers.InferenceCase(model="lenet", dtype="float32", precision="float32")
-    assert inference._line(case, rows, answers.RESIDENT, 8) == (
-        *("lenet", "8", "resident"),
-        *("4.00 ms", "0 %", "1.00 ms", "0 %"),
-        *("2000", "8000", "4.00"),
-        *("-", "0.500"),
-    )
-    assert inference._line(case, rows, answers.RESIDENT, 32)[-3] == "can't tell"
-    assert inference._line(case, rows[:1], answers.RESIDENT, 8)[5:10] == ("-", "-", "2000", "-", "-")
-    assert inference._line(case, rows[:1], answers.QUEUED, 8) is None
-    assert inference._line(case, rows, answers.ROUNDTRIP, 8) is None
-
-
-def test_skipped_rows_take_a_line_per_reason():
-    rows = [
-        row("matmul/numpy/blas", square(8), 1e-3, threads=1),
-        *(row("matmul/cupy/cublas", square(n), None, status="skipped", reason="too large") for n in (8, 16)),
-        row("launch/numba/njit", Launch("empty", 64), 1e-3, threads=1),
-    ]
-    lines = markdown(all_numbers.section([page_of(rows)]))
-    assert "- matmul/cupy/cublas: 2 rows skipped (too large)" in lines
-    assert len([line for line in lines if line.startswith("| ")]) == 2 + 2
-    assert lines[0].startswith("A time of `") and lines[0].endswith("` is that of all of them.")
-    nothing = markdown(all_numbers.section([page_of(rows[1:3])]))
-    assert "Nothing was measured." in nothing
-
-
 @pytest.mark.parametrize(
     ("count", "words"),
     [(1, "commit aaaaaaaa0"), (2, "commits aaaaaaaa1 and aaaaaaaa0")],
@@ -131,22 +87,6 @@ def test_only_the_newest_commits_are_named():
     assert head.versions(runs[:-3]) == "commits 000000003, 000000002, 000000001 and 000000000"
 
 
-def test_an_articles_claim_joins_the_faster_device(monkeypatch):
-    """5 s on the CPU and 2 s on the GPU, the other way round, equal, and a claim without rows."""
-    case = published_cases.CASES[0]
-    claim = case.claims[0]
-    seconds = [(exact(5.0), exact(2.0)), (exact(2.0), exact(5.0)), (exact(2.0), exact(2.0)), (None, None)]
-    rows = [ClaimRow(case, claim, cpu=cpu, gpu=gpu) for cpu, gpu in seconds]
-    monkeypatch.setattr(trainings, "comparisons", lambda measurements: rows)
-    cells = [line.split(" | ") for line in markdown(trainings._articles([])) if line.startswith(f"| {case.name}: ")]
-    assert [(line[3], line[5].removesuffix(" |")) for line in cells] == [
-        ("2.5x", "gpu"),
-        ("0.40x", "cpu"),
-        ("1.0x", "neither"),
-        ("not measured", "-"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("flags", "high", "is_bad"),
     [
@@ -164,23 +104,6 @@ def test_a_noisy_row_has_a_flag_or_width(flags, high, is_bad):
     m = msgspec.structs.replace(row("matmul/numpy/blas", square(8), 1.0, flags=flags), samples=(taken,))
     device_alone = row("matmul/cupy/cublas", square(8), {"device": 1.0}, flags=("thermal",))
     assert head.noisy([m, row("matmul/numpy/blas", square(9), 1.0), device_alone]) == (int(is_bad), 2)
-
-
-def test_options_are_compared_with_keras_plain_step(monkeypatch):
-    """A step of 2 ms where Keras's own takes 6 ms, and one of 6 ms where it takes 2 ms."""
-    pairs = [("jit on", exact(2e-3), exact(6e-3)), ("2 threads", exact(6e-3), exact(2e-3))]
-    changed = []
-    for what, step, plain in pairs:
-        change = trainings.training.StepChange(
-            training="LeNet", device="cpu", options=what, step=step, plain_step=plain
-        )
-        changed.append(change)
-    monkeypatch.setattr(trainings.training, "changes", lambda rows: changed)
-    table = markdown(trainings._changes([]))
-    assert [line.split(" | ")[3:] for line in table if line.startswith("| LeNet")] == [
-        ["2.00 ms", "6.00 ms", "3.0x faster |"],
-        ["6.00 ms", "2.00 ms", "3.0x slower |"],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -210,14 +133,30 @@ def test_commands_are_listed_once_without_stopping_flags():
     assert head.commands(runs) == ["python -m workloads.matmul --sizes 8", "python -m workloads.stream --fast"]
 
 
-def test_each_chart_with_rows_has_its_table(monkeypatch):
-    charts = [
-        SimpleNamespace(title="Rates", numbers=Table("n", [("8",)]), note="* a note"),
-        SimpleNamespace(title="Empty", numbers=Table("n"), note=""),
-        SimpleNamespace(title="Copies", numbers=Table("way", [("h2d",)]), note=""),
+def test_the_badge_and_the_why_table():
+    quiet = [row("matmul/numpy/blas", square(n), 1.0) for n in range(1, 10)]
+    flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
+    wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
+    for rows, told in (([*quiet, flagged], "clean: 1 of 10 timed rows"), ([*quiet, flagged, wide], "noisy: 2 of 11 ")):
+        told_of = head.head(material.Material(Analysis.from_rows(rows)))
+        assert f"{told_of.word}: {told_of.why}".startswith(told)
+    rows = resident_and_copies()
+    text = "\n".join(markdown(crossings.section(rows, crossovers(rows))))
+    assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | cupy/cublas | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
+
+
+def test_the_head_names_every_commit_newest_first(monkeypatch):
+    """Six runs of five commits: four commits and how many more, not the last one's alone."""
+    commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
+    sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
+    runs = [
+        replace(fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z")
+        for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
-    monkeypatch.setattr(pictures, "merged_charts", lambda names, runs: charts)
-    assert pictures.numbers((), []) == [
-        *("Rates:", "", "| n |", "| --- |", "| 8 |", "", "\\* a note", ""),
-        *("Copies:", "", "| way |", "| --- |", "| h2d |", ""),
-    ]
+    said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more"
+    assert head.versions(runs) == head.versions(runs[::-1]) == said
+    assert head.versions(runs[:1]) == "commit aaaaaaaaa"
+    loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
+    assert head.header([material.Material(Analysis.from_loaded(loaded))])[3].endswith(f"; {said}")
+    monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
+    assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty"

@@ -8,9 +8,7 @@ from analysis.report import body
 from analysis.report.sections import layer_calls
 from analysis.roofline.roofs import Roof
 from analysis.stats import exact
-from analysis.table import Printed
 from kernels.problems import LayerCall, Training
-from workloads.layer.table import LayerTable
 
 ROOFS = [Roof(device="cpu", kind="compute", name="float32", rate=exact(1e9), source="a row")]  # FLOP/s
 
@@ -63,10 +61,3 @@ def test_a_page_has_layers_crossovers_and_the_sum():
 
 def test_no_rows_of_layers_no_section():
     assert layer_calls.section(page_of([row("training/keras/fit", Training("lenet", 4, 40), 1e-2)])) == []
-
-
-def test_the_terminals_table_has_roofs_at_80_columns(monkeypatch):
-    monkeypatch.setattr("workloads.terminal.width", lambda *_: 80)
-    shown = Printed(LayerTable.HEAD, least=LayerTable.LEAST)
-    assert shown.hidden == {"±%", "notes", "x", "GFLOP/s"}
-    assert all(len(line) <= 80 for line in shown.head(shown._widths, 80))

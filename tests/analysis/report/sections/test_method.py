@@ -2,6 +2,7 @@
 
 import pathlib
 
+import fake_measurements as fake
 import msgspec
 from fake_measurements import row
 
@@ -10,6 +11,7 @@ from analysis.blocks import markdown
 from analysis.report.sections import method, training
 from analysis.text import questions
 from kernels.problems import Matmul
+from workloads.machine import facts as machine
 from workloads.records import by_machine
 
 
@@ -40,3 +42,15 @@ def test_mixed_precision_answers_at_the_largest_common_size():
     (said,) = [one.answer for one in answered if one.question.startswith("Do TF32")]
     told = "2.0x faster in bfloat16 on the CPU and 4.0x faster in float16 on the GPU"
     assert said == f"Large products, beside float32: {told}."
+
+
+def test_software_and_versions_of_libraries(monkeypatch):
+    first = fake.run(fake.CPU_MACHINE)
+    more = {**{f"library{i}": str(i) for i in range(15)}, "numpy": "2.4.7"}
+    said = method.software_words([first, msgspec.structs.replace(first, software=more)])
+    assert "numpy 2.4.6 or 2.4.7" in said and "numba 0.68.1" in said and "library14 14" in said and len(said) == 3 + 15
+    installed = {"mkl": "2026.0.0", "nvmath-python": "0.7.0", "nvidia-cudnn-frontend": "1.28.0", "jax": "0.9"}
+    monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
+    found = machine.software()
+    expected = ("2026.0.0", "0.7.0", "1.28.0", "0.9")
+    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected and "keras" not in found

@@ -1,7 +1,6 @@
 """A user's training script runs as it is up to its first fit: what the call says, that nothing after it runs, and how a script
 without such a call ends. The scripts are those of tests/support/scripts, whose docstrings say their numbers."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -12,7 +11,7 @@ import pytest
 from kernels.problems import Training
 from workloads import ROOT, options
 from workloads.frameworks.tracing.step import RUNS_EAGERLY
-from workloads.frameworks.user_fit import fit_places, notebook, script, script_run
+from workloads.frameworks.user_fit import script, script_run
 from workloads.harness.dispatch import Broken
 from workloads.records import Row, Settings, script_files, settings
 from workloads.records.script_fit import DescribedScript, Timing
@@ -87,45 +86,6 @@ def test_a_notebook(run):
     assert described.fit.place == "cell 3, line 4"
 
 
-def code(source) -> dict:
-    return {"cells": [{"cell_type": "markdown"}, {"cell_type": "code", "source": source}]}
-
-
-@pytest.mark.parametrize(
-    ("document", "why"),
-    [
-        (b"hello", "it is not JSON in UTF-8"),
-        (b"", "it is not JSON in UTF-8"),
-        (b"\xff\xfe{}", "it is not JSON in UTF-8"),
-        (b"[" * 100_000, "it is not JSON in UTF-8"),
-        ([], "its JSON is not an object"),
-        ({"nbformat": 4}, "it has no list of cells"),
-        ({"cells": {}}, "it has no list of cells"),
-        ({"worksheets": {}}, "its worksheets are not a list"),
-        ({"worksheets": [3]}, "it has no list of cells"),
-        ({"cells": [3]}, "one of its cells is not an object"),
-        (code(3), "the source of code cell 1 is not text"),
-        (code([1, 2]), "the source of code cell 1 is not text"),
-        ({"cells": [{"cell_type": "code"}]}, "the source of code cell 1 is not text"),
-        (code("a\0b"), "characters that Python does not take"),
-        (code("x = '\ud800'"), "characters that Python does not take"),
-        ({"metadata": {"kernelspec": {"language": "R"}}, "cells": []}, "its language is R"),
-    ],
-)
-def test_a_file_that_is_no_notebook_says_why(document, why):
-    content = document if isinstance(document, bytes) else json.dumps(document).encode()
-    with pytest.raises(notebook.NoNotebook, match=why):
-        notebook.code_cells(content)
-
-
-def test_cells_of_both_formats_of_notebooks_are_read():
-    third = {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = 1\n", "y = 2"]}]}, {"cells": []}]}
-    for document, text in ((code(["x = 1\n", "y"]), "x = 1\ny"), (code("x"), "x"), (third, "x = 1\ny = 2")):
-        content = json.dumps(document).encode()
-        assert notebook.code_cells(content) == notebook.code_cells(b"\xef\xbb\xbf" + content) == [text]
-    assert notebook.code_cells(b'{"cells": [{"source": 3}], "metadata": []}') == []
-
-
 def test_a_broken_notebook_blames_none_of_its_lines(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.ipynb").write_text("[]")
@@ -159,18 +119,6 @@ def test_a_fit_that_is_not_there_is_corrected(run):
     with pytest.raises(options.Usage) as stop:
         run("two_fits.py", fit="11")
     assert (str(stop.value), stop.value.right) == ("two_fits.py calls no fit at 11; it calls one at 10, 17", "10")
-
-
-def test_a_missing_fit_is_left_out_of_corrections():
-    stop = script_files.no_such_fit("train.py", "11", [])
-    assert (str(stop), stop.wrong, stop.right) == ("train.py calls no fit at 11", "--fit", "")
-
-
-@pytest.mark.parametrize("typed", ["train.py 'unclosed", "train.py \\", " "])
-def test_an_unsplittable_script_is_one_error(typed):
-    with pytest.raises(options.Usage, match=r"No closing quotation|No escaped character|names no script") as stop:
-        script_files.typed_words(typed)
-    assert (stop.value.wrong, stop.value.right) == (typed, "train.py")
 
 
 def test_a_script_imports_from_its_folder(monkeypatch):
@@ -351,44 +299,3 @@ def test_a_late_fit_is_given_five_times_longer(monkeypatch, tmp_path):
     with pytest.raises(options.Missing) as stop:
         script.described("train.py", (), 8)
     assert (stop.value.wrong, stop.value.right) == ("--time-limit", "--time-limit 40")
-
-
-def test_magics_keep_a_cells_line_numbers():
-    source = "%matplotlib inline\nif new:\n    !pip install keras"
-    assert notebook.python_of_cell(source) == "pass\nif new:\n    pass"
-    assert notebook.python_of_cell("%%time\nx = 7 % 3") == "pass\nx = 7 % 3"
-    assert notebook.python_of_cell("%%bash\nls") == notebook.python_of_cell("") == ""
-
-
-SOURCES = {
-    "model.fit(x, y, epochs=2)\n": [1],
-    "scaler.fit(x)\nmodel.fit(x, y, batch_size=8)\nmodel.fit(x, y)\n": [2, 3],
-    "def train(m):\n    return m.fit(\n        x,\n        verbose=0,\n    )\n": [2],
-    "scaler.fit(x)\n": [],
-}
-
-
-@pytest.mark.parametrize(("source", "lines"), SOURCES.items())
-def test_keras_fits_are_recognized_by_their_arguments(source, lines):
-    assert fit_places.lines(source) == lines
-
-
-NAMES = {
-    "train.py:41": script_files.ScriptTraining(script="train.py", fit="41"),
-    "a/train.ipynb:3.2 --lr '0 1'": script_files.ScriptTraining(
-        script="a/train.ipynb", fit="3.2", arguments=("--lr", "0 1")
-    ),
-    "package.train:7 -v": script_files.ScriptTraining(script="package.train", fit="7", arguments=("-v",)),
-    "mine.py:build": None,
-    "package.module:build": None,
-    "cifar10-cnn": None,
-    "train.py:41 'unclosed": None,
-    "": None,
-    "'my train.py:41' -v": script_files.ScriptTraining(script="my train.py", fit="41", arguments=("-v",)),
-}
-
-
-@pytest.mark.parametrize(("name", "training"), NAMES.items())
-def test_a_scripts_training_name_gives_its_command(name, training):
-    assert script_files.script_training(name) == training
-    assert training is None or training.name == name
