@@ -14,7 +14,7 @@ from kernels.networks.training_step import step as table_step
 from kernels.problems import Matmul
 from tests.support.inside import made
 from workloads.frameworks import models
-from workloads.frameworks.tracing import frames, step, step_inputs
+from workloads.frameworks.tracing import graph_calls, step, step_inputs
 from workloads.frameworks.tracing.fit_data import fit_data
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken
@@ -185,10 +185,10 @@ def loops_that_end_by_the_data():
     start = keras.Input((4,))
     operations = traced(keras.Model(start, Repeated(name="repeated")(layers.Dense(4)(start)))).operations
     by_type = {o.type: o for o in operations if o.layer == "repeated" and o.type in ("Mul", "Tanh", "Sin")}
-    assert (by_type["Tanh"].runs, by_type["Tanh"].doubt) == (Amount(1), frames.UNKNOWN_LENGTH)
+    assert (by_type["Tanh"].runs, by_type["Tanh"].doubt) == (Amount(1), graph_calls.UNKNOWN_LENGTH)
     assert (by_type["Sin"].runs, by_type["Sin"].doubt) == (Amount(0, 1), "")  # once for each sample
     squares = [o for o in operations if o.type == "Mul" and o.runs == Amount(9) and o.phase == "forward"]
-    assert [o.doubt for o in squares] == [frames.UNKNOWN_END]
+    assert [o.doubt for o in squares] == [graph_calls.UNKNOWN_END]
     backward = [o for o in operations if o.phase == "gradient" and o.runs == Amount(9) and o.type == "Mul"]
     assert backward
 

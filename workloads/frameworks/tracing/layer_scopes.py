@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from kernels.networks.operations import Phase
 from workloads.frameworks import description
-from workloads.frameworks.tracing.frames import GRADIENT_SCOPE
+from workloads.frameworks.tracing.graph_calls import GRADIENT_SCOPE
 
 
 class LayerScopes:
