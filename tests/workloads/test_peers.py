@@ -13,7 +13,7 @@ from analysis.roofline import peers as rates
 from analysis.text import several_gpus as words
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import options, peers, records, suite
-from workloads.frameworks import side_by_side
+from workloads.frameworks import work_windows
 from workloads.harness import concurrent, sweep
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -242,14 +242,14 @@ def test_rows_at_once_run_as_their_kinds():
     """In this process, on the CPU: a unit of calls, each waited for, until the window is over; a wrong answer is no row."""
     alone = Row("matmul/numpy/blas", AtOnce("matmul", 33, "0"), Settings("cpu", 1))
     limits = Limits(visit_s=0.02)
-    made = side_by_side.prepare(alone, limits, 1)
+    made = work_windows.prepare(alone, limits, 1)
     assert (made.status, made.check, made.problem) == ("ok", "exact", alone.problem) and "first_call" in made.phases_s
-    taken = side_by_side.window(alone, limits, 1)
+    taken = work_windows.window(alone, limits, 1)
     begins, ends = taken.series["begin_s"], taken.series["end_s"]
     assert len(begins) == len(ends) and taken.values["steps"] >= 1 and ends[-1] - begins[0] >= 0.02
-    side_by_side.prepare(Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
+    work_windows.prepare(Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
     with pytest.raises(ValueError, match="was not prepared"):  # one at a time: large arrays are let go
-        side_by_side.window(alone, limits, 1)
+        work_windows.window(alone, limits, 1)
 
 
 def test_each_gpu_works_alone_then_together(monkeypatch, tmp_path):

@@ -17,9 +17,9 @@ HANDLERS = {
     "training/keras/resident": "workloads.frameworks.tf_loop:ResidentEpochs",
     "training/tensorflow/loop": "workloads.frameworks.tf_loop:TensorFlowLoop",
     "training/jax/keras_loop": "workloads.frameworks.jax_loop:JaxLoop",
-    "prepare": "workloads.frameworks.side_by_side:prepare",
-    "window": "workloads.frameworks.side_by_side:window",
-    "trial": "workloads.frameworks.side_by_side:trial",
+    "prepare": "workloads.frameworks.work_windows:prepare",
+    "window": "workloads.frameworks.work_windows:window",
+    "trial": "workloads.frameworks.trials:trial",
     "trace": "workloads.frameworks.tracing.answer:answer",
     "tensorflow": "workloads.frameworks.tensors:prepared",
 }

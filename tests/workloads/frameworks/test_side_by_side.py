@@ -18,7 +18,7 @@ from analysis.text import training as training_words
 from analysis.training.contention import TRIAL, several_at_once, slowdown, trial_seconds
 from kernels.problems import AtOnce, Inference, Training
 from workloads import options, records, training
-from workloads.frameworks import forecast, side_by_side
+from workloads.frameworks import forecast, side_by_side, trials, work_windows
 from workloads.harness import concurrent, one_row, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
@@ -44,7 +44,7 @@ def test_only_common_working_time_counts():
         msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": data, "beside": beside}))
         for data, beside in (("synthetic", "nothing"), ("synthetic", "teacher"), ("real", "teacher"))
     )
-    assert side_by_side.key(alone) == side_by_side.key(both) != side_by_side.key(other)
+    assert work_windows.work_key(alone) == work_windows.work_key(both) != work_windows.work_key(other)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_only_common_working_time_counts():
 def test_a_unit_fills_its_time_with_calls(monkeypatch, step_s, unit_s, first, count):
     work = VirtualWork(monkeypatch, step_s)
     work.first_steps = first
-    assert side_by_side.steps_of_a_unit(work, unit_s) == count
+    assert work_windows.steps_of_a_unit(work, unit_s) == count
 
 
-class VirtualWork(side_by_side.RepeatedWork):
+class VirtualWork(work_windows.RepeatedWork):
     """Steps that take time of a virtual clock only."""
 
     check = "exact"
@@ -66,7 +66,7 @@ class VirtualWork(side_by_side.RepeatedWork):
         self.values = {"parameters": 7.0}
         self.now = 0.0
         self.step_s = step_s
-        monkeypatch.setattr(side_by_side.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(work_windows.time, "monotonic", lambda: self.now)
 
     def run(self, steps: int) -> None:
         self.now += steps * self.step_s
@@ -85,12 +85,12 @@ def test_a_window_is_cut_into_units(monkeypatch, problem, work_class, steps):
     step_s = 2.0**-10
     window = Limits(visit_s=640 * step_s)
     work = VirtualWork(monkeypatch, step_s)
-    work.units_a_window = getattr(side_by_side, work_class).units_a_window
-    monkeypatch.setattr(side_by_side, work_class, lambda row, seed, phases: work)
+    work.units_a_window = getattr(work_windows, work_class).units_a_window
+    monkeypatch.setattr(work_windows, work_class, lambda row, seed, phases: work)
     row = Row("matmul/numpy/blas", problem, Settings("cpu", 1))
-    prepared = side_by_side.prepare(row, window, 7)
+    prepared = work_windows.prepare(row, window, 7)
     assert (prepared.values, prepared.check) == ({"parameters": 7.0}, "exact")
-    taken = side_by_side.window(row, window, 7)
+    taken = work_windows.window(row, window, 7)
     assert taken.values == {"parameters": 7.0, "steps": steps}
     assert len(taken.series["end_s"]) == 640 / steps
 
@@ -99,14 +99,14 @@ def test_fits_are_of_whole_epochs(monkeypatch):
     """Of 16 samples in batches of 4: up to four steps are one epoch, 11 are nearest to three."""
     fits = []
     trainer = SimpleNamespace(wrong="", values={}, fit=lambda samples, epochs: fits.append((samples, epochs)))
-    monkeypatch.setattr(side_by_side.trainers, "make_trainer", lambda task: trainer)
-    monkeypatch.setattr(side_by_side.tensors, "begin", lambda device, threads: {})
+    monkeypatch.setattr(work_windows.trainers, "make_trainer", lambda task: trainer)
+    monkeypatch.setattr(work_windows.tensors, "begin", lambda device, threads: {})
     row = Row("training/keras/fit", Training("lenet", 4, 16), Settings(switches={"data": "synthetic"}))
-    work = side_by_side.FitSteps(row, 1, {})
+    work = work_windows.FitSteps(row, 1, {})
     work.run(3)
     work.run(11)
     assert fits == [(4, 1), (12, 1), (16, 3)]
-    assert [work.possible(steps) for steps in (3, 4, 11)] == [3, 4, 12]
+    assert [work.nearest_possible(steps) for steps in (3, 4, 11)] == [3, 4, 12]
 
 
 def test_all_work_until_the_slowest_is_done(monkeypatch):
@@ -181,7 +181,7 @@ def workers(monkeypatch):
 
     FakeWorker.every, FakeWorker.asked, FakeWorker.fails = [], [], {}
     monkeypatch.setattr(concurrent, "at_once", in_turn)
-    for module in (side_by_side, concurrent):
+    for module in (trials, concurrent):
         monkeypatch.setattr(module, "Worker", FakeWorker)
     monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
     return FakeWorker
@@ -285,7 +285,7 @@ def test_ratios_are_the_medians_with_round_intervals():
 
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
-    monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr(trials.time, "perf_counter", lambda: float(next(ticks)))
     found = side_by_side.measure("trials", told(tmp_path, "--device", "cpu"), run(GPU_MACHINE)).measurements
     expected = [(TRIAL, "warm", "off"), (TRIAL, "warm", "on"), (TRIAL, "fresh", "off")]
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
@@ -305,9 +305,7 @@ def test_the_first_trial_stands_by_itself():
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
     warm, fresh = (
-        side_by_side.row_of_trials(
-            msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0]
-        )
+        trials.joined_trials(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
         for process in ("warm", "fresh")
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
@@ -321,7 +319,7 @@ def test_the_first_trial_stands_by_itself():
     assert training_table.TrainingTable().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
     row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
-    m = side_by_side.row_of_trials(row, taken, [9.0, 4.0])
+    m = trials.joined_trials(row, taken, [9.0, 4.0])
     assert m.series["import_s"] == (3.0, 0.0) and m.series["build_s"] == (1.0, 2.0)
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
 

@@ -241,7 +241,7 @@ def opened(name: str, network, batch: int, length: int = 0) -> OpenedModel:
     Raises: Broken with what to change.
     """
     model = models.build(network) if network else user_model.opened(name)
-    step.require_plain_execution(model)
+    step.require_graph_execution(model)
     step.compile_where_it_is_not(model, name)
     first_error: Exception | None = None
     for inputs in step_inputs.synthetic(model, name, batch, length):

@@ -19,9 +19,12 @@ CHANGE = "change"
 
 
 def answer(row: Row, step_inputs: dict[str, str]) -> Measurement:
-    """Traces the step of the row's training.
+    """Traces the training step of the row's model in this process.
 
-    step_inputs: `data`, a function that gives the samples, and `length`, that of open sizes; both may be missing.
+    The result has no samples: its notes hold the Network and the files that it depends on, as JSON. Where the model cannot be
+    traced it is `failed`, and its note CHANGE says what the user has to change.
+    step_inputs: `data`, the user's function that returns the samples, and `length` of each side that the model leaves open; both
+    may be missing.
     """
     tensors.begin(row.device, row.threads, row.library)
     gc.disable()  # a trace makes objects by the million and lets few go: looking for garbage took a sixth of its time

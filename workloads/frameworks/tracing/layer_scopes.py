@@ -3,44 +3,57 @@
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from kernels.networks.operations import Phase
 from workloads.frameworks import description
 from workloads.frameworks.tracing.graph_calls import GRADIENT_SCOPE
 
+if TYPE_CHECKING:
+    import keras
+
 
 class LayerScopes:
-    """Name scope -> the layer that opened it, by the names of the layers around it and its own: `base/conv1`.
+    """Which layer of a model opened which name scope of a traced graph.
 
     Keras opens a scope several times, and TensorFlow numbers it each time: the scope `dense_1` may be of the layer `dense`.
     """
 
     def __init__(self, optimizers: set[str]):
+        """optimizers: names of the model's optimizers, whose scopes begin with them."""
+        #: Name scope -> the layer, by the names of the layers around it and its own: `base/conv1`.
         self.layers: dict[str, str] = {}
         #: The layers that Keras gives to cuDNN on a GPU.
         self._cudnn_layers: set[str] = set()
         self._optimizers = {re.compile(rf"{re.escape(name)}(_\d+)?") for name in optimizers}
+        #: Names of the layers that are being called now, the outermost first.
         self._open: list[str] = []
 
     @contextlib.contextmanager
-    def recording(self, model) -> Iterator[None]:
-        """Records the scopes of all layers of a built model while it is traced."""
+    def recording(self, model: "keras.Model") -> Iterator[None]:
+        """A `with` block in which the scope of each layer of a built model is recorded when the layer is called.
+
+        The `call` of each layer is replaced meanwhile. A layer that already has a `call` of its own as an attribute is left
+        alone.
+        """
         wrapped = [layer for layer in model._flatten_layers() if "call" not in vars(layer)]
         for layer in wrapped:
-            layer.call = self._recorded(layer, is_model=layer is model)
+            layer.call = self._recording_call(layer, is_model=layer is model)
         try:
             yield
         finally:
             for layer in wrapped:
                 del layer.call
 
-    def _recorded(self, layer, is_model: bool):
+    def _recording_call(self, layer: "keras.Layer", is_model: bool) -> Callable:
+        """A function that does what the layer's `call` does and records the name scope that it is called in. is_model: whether it
+        is the whole model, whose name is not part of its layers' paths."""
         call = layer.call
 
         @functools.wraps(call)
-        def recorded(*args, **keywords):
+        def recording_call(*args: Any, **keywords: Any) -> Any:
             import tensorflow
 
             name = "" if is_model else layer.name
@@ -54,10 +67,14 @@ class LayerScopes:
             finally:
                 self._open.pop()
 
-        return recorded
+        return recording_call
 
     def layer(self, path: str) -> str:
-        """The innermost layer whose scope an operation's path lies in; "" of none."""
+        """The innermost layer that an operation of the graph belongs to, as `base/conv1`; "" where none does.
+
+        path: names of the functions and scopes around the operation and its own, with `/` between them. The gradient of a layer
+        belongs to the layer.
+        """
         scope = path.removeprefix(f"{GRADIENT_SCOPE}/")
         while "/" in scope:
             scope = scope.rpartition("/")[0]
@@ -66,12 +83,12 @@ class LayerScopes:
         return ""
 
     def in_cudnn(self, layer: str) -> bool:
-        """Whether a layer, or one around it, is given to cuDNN on a GPU."""
-        around = [layer, *map(str, PurePosixPath(layer).parents)]
-        return not self._cudnn_layers.isdisjoint(around)
+        """Whether Keras gives a layer, or one around it, to cuDNN on a GPU. layer: its path, as `base/lstm`."""
+        layer_and_parents = [layer, *map(str, PurePosixPath(layer).parents)]
+        return not self._cudnn_layers.isdisjoint(layer_and_parents)
 
     def phase(self, path: str) -> Phase:
-        """Whether an operation belongs to the forward pass, to its gradient or to the optimizer's update."""
+        """Whether an operation belongs to the forward pass, to the gradient or to the optimizer's update. path: as in `layer`."""
         parts = path.split("/")
         if any(name.fullmatch(parts[0]) for name in self._optimizers):
             return "update"

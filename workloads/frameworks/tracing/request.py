@@ -20,14 +20,15 @@ from workloads.records import Measurement, Row, Settings
 
 
 class TraceRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be traced."""
+    """A model whose training step is to be traced."""
 
-    #: A network of the tables, `file.py:function`, `package.module:function` or a .keras file.
+    #: A network of kernels.networks, `file.py:function`, `package.module:function` or a .keras file.
     model: str
+    #: Samples of the step.
     batch: int
-    #: A function that gives the samples; "" to make them up.
+    #: The user's function that returns the samples, as `file.py:function`; "" to make them up.
     data: str = ""
-    #: The length of open sizes; 0 if there are none.
+    #: The length of each side that the model leaves open; 0 if there are none.
     length: int = 0
 
 
@@ -40,29 +41,34 @@ class CachedNetwork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def traced_network(request: TraceRequest, time_limit_s: float = 60) -> Network:
-    """A model with the operations of its training step; from the cache where no file that it depends on has changed.
+    """A model with the operations of its training step.
 
-    Raises: Usage for a model that is not known, does not build or does not trace; Missing without TensorFlow, and when time is
-    up.
+    It is taken from the cache in the user's home where no file that it depends on has changed; else a child process traces it.
+    Raises: Usage for a model that is not known, does not build or does not trace; Missing without TensorFlow, and when the child
+    takes longer than time_limit_s.
     """
     grid.known_model(request.model)
     grid.require_keras()
-    file = _file(request)
-    cached = _cached(file)
+    file = _cache_file(request)
+    cached = _cached_network(file)
     if cached is not None:
         return cached
-    measurement = _ask(request, time_limit_s)
+    measurement = _trace_in_child(request, time_limit_s)
     if not measurement.ok:
-        raise _refusal(measurement, request, time_limit_s)
+        raise _error_of_failure(measurement, request, time_limit_s)
     network = msgspec.json.decode(measurement.notes[NETWORK], type=Network)
     files = msgspec.json.decode(measurement.notes[FILES], type=dict[str, str])
     _store(file, CachedNetwork(network=network, files=files))
     return network
 
 
-def _ask(request: TraceRequest, time_limit_s: float) -> Measurement:
-    """The answer of a process that traces it."""
-    problem = Training(request.model, request.batch, request.batch)
+def _trace_in_child(request: TraceRequest, time_limit_s: float) -> Measurement:
+    """The answer of a new worker process that traces the model: its notes have the Network as JSON, or its reason says what
+    failed.
+
+    The process ends before this returns.
+    """
+    problem = Training(request.model, request.batch, samples=request.batch)
     row = Row("training/keras/trace", problem, Settings(switches={"data": "synthetic"}))
     step_inputs = {"data": request.data, "length": str(request.length)}
     order = worker.Order("trace", row, Limits(), step_inputs=step_inputs)
@@ -70,7 +76,11 @@ def _ask(request: TraceRequest, time_limit_s: float) -> Measurement:
         return tracer.ask(order, time_limit_s)
 
 
-def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: float) -> options.Stop:
+def _error_of_failure(measurement: Measurement, request: TraceRequest, time_limit_s: float) -> options.Stop:
+    """The error that tells the user why a request was not traced, and what to type or change.
+
+    measurement: the child's answer, which is not ok. Its `cause` says which of the errors it is.
+    """
     if measurement.cause == "time-limit":
         doing = f"{request.data}(), building and tracing" if request.data else "building and tracing it"
         why = f"{request.model} cannot be traced: {doing} has {measurement.reason}"
@@ -86,8 +96,9 @@ def _refusal(measurement: Measurement, request: TraceRequest, time_limit_s: floa
     return options.Usage(measurement.reason, first=measurement.notes.get(CHANGE) or mending)
 
 
-def _file(request: TraceRequest) -> Path:
-    """Where the cache has a request: one name for each model, sources of ours, TensorFlow and Keras."""
+def _cache_file(request: TraceRequest) -> Path:
+    """The cache's file for a request. Its name is a hash of the request, the current folder, the sources that trace, and the
+    versions of TensorFlow and Keras: where one of these differs, so does the file."""
     versions = [importlib.metadata.version(name) for name in ("tensorflow", "keras")]
     parts = [os.getcwd(), user_files.hash_of_sources(), *versions, msgspec.json.encode(request).decode()]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -95,8 +106,9 @@ def _file(request: TraceRequest) -> Path:
     return Path(folder) / "crossover" / "traces" / f"{name}.json"
 
 
-def _cached(file: Path) -> Network | None:
-    """The model in a file of the cache; None where there is none, or where a file that it depends on has changed."""
+def _cached_network(file: Path) -> Network | None:
+    """The model in a file of the cache; None where there is no such file, or where a file that the model depends on has
+    changed."""
     try:
         cached = msgspec.json.decode(file.read_bytes(), type=CachedNetwork)
     except (OSError, msgspec.MsgspecError):
@@ -106,9 +118,10 @@ def _cached(file: Path) -> Network | None:
 
 
 def _store(file: Path, cached: CachedNetwork) -> None:
-    """Writes a file of the cache; a folder that cannot be written to is no fault."""
+    """Writes a file of the cache. Where its folder cannot be written to, nothing is stored and nothing raised."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed when it is complete, so that no other process reads a part of it.
         unfinished = file.with_suffix(f".{os.getpid()}")
         unfinished.write_bytes(msgspec.json.encode(cached))
         unfinished.replace(file)

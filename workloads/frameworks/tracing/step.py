@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +18,11 @@ from workloads.frameworks.tracing.layer_scopes import LayerScopes
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import TAKE_DATA, StepInputs
 from workloads.harness.dispatch import Broken, described
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.framework.func_graph import FuncGraph
 
 RUNS_EAGERLY = "it is compiled with run_eagerly=True"
 FIXED_BATCH = "the step does not trace at another batch: its numbers are those of this one"
@@ -32,10 +38,11 @@ class NotTraced(Broken):
 
 
 def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
-    """A model that is described by the operations of its training step on `batch` samples: a network of the tables, else a
-    user's model.
+    """The Network of a model, with the operations of its training step on `batch` samples.
 
-    data: a function that gives the samples; without it they are made up, each open size `length` long.
+    name: a network of kernels.networks, else a user's model: `file.py:function`, `package.module:function` or a .keras file.
+    data: the user's function that returns the samples, by the same kind of name. Without it the samples are made up, and each
+    side that the model leaves open (None in its input shape) is `length` long.
     Raises: Broken with what to change where the model does not build, compile or trace.
     """
     network = networks.known(name)
@@ -68,14 +75,14 @@ def require_tensorflow() -> None:
         raise Refusal(f"Keras is to run on {chosen} (KERAS_BACKEND)", "set KERAS_BACKEND=tensorflow")
 
 
-def require_plain_execution(model) -> None:
-    """Raises Refusal for a model whose step runs as Python, operation by operation."""
+def require_graph_execution(model: "keras.Model") -> None:
+    """Raises Refusal for a model whose step runs as Python, operation by operation, and never as a graph."""
     if getattr(model, "run_eagerly", False):
         raise Refusal("the model is compiled with run_eagerly=True", "leave run_eagerly=True out of compile")
 
 
-def require_vocabularies(model) -> None:
-    """Raises Refusal for a layer that looks words up and knows none: its table is empty when fit begins."""
+def require_vocabularies(model: "keras.Model") -> None:
+    """Raises Refusal where a layer that looks words up, as TextVectorization does, has an empty vocabulary."""
     for layer in model._flatten_layers():
         if not hasattr(layer, "get_vocabulary") or layer.get_vocabulary(include_special_tokens=False):
             continue
@@ -83,8 +90,8 @@ def require_vocabularies(model) -> None:
         raise Refusal(f"its {name} {layer.name!r} has no vocabulary", "call its adapt(texts), or give it a vocabulary")
 
 
-def network_of(model, name: str, step: TracedStep) -> Network:
-    """A compiled model with its traced step as a Network."""
+def network_of(model: "keras.Model", name: str, step: TracedStep) -> Network:
+    """The Network that describes a user's compiled model by its traced step and by no list of layers."""
     optimizer = next(_optimizers(model), None)
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # mixed_float16 wraps it to scale the loss
     policies = {layer.dtype_policy.name for layer in model._flatten_layers() if hasattr(layer, "dtype_policy")}
@@ -103,7 +110,8 @@ def network_of(model, name: str, step: TracedStep) -> Network:
     )
 
 
-def _loss_name(model) -> str:
+def _loss_name(model: "keras.Model") -> str:
+    """The name of the loss that a model is compiled with, for sentences."""
     loss = getattr(model, "loss", None)
     if loss is None:
         return "a loss of its own"
@@ -112,10 +120,11 @@ def _loss_name(model) -> str:
     return user_model.name_of_loss(loss)
 
 
-def compile_where_it_is_not(model, name: str) -> bool:
-    """Compiles a model that came without, where its outputs say how; whether it did.
+def compile_where_it_is_not(model: "keras.Model", name: str) -> bool:
+    """Compiles a model that its writer has not compiled, with Adam and a loss that fits its one output. Returns whether it did.
 
-    Raises: Broken for a model without known outputs, and for several.
+    name: the model's, for the error.
+    Raises: Refusal for a model that is not compiled and whose outputs are several or not known.
     """
     if model.compiled:
         return False
@@ -131,11 +140,13 @@ def compile_where_it_is_not(model, name: str) -> bool:
     return True
 
 
-def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedStep:
-    """The operations of a compiled model's training step, which takes the first of the candidates that it traces with. A step
-    that runs as Python, or is the user's and does not trace, has none.
+def traced_model(model: "keras.Model", name: str, candidates: Iterable[StepInputs]) -> TracedStep:
+    """The operations of a compiled model's training step.
 
-    Raises: Broken with the error of the likeliest candidate where it traces with none.
+    It is traced at the batch of its inputs and at twice that batch, so that every size and all work are known at any batch. A
+    step that runs as Python, or that is the user's own and does not trace, has no operations but the reason why.
+    candidates: what the step may take, the likeliest first; the first is taken that the step traces with.
+    Raises: Broken with the error of the likeliest candidate where a step of Keras's own traces with none.
     """
     import keras
     import tensorflow
@@ -146,7 +157,7 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
         inputs.require_sizes(name)
         build(model, inputs)
         return _untraced(model, name, inputs, RUNS_EAGERLY)
-    scopes = LayerScopes({optimizer.name for optimizer in _optimizers(model)})
+    scopes = LayerScopes(optimizers={optimizer.name for optimizer in _optimizers(model)})
     try:
         graph, inputs = _first_graph(model, name, candidates, scopes)
     except NotTraced as error:
@@ -176,8 +187,8 @@ def traced_model(model, name: str, candidates: Iterable[StepInputs]) -> TracedSt
     )
 
 
-def _untraced(model, name: str, inputs: StepInputs, reason: str) -> TracedStep:
-    """A step without operations, and why it has none."""
+def _untraced(model: "keras.Model", name: str, inputs: StepInputs, reason: str) -> TracedStep:
+    """A step without operations. reason: why it has none, as a sentence."""
     return TracedStep(
         model=name,
         batch=inputs.batch,
@@ -190,24 +201,27 @@ def _untraced(model, name: str, inputs: StepInputs, reason: str) -> TracedStep:
     )
 
 
-def _elements(variable) -> int:
+def _elements(variable: "keras.Variable") -> int:
     return math.prod(variable.shape)
 
 
 def _input_arrays(inputs: StepInputs) -> tuple[Array, ...]:
-    """The arrays that a step takes without its targets: all but those behind the first part of a tuple."""
+    """The arrays that the model takes in a step: x of (x, y, sample weights), or all where the step takes no tuple."""
     parts = inputs.specs
     return _arrays(parts[0] if isinstance(parts, tuple) else parts, inputs.batch)
 
 
 def _target_arrays(inputs: StepInputs) -> tuple[Array, ...]:
-    """The arrays behind the first part of a tuple."""
+    """The arrays that a step takes besides the model's inputs: y and the sample weights of (x, y, sample weights)."""
     parts = inputs.specs
     return _arrays(parts[1:], inputs.batch) if isinstance(parts, tuple) else ()
 
 
-def _arrays(specs, batch: int) -> tuple[Array, ...]:
-    """The arrays of a nest of specs; those whose first side is the batch grow with it."""
+def _arrays(specs: Any, batch: int) -> tuple[Array, ...]:
+    """The arrays of a nest of TensorSpecs: a spec, or lists, tuples and dictionaries of them.
+
+    An array whose first side is `batch` grows with the batch: that side is one a sample.
+    """
     import keras
 
     arrays = []
@@ -217,13 +231,19 @@ def _arrays(specs, batch: int) -> tuple[Array, ...]:
         sides = [side or 1 for side in spec.shape]
         shape = tuple(Amount(side) for side in sides)
         if sides and sides[0] == batch:
-            shape = (Amount(0, 1), *shape[1:])
+            shape = (Amount(fixed=0, per_sample=1), *shape[1:])
         arrays.append(Array(shape=shape, dtype=spec.dtype.name))
     return tuple(arrays)
 
 
-def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: LayerScopes):
-    """(the graph of the step, what it takes)."""
+def _first_graph(
+    model: "keras.Model", name: str, candidates: Iterable[StepInputs], scopes: LayerScopes
+) -> tuple["FuncGraph", StepInputs]:
+    """The graph of the training step with the first of the candidates that it traces with, and that candidate.
+
+    scopes: gets the name scope of each layer while the step is traced.
+    Raises: NotTraced where the model's own `train_step` traces with none of them; Broken where Keras's does not.
+    """
     first_error: Exception | None = None
     advice = ""
     for inputs in candidates:
@@ -246,27 +266,31 @@ def _first_graph(model, name: str, candidates: Iterable[StepInputs], scopes: Lay
     ) from first_error
 
 
-def _trains_by_user_step(model) -> bool:
+def _trains_by_user_step(model: "keras.Model") -> bool:
+    """Whether the model's class has a `train_step` of its own."""
     import keras
 
     return type(model).train_step is not keras.Model.train_step
 
 
-def build(model, inputs: StepInputs) -> None:
-    """Has Keras make what is not there yet: layers, metrics, losses and the optimizer's slots. A model whose `call` takes no
-    batch, as a GAN, makes what it needs when it is traced."""
+def build(model: "keras.Model", inputs: StepInputs) -> None:
+    """Has Keras create what a model lacks before its first step: weights of layers, metrics, losses, the optimizer's variables.
+
+    Where Keras cannot, nothing is raised: a model whose `call` takes no batch, as a GAN's, creates these when it is traced.
+    Raises: Refusal for weights that do not fit into memory.
+    """
     import keras
 
-    def symbolic(spec):
+    def symbolic(spec: "tf.TensorSpec | None") -> "keras.KerasTensor | None":
         return None if spec is None else keras.KerasTensor(spec.shape, spec.dtype.name)
 
-    with _suppressed():
+    with _only_refusals():
         model._symbolic_build(data_batch=keras.tree.map_structure(symbolic, inputs.specs))
 
 
 @contextlib.contextmanager
-def _suppressed() -> Iterator[None]:
-    """Suppresses what Keras raises, but for a Refusal."""
+def _only_refusals() -> Iterator[None]:
+    """A `with` block that lets a Refusal through and ignores any other error that is raised inside."""
     try:
         yield
     except Refusal:
@@ -275,12 +299,15 @@ def _suppressed() -> Iterator[None]:
         return
 
 
-def _graph(model, inputs: StepInputs, scopes: LayerScopes):
-    """The graph of `train_step`, as Keras's fit traces it: without AutoGraph."""
+def _graph(model: "keras.Model", inputs: StepInputs, scopes: LayerScopes) -> "FuncGraph":
+    """The graph of the model's `train_step`, traced as Keras's fit does it: without AutoGraph.
+
+    scopes: gets the name scope of each layer meanwhile.
+    """
     import tensorflow
 
     @tensorflow.autograph.experimental.do_not_convert
-    def step(data):
+    def step(data: Any) -> dict[str, "tf.Tensor"]:
         return model.train_step(data)
 
     with scopes.recording(model):
@@ -288,8 +315,8 @@ def _graph(model, inputs: StepInputs, scopes: LayerScopes):
     return concrete.graph
 
 
-def _optimizers(model) -> Iterator:
-    """Every optimizer that the model has, under whatever name."""
+def _optimizers(model: "keras.Model") -> "Iterator[keras.Optimizer]":
+    """The optimizers that are attributes of a model: one by `compile`, or several under names of the user's."""
     import keras
 
     for value in vars(model).values():

@@ -3,7 +3,8 @@
 import contextlib
 import signal
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -12,30 +13,34 @@ from workloads.frameworks.tracing.fit_data import FitData, fit_data
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken
 
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
 _PARTS = ("x", "y", "sample weights")
 BATCH_S = 20  # seconds that data may take for a batch
 TAKE_DATA = "name a function that gives (x, y) or a data set: --data FILE:FUNCTION"
 
 
 class StepInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of `train_step`."""
+    """The shapes and types of a batch, which a model's `train_step` takes as its argument."""
 
-    #: Specs of tensors in the structure that `train_step` takes: (x, y, sample weights), or what a data set yields.
+    #: TensorSpecs in the structure that `train_step` takes: (x, y, sample weights), or what a data set yields.
     specs: Any
     #: Samples in it.
     batch: int
-    #: What was assumed; "" if nothing.
+    #: What was assumed about it, as a sentence; "" if nothing.
     assumed: str = ""
 
     def resized(self, batch: int) -> "StepInputs":
-        """The same for another batch: tensors that begin with the batch are so long then, others stay."""
+        """The same inputs with another number of samples. Only tensors whose first side is the number of samples change."""
         import keras
 
         specs = keras.tree.map_structure(lambda spec: _resized(spec, self.batch, batch), self.specs)
         return StepInputs(specs=specs, batch=batch, assumed=self.assumed)
 
     def require_sizes(self, name: str) -> None:
-        """Raises Broken where a tensor has a side of 0. name: the model's."""
+        """Raises Broken where one of the arrays has a side of 0. name: the model's, for the error."""
         import keras
 
         for spec in keras.tree.flatten(self.specs):
@@ -43,7 +48,8 @@ class StepInputs(msgspec.Struct, frozen=True, kw_only=True):
                 raise Broken(f"{name} takes an array of shape {spec.shape}: a size of 0 leaves nothing to compute")
 
 
-def _resized(spec, old: int, new: int):
+def _resized(spec: "tf.TensorSpec | None", old: int, new: int) -> "tf.TensorSpec | None":
+    """A spec with the first side `new` where that was `old`. Those are numbers of samples."""
     import tensorflow
 
     if spec is None or not spec.shape.rank or spec.shape[0] != old:
@@ -55,10 +61,11 @@ def _resized(spec, old: int, new: int):
 
 
 def from_data(name: str, batch: int) -> tuple[StepInputs, FitData, tuple]:
-    """The shapes and types of one batch of what the function `name` returns, the numbers of its data, and the data: arrays (x, y,
-    sample weights), a tf.data.Dataset, a keras.utils.PyDataset or a generator. `batch` is that of arrays; other data bring their
-    own.
+    """The shapes and types of one batch of a user's data, the numbers of these data, and the data themselves.
 
+    name: the user's function that returns the data, as `file.py:function`. They are a tuple of arrays (x, y, sample weights), or
+    a tuple with one tf.data.Dataset, keras.utils.PyDataset or generator. batch: samples of a batch of arrays; other data come in
+    batches.
     Raises: Broken for a function that fails, or gives what Keras's fit does not take.
     """
     values = user_model.called(name)
@@ -75,25 +82,26 @@ def from_data(name: str, batch: int) -> tuple[StepInputs, FitData, tuple]:
 
 @contextlib.contextmanager
 def _time_for_batch() -> Iterator[None]:
-    """Raises Refusal in what is done inside, where it takes longer than data may take for a batch."""
+    """A `with` block in which Refusal is raised after BATCH_S seconds, the longest that data may take for a batch."""
 
-    def end(number: int, frame: Any) -> NoReturn:
+    def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Refusal(f"its data gave no batch within {BATCH_S} s", "let its generator yield sooner")
 
-    before = signal.signal(signal.SIGALRM, end)
+    handler_before = signal.signal(signal.SIGALRM, end)
     signal.alarm(BATCH_S)
     try:
         yield
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler_before)
 
 
-def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]:
-    """What the step may take, the likeliest first: inputs as the model declares them, targets as its losses want them. Each open
-    size beside the batch is `length`.
+def synthetic(model: "keras.Model", name: str, batch: int, length: int) -> Iterator[StepInputs]:
+    """The shapes and types that a model's training step may take, the likeliest first.
 
-    Raises: Broken for a model that declares no inputs, and for an open size without a length.
+    Inputs are as the model declares them, targets as its losses want them. length: of each side that the model leaves open
+    besides the batch; 0 if none is given. name: the model's, for errors.
+    Raises: Broken for a model that declares no inputs, and for an open side where `length` is 0.
     """
     import keras
 
@@ -102,19 +110,20 @@ def synthetic(model, name: str, batch: int, length: int) -> Iterator[StepInputs]
     first = keras.tree.flatten(x)[0]
     batch = int(first.shape[0])
     targets = _targets(model, x)
-    plain_step = type(model).train_step is _base_model().train_step
+    has_step_of_keras = type(model).train_step is keras.Model.train_step
     if targets is not None:
         yield StepInputs(specs=(x, targets), batch=batch, assumed=f"targets are made up: {_in_words(targets)}")
-        other = _other_targets(model, targets)
-        if other is not None:
-            yield StepInputs(specs=(x, other), batch=batch, assumed=f"targets are made up: {_in_words(other)}")
+        classes = _class_targets(model, targets)
+        if classes is not None:
+            yield StepInputs(specs=(x, classes), batch=batch, assumed=f"targets are made up: {_in_words(classes)}")
     yield StepInputs(specs=(x,), batch=batch, assumed="the step is taken to need no targets")
-    if not plain_step:
+    if not has_step_of_keras:  # a user's own step may take x itself in place of a tuple
         yield StepInputs(specs=x, batch=batch, assumed="the step is taken to need no targets")
 
 
-def require_matching(model, inputs: StepInputs, name: str) -> None:
-    """Raises Refusal for data whose shapes are not those of the inputs that a model declares."""
+def require_matching(model: "keras.Model", inputs: StepInputs, name: str) -> None:
+    """Raises Refusal for data whose shapes are not those of the inputs that a model declares. name: the model's, for the
+    error."""
     import keras
 
     structure = getattr(model, "_inputs_struct", None)
@@ -128,22 +137,23 @@ def require_matching(model, inputs: StepInputs, name: str) -> None:
         raise Refusal(f"{name}: its data give {shapes}, and it takes {wanted}", f"give it data of the shapes {wanted}")
 
 
-def _matches(tensor, spec) -> bool:
-    """Whether an array has the shape of an input, whose open sizes take any."""
+def _matches(tensor: "keras.KerasTensor", spec: "tf.TensorSpec") -> bool:
+    """Whether an array of the data, given by its spec, has the shape of an input that the model declares, given by its tensor.
+
+    The number of samples may be any, and so may a side that the model leaves open (None).
+    """
     if len(tensor.shape) != len(spec.shape):
         return False
     pairs = zip(tensor.shape[1:], spec.shape[1:], strict=True)
-    return all(wanted in (None, side) for wanted, side in pairs)
+    return all(declared in (None, side) for declared, side in pairs)
 
 
-def _base_model():
-    import keras
+def _declared_inputs(model: "keras.Model", name: str) -> Any:
+    """The inputs that a model declares: a KerasTensor, or a list, tuple or dictionary of them.
 
-    return keras.Model
-
-
-def _declared_inputs(model, name: str):
-    """The inputs of a functional or sequential model, in their structure; of another, those that it was built for."""
+    A functional or sequential model has them. Of any other, it is the one shape that it was built for.
+    Raises: Broken where that is not known either.
+    """
     structure = getattr(model, "_inputs_struct", None)
     if structure is not None:
         return structure
@@ -160,7 +170,12 @@ def _declared_inputs(model, name: str):
     raise Broken(f"{name} gives a model whose input shapes are not known: {TAKE_DATA}", "open-input")
 
 
-def _spec(tensor, batch: int, length: int, name: str):
+def _spec(tensor: "keras.KerasTensor", batch: int, length: int, name: str) -> "tf.TensorSpec | tf.SparseTensorSpec":
+    """The spec of a batch for an input that the model `name` declares.
+
+    length: of every other side that it leaves open; 0 if none is given.
+    Raises: Broken for a ragged input, and for an open side where `length` is 0.
+    """
     import tensorflow
 
     sides = list(tensor.shape)
@@ -180,8 +195,11 @@ def _spec(tensor, batch: int, length: int, name: str):
     return tensorflow.TensorSpec(shape, tensor.dtype)
 
 
-def _targets(model, x):
-    """Specs of the targets in the structure of the model's outputs; None for a model without a loss."""
+def _targets(model: "keras.Model", x: Any) -> Any:
+    """TensorSpecs of the targets in the structure of the model's outputs.
+
+    None for a model without a loss, and for one whose outputs are not known before it runs. x: TensorSpecs of its inputs.
+    """
     import keras
 
     loss = getattr(model, "loss", None)
@@ -197,8 +215,8 @@ def _targets(model, x):
     return keras.tree.pack_sequence_as(outputs, specs)
 
 
-def _outputs(model, x):
-    """The outputs for a batch; None where they cannot be told without a step."""
+def _outputs(model: "keras.Model", x: Any) -> Any:
+    """The model's outputs for inputs of the specs x, as KerasTensors; None where Keras cannot compute them symbolically."""
     import keras
 
     symbolic = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), x)
@@ -208,8 +226,11 @@ def _outputs(model, x):
         return None
 
 
-def _losses(loss, outputs, count: int) -> list:
-    """The loss of each output; None where it has none."""
+def _losses(loss: Any, outputs: Any, count: int) -> list:
+    """The loss of each of a model's `count` outputs; None where an output has none.
+
+    loss: what the model was compiled with: one loss, or a list or dictionary of them. outputs: in the model's structure.
+    """
     import keras
 
     if isinstance(loss, dict):
@@ -220,8 +241,12 @@ def _losses(loss, outputs, count: int) -> list:
     return [loss] * count
 
 
-def _target(output, loss, batch: int):
-    """The target of an output, which may not know its batch where its layers compute it."""
+def _target(output: "keras.KerasTensor", loss: Any, batch: int) -> "tf.TensorSpec":
+    """The spec of an output's target: a whole number for each class distribution where the loss is sparse, else the output's
+    shape.
+
+    The output's own number of samples may be None, so `batch` is taken.
+    """
     import tensorflow
 
     shape = (batch, *output.shape[1:])
@@ -230,8 +255,11 @@ def _target(output, loss, batch: int):
     return tensorflow.TensorSpec(shape, "float32")
 
 
-def _other_targets(model, targets):
-    """A class for each place, where a loss of the user's own may want that; None for losses by Keras's names."""
+def _class_targets(model: "keras.Model", targets: Any) -> Any:
+    """The same targets as numbers of classes, without their last side: a loss that is a function of the user's may want these.
+
+    None for losses of Keras, of which it is known what they want.
+    """
     import keras
     import tensorflow
 
@@ -239,13 +267,14 @@ def _other_targets(model, targets):
     if isinstance(loss, str | keras.losses.Loss) or not callable(loss):
         return None
 
-    def classes(spec):
+    def classes(spec: "tf.TensorSpec") -> "tf.TensorSpec":
         return tensorflow.TensorSpec(spec.shape[:-1], "int32")
 
     return keras.tree.map_structure(classes, targets)
 
 
-def _in_words(targets) -> str:
+def _in_words(targets: Any) -> str:
+    """A nest of TensorSpecs for a sentence: `int32 (32,), float32 (32, 10)`."""
     import keras
 
     leaves = keras.tree.flatten(targets)

@@ -19,7 +19,11 @@ _SYSTEM = [Path(name) for name in ("/proc", "/sys", "/dev", "/etc", "/usr")]
 
 
 class OpenedFiles:
-    """Notes the files that this process opens inside its `with` block. A hook of the interpreter stays until the process ends."""
+    """The files that this process opens inside the `with` block of `noting`.
+
+    Python tells of them by an audit hook, which cannot be removed: it stays until the process ends and does nothing outside the
+    block.
+    """
 
     def __init__(self) -> None:
         self._noting = False
@@ -27,11 +31,13 @@ class OpenedFiles:
         sys.addaudithook(self._note)
 
     def _note(self, event: str, arguments: tuple) -> None:
+        """Python calls this for each audited event; the first argument of the event `open` is the path."""
         if self._noting and event == "open" and isinstance(arguments[0], str):
             self._paths.add(arguments[0])
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
+        """A `with` block: files opened inside it are noted."""
         self._noting = True
         try:
             yield
@@ -39,7 +45,8 @@ class OpenedFiles:
             self._noting = False
 
     def hashes(self) -> dict[str, str]:
-        """File -> SHA-256, of the user's files that were opened or imported as modules."""
+        """Path -> SHA-256 of its content, for each file of the user's that was noted, or that this process imported as a
+        module."""
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         paths = self._paths | {path for path in modules if isinstance(path, str)}
         files = {Path(path).resolve() for path in paths}
@@ -47,23 +54,26 @@ class OpenedFiles:
 
 
 def sha256(file: Path) -> str:
-    """The hash of a file's content; "" of one that is not there."""
+    """The hash of a file's content, in hexadecimal; "" of a file that cannot be read."""
     with contextlib.suppress(OSError), file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
     return ""
 
 
 def is_users(file: Path) -> bool:
-    """Whether it is a regular file that belongs neither to us, to Python and its packages, nor to the system. Compiled modules
-    stand for their sources."""
+    """Whether a file is the user's: a regular one that belongs neither to this project, nor to Python and its packages, nor to
+    the system. A compiled module (.pyc) is none: its source counts in its place."""
     if file.suffix == ".pyc" or not file.is_file():
         return False
     return not any(file.is_relative_to(folder) for folder in (*_OURS, *_INSTALLED, *_SYSTEM))
 
 
 def hash_of_modules(*words: str) -> str:
-    """One hash of the user's modules that this process has imported, and of words; a file that a word names counts by its
-    content."""
+    """One hash, in 16 hexadecimal digits, of these words and of the content of the user's files that they depend on.
+
+    The files are the user's modules that this process has imported, and those that a word names (`file.py` or
+    `file.py:function`).
+    """
     digest = hashlib.sha256()
     modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     files = {Path(path).resolve() for path in modules if isinstance(path, str)}
@@ -77,9 +87,9 @@ def hash_of_modules(*words: str) -> str:
 
 
 def hash_of_sources() -> str:
-    """The hash of the sources that trace and describe a step."""
+    """The hash of the sources of this project that trace and describe a step: a cached trace of other sources is not used."""
     digest = hashlib.sha256()
-    for folder in _OURS[:2]:
+    for folder in (ROOT / "kernels", ROOT / "workloads"):
         for file in sorted([*folder.glob("networks/*.py"), *folder.glob("frameworks/**/*.py")]):
             digest.update(file.read_bytes())
     return digest.hexdigest()

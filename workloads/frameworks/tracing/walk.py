@@ -161,8 +161,8 @@ def _indices(placeholders: "Iterable[tf.Tensor]", names: set[str]) -> set[int]:
 
 
 def _nodes_of_branch(operation: "tf.Operation", call: GraphCall, used: set[int]) -> list[GraphNode]:
-    """The nodes of the branch that an If or Case takes. Where the data decide, those of the branch that moves most bytes, with that
-    doubt noted.
+    """The nodes of the branch that an If or Case takes. Where the data decide, those of the branch that moves most bytes, with
+    that doubt noted.
 
     call: of the graph that the operation is in. used: indices of the operation's outputs that something uses.
     """
