@@ -100,7 +100,7 @@ def stepwise(device: str) -> dict:
     def step(model, row: Row, i: int) -> float:
         part = slice(i * ALIKE.batch, (i + 1) * ALIKE.batch)
         model.reset_metrics()
-        with trainers.placed(row):
+        with trainers.on_row_device(row):
             return float(model.train_on_batch(x[part], y[part], return_dict=True)["loss"])
 
     variables = [(*model.variables, *model.optimizer.variables) for model in (a, b)]

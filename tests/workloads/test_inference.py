@@ -23,6 +23,150 @@ def test_the_products_of_an_answer_are_counted():
     assert Inference("somebody:model", 7).flops == 0
 
 
+@pytest.fixture
+def answer(train):
+    """answer(kernel, batch, mode, model, **switches): a row measured in the suite's TensorFlow process."""
+
+    def ask(kernel=CALL, batch=2, mode="roundtrip", model="lenet", device="cpu", **given):
+        wanted = Row(kernel, Inference(model, batch), Settings(device, None, mode, switches=given))
+        return train.worker.ask(Order("measure", wanted, Limits(0.01, 3, 0.5, 0.05)), 120)
+
+    return ask
+
+
+def test_every_call_answers_like_single_operations(answer):
+    first = answer(CALL, 2, "resident")
+    assert (first.status, first.reason, first.check) == ("ok", "", "bound") and first.max_error < 1e-3
+    assert first.values["parameters"] == 61_706 and {"build", "first_call"} <= set(first.phases_s)
+    assert first.on("host-latency") and not first.on("host-throughput")  # a CPU's call has ended when it returns
+    assert "peak_memory_bytes" not in first.values
+    again = answer(CALL, 2, "roundtrip")
+    assert not {"build", "first_call"} & set(again.phases_s)  # the same graph
+    predict = answer(PREDICT, 5)
+    assert (predict.status, "first_call" in predict.phases_s) == ("ok", True)
+    compiled = answer(CALL, 2, jit_compile="on")
+    assert (compiled.status, compiled.values["jit_compile"]) == ("ok", 1.0)
+
+
+def test_requests_in_flight_have_rate_and_wait(answer):
+    m = answer(SERVE, 1, in_flight="3")
+    assert (m.status, m.reason) == ("ok", "")
+    rate, wait = m.on("host-throughput"), m.on("host-latency")
+    assert rate.calls == wait.calls >= 12 and rate.block == wait.block == (0, 1, 2)
+    assert all(w > s for w, s in zip(wait.seconds, rate.seconds, strict=True))  # three wait at the same time
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kernel": PREDICT, "mode": "resident"}, "arrays with arrays"),
+        ({"mode": "roundtrip-pinned"}, "arrays with arrays"),
+        ({"kernel": "inference/keras/guess"}, "unknown way to answer"),
+        ({"in_flight": "2"}, "one request at a time"),
+        ({"shuffle": "off"}, "an inference has no shuffle"),
+        ({"jit_compile": "maybe"}, "jit_compile can be"),
+        ({"batch": 10**9}, "GiB of host memory"),
+    ],
+)
+def test_impossible_requests_are_skipped_with_the_reason(answer, given, words):
+    m = answer(**given)
+    assert m.status == "skipped" and words in m.reason
+
+
+def test_an_unseen_gpu_fails_with_tensorflows_words(answer):
+    m = answer(device="gpu:0")
+    assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ")
+
+
+REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 apart
+
+
+def compared(answers, wanted, reference, softmax):
+    return inference_row.compare(answers, wanted, reference, softmax=softmax, arithmetic="float32")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: a, ""),
+        (lambda a: a + np.array([0.0019, -0.0019]), ""),
+        (lambda a: a[:1], ""),
+        (lambda a: np.concatenate([a, [[0.5, 0.5]]]), ""),
+        (lambda a: a + np.array([0.0021, -0.0021]), "more than 0.01"),
+        (lambda a: a[[1, 0, 2, 3]], "the answers are 1 of their range off"),
+        (lambda a: a * 0.9, "sum to 1 +- 0.1"),
+        (lambda a: np.where(a == 0.9, np.nan, a), "not a finite number"),
+    ],
+)
+def test_wrong_answers_are_named(change, words):
+    error, wrong = compared(change(REFERENCE), REFERENCE, REFERENCE, softmax=True)
+    assert words in wrong and bool(words) == bool(wrong)
+    assert error < 0.01 or wrong
+
+
+def test_constant_references_and_sigmoid_probabilities_are_checked():
+    same = np.full((4, 2), 0.5)
+    assert "nothing can be compared" in compared(same, same, same, softmax=True)[1]
+    assert compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, softmax=False) == (0.0, "")
+
+
+def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
+    ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, is_softmax=True, notes={})
+    monkeypatch.setattr(inference_row, "prepare", lambda *of: (ready, np.zeros((4, 1))))
+    monkeypatch.setattr(inference_row.tensors, "on", lambda device: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
+    # it asks TensorFlow, which is in no test's process
+    monkeypatch.setattr(inference_row.tensors, "software_notes", lambda *of: {})
+    m = one_row.measure(Row(CALL, Inference("lenet", 4), Settings()), Limits(), 1)
+    assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
+
+
+def test_joules_use_the_counters_at_hand(monkeypatch, tmp_path):
+    """By a clock that a call moves by a second, on a board that uses 250 J in each."""
+    state, waits = SimpleNamespace(now=0.0, joules=1000.0), []
+
+    def call():
+        state.now += 1
+        state.joules += 250
+
+    monkeypatch.setattr(energy, "WINDOW_S", 2.5)
+    monkeypatch.setattr(energy, "time", SimpleNamespace(perf_counter=lambda: state.now))
+    used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5)
+    assert used == {"joules_per_sample": 50.0, "watts": 250.0}  # three calls of 5 samples a window, 750 J in 3 s
+    assert waits == [0, 3, 3, 6, 6, 9]
+    assert energy.used(lambda: 7.0, call, lambda: None, 5) == {}
+    assert energy.used(lambda: None, call, lambda: None, 5) == {}
+
+    def millijoules(handle):
+        return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]
+
+    by_uuid, by_index = (lambda uuid: f"the {uuid}"), (lambda i: f"number {i}")
+    energy_of = {"nvmlDeviceGetTotalEnergyConsumption": millijoules}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByUUID=by_uuid, nvmlDeviceGetHandleByIndex=by_index, **energy_of))
+    for visible in ("GPU-abc", "1"):
+        read, of = energy.counter("gpu:0", {"CUDA_VISIBLE_DEVICES": visible})
+        assert (read(), of) == ({"GPU-abc": 5.0, "1": 7.0}[visible], "NVML, whole board")
+    assert energy.counter("gpu:1", {})[0]() == 7.0
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByIndex=lambda i: "h"))
+    assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
+    use_nvml(monkeypatch, None)
+    assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
+    folder = "sys/class/powercap/intel-rapl:"
+    packages = {"0/name": "package-0\n", "0/energy_uj": "9000000\n", "0/max_energy_range_uj": "10000000"}
+    packages |= {"1/name": "package-1", "1/energy_uj": "0", "1/max_energy_range_uj": "10000000"}
+    others = {"0:0/name": "core", "0:0/energy_uj": "5", "2/name": "psys", "2/energy_uj": "1"}
+    write(tmp_path, {folder + name: text for name, text in (packages | others).items()})
+    monkeypatch.setattr(energy.cpu, "ROOT", tmp_path)
+    read, of = energy.counter("cpu")
+    assert (read(), of) == (0.0, "RAPL, CPU packages")
+    write(tmp_path, {f"{folder}0/energy_uj": "1000000", f"{folder}1/energy_uj": "500000"})
+    assert read() == pytest.approx(2.5)  # 2 J past the end of the first, 0.5 J of the second
+    write(tmp_path, {f"{folder}0/energy_uj": "4000000"})
+    assert read() == pytest.approx(5.5)  # since the first reading
+    monkeypatch.setattr(energy.cpu, "ROOT", tmp_path / "nothing")
+    assert energy.counter("cpu") == (None, energy.NO_RAPL)
+
+
 def planned(words: str, here):
     return inference.parse(words.split()).rows(here)
 

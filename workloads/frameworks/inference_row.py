@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,17 @@ from workloads.machine import gpu
 from workloads.records import Measurement, Row, Samples, settings
 from workloads.records.switches import Keras
 
+if TYPE_CHECKING:
+    import keras
+
 # The largest error allowed of an answer by arithmetic, as a share of the range of the reference's answers: room for some
 # hundred roundings in a row.
 BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 0.1}
 _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
-_OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
+#: Options of a row that an inference has.
+_OPTIONS = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
 COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these
+_REQUESTS_A_THREAD = 4  # requests that each sending thread has at least, in a block of them
 _SERVED_S = 0.1  # seconds of a block of requests
 PREDICT = "inference/keras/predict"
 CALL = "inference/keras/call"
@@ -33,14 +38,18 @@ SERVE = "inference/keras/serve"
 
 
 class ReadyModel:
-    """A model that answers on a device, with seeded weights.
+    """A model on a device, with random weights and with the answers that it should give to a few samples.
 
-    Its batch normalization is set to the samples' own means and variances: with the first weights' 0 and 1 a deep network would
-    answer all samples alike, and nothing could be compared.
+    Its batch normalization is set to the means and variances of these samples: with the 0 and 1 of a new model a deep network
+    would give nearly the same answer to all samples, and nothing could be compared.
     """
 
     def __init__(self, name: str, device: str, threads: int | None, *, dtype: str, seed: int, options: Keras):
-        """Raises: Broken."""
+        """name: of a network or a user's model. device: `cpu`, or a GPU as `gpu:0`. threads: of a CPU; None for TensorFlow's
+        choice. dtype: of the samples. seed: of weights and samples.
+
+        Raises: Broken for a model that differs from its description, and where TensorFlow finds no GPU.
+        """
         import keras
         import tensorflow
 
@@ -86,16 +95,28 @@ class ReadyModel:
         self.compiled: set[tuple[bool, int]] = set()
 
 
+class CheckedAnswers(NamedTuple):
+    """How far a model's answers are from those that it should give."""
+
+    #: The largest difference, as a share of the range of the right answers; infinite where they cannot be compared.
+    error: float
+    #: Why they are wrong, as a sentence; "" where they are not.
+    wrong: str
+
+
 _ready_model = functools.lru_cache(maxsize=1)(ReadyModel)
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Checks the answers, then times them: `host-latency`, and on a GPU, for samples that are there already, `host-throughput`
-    (queued calls); for `serve` both clocks time a request, which waits its turn among those in flight.
+    """Checks a model's answers to a batch of samples, then times them.
 
+    The clock `host-latency` times single answers. On a GPU, for samples in its memory, `host-throughput` times answers that are
+    queued one behind the other. For the kernel `serve`, which has several requests at the same time, `host-latency` is what one
+    request waits and `host-throughput` the seconds of all by their number.
     phases_s: import and device_start (in a process's first row), build (in a model's first), first_call (a batch's first).
-    values: parameters, jit_compile, tf32, joules_per_sample and watts (where a counter is readable), peak_memory_bytes.
-    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
+    values: parameters, jit_compile, tf32, joules_per_sample and watts (where a counter can be read), peak_memory_bytes.
+    seed: of weights and samples.
+    Raises: ValueError for options that do not go together; registry.NotInstalled; DoesNotFit; Broken; data.Unavailable.
     """
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
@@ -104,11 +125,11 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         import tensorflow
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
-    notes = tensors.about(row) | ready.notes
+    notes = tensors.software_notes(row) | ready.notes
     with tensors.on(ready.device):
         call = caller(row, ready, x)
         _first_call(row, ready, call, phases)
-        error, wrong = checked(row, ready, x)
+        error, wrong = check_answers(row, ready, x)
         max_error = error if math.isfinite(error) else None
         if not wrong:
             watch = telemetry.watch(row.device, framework=True)
@@ -127,7 +148,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 
 def _first_call(row: Row, ready: ReadyModel, call: Callable, phases: dict[str, float]) -> None:
-    """Calls once and waits. Fills phases_s first_call where that compiles a graph."""
+    """Calls once and waits. Its seconds become the phase first_call where this process has compiled no graph for it before."""
     graph = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
     is_compiled = graph in ready.compiled
     with tensors.timed({} if is_compiled else phases, "first_call"):
@@ -140,8 +161,10 @@ def _first_call(row: Row, ready: ReadyModel, call: Callable, phases: dict[str, f
 def _timed(
     row: Row, ready: ReadyModel, call: Callable, limits: Limits, *, before_block: Callable[[], None]
 ) -> tuple[Samples, ...]:
-    """The samples of a call on each clock that it has."""
-    clocks = {"host-latency": timing.host(call)}  # calls that give arrays have waited; so have the CPU's
+    """Times a call that answers a batch: seconds a call on each clock. before_block: called before each block of timed calls."""
+    clocks = {
+        "host-latency": timing.host(call)
+    }  # a call on the CPU, or with an array as its result, has waited when it returns
     if ready.wait and row.mode == "resident":
         clocks["host-latency"] = timing.latency(call, ready.wait)
         clocks["host-throughput"] = timing.throughput(call, ready.wait)
@@ -149,12 +172,14 @@ def _timed(
 
 
 def prepare(row: Row, seed: int, phases: dict[str, float], values: dict[str, float]) -> tuple[ReadyModel, np.ndarray]:
-    """(the model of a row, ready to answer; the row's batch of samples, at least COMPARED of them). Fills phases and values.
+    """The model of a row, ready to answer, and samples for the row's batch, at least COMPARED of them.
 
-    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
+    The first COMPARED samples have reference answers. The seconds of import and build are put into `phases`, numbers of the model
+    into `values`. A model is kept for the next row that has the same.
+    Raises: ValueError for options that do not go together; registry.NotInstalled; DoesNotFit; Broken; data.Unavailable.
     """
     problem = row.problem
-    chosen = settings.checked_keras(row)
+    options = settings.checked_keras(row)
     _require_possible(row)
     if not settings.is_user_model(problem.model):
         networks.find(problem.model)  # before anything is imported
@@ -168,7 +193,7 @@ def prepare(row: Row, seed: int, phases: dict[str, float], values: dict[str, flo
         row.threads,
         dtype=problem.dtype,
         seed=seed,
-        options=chosen,
+        options=options,
     )
     if _ready_model.cache_info().misses > models_before:
         phases["build"] = time.perf_counter() - begin
@@ -178,26 +203,26 @@ def prepare(row: Row, seed: int, phases: dict[str, float], values: dict[str, flo
         "tf32": float(_arithmetic(row) == "tf32"),
     }
     count = max(problem.batch, COMPARED)
-    x = _samples(ready.model, problem.model, chosen.data, count, seed=seed, dtype=problem.dtype)
-    x[:COMPARED] = ready.first  # made-up samples are others in a larger set
+    x = _samples(ready.model, problem.model, options.data, count, seed=seed, dtype=problem.dtype)
+    x[:COMPARED] = ready.first  # a larger set of made-up samples begins with other ones
     return ready, x
 
 
 def _require_possible(row: Row) -> None:
-    """Raises ValueError for a row that no inference is."""
+    """Raises ValueError for a row with options that its kind of inference does not have."""
     if row.kernel not in (PREDICT, CALL, SERVE):
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
-    not_obeyed = settings.without_defaults(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED
-    if not_obeyed:
-        raise ValueError(f"an inference has no {', '.join(sorted(not_obeyed))}")
+    unknown_options = settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OPTIONS
+    if unknown_options:
+        raise ValueError(f"an inference has no {', '.join(sorted(unknown_options))}")
     if (row.kernel != CALL and row.mode != "roundtrip") or row.mode not in ("resident", "roundtrip"):
         raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.mode}")
     if row.experiment.in_flight > 1 and row.kernel != SERVE:
         raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
 
 
-def _samples(model, name: str, kind: str, count: int, *, seed: int, dtype: str) -> np.ndarray:
-    """So many samples for a model of the tables or a user's.
+def _samples(model: "keras.Model", name: str, kind: str, count: int, *, seed: int, dtype: str) -> np.ndarray:
+    """`count` samples that the model takes. name: of a network, or of a user's model. kind: `synthetic` or `real`.
 
     Raises: ValueError for real data of a user's model, of which nothing is known; Broken; data.Unavailable.
     """
@@ -209,8 +234,11 @@ def _samples(model, name: str, kind: str, count: int, *, seed: int, dtype: str) 
     return user_model.samples(model, count, seed, dtype)[0]
 
 
-def _normalize(model, x: np.ndarray) -> None:
-    """Sets the running means and variances of every batch normalization to those of the samples."""
+def _normalize(model: "keras.Model", x: np.ndarray) -> None:
+    """Sets the running means and variances of every batch normalization of a model to those of the samples x.
+
+    A training step mixes them with the old ones by the layer's momentum; with a momentum of 0 it replaces them.
+    """
     import keras
 
     layers = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
@@ -225,7 +253,11 @@ def _normalize(model, x: np.ndarray) -> None:
 
 
 def caller(row: Row, ready: ReadyModel, x: np.ndarray) -> Callable:
-    """One call that answers the row's batch: `predict` and `roundtrip` take an array and give one, which is waited for."""
+    """A function that answers the row's batch once. x: at least a batch of samples.
+
+    With the kernel `predict` and in the mode `roundtrip` it takes an array of the host and gives one. Else the samples lie on the
+    device, and it returns before the device is done.
+    """
     import tensorflow
 
     batch = np.ascontiguousarray(x[: row.problem.batch])
@@ -242,75 +274,82 @@ def caller(row: Row, ready: ReadyModel, x: np.ndarray) -> Callable:
 
 
 def _arithmetic(row: Row) -> str:
-    """The arithmetic that a row is allowed, a key of BOUNDS."""
-    chosen = row.keras
-    if chosen.precision != "float32":
-        return chosen.precision
-    may_be_tf32 = row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")
+    """The least precise arithmetic that a row allows on its device, a key of BOUNDS: float32, tf32 or a mixed precision."""
+    options = row.keras
+    if options.precision != "float32":
+        return options.precision
+    may_be_tf32 = row.on_gpu and options.tf32 == "on" and not gpu.lacks(row.device, "tf32")
     return "tf32" if may_be_tf32 else "float32"
 
 
-def checked(row: Row, ready: ReadyModel, x: np.ndarray) -> tuple[float, str]:
-    """(the largest error of a call's answers as a share of the reference's range, the reason why they are wrong or "")."""
+def check_answers(row: Row, ready: ReadyModel, x: np.ndarray) -> CheckedAnswers:
+    """The largest error of the answers that the row's call gives, and why they are wrong where they are. x: the row's samples.
+
+    They are compared with the model's answers to the same samples on the CPU, computed one operation at a time.
+    """
     if row.kernel == SERVE:
-        size = row.problem.batch
         in_flight = row.experiment.in_flight
-        answered, _ = answers(ready, requests(x, size, 4 * in_flight), in_flight)
-        expected = requests(ready.reference, size, 4 * in_flight)
+        count = _REQUESTS_A_THREAD * in_flight
+        answered, _ = answers(ready, requests(x, row.problem.batch, count), in_flight)
+        expected = requests(ready.reference, row.problem.batch, count)
     else:
         answered = [tensors.on_host(caller(row, ready, x)())]
         expected = [ready.reference]
     largest = 0.0
     first_wrong = ""
     for actual, wanted in zip(answered, expected, strict=True):
-        error, wrong = compared(actual, wanted, ready.reference, softmax=ready.is_softmax, arithmetic=_arithmetic(row))
-        largest = max(largest, error)
-        first_wrong = first_wrong or wrong
-    return largest, first_wrong
+        checked = compare(actual, wanted, ready.reference, softmax=ready.is_softmax, arithmetic=_arithmetic(row))
+        largest = max(largest, checked.error)
+        first_wrong = first_wrong or checked.wrong
+    return CheckedAnswers(largest, first_wrong)
 
 
-def compared(
+def compare(
     answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, *, softmax: bool, arithmetic: str
-) -> tuple[float, str]:
-    """(error, the reason why they are wrong or "") of answers. The first ones are those to the reference's samples.
+) -> CheckedAnswers:
+    """Compares answers, a row for each sample, with those that are wanted; answers behind these are only looked at by themselves.
 
-    The error is the largest difference from `wanted`, as a share of the range of the reference's answers to different samples.
-    All answers must be finite, and a softmax's sum to 1.
+    The error is the largest difference, as a share of the range of `reference`, the right answers to a few different samples. All
+    answers must be finite, and sum to 1 where they are of a softmax. arithmetic: a key of BOUNDS, which has the largest error.
     """
     answers = np.asarray(answers, np.float64)
     if not np.isfinite(answers).all():
-        return math.inf, "an answer is not a finite number"
+        return CheckedAnswers(math.inf, "an answer is not a finite number")
     if softmax:
         off = float(np.abs(answers.sum(axis=-1) - 1).max())
         if off > _SUM_BOUNDS[arithmetic]:
-            return math.inf, f"the probabilities of a sample sum to 1 +- {off:.3g}"
+            return CheckedAnswers(math.inf, f"the probabilities of a sample sum to 1 +- {off:.3g}")
     spread = float(np.ptp(reference, axis=0).max())
     if spread <= 1e-6 * float(np.abs(reference).max()):
-        return math.inf, "the reference answers all samples alike, so nothing can be compared"
+        return CheckedAnswers(math.inf, "the reference answers all samples alike, so nothing can be compared")
     common = min(len(answers), len(wanted))
     error = float(np.abs(answers[:common] - wanted[:common]).max()) / spread
     bound = BOUNDS[arithmetic]
     if error <= bound:
-        return error, ""
-    return error, f"the answers are {error:.3g} of their range off those of one operation at a time, more than {bound}"
+        return CheckedAnswers(error, "")
+    wrong = f"the answers are {error:.3g} of their range off those of one operation at a time, more than {bound}"
+    return CheckedAnswers(error, wrong)
 
 
 def _joules(row: Row, ready: ReadyModel, call: Callable, x: np.ndarray, *, notes: dict[str, str]) -> dict[str, float]:
-    """joules_per_sample and watts; `notes` gets what the counter covers, or why there are none."""
-    read, covers = energy.counter(row.device)
+    """The values joules_per_sample and watts of a call that answers the row's batch; {} where no counter of energy can be read.
+
+    The note `energy` gets what the counter covers, or why there is none.
+    """
+    read_joules, covers = energy.counter(row.device)
     notes["energy"] = covers
-    if read is None:
+    if read_joules is None:
         return {}
     samples = row.problem.batch
     if row.kernel == SERVE:
         in_flight = row.experiment.in_flight
-        sent = requests(x, samples, 4 * in_flight)
+        sent = requests(x, samples, _REQUESTS_A_THREAD * in_flight)
         samples *= len(sent)
 
-        def call():
+        def call() -> object:
             return answers(ready, sent, in_flight)
 
-    used = energy.used(read, call, ready.wait or (lambda: None), samples)
+    used = energy.used(read_joules, call, ready.wait or (lambda: None), samples)
     if not used:
         notes["energy"] = f"{covers}: the counter did not move"
     return used
@@ -320,7 +359,11 @@ def _joules(row: Row, ready: ReadyModel, call: Callable, x: np.ndarray, *, notes
 
 
 def requests(x: np.ndarray, size: int, count: int) -> list[np.ndarray]:
-    """The samples, or reference answers, of so many requests of `size`: the different ones that have a reference, in turn."""
+    """The samples of `count` requests, `size` samples each. x: samples, or the reference answers to them, which are cut alike.
+
+    Requests are cut out of the first COMPARED samples, which have a reference answer, each beginning one sample later; then they
+    repeat.
+    """
     different = []
     for begin in range(max(1, COMPARED - size + 1)):
         different.append(np.ascontiguousarray(x[begin : begin + size]))
@@ -328,7 +371,10 @@ def requests(x: np.ndarray, size: int, count: int) -> list[np.ndarray]:
 
 
 def answers(ready: ReadyModel, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
-    """(answers, seconds that each request waited) in the requests' order, `in_flight` threads sending one after another."""
+    """The answers to requests, and the seconds that each of them waited, both in the order of the requests.
+
+    As many threads as `in_flight` send them, each one request after another. sent: the samples of each request.
+    """
     import tensorflow
 
     def answer(request: np.ndarray) -> tuple[np.ndarray, float]:
@@ -347,32 +393,35 @@ _pool = functools.cache(concurrent.futures.ThreadPoolExecutor)  # number of thre
 def serve(
     row: Row, ready: ReadyModel, x: np.ndarray, limits: Limits, *, before_block: Callable[[], None]
 ) -> tuple[Samples, ...]:
-    """(host-latency: what a request waits; host-throughput: seconds by the number of requests) of blocks of requests that
-    threads send one after another, the row's `in_flight` at the same time: a batch each, array to array."""
+    """Times requests of a batch each that threads send, as many at the same time as the row's `in_flight` says.
+
+    They are timed in blocks. The clock `host-latency` has the mean seconds that a request of a block waited, `host-throughput`
+    the seconds of a block by the number of its requests. before_block: called before each block.
+    """
     in_flight = row.experiment.in_flight
 
-    def block(calls: int) -> tuple[float, float]:
-        """(seconds by the number of requests, mean wait of a request)."""
-        sent = requests(x, row.problem.batch, calls)
+    def block(count: int) -> tuple[float, float]:
+        """(seconds by the number of requests, mean seconds that a request waited) of a block of `count` requests."""
+        sent = requests(x, row.problem.batch, count)
         begin = time.perf_counter()
         _, waited_s = answers(ready, sent, in_flight)
-        return (time.perf_counter() - begin) / calls, sum(waited_s) / calls
+        return (time.perf_counter() - begin) / count, sum(waited_s) / count
 
-    calls = 4 * in_flight
-    rough_s, _ = block(calls)
-    calls = max(calls, math.ceil(_SERVED_S / rough_s))
+    count = _REQUESTS_A_THREAD * in_flight
+    rough_s, _ = block(count)
+    count = max(count, math.ceil(_SERVED_S / rough_s))
     request_s: list[float] = []
     wait_s: list[float] = []
     for _ in timing.rounds(limits):
         before_block()
-        by_count, wait = block(calls)
-        request_s.append(timing.rounded(by_count))
-        wait_s.append(timing.rounded(wait))
-    return (_block_samples("host-latency", wait_s, calls), _block_samples("host-throughput", request_s, calls))
+        one_request_s, one_wait_s = block(count)
+        request_s.append(timing.rounded(one_request_s))
+        wait_s.append(timing.rounded(one_wait_s))
+    return (_block_samples("host-latency", wait_s, count), _block_samples("host-throughput", request_s, count))
 
 
 def _block_samples(clock: str, seconds: list[float], calls: int) -> Samples:
-    """Samples of a block a round."""
+    """The samples of a clock from blocks of calls, one block a round. seconds: of a call, for each block. calls: in a block."""
     return Samples(
         clock=clock,
         seconds=tuple(seconds),

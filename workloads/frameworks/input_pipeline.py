@@ -2,11 +2,14 @@
 
 import abc
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workloads.records.switches import Keras
+
+if TYPE_CHECKING:
+    import keras
 
 RESIDENCES = ("numpy", "tf.data", "prefetch", "generator")
 
@@ -19,6 +22,7 @@ class Pipeline(abc.ABC):
     """
 
     def __init__(self, options: Keras, x: np.ndarray, y: np.ndarray, batch: int, *, seed: int):
+        """x, y: all samples and their targets. batch: samples of a batch. seed: of the order in which samples are shuffled."""
         self.options = options
         self.x = x
         self.y = y
@@ -28,13 +32,13 @@ class Pipeline(abc.ABC):
 
     @abc.abstractmethod
     def fit_arguments(self, samples: int) -> dict[str, Any]:
-        """The arguments of model.fit for the first `samples` samples."""
+        """The arguments of model.fit, but for epochs and callbacks, that train on the first `samples` samples."""
 
 
 def pipeline(options: Keras, x: np.ndarray, y: np.ndarray, batch: int, *, seed: int) -> Pipeline:
-    """The pipeline of the residence that the options name.
+    """The pipeline from the place that `options.residence` names: numpy, tf.data, prefetch or generator.
 
-    Raises: ValueError for a residence that is not model.fit's, or that Keras's backend cannot have.
+    Raises: ValueError for another residence, and for one that Keras's backend does not have.
     """
     residence = options.residence
     if residence not in RESIDENCES:
@@ -65,7 +69,8 @@ class GeneratorPipeline(Pipeline):
 
     def __init__(self, *arguments: Any, **keywords: Any):
         super().__init__(*arguments, **keywords)
-        self._generators: dict[int, Any] = {}
+        #: Number of samples of an epoch -> their generator.
+        self._generators: dict[int, keras.utils.PyDataset] = {}
 
     def fit_arguments(self, samples: int) -> dict[str, Any]:
         if samples not in self._generators:
@@ -75,7 +80,8 @@ class GeneratorPipeline(Pipeline):
 
 @functools.cache
 def _batches_class() -> type:
-    """A keras PyDataset, the generator whose length Keras knows."""
+    """The class of generators, a keras.utils.PyDataset, of which Keras asks for the number of batches and for each by its
+    index."""
     import keras
 
     class Batches(keras.utils.PyDataset):
@@ -120,6 +126,7 @@ class DatasetPipeline(Pipeline):
         # a row whose process sees a GPU that it leaves alone is a CPU's
         sees_gpu = bool(tensorflow.config.list_logical_devices("GPU"))
         self._device = "/GPU:0" if sees_gpu and self.options.gpu != "visible" else "/CPU:0"
+        #: Number of samples of an epoch -> the arguments of model.fit.
         self._arguments: dict[int, dict[str, Any]] = {}
 
     def fit_arguments(self, samples: int) -> dict[str, Any]:
@@ -128,7 +135,10 @@ class DatasetPipeline(Pipeline):
         return self._arguments[samples]
 
     def _new_arguments(self, samples: int) -> dict[str, Any]:
-        """Raises ValueError where prefetched epochs would end inside a call of several steps."""
+        """The arguments of model.fit with a new pipeline over the first `samples` samples.
+
+        Raises: ValueError where a prefetched epoch would end within the steps that Keras runs in one call.
+        """
         import tensorflow
 
         dataset = self._every_sample.take(samples)

@@ -1,6 +1,6 @@
 """Times how a batch gets into Keras's training step: the step itself does next to no arithmetic. Runs in a worker."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,23 +13,28 @@ from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row
 from workloads.records.switches import Keras
 
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
 EPOCHS = 5  # of a fit, whose constant is as long as its steps here
 FEW_OF = 8  # the short fits have this share of the steps
 _values_of_type: dict[str, np.ndarray] = {}  # the values of the type of the row before
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """The Measurement of a row: `host-latency` samples are seconds per step of later epochs. Variant: how batches reach the fit.
+    """Times how batches reach Keras's fit in the way that the row's variant names: numpy, tf.data, prefetch, generator, resident.
 
-    The samples are whole numbers and the targets what the model makes of them, so that the loss of every epoch is 0 exactly;
-    any other is a batch that arrived wrong.
-    Raises: ValueError for an unknown pipeline; registry.NotInstalled; DoesNotFit.
+    The samples of the clock `host-latency` are seconds a step of the epochs after the first. The model's samples are whole
+    numbers and its targets what it computes from them, so that the loss of every epoch is 0 exactly: with any other loss a batch
+    arrived wrong, and so is the result.
+    Raises: ValueError for an unknown variant; registry.NotInstalled; DoesNotFit.
     """
     if row.variant not in InputPipeline.WAYS or not isinstance(row.problem, InputPipeline):
         raise ValueError(f"{row.kernel} feeds nothing; known: {', '.join(InputPipeline.WAYS)}")
     require_memory(row.problem, "cpu")  # a GPU's is TensorFlow's already
     phases = tensors.begin(row.device, row.threads)
-    fields: dict = {"status": "ok", "check": "exact", "notes": tensors.about(row)}
+    fields: dict = {"status": "ok", "check": "exact", "notes": tensors.software_notes(row)}
     try:
         with tensors.timed(phases, "build"):
             trainer = PipelineTrainer(row, seed)
@@ -41,7 +46,10 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 
 def _timed(row: Row, trainer: trainers.Trainer, limits: Limits) -> dict:
-    """The timed fields of the Measurement; fits before them compile the step, and find memory for all samples."""
+    """The fields samples, fits, values and flags of the row's Measurement.
+
+    Two fits that are not timed come first: they compile the step, and allocate the memory of all samples.
+    """
     problem = row.problem
     watch = telemetry.watch(row.device, framework=True)
     training = Training(model="", batch=problem.batch, samples=problem.samples, epochs=1, dtype=problem.dtype)
@@ -54,9 +62,10 @@ def _timed(row: Row, trainer: trainers.Trainer, limits: Limits) -> dict:
 
 
 class PipelineTrainer(trainers.Trainer):
-    """A model that does next to nothing, its batches brought as the row's variant says."""
+    """A model that does next to nothing, so that a step is the time in which a batch reaches it."""
 
     def __init__(self, row: Row, seed: int):
+        """row: its variant says how batches reach the model. seed: of the samples and of shuffling."""
         self.values = {}
         self.notes = {}
         problem = row.problem
@@ -79,28 +88,31 @@ class PipelineTrainer(trainers.Trainer):
 
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
         """Raises Broken for a loss that is not 0."""
-        fitted = trainers.fitted(self._model, self._pipeline.fit_arguments(samples), epochs, stamped)
+        fitted = trainers.run_fit(self._model, self._pipeline.fit_arguments(samples), epochs, stamped=stamped)
         if any(fitted.losses):
             raise Broken(f"a batch arrived wrong: the loss is {max(fitted.losses):.3g}, not 0")
         return fitted
 
 
-def _values_used(x):
-    """The values of each sample that the model uses, spread over it."""
+def _values_used(x: "np.ndarray | tf.Tensor") -> "np.ndarray | tf.Tensor":
+    """The LEAST_WIDTH values of each sample that the model uses, at equal distances over its width. x: samples x width."""
     distance = x.shape[1] // InputPipeline.LEAST_WIDTH
     return x[:, ::distance][:, : InputPipeline.LEAST_WIDTH]
 
 
-def _model(width: int, on_device: Any = None):
-    """A model that multiplies the mean of some of a sample's values by one weight, compiled with SGD. Of samples that are on the
-    device it takes indices. XLA's and TensorFlow's arguments are whole tensors, so the whole batch is copied."""
+def _model(width: int, on_device: "tf.Tensor | None" = None) -> "keras.Model":
+    """A compiled model with one weight, by which it multiplies the mean of some of a sample's values.
+
+    It takes samples of `width` values. All of a batch is copied to the device although few values are used, as TensorFlow copies
+    whole tensors. on_device: all samples, where they lie on the device already; then the model takes indices of samples.
+    """
     import keras
 
     class ScaledMean(keras.layers.Layer):
-        def build(self, shape):
+        def build(self, shape: tuple[int | None, ...]) -> None:
             self.weight = self.add_weight(shape=(), initializer="ones", name="weight")
 
-        def call(self, x):
+        def call(self, x: "tf.Tensor") -> "tf.Tensor":
             if on_device is not None:
                 x = keras.ops.take(on_device, x[:, 0], axis=0)
             used = keras.ops.cast(_values_used(x), "float32")
@@ -113,7 +125,8 @@ def _model(width: int, on_device: Any = None):
 
 
 def _whole_numbers(dtype: str, seed: int, count: int) -> np.ndarray:
-    """At least `count` whole numbers from 0 to 255, stored for the next row of that type."""
+    """At least `count` random whole numbers from 0 to 255 as an array of this type. They are kept in this process for the next
+    row of the type."""
     if len(_values_of_type.get(dtype, ())) < count:
         _values_of_type.clear()
         numbers = np.random.default_rng(seed).integers(0, 256, count, np.uint8)

@@ -9,17 +9,24 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernels import registry
 from kernels.problems import Problem
+from kernels.registry import Kernel
 from workloads.harness import announce, copy_modes
 from workloads.harness.bound_rows import Arrays
 from workloads.harness.dispatch import Broken
 from workloads.machine import cpu
 from workloads.options import python
 from workloads.records import Row, Settings, settings
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
 
 _PIP = f"{python()} -m pip install"
 _LOG = cpu.ROOT / "proc/self/fd/2"
@@ -31,17 +38,19 @@ _started = False
 
 @contextlib.contextmanager
 def timed(phases: dict[str, float], name: str) -> Iterator[None]:
-    """Puts the seconds of its block into `phases` under a name."""
+    """A `with` block whose seconds are put into `phases` under a name, unless it raises."""
     begun = time.perf_counter()
     yield
     phases[name] = time.perf_counter() - begun
 
 
 def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict[str, float]:
-    """Imports Keras, on the backend of that name, and starts the device; the seconds of both, empty when this process has done
-    so before.
+    """Imports Keras and its backend `library`, and starts the device. Returns the seconds of both, as `import` and
+    `device_start`;
+    {} where this process has done so before.
 
-    Raises: NotInstalled, also for a backend of Keras; Broken without the GPU asked for.
+    device: `cpu`, or a GPU as `gpu:0`. threads: of a CPU; None for the library's choice. library: tensorflow, jax or torch.
+    Raises: NotInstalled where Keras or the library is not; Broken where the library finds no GPU for a row of one.
     """
     global _started
     phases: dict[str, float] = {}
@@ -70,7 +79,10 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
 
 
 def _start_tensorflow(device: str, threads: int | None) -> None:
-    """Its threads are the worker's variables (harness.worker.environment), which it reads when it is imported."""
+    """Has TensorFlow start on the device. threads: unused, as it reads them from the worker's environment when it is imported.
+
+    Raises: Broken where it finds no GPU for a row of one.
+    """
     import tensorflow
 
     parts = int(os.environ.get(settings.PARTS, "1"))
@@ -84,6 +96,10 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
 
 
 def _start_jax(device: str, threads: int | None) -> None:
+    """Has JAX start on the device.
+
+    Raises: ValueError for a number of threads; Broken where JAX runs on another device.
+    """
     import jax
 
     if threads:
@@ -95,6 +111,10 @@ def _start_jax(device: str, threads: int | None) -> None:
 
 
 def _start_torch(device: str, threads: int | None) -> None:
+    """Has PyTorch start on the device with so many threads.
+
+    Raises: Broken where it finds no GPU for a row of one.
+    """
     import torch
 
     if device != "cpu" and not torch.cuda.is_available():
@@ -104,6 +124,7 @@ def _start_torch(device: str, threads: int | None) -> None:
     torch.zeros(1, device="cpu" if device == "cpu" else "cuda").cpu()
 
 
+#: Backend of Keras -> what starts it, by device and threads.
 _START: dict[str, Callable[[str, int | None], None]] = {
     "tensorflow": _start_tensorflow,
     "jax": _start_jax,
@@ -111,8 +132,9 @@ _START: dict[str, Callable[[str, int | None], None]] = {
 }
 
 
-def require_device(model, device: str, library: str) -> None:
-    """Raises Broken unless the model's variables live where the row says."""
+def require_device(model: "keras.Model", device: str, library: str) -> None:
+    """Raises Broken unless the model has variables and these are in the memory of the device, `cpu` or a GPU. library: the
+    backend of Keras."""
     if not model.trainable_variables:
         raise Broken("the model has nothing to train")
     value = model.trainable_variables[0].value
@@ -131,9 +153,9 @@ def require_device(model, device: str, library: str) -> None:
     )
 
 
-def about(row: Row) -> dict[str, str]:
-    """Software notes of a training or inference row: Keras's version and backend, the oneDNN flag, threads, and for which CUDA
-    TensorFlow was built and which libraries it runs on."""
+def software_notes(row: Row) -> dict[str, str]:
+    """Notes of a row about the software that it ran on: Keras's version and backend with its version. With TensorFlow also its
+    threads; on a CPU whether it uses oneDNN and sees a GPU; on a GPU its version of CUDA."""
     import keras
 
     version = sys.modules[row.library].__version__
@@ -150,7 +172,7 @@ def about(row: Row) -> dict[str, str]:
 
 
 def _cuda() -> str:
-    """For which CUDA TensorFlow was built, and on which cuBLAS it runs."""
+    """For which CUDA TensorFlow was built, and which cuBLAS this process has loaded: `built for 12.5.1, on cuBLAS 12`."""
     import tensorflow
 
     words = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
@@ -161,7 +183,8 @@ def _cuda() -> str:
 
 
 def _onednn() -> str:
-    """on, off: TensorFlow's CPU kernels are oneDNN's or not, as TensorFlow reports it, else as its variable was set."""
+    """`on` where TensorFlow's CPU kernels are oneDNN's, else `off`: as TensorFlow reports it, or where it does not, as its
+    environment variable is set."""
     try:
         from tensorflow.python.util import _pywrap_util_port  # no public way to it
 
@@ -171,7 +194,11 @@ def _onednn() -> str:
 
 
 def missed(log: Sequence[str] = ()) -> str:
-    """The line of TensorFlow's log, by default this process's, that best explains why it sees no GPU; without time stamp."""
+    """The line of TensorFlow's log that best explains why it sees no GPU, without its time stamp and at most 300 characters of
+    it.
+
+    log: its lines; by default this process's standard error, where that is a file.
+    """
     log = log or cpu.text(_LOG)[-20000:].splitlines()
     for words in _TELLING:
         for line in reversed(log):
@@ -182,9 +209,11 @@ def missed(log: Sequence[str] = ()) -> str:
 
 @functools.cache
 def start(device: str, threads: int | None) -> tuple[str, Callable | None]:
-    """(TensorFlow's name of the device, the call that waits for its work). On the CPU calls return when done: None.
+    """Starts TensorFlow on a device, once a process. Returns (TensorFlow's name of the device, a function that waits for its
+    work).
 
-    Raises: NotInstalled; Broken without the GPU asked for.
+    The function is None for the CPU, where each call has waited when it returns. device: `cpu`, or a GPU as `gpu:0`.
+    Raises: NotInstalled; Broken where TensorFlow finds no GPU for a row of one.
     """
     begin(device, threads)
     import tensorflow
@@ -194,8 +223,9 @@ def start(device: str, threads: int | None) -> tuple[str, Callable | None]:
     return "/GPU:0", tensorflow.test.experimental.sync_devices
 
 
-def prepared(kernel, problem: Problem, settings: Settings, inputs: Arrays) -> copy_modes.Prepared:
-    """A kernel bound to TensorFlow's own device and tensors; a copy or a launch places its data itself.
+def prepared(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays) -> copy_modes.Prepared:
+    """A TensorFlow kernel with its inputs as tensors on the row's device, ready to be timed. Kernels that copy data or launch
+    nothing place their data themselves.
 
     Raises: ValueError for a copy mode, and for what the kernel cannot do.
     """
@@ -212,35 +242,41 @@ def prepared(kernel, problem: Problem, settings: Settings, inputs: Arrays) -> co
 
 
 def peak_memory() -> dict[str, float]:
-    """peak_memory_bytes: the most GPU memory that tensors took since its statistics were reset."""
+    """The value peak_memory_bytes: the most GPU memory that tensors took since TensorFlow's statistics were reset."""
     import tensorflow
 
     return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
 
 
-def place(arrays: Arrays, device: str) -> tuple:
+def place(arrays: Arrays, device: str) -> "tuple[tf.Tensor, ...]":
+    """Arrays of the host as tensors in the memory of a device, by TensorFlow's name: `/GPU:0`."""
     import tensorflow
 
     with on(device):
+        # A constant alone may stay in the host's memory; its copy is made on the device.
         return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
 
 
-def on(device: str):
-    """The scope in which everything is made and called on TensorFlow's `device`: a CPU row may see a GPU that it must not use."""
+def on(device: str) -> AbstractContextManager:
+    """A `with` block whose tensors are made and operations run on a device, by TensorFlow's name: `/CPU:0`, `/GPU:0`.
+
+    A row of the CPU may see a GPU that it must not use.
+    """
     import tensorflow
 
     return tensorflow.device(device)
 
 
 def forget() -> None:
-    """Frees the models built before, and everything traced for them."""
+    """Frees all Keras models that nobody refers to any more, with the graphs that were traced for them."""
     if "keras" in sys.modules:
         sys.modules["keras"].backend.clear_session()
     gc.collect()
 
 
-def on_host(value) -> np.ndarray:
-    """The result of a call as an array on the host; if it has several parts, their values one after another."""
+def on_host(value: Any) -> np.ndarray:
+    """The result of a call as an array on the host: of a tensor its values, of a tuple the values of all parts one after another,
+    of None an empty array."""
     if value is None:
         return np.empty(0)
     if isinstance(value, tuple):

@@ -6,46 +6,63 @@ import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workloads.frameworks import tensors
-from workloads.frameworks.trainers import Fitted, KerasTrainer, Task, accuracies, finite, placed
+from workloads.frameworks.trainers import Fitted, KerasTrainer, Task, accuracies, finite, on_row_device
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
 
 STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter ones run on as they do unstamped
 _READ_AT_ONCE = 1024  # numbers of a device that are copied to the host in one call
 
 
 class LoopStamps:
-    """Seconds of epochs without waiting for each. The first is waited for, and any that ends STRETCH_S after the last wait;
-    those between two waits share the time evenly, so queued work never counts as done."""
+    """Seconds of epochs, without waiting for the device after each of them, which would slow short ones down.
+
+    The device is waited for after the first epoch, after the last, and after any that ends STRETCH_S after the wait before. The
+    epochs between two waits get equal shares of that time, so that queued work never counts as done.
+    """
 
     def __init__(self, wait: Callable[[], object]):
+        """wait: a call that returns when the device has done all work."""
+        #: Seconds of each epoch up to the last wait.
         self.seconds: list[float] = []
         self._wait = wait
-        self._unstamped = 0
+        self._epochs_since_wait = 0
         self._last_wait = time.perf_counter()
 
     def epoch_ended(self, last: bool = False) -> None:
-        self._unstamped += 1
+        """To be called when the steps of an epoch have been started. last: whether no epoch follows."""
+        self._epochs_since_wait += 1
         is_long_ago = time.perf_counter() - self._last_wait > STRETCH_S
-        if not (last or not self.seconds or is_long_ago):
+        is_first = not self.seconds
+        if not (last or is_first or is_long_ago):
             return
         self._wait()
         now = time.perf_counter()
-        self.seconds += [(now - self._last_wait) / self._unstamped] * self._unstamped
-        self._unstamped = 0
+        epoch_s = (now - self._last_wait) / self._epochs_since_wait
+        self.seconds += [epoch_s] * self._epochs_since_wait
+        self._epochs_since_wait = 0
         self._last_wait = now
 
 
-def sizes(samples: int, batch: int) -> list[int]:
-    """The sizes of an epoch's batches, in order; the last may be smaller."""
+def batch_sizes(samples: int, batch: int) -> list[int]:
+    """The numbers of samples of an epoch's batches, in order: `batch` each, the last one may be smaller."""
     return [min(batch, samples - begin) for begin in range(0, samples, batch)]
 
 
-def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None) -> Iterator[tuple]:
-    """Batches of that many samples out of arrays of the host, one after the other or, with `rng`, shuffled."""
+def cut(
+    x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches (x, y) of arrays on the host. counts: samples of each batch. rng: where given, they are drawn in random order.
+
+    The order within a single batch changes nothing, so that one is not shuffled.
+    """
     order = None if rng is None or len(counts) == 1 else rng.permutation(sum(counts))
     for begin, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
         part = slice(begin, end) if order is None else order[begin:end]
@@ -53,58 +70,62 @@ def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generato
 
 
 def require_residence(task: Task, residences: tuple[str, ...]) -> str:
-    """The row's residence, the first of these where it names none.
+    """Where the samples are that the row's loop trains on: what its option `residence` says, else the first of `residences`.
 
-    Raises: ValueError for switches that no loop has.
+    Raises: ValueError for a residence that is not among these, and for other options of the row that only model.fit has.
     """
     kernel = task.row.kernel
     switches = task.row.settings.switches
-    chosen = task.row.keras
+    options = task.row.keras
     experiment = task.row.experiment
     residence = switches.get("residence", residences[0])
     if residence not in residences:
         raise ValueError(f"{kernel} has its samples {' or '.join(residences)}, not {residence}")
-    if chosen.steps_per_execution != 1:
+    if options.steps_per_execution != 1:
         raise ValueError(f"steps_per_execution is model.fit's; {kernel} decides by itself how many steps a call does")
     if experiment.strategy != "none" or experiment.replicas > 1:
         raise ValueError(f"strategy and replicas are model.fit's; {kernel} trains on one device")
     backend = "jax" if task.row.backend == "jax" else "tensorflow"
     if switches.get("keras_backend", backend) != backend:
-        raise ValueError(f"{kernel} runs on {backend}, not on {chosen.keras_backend}")
+        raise ValueError(f"{kernel} runs on {backend}, not on {options.keras_backend}")
     return residence
 
 
 # ---------------------------------------------------------------- TensorFlow
 
 
-def _wait_for_device(task: Task) -> Callable[[], object]:
-    """The call that waits for TensorFlow's work; on the CPU a call returns when it is done."""
+def _wait_function(task: Task) -> Callable[[], object]:
+    """A function that returns when TensorFlow's device has done all work; on the CPU each call has waited already."""
     import tensorflow
 
     return tensorflow.test.experimental.sync_devices if task.row.on_gpu else lambda: None
 
 
-def _on_device(task: Task, *arrays: np.ndarray) -> tuple:
+def _on_device(task: Task, *arrays: np.ndarray) -> "tuple[tf.Tensor, ...]":
+    """The arrays as tensors in the memory of the row's device."""
     return tensors.place(arrays, f"/{task.row.side}:0")
 
 
-def _samples_on_device(task: Task) -> tuple:
-    """(x, y) on the row's device. Classes as int64: TensorFlow leaves int32 in the host's memory, and each step would copy."""
+def _samples_on_device(task: Task) -> "tuple[tf.Tensor, ...]":
+    """All samples and targets, (x, y), in the memory of the row's device.
+
+    Classes become int64: TensorFlow leaves int32 in the host's memory, and each step would copy them.
+    """
     y = task.y
     if np.issubdtype(y.dtype, np.integer):
         y = y.astype(np.int64)
     return _on_device(task, task.x, y)
 
 
-def _permutation(samples: int):
-    """The whole numbers below `samples` in random order, as a tensor made where the row's work is done."""
+def _permutation(samples: int) -> "tf.Tensor":
+    """The whole numbers below `samples` in random order, as an int64 tensor on the device whose scope this is called in."""
     import tensorflow
 
     return tensorflow.cast(tensorflow.argsort(tensorflow.random.uniform((samples,))), "int64")
 
 
-def _read_tensors(scalars: list) -> np.ndarray:
-    """Numbers of the device on the host, many in a copy."""
+def _read_tensors(scalars: "list[tf.Tensor]") -> np.ndarray:
+    """The values of numbers on the device, copied to the host _READ_AT_ONCE at a time."""
     import tensorflow
 
     parts = []
@@ -113,22 +134,27 @@ def _read_tensors(scalars: list) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _make_metrics(model, x, y) -> None:
-    """Makes the variables of the model's metrics, which Keras makes when it first sees what they take: none may be made in a
-    tf.function."""
+def _create_metrics(model: "keras.Model", x: "tf.Tensor", y: "tf.Tensor") -> None:
+    """Has Keras create the variables of the model's metrics, which it does when it first computes them. x, y: any samples.
+
+    It is done before the epoch's tf.function is traced, in which no variable may be created.
+    """
     predicted = model(x, training=False)
     model.compute_loss(x, y, predicted)
     model.compute_metrics(x, y, predicted)
     model.reset_metrics()
 
 
-def _epoch_function(model, batch: int, shuffle: bool):
-    """A tf.function (x, y, permutation, first, steps, last) that does the steps `first` ... `first + steps - 1` and, where
-    `last` is not 0, one over so many samples after them. It returns the metrics."""
+def _epoch_function(model: "keras.Model", batch: int, *, shuffle: bool) -> Callable:
+    """A tf.function (x, y, permutation, first, steps, last) that trains a part of an epoch and returns the model's metrics.
+
+    x, y: all samples. permutation: their order where `shuffle`. It does the steps number `first` to `first + steps - 1` of
+    `batch` samples each and, where `last` is not 0, a step over the `last` samples behind them.
+    """
     import tensorflow as tf
 
-    def part(values, permutation, step, count: int):
-        """The samples of a step, `count` of them: a slice of known size, as XLA needs."""
+    def batch_of(values: "tf.Tensor", permutation: "tf.Tensor", step: "tf.Tensor", count: int) -> "tf.Tensor":
+        """The `count` samples of a step: a slice of known size, as XLA needs."""
         if shuffle:
             taken = tf.gather(values, tf.slice(permutation, (step * batch,), (count,)))
         else:
@@ -137,11 +163,13 @@ def _epoch_function(model, batch: int, shuffle: bool):
         return tf.ensure_shape(taken, (count, *values.shape[1:]))
 
     @functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
-    def epoch(x, y, permutation, first, steps, last: int):
+    def epoch(
+        x: "tf.Tensor", y: "tf.Tensor", permutation: "tf.Tensor", first: "tf.Tensor", steps: "tf.Tensor", last: int
+    ) -> "dict[str, tf.Tensor]":
         model.reset_metrics()
 
-        def train(step, count: int):
-            model.train_step((part(x, permutation, step, count), part(y, permutation, step, count)))
+        def train(step: "tf.Tensor", count: int) -> "tuple[tf.Tensor]":
+            model.train_step((batch_of(x, permutation, step, count), batch_of(y, permutation, step, count)))
             return (step + 1,)
 
         (step,) = tf.while_loop(lambda step: step < first + steps, lambda step: train(step, batch), (first,))
@@ -161,15 +189,19 @@ class ResidentEpochs(KerasTrainer):
         super().__init__(task)
         self._batch = task.row.problem.batch
         self._shuffle = task.row.keras.shuffle == "on"
-        with placed(task.row):
+        with on_row_device(task.row):
             self._x, self._y = _samples_on_device(task)
             (self._in_order,) = _on_device(task, np.arange(len(task.x)))
-            _make_metrics(self.model, self._x[:1], self._y[:1])
-        self._wait = _wait_for_device(task)
-        self._epoch = _epoch_function(self.model, self._batch, self._shuffle)
+            _create_metrics(self.model, self._x[:1], self._y[:1])
+        self._wait = _wait_function(task)
+        self._epoch = _epoch_function(self.model, self._batch, shuffle=self._shuffle)
 
-    def _run(self, samples: int, first: int, steps: int, last: int) -> dict:
-        """The metrics of a part of an epoch."""
+    def _run(self, samples: int, *, first: int, steps: int, last: int) -> "dict[str, tf.Tensor]":
+        """Trains a part of an epoch over the first `samples` samples; the model's metrics after it, on the device.
+
+        first: the number of its first step. steps: how many whole batches. last: samples of a smaller batch behind them; 0 for
+        none.
+        """
         import tensorflow as tf
 
         permutation = self._in_order
@@ -180,12 +212,12 @@ class ResidentEpochs(KerasTrainer):
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
         results = []
         stamps = LoopStamps(self._wait)
-        steps, last = divmod(samples, self._batch)
-        with placed(self.task.row):
+        steps, last_batch = divmod(samples, self._batch)
+        with on_row_device(self.task.row):
             for epoch in range(epochs):
-                results.append(self._run(samples, 0, steps, last))
+                results.append(self._run(samples, first=0, steps=steps, last=last_batch))
                 if stamped:
-                    stamps.epoch_ended(epoch == epochs - 1)
+                    stamps.epoch_ended(last=epoch == epochs - 1)
             self._wait()
             metrics = {}
             for name in results[0]:
@@ -195,9 +227,9 @@ class ResidentEpochs(KerasTrainer):
     def step_losses(self, count: int) -> list[float]:
         samples = len(self.task.x)
         losses = []
-        with placed(self.task.row):
+        with on_row_device(self.task.row):
             for step in range(min(count, samples // self._batch)):
-                losses.append(float(self._run(samples, step, 1, 0)["loss"]))
+                losses.append(float(self._run(samples, first=step, steps=1, last=0)["loss"]))
         return losses
 
 
@@ -217,55 +249,58 @@ class BareLoop(KerasTrainer):
         self._batch = task.row.problem.batch
         self._shuffle = task.row.keras.shuffle == "on"
         self._rng = np.random.default_rng(task.seed) if self._shuffle else None
-        self._parts: dict[tuple[int, int], tuple] = {}  # batches of the device, cut once
+        #: (index of a batch's first sample, index behind its last) -> the batch (x, y) on the device.
+        self._batches_on_device: dict[tuple[int, int], tuple] = {}
 
     @abc.abstractmethod
     def step(self, *batch: Any) -> Any:
-        """Does a step and gives its loss, still on the device. `batch`: x, y, and which of the samples where they are
-        shuffled on the device."""
+        """Does a training step and returns its loss, still on the device. batch: one of what `batches` gives."""
 
     @abc.abstractmethod
     def wait(self) -> None:
-        """Waits for all steps."""
+        """Returns when the device has done all steps."""
 
     @abc.abstractmethod
     def read(self, losses: list) -> np.ndarray:
-        """The losses on the host."""
+        """The values of losses on the device, copied to the host."""
 
     @abc.abstractmethod
     def shuffled_batches(self, counts: list[int]) -> Iterable[tuple]:
-        """Batches of that many samples out of samples of the device in shuffled order."""
+        """What `step` takes for each batch of an epoch over samples on the device in random order: all samples x and y, and which
+        of them. counts: samples of each batch."""
 
     def batches(self, counts: list[int]) -> Iterable[tuple]:
-        """An epoch's batches of that many samples."""
+        """What `step` takes for each batch of an epoch: (x, y), or (all x, all y, which of them) where samples on the device are
+        shuffled. counts: samples of each batch."""
         x, y = self.arrays
         if self.residence == "fed":
             return cut(x, y, counts, self._rng)
         if self._shuffle and len(counts) > 1:
             return self.shuffled_batches(counts)
-        return self._cut_once(counts)
+        return self._ordered_batches(counts)
 
-    def _cut_once(self, counts: list[int]) -> list[tuple]:
-        """Batches of samples of the device in their order, each cut out when it is first needed."""
+    def _ordered_batches(self, counts: list[int]) -> list[tuple]:
+        """Batches (x, y) of samples on the device in their order. Each is cut out once and stays on the device for later epochs.
+        counts: samples of each batch."""
         x, y = self.arrays
         batches = []
         for begin, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
-            if (begin, end) not in self._parts:
-                self._parts[begin, end] = (x[begin:end], y[begin:end])
-            batches.append(self._parts[begin, end])
+            if (begin, end) not in self._batches_on_device:
+                self._batches_on_device[begin, end] = (x[begin:end], y[begin:end])
+            batches.append(self._batches_on_device[begin, end])
         return batches
 
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
-        """A step for each batch, epoch after epoch, no waiting in between. An epoch's loss is Keras's mean: of its losses, each
-        weighted by its batch's samples."""
-        counts = sizes(samples, self._batch)
-        with placed(self.task.row):
+        """Does a step for each batch, epoch after epoch, without waiting in between. An epoch's loss is computed as Keras does:
+        the mean of its batches' losses, weighted by their samples."""
+        counts = batch_sizes(samples, self._batch)
+        with on_row_device(self.task.row):
             losses: list = []
             stamps = LoopStamps(self.wait)
             for epoch in range(epochs):
                 losses += [self.step(*batch) for batch in self.batches(counts)]
                 if stamped:
-                    stamps.epoch_ended(epoch == epochs - 1)
+                    stamps.epoch_ended(last=epoch == epochs - 1)
             self.wait()
             by_epoch = np.reshape(self.read(losses), (epochs, len(counts)))
         means = np.average(by_epoch, axis=1, weights=counts)
@@ -273,7 +308,7 @@ class BareLoop(KerasTrainer):
 
     def step_losses(self, count: int) -> list[float]:
         steps = min(count, len(self.task.x) // self._batch)
-        with placed(self.task.row):
+        with on_row_device(self.task.row):
             return [float(self.step(*batch)) for batch in self.batches([self._batch] * steps)]
 
 
@@ -287,31 +322,36 @@ class TensorFlowLoop(BareLoop):
         model = self.model
         loss_function = _loss_function(model, task)
 
-        def body(x, y):
+        def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
                 loss = loss_function(x, y, model(x, training=True))
-                scaled = model.optimizer.scale_loss(loss)
+                scaled = model.optimizer.scale_loss(loss)  # mixed_float16 scales it, so that no gradient underflows
             model.optimizer.apply(tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
             return loss
 
-        def shuffled_body(x, y, chosen):
-            return body(tf.gather(x, chosen), tf.gather(y, chosen))
+        def step_on_chosen(x: tf.Tensor, y: tf.Tensor, chosen: tf.Tensor) -> tf.Tensor:
+            return step(tf.gather(x, chosen), tf.gather(y, chosen))
 
         compiled = functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
-        self._step = compiled(body)
-        self._shuffled_step = compiled(shuffled_body)
-        self._wait = _wait_for_device(task)
+        self._step = compiled(step)
+        self._step_on_chosen = compiled(step_on_chosen)
+        self._wait = _wait_function(task)
         if self.residence == "fed":
             self.arrays = (task.x, task.y)
         else:
-            with placed(task.row):
+            with on_row_device(task.row):
                 self.arrays = _samples_on_device(task)
 
-    def step(self, x: Any, y: Any, *chosen: Any) -> Any:
+    def step(self, x: Any, y: Any, *chosen: "tf.Tensor") -> "tf.Tensor":
+        """Does a training step and returns its loss, on the device.
+
+        x, y: the batch; or all samples where the indices of the batch's follow. Arrays of the host are copied to the device
+        first.
+        """
         if self.residence == "fed":
             return self._step(*_on_device(self.task, x, y))
         if chosen:
-            return self._shuffled_step(x, y, *chosen)
+            return self._step_on_chosen(x, y, *chosen)
         return self._step(x, y)
 
     def wait(self) -> None:
@@ -327,9 +367,11 @@ class TensorFlowLoop(BareLoop):
             yield (*self.arrays, chosen)
 
 
-def _loss_function(model, task: Task) -> Callable:
-    """loss(x, y, predicted): the model's own, or against float64 targets the same function in float64. Keras's own would
-    take the targets to float32 first."""
+def _loss_function(model: "keras.Model", task: Task) -> Callable:
+    """The model's loss as a function of (x, y, predicted).
+
+    Where the row wants float64 targets the loss is computed in float64; Keras's own would convert the targets to float32 first.
+    """
     if task.row.keras.targets == "float32":
         return lambda x, y, predicted: model.compute_loss(x, y, predicted)
     import keras

@@ -5,8 +5,9 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -19,6 +20,9 @@ from workloads.frameworks.tracing import user_files
 from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.machine import gpu
 from workloads.records import Row, settings
+
+if TYPE_CHECKING:
+    import keras
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 
@@ -47,19 +51,22 @@ class Trainer(abc.ABC):
 
     @abc.abstractmethod
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
-        """Trains from the weights as they are over the first `samples` samples in the problem's batches, and returns when the
-        device is done. `stamped` asks for the seconds of each epoch, a later one's from the end of the one before."""
+        """Trains on from the present weights, and returns when the device is done.
+
+        samples: of an epoch, the first ones of the trainer's, in the batches of its row. stamped: whether the seconds of each
+        epoch are wanted; those of a later one count from the end of the one before.
+        """
 
     @abc.abstractmethod
     def restore(self) -> None:
         """Sets weights, optimizer and seeds to what they were first."""
 
     def step_losses(self, count: int) -> list[float]:
-        """The losses of the next `count` steps; [] where nothing can say them one by one."""
+        """The loss of each of the next `count` steps; [] where a trainer gives no losses of single steps."""
         return []
 
     def further_results(self) -> FurtherResults:
-        """What is taken when all else has been timed."""
+        """Results that are measured after everything else, as they would disturb it; none where a subclass has none."""
         return FurtherResults()
 
 
@@ -109,8 +116,11 @@ class Built:
         keras.utils.set_random_seed(self.seed)
 
 
-def placed(row: Row):
-    """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
+def on_row_device(row: Row) -> AbstractContextManager:
+    """A `with` block that puts TensorFlow's work on the CPU where the row wants that in a process that sees a GPU.
+
+    Any other row needs nothing: its process sees no device but its own.
+    """
     if not row.on_gpu and row.keras.gpu == "visible":
         import tensorflow
 
@@ -119,22 +129,27 @@ def placed(row: Row):
 
 
 def built(task: Task) -> Built:
-    """The model of a task: built under its precision, compared with its table, and looked up where its variables are.
+    """The model of a task, built and compiled as its row says, and compared with the description of its network.
 
-    Raises: Broken when it is on another device; ValueError for a model that the row's switches do not fit.
+    Raises: Broken where its variables are on another device than the row's; ValueError for options of the row that the model does
+    not take.
     """
     import keras
 
     row = task.row
-    chosen = row.keras
+    options = row.keras
     keras.utils.set_random_seed(task.seed)
-    keras.config.set_dtype_policy(chosen.precision)
+    keras.config.set_dtype_policy(options.precision)
     use_tf32(row)
     strategy = data_parallel.strategy(row)
+    notes: dict[str, str] = {}
     try:
-        with tensors.timed(task.phases, "build"), placed(row), strategy.scope():
-            model, notes = _user_model(row) if task.network is None else (_table_model(row, task.network), {})
-            model.steps_per_execution = chosen.steps_per_execution
+        with tensors.timed(task.phases, "build"), on_row_device(row), strategy.scope():
+            if task.network is None:
+                model, notes = _user_model(row)
+            else:
+                model = _network_model(row, task.network)
+            model.steps_per_execution = options.steps_per_execution
             if model.optimizer:
                 model.optimizer.build(model.trainable_variables)
     finally:
@@ -145,27 +160,30 @@ def built(task: Task) -> Built:
     values = {
         "parameters": float(model.count_params()),
         "jit_compile": float(model.jit_compile is True),
-        "tf32": float(row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")),
+        "tf32": float(row.on_gpu and options.tf32 == "on" and not gpu.lacks(row.device, "tf32")),
     }
     return Built(
         model=model,
         first_values=values_of_variables(model),
         seed=task.seed,
         values={**values, **strategy.values},
-        notes={**notes, **tensors.about(row), **strategy.notes},
+        notes={**notes, **tensors.software_notes(row), **strategy.notes},
         wrong=wrong,
         strategy=strategy,
     )
 
 
-def _table_model(row: Row, network: Network) -> Any:
-    """The Keras model of a network, without its dropout where the row says so."""
-    used = network if row.keras.dropout == "on" else without_dropout(network)
-    return models.build(used, settings.JIT[row.keras.jit_compile])
+def _network_model(row: Row, network: Network) -> "keras.Model":
+    """A compiled Keras model of a network of kernels.networks; without its dropout where the row says so."""
+    built_network = network if row.keras.dropout == "on" else without_dropout(network)
+    return models.build(built_network, settings.JIT[row.keras.jit_compile])
 
 
-def _user_model(row: Row) -> tuple[Any, dict[str, str]]:
-    """(the user's model, notes: its layers, the hash of its source, what was decided for it)."""
+def _user_model(row: Row) -> "tuple[keras.Model, dict[str, str]]":
+    """The user's model that the row names, compiled, and the notes of its measurement.
+
+    The notes are its layers as JSON, the hash of its source, and what was decided where the user left it open.
+    """
     name = row.problem.model
     model, notes = user_model.load(name, settings.JIT[row.keras.jit_compile])
     layers = description.network(model, name)
@@ -175,8 +193,8 @@ def _user_model(row: Row) -> tuple[Any, dict[str, str]]:
     return model, notes
 
 
-def values_of_variables(model: Any) -> list[tuple[Any, np.ndarray]]:
-    """Each variable of a model and its optimizer once, with a copy of its value. Seeds of dropout are among them."""
+def values_of_variables(model: "keras.Model") -> "list[tuple[keras.Variable, np.ndarray]]":
+    """Each variable of a model and of its optimizer once, with a copy of its value. Seeds of dropout are among them."""
     variables = [*model.variables, *getattr(model.optimizer, "variables", ())]  # a model may have no optimizer
     distinct = {id(variable): variable for variable in variables}
     pairs = []
@@ -195,7 +213,11 @@ def without_dropout(network: Network) -> Network:
 
 
 def use_tf32(row: Row) -> None:
-    """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
+    """Allows or forbids TF32 arithmetic on a GPU in this process, as the row's option tf32 says, in the library that the row
+    names.
+
+    Without TF32, products and convolutions of float32 are computed in float32. An earlier row may have set it otherwise.
+    """
     allowed = row.keras.tf32 == "on"
     match row.library:
         case "tensorflow":
@@ -214,15 +236,16 @@ def use_tf32(row: Row) -> None:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
-def finite(losses) -> tuple[float, ...]:
-    """The losses of a fit; raises Broken when one is not a finite number."""
+def finite(losses: Iterable[float]) -> tuple[float, ...]:
+    """The same losses, one an epoch. Raises Broken where one is infinite or no number."""
     for epoch, loss in enumerate(losses, 1):
         if not np.isfinite(loss):
             raise Broken(f"the loss is {loss} after epoch {epoch}")
     return tuple(float(loss) for loss in losses)
 
 
-def keras_callback(**events: Callable):
+def keras_callback(**events: Callable) -> "keras.callbacks.Callback":
+    """A callback of Keras. events: name of a method, as on_epoch_end -> the function that `fit` calls then."""
     import keras
 
     return keras.callbacks.LambdaCallback(**events)
@@ -251,17 +274,20 @@ class EpochStamps:
         return tuple(end - begin for begin, end in itertools.pairwise(self._stamps))
 
 
-def fitted(model: Any, arguments: dict[str, Any], epochs: int, stamped: bool) -> Fitted:
-    """The Fitted of a model.fit with these arguments."""
+def run_fit(model: "keras.Model", arguments: dict[str, Any], epochs: int, *, stamped: bool) -> Fitted:
+    """Calls model.fit with these arguments; its losses, accuracies and, where `stamped`, the seconds of each epoch.
+
+    Raises: Broken for a loss that is not finite.
+    """
     stamps = EpochStamps()
     callbacks = [stamps.callback()] if stamped else None
     history = model.fit(**arguments, epochs=epochs, verbose=0, callbacks=callbacks).history
     return Fitted(losses=finite(history["loss"]), accuracies=accuracies(history), epochs_s=stamps.seconds)
 
 
-def accuracies(by_name: dict[str, Any]) -> tuple[float, ...]:
-    """The accuracy of each epoch among the numbers of a fit; () where it has none."""
-    for name, numbers in by_name.items():
+def accuracies(metrics: Mapping[str, Iterable[float]]) -> tuple[float, ...]:
+    """The accuracy of each epoch; () where a fit computed none. metrics: Keras's name of a metric -> its value in each epoch."""
+    for name, numbers in metrics.items():
         if name.endswith("accuracy"):
             return tuple(float(number) for number in numbers)
     return ()
@@ -292,10 +318,12 @@ class KerasFit(KerasTrainer):
 
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
         arguments = self._pipeline.fit_arguments(samples)
-        with placed(self.task.row):
-            return fitted(self.model, arguments, epochs, stamped)
+        with on_row_device(self.task.row):
+            return run_fit(self.model, arguments, epochs, stamped=stamped)
 
     def step_losses(self, count: int) -> list[float]:
+        """The loss of each of the next steps, at most `count` and not more than an epoch has; [] where Keras gives one loss for
+        several steps."""
         steps = min(count, len(self.task.x) // self._batch)
         if self.task.row.experiment.strategy == "MirroredStrategy":
             return self._losses_from_means(steps)
@@ -303,14 +331,17 @@ class KerasFit(KerasTrainer):
         for step in range(steps):
             batch = slice(step * self._batch, (step + 1) * self._batch)
             self.model.reset_metrics()
-            with placed(self.task.row):
+            with on_row_device(self.task.row):
                 metrics = self.model.train_on_batch(self.task.x[batch], self.task.y[batch], return_dict=True)
             losses.append(float(metrics["loss"]))
         return losses
 
     def _losses_from_means(self, steps: int) -> list[float]:
-        """The same where train_on_batch would give each replica the whole batch: from the running means of a fit. [] where Keras
-        gives one loss for several steps."""
+        """The losses of the next steps on several GPUs, where train_on_batch would give each GPU the whole batch.
+
+        They are computed from what Keras hands to callbacks, the mean loss of all steps so far. [] where Keras runs several steps
+        between two callbacks.
+        """
         if self.task.row.keras.steps_per_execution > 1:
             return []
         means: list[float] = []
@@ -336,7 +367,7 @@ def make_trainer(task: Task) -> Trainer:
     Raises: ValueError for a kernel that trains nothing, and for switches that its trainer does not obey.
     """
     kernel = task.row.kernel
-    known = [name for name in HANDLERS if "/" in name]
-    if kernel not in known:
-        raise ValueError(f"{kernel} trains nothing; known: {', '.join(known)}")
+    training_kernels = [name for name in HANDLERS if "/" in name]  # the other handlers are verbs without a slash
+    if kernel not in training_kernels:
+        raise ValueError(f"{kernel} trains nothing; known: {', '.join(training_kernels)}")
     return handler(kernel)(task)

@@ -5,7 +5,7 @@ import math
 import re
 import statistics
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,10 +25,14 @@ from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
 from workloads.records import SAMPLES, Machine, Measurement, Row, script_files, settings
 
-CHECK = "weights"  # what every row is checked by: its model against the table
+if TYPE_CHECKING:
+    import keras
+
+CHECK = "weights"  # what every row is checked by: its model's weights against the description of its network
 FIT = "training/keras/fit"
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
-# the last is what TensorFlow says of a copy that finds no room (tensorflow#7025)
+_HOST_COPIES = 3  # a training needs its samples so many times on the host, as other rows do (harness.memory_needs)
+# The last of these is what TensorFlow says of a copy for which there is no memory (tensorflow#7025).
 _OUT_OF_MEMORY = re.compile("RESOURCE_EXHAUSTED|[Oo]ut of memory|OOM when allocating|Dst tensor is not initialized")
 
 
@@ -37,16 +41,16 @@ class OutOfMemory(Exception):
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over a later epoch of a warm fit, whose
-    first epoch and data-set setup are in none of them.
+    """Trains the row's model in this process and times its steps.
 
-    Nothing of ours runs in a fit but the stamps of its epochs.
-    phases_s: import and device_start (in a process's first row), samples, build, compile and compile_last, look (the fit of the
-    losses), fits, first_call (compilation, data-set setup and an epoch). Fits: later epochs of another number of steps, and the
-    data-set setup of each fit. Series: losses and accuracies of a fit from the first weights. Slow steps (limits.slow_step_s)
-    are timed in epochs of a few, without losses.
-    A row of process `fresh` has import, start, build and the first step alone.
-    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
+    The samples of the clock `host-latency` are seconds a step, each the mean over one epoch of a fit. A fit's first epoch, in
+    which it sets up its data, is not among them. Nothing of this project runs in a fit but a callback that stamps its epochs.
+    phases_s: import and device_start (in a process's first row), samples, build, compile and compile_last (of the last, smaller
+    batch), look (a fit for the losses), fits, first_call (compilation, data-set setup and an epoch). fits: epochs of another
+    number of steps, and the data-set setup of each fit. series: losses and accuracies of each epoch from the first weights on.
+    Steps slower than limits.slow_step_s are timed in epochs of a few steps, without losses. A row of process `fresh` has import,
+    start, build and the first step alone. seed: of weights and made-up samples.
+    Raises: ValueError for options that do not go together; registry.NotInstalled; DoesNotFit; OutOfMemory.
     """
     if isinstance(row.problem, Training):
         scripted = script_files.script_training(row.problem.model)
@@ -64,7 +68,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             raise ValueError(refusal) from error
         if isinstance(error, MemoryError) or not _OUT_OF_MEMORY.search(str(error)):
             raise
-        traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
+        traceback.clear_frames(error.__traceback__)  # their locals refer to the model and its samples
         tensors.forget()
         if not row.on_gpu:
             raise MemoryError from None
@@ -73,9 +77,10 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 
 def _trained(row: Row, limits: Limits, seed: int, *, phases: dict[str, float], values: dict[str, float]) -> dict:
-    """The fields of the Measurement beside `phases` and `values`, which are filled on the way.
+    """Trains and times the row's model. Returns fields of its Measurement; `phases` and `values` are filled on the way.
 
-    Raises: Broken; data.Unavailable.
+    Raises: Broken for a model that does not train, and where its real data cannot be had; ValueError for options that do not go
+    together.
     """
     settings.checked_keras(row)  # refuses what nothing here obeys
     if not isinstance(row.problem, Training):
@@ -84,16 +89,16 @@ def _trained(row: Row, limits: Limits, seed: int, *, phases: dict[str, float], v
     row = _with_possible_batch(row)
     require_room(row, facts.describe())
     phases |= tensors.begin(row.device, row.threads, row.library)
-    _require_sight(row)
-    if not phases:  # another row has been here
+    _require_visible_gpu(row)
+    if not phases:  # this process has measured another row, whose model is freed
         tensors.forget()
-    _mark_memory(row)
+    _reset_peak_memory(row)
     announce.starting("running your file" if network is None else "building the model")
     if network is None:
-        _require_obeyed(row)
+        _require_options_of_user_model(row)
         model = _general_model(row, phases)
         if model is not None:
-            return _general_fields(row, model, limits, seed, phases=phases, values=values)
+            return _fields_of_general_model(row, model, limits, seed, phases=phases, values=values)
     with tensors.timed(phases, "samples"):
         x, y = _samples(row, network, seed)
     task = trainers.Task(row=row, network=network, x=x, y=y, seed=seed, phases=phases)
@@ -107,7 +112,7 @@ def _trained(row: Row, limits: Limits, seed: int, *, phases: dict[str, float], v
         return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
     if row.process == "fresh":
         with tensors.timed(phases, "first_call"):
-            trainer.fit(min(row.problem.batch, row.problem.samples), 1)
+            trainer.fit(min(row.problem.batch, row.problem.samples), epochs=1)
         return {"check": CHECK, "notes": trainer.notes}
     unit = row.keras.steps_per_execution
     try:
@@ -119,14 +124,15 @@ def _trained(row: Row, limits: Limits, seed: int, *, phases: dict[str, float], v
 
 
 def _with_possible_batch(row: Row) -> Row:
-    """The row; with one batch of all samples where they are fewer than a batch, so that every timed fit has such batches."""
+    """The same row; where it has fewer samples than a batch, with a batch of all samples, so that every timed fit has that
+    batch."""
     if row.problem.samples >= row.problem.batch:
         return row
     return replace(row, problem=replace(row.problem, batch=row.problem.samples))
 
 
-def _build_fields(task: trainers.Task, values: dict) -> dict:
-    """The fields of a row that only builds the model."""
+def _build_fields(task: trainers.Task, values: dict[str, float]) -> dict:
+    """Fields of the Measurement of a row that builds its model and trains nothing; `values` is filled."""
     built = trainers.built(task)
     values |= built.values
     fields = {"check": CHECK, "notes": built.notes}
@@ -135,20 +141,22 @@ def _build_fields(task: trainers.Task, values: dict) -> dict:
     return fields
 
 
-def _require_obeyed(row: Row) -> None:
-    """Raises ValueError for options that a user's own model cannot obey."""
-    chosen = row.keras
-    if row.kernel == FIT and settings.is_user_model(chosen.data):
-        chosen = replace(chosen, data="synthetic")
+def _require_options_of_user_model(row: Row) -> None:
+    """Raises ValueError for options of the row that a user's own model does not have."""
+    options = row.keras
+    if row.kernel == FIT and settings.is_user_model(options.data):  # a function of the user's gives the data
+        options = replace(options, data="synthetic")
     for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
-        if getattr(chosen, name) != text:
+        if getattr(options, name) != text:
             raise ValueError(f"{row.problem.model} is a model of your own: {name} can only be {text}")
 
 
-def _general_model(row: Row, phases: dict) -> Any:
-    """A user's model under the row's precision, where user_training times it; else None. Fills phases_s build.
+def _general_model(row: Row, phases: dict[str, float]) -> "keras.Model | None":
+    """The user's model that the row names, built in the row's precision, where it needs the general way of user_training: with
+    data of the user's, several inputs or outputs, or a train_step of its own. None for any other model.
 
-    Raises: Broken.
+    The seconds of building it are put into `phases`.
+    Raises: Broken where it does not build.
     """
     import keras
 
@@ -168,10 +176,11 @@ def _general_model(row: Row, phases: dict) -> Any:
     return None
 
 
-def _general_fields(
-    row: Row, model: Any, limits: Limits, seed: int, *, phases: dict[str, float], values: dict[str, float]
+def _fields_of_general_model(
+    row: Row, model: "keras.Model", limits: Limits, seed: int, *, phases: dict[str, float], values: dict[str, float]
 ) -> dict:
-    """The fields of the Measurement of any compiled model, with the first data that it takes.
+    """Times the fit of a user's model on the user's data, or on the first made-up data that it takes. Returns fields of the row's
+    Measurement; `phases` and `values` are filled.
 
     Raises: Broken with the error of the likeliest data where it takes none.
     """
@@ -200,8 +209,9 @@ def fields_of_fit(
     phases: dict[str, float],
     values: dict[str, float],
 ) -> dict:
-    """The fields of the Measurement of a user's fit, beside `phases` and `values`, which are filled.
+    """Times the fit of a user's model. Returns fields of its Measurement; `phases` and `values` are filled.
 
+    cut: the data, of which fits of any number of steps can be made. notes: of the measurement so far.
     Raises: Broken with the user's own line that fails.
     """
     trainers.use_tf32(row)
@@ -233,8 +243,11 @@ def fields_of_fit(
 def _timed(
     row: Row, trainer: trainers.Trainer, limits: Limits, *, available: int, unit: int, phases: dict, values: dict
 ) -> dict:
-    """The timed fields of a Trainer, in order: compilation, losses, fits of the row's samples in turns with those of other
-    steps. available: samples that are ready. unit: steps that Keras runs in one call."""
+    """Times a trainer: its compilation, a fit for the losses, then fits of the row's samples in turns with fits of other numbers
+    of steps. Returns fields of the row's Measurement; `phases` and `values` are filled.
+
+    available: how many samples the trainer has. unit: how many steps Keras runs in one call.
+    """
     problem = row.problem
     announce.starting("compiling")
     look = fit_timing.compiled(trainer, problem, phases, unit)
@@ -275,34 +288,37 @@ def _timed(
 
 
 def _samples(row: Row, network: networks.Network | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y) for the problem; more samples if its epochs are too short to time a step by."""
+    """The samples and targets (x, y) to train on: more than the row's problem has where its epochs are too short to time a step.
+
+    network: None for a user's model, whose samples are made up.
+    """
     problem = row.problem
-    chosen = row.keras
+    options = row.keras
     if network is None:
-        return _user_samples(row, seed)
-    x, y = data.load(chosen.data, network, problem.samples, seed, dtype=problem.dtype, targets=chosen.targets)
+        return _samples_of_user_model(row, seed)
+    x, y = data.load(options.data, network, problem.samples, seed, dtype=problem.dtype, targets=options.targets)
     if row.process == "fresh":
         return x, y
     sample_bytes = networks.sample_bytes(network, problem.dtype)
-    count = fit_timing.samples_needed(problem, sample_bytes, chosen.steps_per_execution)
+    count = fit_timing.samples_needed(problem, sample_bytes, options.steps_per_execution)
     return fit_timing.resized(x, y, count)
 
 
-def _user_samples(row: Row, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y) for a user's model, which is built once to see what it takes.
+def _samples_of_user_model(row: Row, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Made-up samples and targets (x, y) for a user's model, which is built once to see what it takes.
 
-    Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
+    Raises: ValueError for a precision that a saved model does not have; DoesNotFit.
     """
     problem = row.problem
-    chosen = row.keras
-    if problem.model.endswith(".keras") and chosen.precision != "float32":
+    options = row.keras
+    if problem.model.endswith(".keras") and options.precision != "float32":
         raise ValueError(f"{problem.model} has the precision that it was saved with")
     model, _ = user_model.load(problem.model, "auto")
     values = math.prod(side or 1 for side in model.input_shape[1:])
     sample_bytes = ITEM_BYTES.get(problem.dtype, 1) * values
-    count = fit_timing.samples_needed(problem, sample_bytes, chosen.steps_per_execution)
-    whole = replace(problem, samples=count)
-    require_room(replace(row, problem=whole), facts.describe(), values)
+    count = fit_timing.samples_needed(problem, sample_bytes, options.steps_per_execution)
+    problem_of_all = replace(problem, samples=count)
+    require_room(replace(row, problem=problem_of_all), facts.describe(), values)
     x, y = user_model.samples(model, count, seed, problem.dtype)
     del model
     tensors.forget()
@@ -310,17 +326,24 @@ def _user_samples(row: Row, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def footprint_bytes(problem: Training | Inference, values: int = 0) -> int:
-    """Bytes that a training, or a teacher's inference, holds at least; of a user's model, of `values` a sample, its samples
-    alone."""
+    """Bytes of memory that a training or an inference needs at least.
+
+    values: of a user's model, numbers in a sample: its samples alone are counted then, as its layers are not known. 0 for a
+    network of kernels.networks.
+    """
     if isinstance(problem, Training) and values:
         return problem.samples * values * ITEM_BYTES.get(problem.dtype, 1)
     return problem.footprint_bytes
 
 
 def require_room(row: Row, here: Machine, values: int = 0) -> None:
-    """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where all of them come to lie there.
-    What else a GPU cannot hold, the framework says itself: its memory is the framework's. `values`: as above."""
-    require_bytes(3 * footprint_bytes(row.problem, values), "host", facts.memory_available("cpu"))
+    """Raises DoesNotFit where the host's memory is too small for a row's samples, or the GPU's where all of them are copied
+    there.
+
+    Nothing else is checked for a GPU, since the framework has taken its memory and raises an error itself. here: this machine.
+    values: of a user's model, numbers in a sample; 0 for a network of kernels.networks.
+    """
+    require_bytes(_HOST_COPIES * footprint_bytes(row.problem, values), "host", facts.memory_available("cpu"))
     gpu = here.gpu(row.device) if row.on_gpu else None
     residence = row.settings.switches.get("residence", "numpy")
     is_copied_whole = row.variant == "fit" and residence == "numpy" and row.library == "tensorflow"  # keras#16997
@@ -339,8 +362,9 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
         )
 
 
-def _require_sight(row: Row) -> None:
-    """Raises ValueError for a row whose process should see a GPU where there is none."""
+def _require_visible_gpu(row: Row) -> None:
+    """Raises ValueError for a row that trains on the CPU beside a visible GPU (option gpu=visible), where TensorFlow sees
+    none."""
     if row.keras.gpu == "visible":
         if row.library != "tensorflow":
             raise ValueError(f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {row.library} here")
@@ -350,8 +374,8 @@ def _require_sight(row: Row) -> None:
             raise ValueError("gpu=visible puts a training on the CPU beside a GPU that TensorFlow sees; it sees none")
 
 
-def _mark_memory(row: Row) -> None:
-    """Starts the measurement of peak memory: later peaks count."""
+def _reset_peak_memory(row: Row) -> None:
+    """Sets the peak of memory that the system (CPU) or TensorFlow (GPU) records for this process to what is in use now."""
     if not row.on_gpu:
         with contextlib.suppress(OSError):
             (cpu.ROOT / "proc/self/clear_refs").write_text("5")  # resets VmHWM (proc(5))
@@ -362,7 +386,8 @@ def _mark_memory(row: Row) -> None:
 
 
 def _peak_memory(row: Row) -> dict[str, float]:
-    """peak_memory_bytes: of this process on the CPU; of TensorFlow's tensors on a GPU."""
+    """The value peak_memory_bytes since the peak was reset: of this process on the CPU, of TensorFlow's tensors on a GPU; {}
+    where neither is known."""
     if not row.on_gpu:
         peak = re.search(r"VmHWM:\s+(\d+) kB", cpu.text(cpu.ROOT / "proc/self/status"))
         return {"peak_memory_bytes": int(peak[1]) * 1024.0} if peak else {}

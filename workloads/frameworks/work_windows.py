@@ -114,9 +114,9 @@ class ModelCalls(RepeatedWork):
             self._call = inference_row.caller(row, self._model, x)
             with tensors.timed(phases, "first_call"):
                 self._call()
-            _, wrong = inference_row.checked(row, self._model, x)
-        if wrong:
-            raise Broken(wrong)
+            checked = inference_row.check_answers(row, self._model, x)
+        if checked.wrong:
+            raise Broken(checked.wrong)
 
     def run(self, steps: int) -> None:
         with tensors.on(self._model.device):

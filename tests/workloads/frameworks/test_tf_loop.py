@@ -104,9 +104,9 @@ class RecordedLoop(tf_loop.BareLoop):
         raise AssertionError("not called")
 
 
-def test_bare_loops_weight_and_read_their_batches():
-    assert tf_loop.sizes(10, 4) == [4, 4, 2] and tf_loop.sizes(8, 4) == [4, 4]
-    assert tf_loop.sizes(3, 4) == [3]
+def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_losses():
+    assert tf_loop.batch_sizes(10, 4) == [4, 4, 2] and tf_loop.batch_sizes(8, 4) == [4, 4]
+    assert tf_loop.batch_sizes(3, 4) == [3]
     x = np.arange(10)
     assert [a.tolist() for a, b in tf_loop.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     mixed = [(a, b) for a, b in tf_loop.cut(x, -x, [4, 4, 2], np.random.default_rng(1))]

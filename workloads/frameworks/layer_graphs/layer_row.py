@@ -64,7 +64,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         flags=flags,
         phases_s=phases,
         values=values,
-        notes=tensors.about(row),
+        notes=tensors.software_notes(row),
         check="bound" if error is not None else "",
         max_error=error,
     )

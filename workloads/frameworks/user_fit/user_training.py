@@ -82,7 +82,7 @@ class UserFit(trainers.Trainer):
             "parameters": float(model.count_params()) if model.built else 0.0,
             "jit_compile": float(model.jit_compile is True),
         }
-        self.notes = {**notes, **tensors.about(row)}
+        self.notes = {**notes, **tensors.software_notes(row)}
         self._row = row
         self._model = model
         self._cut = cut
@@ -93,7 +93,7 @@ class UserFit(trainers.Trainer):
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
         stamps = trainers.EpochStamps()
         callbacks = [stamps.callback()] if stamped else None
-        with trainers.placed(self._row):
+        with trainers.on_row_device(self._row):
             self._model.fit(**self._cut.arguments(samples), epochs=epochs, verbose=0, callbacks=callbacks)
         self._cut.require_going()
         return trainers.Fitted(losses=(), epochs_s=stamps.seconds)
