@@ -183,7 +183,7 @@ def child(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "keras", keras)
     monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
-    monkeypatch.setattr(tensors, "about", lambda row: {})
+    monkeypatch.setattr(tensors, "software_notes", lambda row: {})
     monkeypatch.setattr(training_row, "_mark_memory", lambda row: None)
     monkeypatch.setattr(trainers, "use_tf32", lambda row: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
