@@ -28,7 +28,7 @@ EMBEDDING = ("Embedding", '{"input_dim": 100, "output_dim": 4}', "20:int32")
 
 def alone(layer):
     name, arguments, shape = layer
-    return layer_use.alone(name, arguments, inputs.several(shape), BATCH)
+    return layer_use.layer_by_itself(name, arguments, inputs.parsed_shapes(shape), BATCH)
 
 
 def counted(layer, direction):
@@ -191,7 +191,7 @@ def own_model():
 @made
 def equal_layers_of_a_model_count_once():
     """The first layer has another use: nothing needs the gradient of its input. The last is of another shape."""
-    opened = layer_use.opened("tests.support.inside_layers:own_model", None, BATCH)
+    opened = layer_use.open_model("tests.support.inside_layers:own_model", None, BATCH)
     uses = {use.path: (use.count, use.differentiable) for use in layer_use.uses_of_model(opened)}
     assert uses == {"first": (1, (False,)), "block/inner": (2, (True,)), "last": (1, (True,))}
     loss, optimizer = step_parts.loss_and_optimizer(opened)

@@ -24,19 +24,23 @@ from workloads.records import Measurement, Row
 
 
 def answer(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Describes the layer of a row, or all layers of its model where it names none."""
-    tensors.begin("cpu", None)
+    """Describes all layers of the row's model, or the one layer of the row where it names no model; nothing is timed.
+
+    The result's notes hold the DescribedLayers as JSON. Where a layer cannot be had it is `failed`, and its notes say what to
+    change. limits: unused.
+    """
+    tensors.begin("cpu", threads=None)
     weight_limit.install()
     problem = row.problem
     try:
         if problem.model:
             parts = layer_row.parts_of_model(problem.model, problem.batch)
             layers = DescribedLayers(
-                layers=tuple(_described(use, seed) for use in parts.uses),
+                layers=tuple(_describe(use, seed) for use in parts.uses),
                 sample_values=parts.sample_values,
             )
         else:
-            layers = DescribedLayers(layers=(_described(layer_row.use_of(problem), seed),))
+            layers = DescribedLayers(layers=(_describe(layer_row.use_of(problem), seed),))
     except Broken as error:
         notes = {CHANGE: change_of(error)}
         if isinstance(error, WrongLayer):
@@ -45,8 +49,9 @@ def answer(row: Row, limits: Limits, seed: int) -> Measurement:
     return row.result("ok", notes={LAYERS: msgspec.json.encode(layers).decode()})
 
 
-def _described(use: LayerUse, seed: int) -> DescribedLayer:
-    """A layer with the directions that it has; one that cannot be traced by itself has none."""
+def _describe(use: LayerUse, seed: int) -> DescribedLayer:
+    """A layer with the work of the forward pass and of each gradient that it has. A direction that cannot be traced is left out,
+    and `failure` has the first error."""
     directions: list[DirectionWork] = []
     failure = ""
     for direction in LayerCall.DIRECTIONS:

@@ -22,12 +22,16 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kernels.tensorflow import calls
 from workloads.harness import timing
 from workloads.harness.dispatch import Broken, CannotDo
 from workloads.records import Samples
 from workloads.shared_flags import Limits
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 #: Calls of the shorter chain.
 SHORT = 2
@@ -47,149 +51,179 @@ _PAIRS = 5
 _FEWEST_VISITS = 3
 
 
-def copied(arguments: Sequence, *, fresh: int, copies: int) -> list[Sequence]:
-    """So many copies of the arguments of a call, but of the first, `fresh` ones. Lists that a loop saved are not copied."""
+def copied(arguments: "Sequence[tf.Tensor]", *, fresh: int, copies: int) -> "list[Sequence[tf.Tensor]]":
+    """`copies` lists of the arguments of a call: the arguments themselves, then copies of them in memory of their own.
+
+    The first `fresh` arguments are in all of them the same tensors: a step computes these right before the call, so they may be
+    in a cache. So are lists of tensors that a loop saved, which cannot be copied.
+    """
     import tensorflow
 
-    every = [arguments]
+    lists = [arguments]
     for _ in range(copies - 1):
         tensors = list(arguments[:fresh])
         for tensor in arguments[fresh:]:
             is_list = tensor.dtype == tensorflow.variant
             tensors.append(tensor if is_list else tensorflow.raw_ops.DeepCopy(x=tensor))
-        every.append(tensors)
-    return every
+        lists.append(tensors)
+    return lists
 
 
-def chained(function: Callable, copies: Sequence[Sequence], count: int, *, jit: bool) -> Callable:
-    """A call that runs `function(*arguments)` so often, compiled by XLA or op by op. copies: of the arguments, which the calls
-    take one after the other; XLA takes the first alone.
+def chained(function: Callable, copies: "Sequence[Sequence[tf.Tensor]]", count: int, *, jit: bool) -> Callable:
+    """A function without arguments that calls `function(*arguments)` `count` times, one call after the other, in one tf.function.
 
+    copies: lists of the arguments, which the calls take in turn. jit: whether XLA compiles it; then all calls take the first
+    list.
     Raises: CannotDo for arguments that a function compiled by XLA cannot take.
     """
     if not jit:
-        return _row(function, copies, count)
+        return _chain_of_operations(function, copies, count)
     import tensorflow
 
     arguments = copies[0]
     if any(argument.dtype == tensorflow.variant for argument in arguments):
         raise CannotDo("XLA takes no lists that a loop saved, as a recurrent layer's gradients need")
     on_gpu = any(map(calls.on_gpu, arguments))
-    return _loop(function, arguments, count) if on_gpu else _linked(function, arguments, count)
+    return _xla_loop(function, arguments, count) if on_gpu else _xla_linked_calls(function, arguments, count)
 
 
-def _row(function: Callable, copies: Sequence[Sequence], count: int) -> Callable:
+def _chain_of_operations(function: Callable, copies: "Sequence[Sequence[tf.Tensor]]", count: int) -> Callable:
+    """The chain that is not compiled by XLA, but runs operation by operation.
+
+    A call begins when the results of the one before have been written into variables: TensorFlow's optimizer leaves out no
+    assignment, and so no call.
+    """
     import tensorflow
 
-    results: list[list] = []
+    variables: list[list] = []
     for arguments in copies[:count]:
-        results.append([tensorflow.Variable(value) for value in flat(function(*arguments))])
+        variables.append([tensorflow.Variable(value) for value in flat(function(*arguments))])
 
     @tensorflow.function(autograph=False)
-    def row(every):
-        after: list = []
+    def chain(argument_lists: "list[list[tf.Tensor]]") -> None:
+        assignments: list = []
         for number in range(count):
-            place = number % len(every)
-            with tensorflow.control_dependencies(after):
-                values = flat(function(*every[place]))
-            after = []
-            for variable, value in zip(results[place], values, strict=True):
-                after.append(variable.assign(value, read_value=False))
+            turn = number % len(argument_lists)
+            with tensorflow.control_dependencies(assignments):
+                values = flat(function(*argument_lists[turn]))
+            assignments = []
+            for variable, value in zip(variables[turn], values, strict=True):
+                assignments.append(variable.assign(value, read_value=False))
 
-    return lambda: row(copies)
+    return lambda: chain(copies)
 
 
-def flat(values) -> list:
-    """The tensors among a function's results."""
+def flat(values: Any) -> "list[tf.Tensor]":
+    """The tensors in what a function returns: a tensor, None, or lists, tuples and dictionaries of these."""
     import tensorflow
 
     return [value for value in tensorflow.nest.flatten(values) if tensorflow.is_tensor(value)]
 
 
-def _linked(function: Callable, arguments: Sequence, count: int) -> Callable:
-    """The chain on a CPU: calls with a loop of one turn after each."""
+def _xla_linked_calls(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) -> Callable:
+    """The chain that XLA compiles for a CPU: calls one after the other, each followed by a loop of one turn.
+
+    The loop makes the next call's arguments depend on this call's results. `turns` is 1, but an input: XLA does not know it, so
+    it computes all results before the loop.
+    """
     import tensorflow
 
     zero = tensorflow.constant(0.0)
-    place = tensorflow.constant(0)
+    index = tensorflow.constant(0)
     turns = tensorflow.constant(1)
 
     @tensorflow.function(autograph=False, jit_compile=True)
-    def linked(tensors, zero, place, turns):
-        def link(number, tensors, values):
-            return number + 1, _changed(tensors, values, zero, place), values
+    def linked(
+        tensors: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor", turns: "tf.Tensor"
+    ) -> "list[tf.Tensor]":
+        def link(turn: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
+            return turn + 1, _depending_on(values, tensors, zero=zero, index=index), values
 
         for _ in range(count):
             values = flat(function(*tensors))
             start = (0, list(tensors), values)
-            _, tensors, values = tensorflow.while_loop(lambda number, *_: number < turns, link, start)
+            _, tensors, values = tensorflow.while_loop(lambda turn, *_: turn < turns, link, start)
         return values
 
-    return lambda: linked(list(arguments), zero, place, turns)
+    return lambda: linked(list(arguments), zero, index, turns)
 
 
-def _loop(function: Callable, arguments: Sequence, count: int) -> Callable:
-    """The chain on a GPU: a loop of calls."""
+def _xla_loop(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) -> Callable:
+    """The chain that XLA compiles for a GPU: one loop of `count` calls, each of which takes arguments that depend on the results
+    of the call before. `count` is a constant that XLA knows: else the host would look after each call whether the loop ends."""
     import tensorflow
 
     zero = tensorflow.constant(0.0)
-    place = tensorflow.constant(0)
-    first = flat(function(*arguments))
+    index = tensorflow.constant(0)
+    first_values = flat(function(*arguments))
 
     @tensorflow.function(autograph=False, jit_compile=True)
-    def loop(tensors, values, zero, place):
-        def one_call(number, tensors, values):
-            changed = _changed(tensors, values, zero, place)
+    def loop(
+        tensors: "list[tf.Tensor]", values: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor"
+    ) -> "list[tf.Tensor]":
+        def one_call(number: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
+            changed = _depending_on(values, tensors, zero=zero, index=index)
             return number + 1, changed, flat(function(*changed))
 
         start = (0, list(tensors), list(values))
-        return tensorflow.while_loop(lambda number, *_: number < count, one_call, start)[2]
+        _, _, last_values = tensorflow.while_loop(lambda number, *_: number < count, one_call, start)
+        return last_values
 
-    return lambda: loop(list(arguments), first, zero, place)
+    return lambda: loop(list(arguments), first_values, zero, index)
 
 
-def _changed(tensors: Sequence, values: Sequence, zero, place) -> list:
-    """The tensors, one number of each changed by `zero` times a number of each value, at a place that XLA does not know."""
+def _depending_on(
+    values: "Sequence[tf.Tensor]", tensors: "Sequence[tf.Tensor]", *, zero: "tf.Tensor", index: "tf.Tensor"
+) -> "list[tf.Tensor]":
+    """The same tensors, but so that XLA cannot compute them before `values`.
+
+    To the number at `index` of each tensor, `zero` times a number of each value is added. Both are inputs of the compiled
+    function: XLA knows neither that `zero` is 0 nor which number it is. Whole numbers and conditions stay as they are.
+    """
     import tensorflow
 
-    numbers = [_number(value, place) for value in values if value.dtype.is_floating]
+    numbers = [_number_at(value, index) for value in values if value.dtype.is_floating]
     changed = []
     for tensor in tensors:
         if not tensor.dtype.is_floating or not numbers:
             changed.append(tensor)
             continue
         added = tensorflow.add_n([tensorflow.cast(number, "float32") for number in numbers]) * zero
-        changed.append(_with_added(tensor, tensorflow.cast(added, tensor.dtype), place))
+        changed.append(_with_added(tensor, tensorflow.cast(added, tensor.dtype), index))
     return changed
 
 
-def _number(tensor, place):
-    """One number of a tensor."""
+def _number_at(tensor: "tf.Tensor", index: "tf.Tensor") -> "tf.Tensor":
+    """The number of a tensor whose index is `index` along every side; the tensor itself where it is a single number."""
     import tensorflow
     from tensorflow.compiler.tf2xla.python import xla
 
     rank = tensor.shape.rank
     if not rank:
         return tensor
-    return tensorflow.reshape(xla.dynamic_slice(tensor, [place] * rank, [1] * rank), ())
+    return tensorflow.reshape(xla.dynamic_slice(tensor, [index] * rank, [1] * rank), ())
 
 
-def _with_added(tensor, added, place):
-    """The tensor with its number at a place increased, in the same memory."""
+def _with_added(tensor: "tf.Tensor", added: "tf.Tensor", index: "tf.Tensor") -> "tf.Tensor":
+    """The tensor with `added` added to the number whose index is `index` along every side. XLA changes it in its memory, so that
+    nothing is copied."""
     import tensorflow
     from tensorflow.compiler.tf2xla.python import xla
 
     rank = tensor.shape.rank
     if not rank:
         return tensor + added
-    number = tensorflow.reshape(_number(tensor, place) + added, [1] * rank)
-    return xla.dynamic_update_slice(tensor, number, [place] * rank)
+    number = tensorflow.reshape(_number_at(tensor, index) + added, [1] * rank)
+    return xla.dynamic_update_slice(tensor, number, [index] * rank)
 
 
-def require_all_calls(function: Callable, arguments: Sequence, count: int) -> None:
-    """Raises Broken unless the optimized graph of a row of calls has each operation of a single call so often."""
-    single = calls.ran(_row(function, [arguments], 1))
-    row = calls.ran(_row(function, [arguments], count))
+def require_all_calls(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) -> None:
+    """Raises Broken where TensorFlow's optimizer leaves operations out of a chain of `count` calls that XLA does not compile.
+
+    Each operation that does work must be in the chain's optimized graph `count` times as often as in that of a single call.
+    """
+    single = calls.ran(_chain_of_operations(function, [arguments], 1))
+    row = calls.ran(_chain_of_operations(function, [arguments], count))
     lost = [name for name, n in single.items() if name not in calls.STRUCTURE and row[name] < count * n]
     if lost:
         raise Broken(f"TensorFlow's optimizer left out some of {', '.join(sorted(lost))} in a row of {count} calls")
@@ -198,48 +232,52 @@ def require_all_calls(function: Callable, arguments: Sequence, count: int) -> No
 def timed(
     function: Callable, copies: Sequence[Sequence], *, jit: bool, clock: Callable, limits: Limits, before: Callable
 ) -> Samples:
-    """The samples of a call of `function(*arguments)`, of which there are copies. clock(chain): the clock of calls of a chain.
+    """Times a call of `function(*arguments)` by the difference between a long and a short chain of calls.
 
+    copies: lists of the arguments, which the calls take in turn. jit: whether XLA compiles the chains. clock(chain): returns the
+    clock of a chain, a function that gives the seconds of so many runs of it. before: called before each visit.
     Raises: Broken where a call cannot be told from noise; CannotDo.
     """
 
-    def chain_clock(count: int) -> timing.Take:
-        take = clock(chained(function, copies, count, jit=jit))
-        take(1)  # it is traced and compiled now
-        return take
+    def clock_of_chain(count: int) -> timing.Take:
+        chain_s = clock(chained(function, copies, count, jit=jit))
+        chain_s(1)  # it is traced and compiled now
+        return chain_s
 
-    short = chain_clock(SHORT)
+    short = clock_of_chain(SHORT)
     short_s = _least_s(short)
     longer = _FEWEST
     if short_s < _LONG_S:
-        long = chain_clock(SHORT + _PROBE)
-        probe_s = _least_s(long) - _least_s(short)
+        probe = clock_of_chain(SHORT + _PROBE)
+        probe_s = _least_s(probe) - _least_s(short)
         longer = longer_by(probe_s / _PROBE, most=_MOST_COMPILED if jit else _MOST)
-    long = chain_clock(SHORT + longer)
+    long = clock_of_chain(SHORT + longer)
     return slope_samples(short, long, longer=longer, limits=limits, before=before)
 
 
-def _least_s(take: timing.Take) -> float:
-    """The seconds of the fastest of a few calls."""
-    return min(take(1) for _ in range(_PROBES))
+def _least_s(chain_s: timing.Take) -> float:
+    """The seconds of a chain: the least of a few runs. chain_s(n): the clock that gives the seconds of n runs."""
+    return min(chain_s(1) for _ in range(_PROBES))
 
 
 def longer_by(call_s: float, most: int = _MOST) -> int:
-    """Calls by which the longer chain is longer, of calls of so many seconds."""
+    """How many calls more than the short chain the long one has, where a call takes call_s seconds: enough for _LONGER_S seconds,
+    at most `most`."""
     if call_s <= 0:
         return most
     return min(most, max(_FEWEST, math.ceil(_LONGER_S / call_s)))
 
 
 def slope_samples(short: timing.Take, long: timing.Take, *, longer: int, limits: Limits, before: Callable) -> Samples:
-    """Seconds of a call: in each visit (median of long chains - median of short ones) / `longer`. take(n) of both clocks gives
-    the seconds of n chains. Visits that are lost in noise, where that is no time, are left out.
+    """Seconds of a call, one sample a visit: (median of the long chain's seconds - median of the short one's) / `longer`.
 
+    short, long: clocks of both chains; each gives the seconds of n runs of its chain. longer: how many calls more the long chain
+    has. before: called before each visit. A visit whose difference is not above 0 is lost in noise and left out.
     Raises: Broken where fewer than three visits are left.
     """
     pair_s = max(1e-9, short(1) + long(1))
     chains = max(1, round(limits.visit_s / _PAIRS / pair_s))
-    if getattr(short, "resets", False):  # what it does before each chain takes longer than the chain
+    if getattr(short, "resets", False):  # the clock empties the caches before each run, which takes longer than the run
         chains = 1
     seconds: list[float] = []
     for _ in timing.rounds(limits):

@@ -82,8 +82,9 @@ class LayerRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def described(requests: tuple[LayerRequest, ...], time_limit_s: float = 120) -> list[DescribedLayers]:
-    """The layers of each request, from one process that traces them.
+    """The layers of each request with their work, from one child process that traces them.
 
+    time_limit_s: for each request.
     Raises: Usage for a layer or model that cannot be had; Missing without TensorFlow, and when time is up.
     """
     grid.require_keras()
@@ -93,12 +94,13 @@ def described(requests: tuple[LayerRequest, ...], time_limit_s: float = 120) -> 
         for request, row in zip(requests, rows, strict=True):
             measurement = tracer.ask(worker.Order("layers", row, Limits()), time_limit_s)
             if not measurement.ok:
-                raise _refusal(measurement, request)
+                raise _error_of_failure(measurement, request)
             answers.append(msgspec.json.decode(measurement.notes[LAYERS], type=DescribedLayers))
     return answers
 
 
 def _row(request: LayerRequest) -> Row:
+    """The row that asks a worker to describe a layer, or all layers of a model. What a layer costs is not known yet."""
     problem = LayerCall(
         layer=request.layer,
         kind="",
@@ -111,7 +113,11 @@ def _row(request: LayerRequest) -> Row:
     return Row(KERNEL, problem, Settings())
 
 
-def _refusal(measurement: Measurement, request: LayerRequest) -> options.Stop:
+def _error_of_failure(measurement: Measurement, request: LayerRequest) -> options.Stop:
+    """The error that tells the user why a layer or model was not described, and what to type or change.
+
+    measurement: the child's answer, which is not ok.
+    """
     reason = measurement.reason
     if measurement.cause in ("time-limit", "not-installed"):
         return options.Missing(f"{request.model or request.layer} cannot be traced: {reason}")

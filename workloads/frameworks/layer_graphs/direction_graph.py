@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,10 @@ from workloads.frameworks.layer_graphs.layer_use import LayerUse
 from workloads.frameworks.tracing import walk
 from workloads.frameworks.tracing.graph_node import GraphNode
 from workloads.frameworks.tracing.node_work import work
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from tensorflow.python.eager.wrap_function import WrappedFunction
 
 #: They read an array's shape, not the array.
 _SHAPES_ALONE = frozenset({"Shape", "ShapeN", "Size", "Rank"})
@@ -53,13 +57,15 @@ class NoGradient(Exception):
 
 
 def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
-    """The graph of a layer in a direction, with random inputs.
+    """The graph of a layer in one direction, with random inputs to call it with and the work that it does.
 
+    direction: fprop (the forward pass), wgrad and dgrad (the gradients of weights and inputs), or backward (both gradients). The
+    graph of a gradient takes what the forward pass saved as its inputs and does not run that pass. seed: of the inputs.
     Raises: NoGradient where the layer has no weights, or no input that needs a gradient.
     """
     trace = _Trace(use, direction)
-    inputs = [_random(spec, seed + place, use.limit) for place, spec in enumerate(use.specs)]
-    gradients = [_random(tensor, seed + 100 + place, 2) for place, tensor in enumerate(trace.output_gradients)]
+    inputs = [_random(spec, seed + number, use.limit) for number, spec in enumerate(use.specs)]
+    gradients = [_random(tensor, seed + 100 + number, 2) for number, tensor in enumerate(trace.output_gradients)]
     if direction == "fprop":
         weights = trace.weights_read(use)
         fresh = list(inputs)
@@ -74,7 +80,7 @@ def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
         fetches = trace.results
     function = _pruned(trace.wrapped, feeds, fetches)
     whole = trace.wrapped.prune([*trace.inputs, *trace.output_gradients], trace.results or trace.outputs)
-    nodes = walk.operations(function.graph, _known_numbers(function, arguments))
+    nodes = walk.operations(function.graph, _input_values(function, arguments))
     results = len(trace.results or trace.outputs)
     copied = [*arguments[len(fresh) :], *function.outputs]
     return DirectionGraph(
@@ -86,44 +92,50 @@ def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
         flops=sum(work(node).flops * node.runs for node in nodes),
         bytes_moved=_bytes_moved(function, nodes, results),
         product_flops=sum(work(node).flops * node.runs for node in nodes if work(node).product is not None),
-        is_random="Random" in _types(walk.operations(trace.wrapped.graph)),
+        is_random=_draws_random_numbers(walk.operations(trace.wrapped.graph)),
         reference=lambda: whole(*inputs, *gradients),
     )
 
 
-def _pruned(wrapped, feeds: list, fetches: list):
-    """A function of tensors in a graph, without what is computed before these. `prune` leaves that in, where nothing
-    takes it; applied again it finds inputs in place of the tensors, and nothing before them."""
+def _pruned(
+    wrapped: "WrappedFunction", feeds: "list[tf.Tensor]", fetches: "list[tf.Tensor | tf.Operation]"
+) -> "WrappedFunction":
+    """The part of a traced graph that computes `fetches` from `feeds`, as a function of these tensors.
+
+    TensorFlow's `prune` leaves in what is computed before the feeds, though nothing takes it. Applied again, it finds inputs in
+    place of the feeds, and nothing before them.
+    """
     function = wrapped.prune(feeds, fetches)
     if not function.outputs:
         return function
     captured = {id(placeholder) for _, placeholder in function.graph.captures}
     inputs = [tensor for tensor in function.inputs if id(tensor) not in captured]
-    return function.prune(inputs, function.outputs) if inputs and _takes_saved(feeds) else function
+    some_are_computed = any(tensor.op.type != "Placeholder" for tensor in feeds)
+    return function.prune(inputs, function.outputs) if inputs and some_are_computed else function
 
 
-def _takes_saved(feeds: list) -> bool:
-    """Whether some of the tensors are computed in the graph."""
-    return any(tensor.op.type != "Placeholder" for tensor in feeds)
+def _input_values(function: "WrappedFunction", arguments: "Sequence[tf.Tensor]") -> dict[str, Any]:
+    """The values of the function's inputs that are single whole numbers, which may bound a loop, by the name of the
+    placeholder."""
+    values = {}
+    for placeholder, argument in zip(function.inputs, arguments, strict=False):  # behind these inputs come variables
+        if placeholder.dtype.is_integer and not placeholder.shape.rank:
+            values[placeholder.op.name] = argument.numpy()
+    return values
 
 
-def _known_numbers(function, arguments: Sequence) -> dict[str, Any]:
-    """The whole numbers among the arguments, which may bound a loop, by the name of the input's operation."""
-    numbers = {}
-    for tensor, argument in zip(function.inputs, arguments, strict=False):  # behind them come variables
-        if tensor.dtype.is_integer and not tensor.shape.rank:
-            numbers[tensor.op.name] = argument.numpy()
-    return numbers
-
-
-def _types(nodes: Iterable[GraphNode]) -> str:
-    return " ".join(node.type for node in nodes)
+def _draws_random_numbers(nodes: Iterable[GraphNode]) -> bool:
+    return any("Random" in node.type for node in nodes)
 
 
 class _Trace:
-    """The graph of a layer's call with the gradients that a direction wants."""
+    """The graph of a layer's call together with the gradients that a direction wants.
+
+    Its attributes are tensors and operations of that graph; parts of it are cut out later.
+    """
 
     def __init__(self, use: LayerUse, direction: str):
+        """Raises NoGradient where the layer has no such gradient."""
         import tensorflow
 
         self._forward_names: set[str] = set()
@@ -137,13 +149,15 @@ class _Trace:
         #: Operations of the forward pass that set variables.
         self.assignments: list = []
 
-        def both(*tensors):
+        def forward_and_gradients(*tensors: "tf.Tensor") -> "list[tf.Tensor]":
             self._differentiate(use, direction, tensors)
             return self.outputs
 
-        self.wrapped = tensorflow.compat.v1.wrap_function(both, list(use.specs))
+        self.wrapped = tensorflow.compat.v1.wrap_function(forward_and_gradients, list(use.specs))
 
-    def _differentiate(self, use: LayerUse, direction: str, tensors: tuple) -> None:
+    def _differentiate(self, use: LayerUse, direction: str, tensors: "tuple[tf.Tensor, ...]") -> None:
+        """Calls the layer, computes its gradients, and notes which tensors and operations are which. TensorFlow calls this once,
+        while it traces. tensors: the placeholders of the layer's inputs."""
         import tensorflow
 
         sources = _sources(use, direction, tensors)
@@ -168,9 +182,11 @@ class _Trace:
         if not gradients:
             raise NoGradient("no gradient reaches it")
 
-    def saved_tensors(self) -> list:
-        """What the forward pass of a training computes for the gradients and does not give; of a list that a loop saves its
-        length, which stands for it."""
+    def saved_tensors(self) -> "list[tf.Tensor]":
+        """What the forward pass of a training computes only for the gradients: neither its inputs and weights nor its outputs.
+
+        A list of tensors that a loop saves cannot be an output of a function: its length is taken, which needs the whole list.
+        """
         import tensorflow
 
         known = {tensor.name for tensor in (*self.inputs, *self.outputs)}
@@ -185,8 +201,8 @@ class _Trace:
                 tensors.append(tensor)
         return tensors
 
-    def weights_read(self, use: LayerUse) -> list:
-        """The weights as the forward pass reads them, but for those that a loop reads inside."""
+    def weights_read(self, use: LayerUse) -> "list[tf.Tensor]":
+        """The tensors that the forward pass reads its weights into. Weights that are read inside a loop are not among them."""
         handles = {id(weight.handle) for weight in use.weights}
         graph = self.wrapped.graph
         captured = {inside.op.name for outside, inside in graph.captures if id(outside) in handles}
@@ -197,8 +213,12 @@ class _Trace:
                 weights.append(operation.outputs[0])
         return weights
 
-    def _saved(self, results: list, output_gradients: list) -> list:
-        """The tensors of the forward pass that these results are computed from, but for constants and results of _NOTING."""
+    def _saved(self, results: "list[tf.Tensor]", output_gradients: "list[tf.Tensor]") -> "list[tf.Tensor]":
+        """The tensors of the forward pass that gradients are computed from, without constants.
+
+        results: the gradients. output_gradients: what they are given besides, which is no tensor of the forward pass. An
+        operation of _NOTING counts as part of the gradient: what it takes is among the tensors in its place.
+        """
         saved: dict[str, Any] = {}
         gradients = {tensor.op.name for tensor in output_gradients}
         visited: set[str] = set()
@@ -218,8 +238,14 @@ class _Trace:
         return list(saved.values())
 
 
-def _gradients(tape, outputs: list, sources: list, output_gradients: list, *, is_needed: bool) -> list:
-    """The gradients that reach sources. Where they are not needed: none of an operation that has no gradient."""
+def _gradients(
+    tape: "tf.GradientTape", outputs: list, sources: list, output_gradients: list, *, is_needed: bool
+) -> "list[tf.Tensor]":
+    """The gradients of the outputs by those of the sources that they depend on. output_gradients: of a loss by each output.
+
+    is_needed: whether to raise where an operation has no gradient; else there are none then.
+    Raises: LookupError.
+    """
     try:
         gradients = tape.gradient(outputs, sources, output_gradients)
     except LookupError:
@@ -229,10 +255,10 @@ def _gradients(tape, outputs: list, sources: list, output_gradients: list, *, is
     return _tensors([gradient for gradient in gradients if gradient is not None])
 
 
-def _sources(use: LayerUse, direction: str, tensors: Sequence) -> list:
-    """What is differentiated by.
+def _sources(use: LayerUse, direction: str, tensors: "Sequence[tf.Tensor]") -> "list[tf.Tensor | tf.Variable]":
+    """The weights and inputs of a layer by which it is differentiated in a direction. tensors: its inputs.
 
-    Raises: NoGradient.
+    Raises: NoGradient where it has none.
     """
     inputs = [tensor for tensor, needed in zip(tensors, use.differentiable, strict=True) if needed]
     if direction in ("wgrad", "backward") and not use.weights:
@@ -246,8 +272,9 @@ def _sources(use: LayerUse, direction: str, tensors: Sequence) -> list:
     return [*use.weights, *inputs]
 
 
-def _tensors(structure: Any) -> list:
-    """The tensors of a nest; of a sparse gradient its rows and their places."""
+def _tensors(structure: Any) -> "list[tf.Tensor]":
+    """The tensors in lists, tuples and dictionaries of them. A sparse gradient of an embedding has two: rows and their
+    indices."""
     import tensorflow
 
     tensors = []
@@ -257,8 +284,9 @@ def _tensors(structure: Any) -> list:
     return tensors
 
 
-def _random(spec, seed: int, limit: int):
-    """Numbers of a type and shape: normal, or whole ones below a limit; of conditions all true."""
+def _random(spec: "tf.TensorSpec | tf.Tensor", seed: int, limit: int) -> "tf.Tensor":
+    """A random tensor of the type and shape of another: normally distributed numbers, or whole ones from 0 to below `limit`.
+    Conditions are all true."""
     import tensorflow
 
     if spec.dtype.is_floating:
@@ -269,19 +297,23 @@ def _random(spec, seed: int, limit: int):
     return tensorflow.cast(whole, spec.dtype)
 
 
-def _values(trace: _Trace, saved: list, inputs: list) -> list:
-    """The values of saved tensors for these inputs."""
-    known = {tensor.name: value for tensor, value in zip(trace.inputs, inputs, strict=True)}
-    computed = [tensor for tensor in saved if tensor.name not in known]
+def _values(trace: _Trace, saved: "list[tf.Tensor]", inputs: "list[tf.Tensor]") -> "list[tf.Tensor]":
+    """The values that tensors of the traced graph have for these inputs, as eager tensors."""
+    value_of = {tensor.name: value for tensor, value in zip(trace.inputs, inputs, strict=True)}
+    computed = [tensor for tensor in saved if tensor.name not in value_of]
     if computed:
         values = trace.wrapped.prune(list(trace.inputs), computed)(*inputs)
-        known |= dict(zip([tensor.name for tensor in computed], values, strict=True))
-    return [known[tensor.name] for tensor in saved]
+        value_of |= dict(zip([tensor.name for tensor in computed], values, strict=True))
+    return [value_of[tensor.name] for tensor in saved]
 
 
-def _bytes_moved(function, nodes: list[GraphNode], results: int) -> int:
-    """Bytes of the arrays that go in, of the variables that are read and set, and of the first results, each once; of lists that
-    a loop saved, the elements that are read. What a forward pass saves besides is left out: it could be computed again."""
+def _bytes_moved(function: "WrappedFunction", nodes: list[GraphNode], results: int) -> int:
+    """Bytes that a call has to move at least: of inputs, of variables that are read or set, and of its first `results` outputs,
+    each once. Of lists that a loop saved, the elements that are read count.
+
+    Outputs behind the first ones are what a forward pass saves for the gradients; they could be computed again. nodes: the
+    function's operations.
+    """
     read = sum(_nbytes(tensor) for tensor in function.inputs if _is_read(tensor))
     written = sum(_nbytes(tensor) for tensor in function.outputs[:results])
     read += sum(_nbytes(variable) for variable in _variables(function))
@@ -293,17 +325,18 @@ def _bytes_moved(function, nodes: list[GraphNode], results: int) -> int:
     return read + written
 
 
-def _variables(function) -> list:
-    """The variables that a function takes."""
+def _variables(function: "WrappedFunction") -> "list[tf.Variable]":
+    """The variables that operations of a function read or set."""
     handles = {id(handle) for handle, placeholder in function.graph.captures if placeholder.consumers()}
     return [variable for variable in function.graph.variables if id(variable.handle) in handles]
 
 
-def _is_read(tensor) -> bool:
-    """Whether an input is more than a shape to its graph."""
+def _is_read(tensor: "tf.Tensor") -> bool:
+    """Whether an operation of the graph reads the numbers of an input, and not only its shape."""
     return any(operation.type not in _SHAPES_ALONE for operation in tensor.consumers())
 
 
-def _nbytes(tensor) -> int:
+def _nbytes(tensor: "tf.Tensor | tf.Variable") -> int:
+    """Bytes of a tensor; sides that are not known count as 1."""
     sides = [side or 1 for side in tensor.shape.as_list()] if tensor.shape.rank is not None else []
     return math.prod(sides) * DTYPE_BYTES.get(tensor.dtype.base_dtype.name, 0)

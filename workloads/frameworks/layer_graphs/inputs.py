@@ -26,9 +26,9 @@ class InputShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parsed(text: str) -> InputShape:
-    """The shape that a word names: `32,32,3`, `32x32x3`, `200:int32`.
+    """The shape that a word of the user names: `32,32,3` or `32x32x3`, with a type behind a colon as in `200:int32`.
 
-    Raises: Usage.
+    Raises: Usage for a word that is no shape, an unknown type, and a side of 0.
     """
     shape, _, dtype = text.partition(":")
     if dtype and dtype not in TYPES:
@@ -43,8 +43,8 @@ def parsed(text: str) -> InputShape:
     return InputShape(sides=sides, dtype=dtype or TYPES[0])
 
 
-def several(text: str) -> list[InputShape]:
-    """The shapes of an input in words.
+def parsed_shapes(text: str) -> list[InputShape]:
+    """The shapes of several inputs, named by words with blanks between them.
 
     Raises: Usage.
     """
@@ -52,7 +52,8 @@ def several(text: str) -> list[InputShape]:
 
 
 def input_words(specs: Iterable) -> str:
-    """TensorSpecs, whose first side is the batch, in words."""
+    """The shapes of a sample of each TensorSpec, without the first side, as words with blanks between them: `32x32x3
+    200:int32`."""
     words = []
     for spec in specs:
         sides = tuple(int(side or 1) for side in spec.shape[1:]) if spec.shape.rank else ()

@@ -5,6 +5,7 @@ import functools
 import gc
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,25 +15,29 @@ from kernels.problems import LayerCall
 from workloads.frameworks import tensors
 from workloads.frameworks.layer_graphs import chain, step_parts
 from workloads.frameworks.layer_graphs.direction_graph import DirectionGraph, NoGradient, direction_graph
-from workloads.frameworks.layer_graphs.inputs import several
-from workloads.frameworks.layer_graphs.layer_use import LayerUse, alone, opened, uses_of_model
+from workloads.frameworks.layer_graphs.inputs import parsed_shapes
+from workloads.frameworks.layer_graphs.layer_use import LayerUse, layer_by_itself, open_model, uses_of_model
 from workloads.harness import cache_state, telemetry, timing
 from workloads.harness.dispatch import Broken, CannotDo
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, gpu
 from workloads.records import Measurement, Row, Samples, settings
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 #: The largest difference from the whole graph's results that is allowed, as a share of their largest number.
 _BOUNDS = {"float32": 1e-3, "tf32": 5e-2}
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Times a direction of a layer: `host-latency` samples are seconds of a call in a chain, by the slope between two chains.
+    """Times a layer of a Keras model in one direction: its forward pass or a gradient.
 
-    values: chain_s, what a call of the chain costs with almost no work in it; chain_copies, how many copies of its weights, saved
-    activations and results the calls take turns with. check: the results of its graph against those of
-    the layer's whole graph; exact numbers of operations in the chain that is not compiled by XLA.
-    Raises: ValueError for what cannot be run so; registry.NotInstalled; Broken; CannotDo.
+    The samples of the clock `host-latency` are seconds of a call, by the difference between a long and a short chain of calls.
+    Before, the results of the direction's graph are compared with those of the layer's whole graph, and a chain that XLA does not
+    compile must have all operations of all calls. values: chain_s, what a call costs in a chain with almost no work;
+    chain_copies, how many copies of its weights and saved activations the calls take in turn. seed: of the inputs.
+    Raises: ValueError for options that do not go together; registry.NotInstalled; Broken; CannotDo.
     """
     settings.checked_keras(row)
     phases = tensors.begin(row.device, row.threads)
@@ -72,30 +77,39 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Timed:
-    """How chains are timed in this process."""
+    """How chains of calls are timed in this process. Equal ones are the same key of a cache."""
 
     #: Whether XLA compiles them.
     jit: bool
-    #: The call that waits for the device; None on a CPU.
+    #: The function that returns when the device has done all work; None on a CPU.
     wait: Callable | None
+    #: How long a row is timed.
     limits: Limits
 
     def samples(self, function: Callable, copies: Sequence[Sequence], before: Callable) -> Samples:
-        """The samples of a call of a function in a chain. The caches are emptied before a chain of several copies of its
-        arguments."""
+        """Seconds of a call of a function, by chains of calls that take the copies of its arguments in turn.
+
+        The CPU's caches are emptied before each chain where there is more than one copy. before: called before each visit.
+        """
         clock = self._cold_clock if len(copies) > 1 else self._clock
         return chain.timed(function, copies, jit=self.jit, clock=clock, limits=self.limits, before=before)
 
     def _clock(self, run: Callable) -> timing.Take:
+        """The clock of a chain: a function that gives the seconds of n runs."""
         return timing.throughput(run, self.wait) if self.wait else timing.host(run)
 
     def _cold_clock(self, run: Callable) -> timing.Take:
+        """A clock that empties the CPU's caches before each run of the chain, outside the time."""
         return timing.latency_after(run, cache_state.cpu_flush(cpu.affinity()), self.wait)
 
 
 def copies(row: Row, graph: DirectionGraph) -> int:
-    """How many copies the calls of a chain take turns with: they have the bytes that a step passes through between two calls of
-    the layer, at most twice those of the last caches. 1 where these hold all of a step, on a GPU, and of what XLA compiles."""
+    """How many copies of weights, saved activations and results the calls of a chain take in turn.
+
+    In a training step other layers run between two calls of this one, and push its data out of the caches. The copies together
+    have the bytes that such a step moves, at most twice those of the last-level caches. 1 where the caches hold all that a step
+    moves, on a GPU, and in a chain that XLA compiles.
+    """
     cached = cache_state.last_cache_bytes(cpu.affinity())
     is_warm = row.problem.step_bytes <= cached
     if is_warm or not cached or row.on_gpu or row.keras.jit_compile == "on" or not graph.copied_bytes:
@@ -106,15 +120,18 @@ def copies(row: Row, graph: DirectionGraph) -> int:
 
 @functools.cache
 def _chain_s(counts: tuple[int, int], timed: _Timed, device: str) -> float:
-    """Seconds that a call of the chain costs by itself on a device, of so many inputs and results: those of additions of single
-    numbers. 0 where they are lost in noise."""
+    """Seconds that a call in a chain takes whose results are additions of single numbers: what the chain itself costs.
+
+    counts: (inputs, results) of the call. device: the scope that this is called in, so that each has an entry of its own in the
+    cache. 0 where the seconds are lost in noise.
+    """
     import tensorflow
 
     inputs, results = counts
-    numbers = tuple(tensorflow.constant(float(place)) for place in range(max(1, inputs)))
+    numbers = tuple(tensorflow.constant(float(number)) for number in range(max(1, inputs)))
 
-    def additions(*numbers):
-        return [numbers[0] + float(place) for place in range(results)]
+    def additions(*numbers: "tf.Tensor") -> "list[tf.Tensor]":
+        return [numbers[0] + float(number) for number in range(results)]
 
     function = tensorflow.function(additions, autograph=False).get_concrete_function(*numbers)
     try:
@@ -125,17 +142,20 @@ def _chain_s(counts: tuple[int, int], timed: _Timed, device: str) -> float:
 
 
 def _use_tf32(row: Row) -> None:
+    """Allows or forbids TF32 arithmetic on a GPU in this process, as the row's option tf32 says."""
     import tensorflow
 
     tensorflow.config.experimental.enable_tensor_float_32_execution(row.keras.tf32 == "on")
 
 
 def _may_use_tf32(row: Row) -> bool:
+    """Whether the row's products may be computed in TF32: it is allowed, and the GPU has it."""
     return row.on_gpu and row.keras.tf32 == "on" and not gpu.lacks(row.device, "tf32")
 
 
 def _error(graph: DirectionGraph) -> float:
-    """The largest difference of a graph's results from the reference, as a share of the reference's largest number."""
+    """The largest difference of the results of a direction's graph from those of the layer's whole graph, as a share of the
+    largest number of the result."""
     results = [tensors.on_host(value) for value in chain.flat(graph.function(*graph.arguments))]
     expected = [tensors.on_host(value) for value in chain.flat(graph.reference())]
     largest = 0.0
@@ -149,8 +169,9 @@ def _error(graph: DirectionGraph) -> float:
 
 @functools.lru_cache(maxsize=2)
 def _graph(problem: LayerCall, seed: int, device: str) -> DirectionGraph:
-    """The graph of a row.
+    """The graph of a layer in the problem's direction, with its inputs on the device whose scope this is called in.
 
+    device: so that each device has an entry of its own in the cache.
     Raises: CannotDo for a direction that the layer does not have.
     """
     try:
@@ -160,12 +181,12 @@ def _graph(problem: LayerCall, seed: int, device: str) -> DirectionGraph:
 
 
 def use_of(problem: LayerCall) -> LayerUse:
-    """The layer of a problem.
+    """The layer that a problem names: one built by itself from its class, or a layer of a model.
 
     Raises: Broken for a model that has no such layer.
     """
     if not problem.model:
-        return alone(problem.layer, problem.arguments, several(problem.input), problem.batch)
+        return layer_by_itself(problem.layer, problem.arguments, parsed_shapes(problem.input), problem.batch)
     for use in parts_of_model(problem.model, problem.batch).uses:
         if use.path == problem.layer:
             return use
@@ -183,11 +204,12 @@ class StepParts(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.lru_cache(maxsize=1)
 def parts_of_model(model: str, batch: int) -> StepParts:
-    """The parts of the training step of a model by its name.
+    """The layers, the loss and the optimizer of a model's training step on `batch` samples. model: the name of a network or of a
+    user's model.
 
-    Raises: Broken with what to change.
+    Raises: Broken with what to change where the model does not build or trace.
     """
-    opened_model = opened(model, networks.known(model), batch)
+    opened_model = open_model(model, networks.known(model), batch)
     return StepParts(
         uses=(*uses_of_model(opened_model), *step_parts.loss_and_optimizer(opened_model)),
         sample_values=step_parts.sample_values(opened_model.inputs),

@@ -6,7 +6,7 @@ import inspect
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,13 @@ from workloads.frameworks.tracing import step, step_inputs
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import StepInputs
 from workloads.harness.dispatch import Broken, described
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.framework.func_graph import FuncGraph
+
+    from kernels.networks import Network
 
 
 class LayerUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,33 +81,38 @@ _USUAL_VALUES = {
 }
 
 
-def alone(name: str, arguments: str, inputs: Sequence[InputShape], batch: int) -> LayerUse:
-    """A layer by the name of its class, built for inputs of these shapes.
+def layer_by_itself(name: str, arguments: str, inputs: Sequence[InputShape], batch: int) -> LayerUse:
+    """A layer that is part of no model, built for inputs of these shapes.
 
-    Raises: Broken for a class that is not there; WrongLayer for what it does not take.
+    name: the name of its class in Keras, or `file.py:Class`. arguments: of its constructor, as a JSON object; "" for none.
+    inputs: shape and type of a sample of each input.
+    Raises: Broken for a class that is not there, or whose constructor fails; WrongLayer for arguments or inputs that it does not
+    take, with flags that it would.
     """
     layer_class = _layer_class(name)
     values = json.loads(arguments or "{}")
     _require_arguments(name, layer_class, values)
-    build = functools.partial(_built, name, layer_class, values)
-    use = _fitting(name, build(), inputs, batch)
-    if isinstance(use, LayerUse):
-        return use
+    build = functools.partial(_new_layer, name, layer_class, values)
+    use_or_error = _use_with_inputs(name, build(), inputs, batch)
+    if isinstance(use_or_error, LayerUse):
+        return use_or_error
+    error = use_or_error
     right = ""
     for text in _USUAL_SHAPES:
-        if isinstance(_fitting(name, build(), [parsed(text)] * len(inputs), batch), LayerUse):
+        if isinstance(_use_with_inputs(name, build(), [parsed(text)] * len(inputs), batch), LayerUse):
             right = shlex.join(["--input", *[text] * len(inputs)])
             break
     words = " ".join(shape.words for shape in inputs)
     if not right:
-        raise Broken(f"{name} takes no input of {words}, nor a usual one: {_first_sentence(use)}") from use
-    raise WrongLayer(f"{name} does not take an input of {words}: {_first_sentence(use)}", "--input", right) from use
+        raise Broken(f"{name} takes no input of {words}, nor a usual one: {_first_sentence(error)}") from error
+    reason = f"{name} does not take an input of {words}: {_first_sentence(error)}"
+    raise WrongLayer(reason, wrong="--input", right=right) from error
 
 
-def _built(name: str, layer_class: type, values: dict):
-    """A new layer.
+def _new_layer(name: str, layer_class: type, values: dict[str, Any]) -> "keras.Layer":
+    """A new layer of a class. name: of the class, for the error. values: the arguments of its constructor.
 
-    Raises: Broken.
+    Raises: Broken where the constructor raises.
     """
     try:
         return layer_class(**values)
@@ -108,59 +120,69 @@ def _built(name: str, layer_class: type, values: dict):
         raise Broken(f"{name}({_in_words(values)}) fails: {described(error)}") from error
 
 
-def _fitting(name: str, layer, inputs: Sequence[InputShape], batch: int) -> LayerUse | Exception:
-    """A new layer for these inputs; what it raises where it does not take them."""
+def _use_with_inputs(name: str, layer: "keras.Layer", inputs: Sequence[InputShape], batch: int) -> LayerUse | Exception:
+    """A new layer called with inputs of these shapes, in the first of the ways that it can be called; the error of the likeliest
+    way where it can be called in none. name: of its class."""
     import tensorflow
 
     specs = [tensorflow.TensorSpec((batch, *shape.sides), shape.dtype) for shape in inputs]
-    first_error: Exception = ValueError("no input")
-    for number, call in enumerate(_calls(layer, len(specs))):
+    first_error: Exception | None = None
+    for call in _calls(layer, len(specs)):
         try:
             tensorflow.function(call, autograph=False).get_concrete_function(*specs)
         except Exception as error:
-            first_error = first_error if number else error
+            first_error = first_error or error
             continue
         differentiable = [spec.dtype.is_floating for spec in specs]
         return _use(name, layer, call, specs=tuple(specs), differentiable=differentiable)
+    assert first_error is not None, "there are two ways to call a layer"
     return first_error
 
 
-def _in_words(values: dict) -> str:
+def _in_words(values: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
-def _require_arguments(name: str, layer_class: type, values: dict) -> None:
-    """Raises WrongLayer for an argument that its constructor needs and has not, or has not at all."""
+def _require_arguments(name: str, layer_class: type, values: dict[str, Any]) -> None:
+    """Raises WrongLayer where the constructor of a class needs an argument that is not among `values`, or does not have one that
+    is.
+
+    The error has flags with usual values for what is lacking. name: of the class.
+    """
     parameters = [p for p in inspect.signature(layer_class).parameters.values() if p.kind is not p.VAR_POSITIONAL]
     named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
     for argument in values:
         if argument not in (*named, *_COMMON_ARGUMENTS):
             flag = FLAGS.get(argument, "--set")
-            raise WrongLayer(f"{name} has no argument {argument}; it has {', '.join(named)}", flag, "")
+            raise WrongLayer(f"{name} has no argument {argument}; it has {', '.join(named)}", wrong=flag, right="")
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     lacking = [argument for argument in needed if argument not in values]
     if lacking:
         words: list[str] = []
         for argument in lacking:
-            value = str(_USUAL_VALUES.get(argument, 2))
+            value = str(_USUAL_VALUES.get(argument, _USUAL_NUMBER))
             words += [FLAGS[argument], value] if argument in FLAGS else ["--set", f"{argument}={value}"]
-        raise WrongLayer(f"{name} needs {' and '.join(lacking)}", "", shlex.join(words))
+        raise WrongLayer(f"{name} needs {' and '.join(lacking)}", wrong="", right=shlex.join(words))
 
 
+#: The value to propose for any other argument that a layer needs.
+_USUAL_NUMBER = 2
 #: Arguments that Keras's layers take as keywords without naming them.
 _COMMON_ARGUMENTS = ("activity_regularizer", "trainable", "dtype", "autocast", "name")
 
 
-def _calls(layer, inputs: int) -> list[Callable]:
-    """The ways to call a layer with so many inputs, the likeliest first. One input stands for each that the layer needs, as in
-    self-attention."""
+def _calls(layer: "keras.Layer", inputs: int) -> list[Callable]:
+    """Functions that call a layer with `inputs` tensors, the likeliest way first: as arguments, then as one list.
+
+    A single tensor is given for every input that the layer needs, as in self-attention.
+    """
     training = {"training": True} if "training" in inspect.signature(layer.call).parameters else {}
     copies = max(1, _required_inputs(layer)) if inputs == 1 else 1
 
-    def separately(*tensors):
+    def separately(*tensors: "tf.Tensor") -> Any:
         return layer(*(tensors * copies), **training)
 
-    def as_list(*tensors):
+    def as_list(*tensors: "tf.Tensor") -> Any:
         return layer([*tensors], **training)
 
     return [separately, as_list]
@@ -172,9 +194,9 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _layer_class(name: str) -> type:
-    """The class of a layer: Keras's by its name, a user's as file.py:Class.
+    """The class of a layer: one of Keras's by its name, or a user's as `file.py:Class`.
 
-    Raises: Broken.
+    Raises: WrongLayer for a name that Keras does not have, with a similar one; Broken for a user's that is no layer.
     """
     import keras
 
@@ -182,7 +204,7 @@ def _layer_class(name: str) -> type:
         layer_class = getattr(keras.layers, name, None)
         if layer_class is None:
             similar = closest(name, [known for known in dir(keras.layers) if known[0].isupper()])
-            raise WrongLayer(f"Keras has no layer {name!r}", name, similar or "Conv2D")
+            raise WrongLayer(f"Keras has no layer {name!r}", wrong=name, right=similar or "Conv2D")
     else:
         layer_class = user_model.attribute(name)
     if not (inspect.isclass(layer_class) and issubclass(layer_class, keras.layers.Layer)):
@@ -190,14 +212,15 @@ def _layer_class(name: str) -> type:
     return layer_class
 
 
-def _required_inputs(layer) -> int:
-    """How many arguments of its call have no default."""
+def _required_inputs(layer: "keras.Layer") -> int:
+    """How many arguments of a layer's `call` have no default."""
     parameters = inspect.signature(layer.call).parameters.values()
     plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return sum(p.default is p.empty for p in plain)
 
 
-def _use(path: str, layer, call: Callable, *, specs: tuple, differentiable: list[bool]) -> LayerUse:
+def _use(path: str, layer: "keras.Layer", call: Callable, *, specs: tuple, differentiable: list[bool]) -> LayerUse:
+    """The LayerUse of a built layer; all other fields follow from the layer."""
     return LayerUse(
         path=path,
         kind=type(layer).__name__,
@@ -210,14 +233,14 @@ def _use(path: str, layer, call: Callable, *, specs: tuple, differentiable: list
     )
 
 
-def _limit(layer) -> int:
-    """What whole numbers stay below that a layer takes: the rows of its embeddings."""
+def _limit(layer: "keras.Layer") -> int:
+    """The number that whole numbers have to stay below that a layer takes: the rows of its smallest embedding."""
     sizes = [int(inner.input_dim) for inner in layer._flatten_layers() if getattr(inner, "input_dim", None)]
     return min(sizes, default=user_model.WORDS)
 
 
-def _identity(path: str, layer, specs: tuple, differentiable: list[bool]) -> str:
-    """Text that two layers share whose calls do the same work."""
+def _identity(path: str, layer: "keras.Layer", specs: tuple, differentiable: list[bool]) -> str:
+    """A text that is the same for two layers whose calls do the same work: class, configuration, weights, inputs."""
     try:
         configuration = {name: value for name, value in layer.get_config().items() if name not in ("name", "seed")}
         text = json.dumps(configuration, sort_keys=True, default=str)
@@ -235,10 +258,12 @@ class OpenedModel(msgspec.Struct, frozen=True, kw_only=True):
     inputs: StepInputs
 
 
-def opened(name: str, network, batch: int, length: int = 0) -> OpenedModel:
-    """A network of the tables, or a user's model by its name, built for a batch.
+def open_model(name: str, network: "Network | None", batch: int, length: int = 0) -> OpenedModel:
+    """A compiled model, built for `batch` samples, with the shapes that its training step takes.
 
-    Raises: Broken with what to change.
+    network: its description in kernels.networks; None for a user's model, whose `name` says where it is. length: of each side
+    that the model leaves open.
+    Raises: Broken with what to change where the model does not build or its step does not trace.
     """
     model = models.build(network) if network else user_model.opened(name)
     step.require_graph_execution(model)
@@ -259,12 +284,12 @@ def opened(name: str, network, batch: int, length: int = 0) -> OpenedModel:
     raise Broken(f"{name}: its train_step does not trace: {described(first_error).rstrip('.')}") from first_error
 
 
-def _trace(model, inputs: StepInputs):
-    """The graph of `train_step`."""
+def _trace(model: "keras.Model", inputs: StepInputs) -> "FuncGraph":
+    """The graph of the model's `train_step`, traced without AutoGraph as Keras's fit does it."""
     import tensorflow
 
     @tensorflow.autograph.experimental.do_not_convert
-    def train_step(data):
+    def train_step(data: Any) -> Any:
         return model.train_step(data)
 
     return tensorflow.function(train_step).get_concrete_function(inputs.specs).graph
@@ -281,34 +306,40 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def uses_of_model(opened_model: OpenedModel) -> list[LayerUse]:
-    """The layers that a model's training step calls, equal ones once. A model inside the model counts by its layers, a layer made
-    of layers as a whole."""
+    """The layers that a model's training step calls. Layers that do the same work are in the list once, with their number as
+    `count`.
+
+    A model inside the model is taken apart into its layers; a layer that is made of other layers is not.
+    """
     recorded: list[RecordedCall] = []
     with _recording(opened_model.model, recorded):
         graph = _trace(opened_model.model, opened_model.inputs)
-    learned = _learned(graph, opened_model.model)
-    first: dict[str, LayerUse] = {}
+    learned = _depending_on_weights(graph, opened_model.model)
+    by_identity: dict[str, LayerUse] = {}
     for call in recorded:
         use = _recorded_use(call, learned)
-        equal = first.get(use.identity)
+        equal = by_identity.get(use.identity)
         if equal is None:
-            first[use.identity] = use
+            by_identity[use.identity] = use
         else:
-            first[use.identity] = msgspec.structs.replace(equal, count=equal.count + 1)
-    return list(first.values())
+            by_identity[use.identity] = msgspec.structs.replace(equal, count=equal.count + 1)
+    return list(by_identity.values())
 
 
 @contextlib.contextmanager
-def _recording(model, recorded: list[RecordedCall]) -> Iterator[None]:
-    """Records the calls of all layers of a built model that are in no other layer but models."""
-    open_paths: list[str] = []
+def _recording(model: "keras.Model", recorded: list[RecordedCall]) -> Iterator[None]:
+    """A `with` block in which each call of a layer of the model is appended to `recorded`, but for calls inside another layer.
+
+    Models inside the model are no such layers: what they call is recorded. The `call` of each layer is replaced meanwhile.
+    """
+    open_paths: list[str] = []  # names of the models that are being called now, the outermost first
     inside_layer = False
 
-    def wrapper(layer):
+    def wrapper(layer: "keras.Layer") -> Callable:
         call = layer.call
 
         @functools.wraps(call)
-        def recorder(*args, **keywords):
+        def recorder(*args: Any, **keywords: Any) -> Any:
             nonlocal inside_layer
             if inside_layer:
                 return call(*args, **keywords)
@@ -338,14 +369,17 @@ def _recording(model, recorded: list[RecordedCall]) -> Iterator[None]:
             del layer.call
 
 
-def _is_model(layer) -> bool:
+def _is_model(layer: "keras.Layer") -> bool:
     import keras
 
     return isinstance(layer, keras.Model)
 
 
-def _learned(graph, model) -> set[str]:
-    """The names of the operations of a step whose results depend on a weight that is learned."""
+def _depending_on_weights(graph: "FuncGraph", model: "keras.Model") -> set[str]:
+    """The names of the operations of a traced step whose results depend on a weight that training changes.
+
+    Only what such an operation gives to a layer needs a gradient.
+    """
     handles = {id(variable.value.handle) for variable in model.trainable_variables}
     learned = {placeholder.op.name for source, placeholder in graph.captures if id(source) in handles}
     for operation in graph.get_operations():
@@ -355,22 +389,26 @@ def _learned(graph, model) -> set[str]:
 
 
 def _recorded_use(recorded: RecordedCall, learned: set[str]) -> LayerUse:
-    """The layer of a recorded call, which is called in the same way again."""
+    """The layer of a recorded call, with a function that calls it again in the same way with other tensors.
+
+    learned: names of the operations that depend on a weight which training changes.
+    """
     import keras
     import tensorflow
 
     structure = (recorded.args, recorded.keywords)
     leaves = keras.tree.flatten(structure)
-    places = [place for place, leaf in enumerate(leaves) if tensorflow.is_tensor(leaf)]
-    specs = tuple(tensorflow.TensorSpec(leaves[place].shape, leaves[place].dtype) for place in places)
-    differentiable = [leaves[place].dtype.is_floating and leaves[place].op.name in learned for place in places]
-    constants = [None if place in places else leaf for place, leaf in enumerate(leaves)]
+    tensor_indices = [index for index, leaf in enumerate(leaves) if tensorflow.is_tensor(leaf)]
+    inputs = [leaves[index] for index in tensor_indices]
+    specs = tuple(tensorflow.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs)
+    differentiable = [tensor.dtype.is_floating and tensor.op.name in learned for tensor in inputs]
+    constants = [None if index in tensor_indices else leaf for index, leaf in enumerate(leaves)]
     layer = recorded.layer
 
-    def call(*tensors):
+    def call(*tensors: "tf.Tensor") -> Any:
         values = list(constants)
-        for place, tensor in zip(places, tensors, strict=True):
-            values[place] = tensor
+        for index, tensor in zip(tensor_indices, tensors, strict=True):
+            values[index] = tensor
         args, keywords = keras.tree.pack_sequence_as(structure, values)
         return layer(*args, **keywords)
 

@@ -1,14 +1,22 @@
 """The parts of a training step that are no layer: the loss with the metrics, and the optimizer's update."""
 
 import math
+from typing import TYPE_CHECKING
 
 from kernels.problems import LayerCall
 from workloads.frameworks.layer_graphs.layer_use import LayerUse, OpenedModel
 from workloads.frameworks.tracing.step_inputs import StepInputs
 
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
 
 def loss_and_optimizer(opened: OpenedModel) -> list[LayerUse]:
-    """Both parts, of a model whose step is Keras's own; of another's step nothing is known beside its layers."""
+    """The loss and the optimizer of a model as parts of its training step that can be called by themselves.
+
+    [] of a model with a `train_step` of its own, of which nothing is known but its layers.
+    """
     import keras
 
     if type(opened.model).train_step is not keras.Model.train_step:
@@ -17,20 +25,24 @@ def loss_and_optimizer(opened: OpenedModel) -> list[LayerUse]:
 
 
 def _loss(opened: OpenedModel) -> list[LayerUse]:
-    """The loss and the metrics of predictions, whose gradient is what the backward pass begins with."""
+    """The part that computes the loss and the metrics from predictions and targets; [] of a model without targets.
+
+    Its gradient by the predictions is what the backward pass begins with.
+    """
     import keras
     import tensorflow
 
     model, parts = opened.model, opened.inputs.specs
     if not isinstance(parts, tuple) or len(parts) < 2:
         return []
-    x = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), parts[0])
+    inputs, targets, *_ = parts
+    x = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), inputs)
     outputs = keras.src.backend.compute_output_spec(model, x, training=True)
-    structure = (outputs, parts[1])
+    structure = (outputs, targets)
     leaves = keras.tree.flatten(structure)
     predictions = len(keras.tree.flatten(outputs))
 
-    def call(*tensors):
+    def call(*tensors: "tf.Tensor") -> "tf.Tensor":
         y_pred, y = keras.tree.pack_sequence_as(structure, list(tensors))
         loss = model.compute_loss(None, y, y_pred, None, training=True)
         model.compute_metrics(None, y, y_pred, None)
@@ -42,21 +54,21 @@ def _loss(opened: OpenedModel) -> list[LayerUse]:
             kind="loss",
             call=call,
             specs=tuple(tensorflow.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves),
-            differentiable=tuple(place < predictions for place in range(len(leaves))),
+            differentiable=tuple(number < predictions for number in range(len(leaves))),  # targets come behind them
             weights=(),
         )
     ]
 
 
-def _optimizer(model) -> list[LayerUse]:
-    """The optimizer's update of all weights by their gradients."""
+def _optimizer(model: "keras.Model") -> list[LayerUse]:
+    """The part that updates all weights by their gradients, which it takes; [] of a model without optimizer or weights."""
     import tensorflow
 
     variables = model.trainable_variables
     if model.optimizer is None or not variables:
         return []
 
-    def call(*gradients):
+    def call(*gradients: "tf.Tensor") -> list:
         model.optimizer.apply(list(gradients), variables)
         return []
 
@@ -73,7 +85,7 @@ def _optimizer(model) -> list[LayerUse]:
 
 
 def sample_values(inputs: StepInputs) -> int:
-    """Numbers in the inputs of a sample."""
+    """How many numbers the model's inputs have for one sample, without targets."""
     import keras
 
     parts = inputs.specs if isinstance(inputs.specs, tuple) else (inputs.specs,)
