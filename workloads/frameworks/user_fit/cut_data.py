@@ -5,7 +5,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,16 +13,22 @@ from workloads.frameworks.tracing.fit_data import FitData
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.harness.dispatch import Broken
 
+if TYPE_CHECKING:
+    import keras
+
 RATE_S = 3.0  # seconds that batches are taken for their rate
 _RATE_STEPS = 1_000_000  # steps of the epoch that they are taken from, where the data do not end before
-Call = dict[str, Any]  # the arguments of `fit` by their names
+FitArguments = dict[str, Any]  # the arguments of a call of Keras's `fit` by their names
 
 
 class CutData:
-    """What `fit` takes for some steps of an epoch."""
+    """A user's data for `fit`, from which arguments of fits of any number of steps are made."""
 
-    def __init__(self, call: Call, data: FitData, batch: int):
-        """call: the arguments of `fit`; data: what they tell; batch: that of arrays."""
+    def __init__(self, call: FitArguments, data: FitData, batch: int):
+        """call: the user's arguments of `fit`. data: what they tell. batch: samples of a batch.
+
+        Raises: Refusal for another batch than that of data which come in batches.
+        """
         self.call = call
         self.data = data
         self.batch = batch
@@ -35,7 +41,7 @@ class CutData:
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a sample, its targets included."""
+        """Bytes of one sample with its targets and weights; at least 1."""
         import keras
 
         total = 0
@@ -44,10 +50,11 @@ class CutData:
                 total += math.prod(spec.shape) * spec.dtype.size
         return max(1, total // self.data.batch)
 
-    def arguments(self, samples: int) -> Call:
-        """The arguments of a fit whose epochs have so many samples; data that come in batches give whole ones.
+    def arguments(self, samples: int) -> FitArguments:
+        """The arguments of a fit whose epochs have `samples` samples; of data that come in batches, as many whole batches as hold
+        these.
 
-        Raises: Broken for a generator that has ended.
+        Raises: Broken for a generator that has ended, and for data of a kind that cannot be cut.
         """
         rest = {"class_weight": self.call["class_weight"]}
         if self.data.rows is not None:
@@ -56,7 +63,7 @@ class CutData:
         steps = -(-samples // self.batch)
         x = self.call["x"]
         if self._generator is not None:
-            self._generator.require()
+            self._generator.require_more()
             return {"x": self._generator.batches(), "steps_per_epoch": steps, "shuffle": False} | rest
         if self.data.residence == "tf.data":
             return self._dataset(steps) | rest | {"shuffle": False}
@@ -69,18 +76,22 @@ class CutData:
             "give fit arrays, a tf.data.Dataset, a keras.utils.PyDataset or a generator",
         )
 
-    def _rows(self, samples: int) -> Call:
-        """The first samples of arrays; all of them again and again where they are fewer."""
+    def _rows(self, samples: int) -> FitArguments:
+        """The arguments x, y and sample_weight with the first samples of arrays; where these have fewer, they are repeated."""
         import keras
 
-        def cut(array):
+        def cut(array: Any) -> Any:
             return None if array is None else first_rows(array, samples, self.data.rows or samples)
 
         parts = {name: self.call[name] for name in ("x", "y", "sample_weight")}
         return {name: keras.tree.map_structure(cut, part) for name, part in parts.items()}
 
-    def _dataset(self, steps: int) -> Call:
-        """A tf.data.Dataset as the user's fit takes it: from its beginning in each epoch, or on and on with steps_per_epoch."""
+    def _dataset(self, steps: int) -> FitArguments:
+        """The arguments of a fit over a tf.data.Dataset whose epochs have `steps` batches.
+
+        As in the user's fit, each epoch takes them from the beginning, or where that fit has steps_per_epoch, goes on where the
+        last one ended.
+        """
         dataset = self.call["x"]
         endless = self.data.batches is None or self.data.batches < steps
         if self.call["steps_per_epoch"]:
@@ -88,7 +99,7 @@ class CutData:
         return {"x": (dataset.repeat() if endless else dataset).take(steps)}
 
     def seconds_of_a_batch(self) -> float:
-        """Seconds that a batch takes without training, as Keras's own data adapter gives it: the rate of the data alone."""
+        """Seconds that Keras's own data adapter takes to give a batch of these data, without any training."""
         from keras.src.trainers.data_adapters import get_data_adapter
 
         steps = self.data.batches or _RATE_STEPS
@@ -102,17 +113,17 @@ class CutData:
 
     @property
     def error(self) -> Exception | None:
-        """What the user's generator raised; None while it did not."""
+        """The error that the user's generator raised; None where it raised none, or the data are no generator."""
         return None if self._generator is None else self._generator.error
 
-    def require_going(self) -> None:
-        """Raises Broken for a generator that has ended."""
+    def require_more(self) -> None:
+        """Raises Refusal where the data are a generator that has ended."""
         if self._generator is not None:
-            self._generator.require()
+            self._generator.require_more()
 
 
 class SharedGenerator:
-    """A user's generator, which several fits take batches from: it cannot begin anew."""
+    """A user's generator of batches, from which several fits take one after the other: it cannot begin anew."""
 
     def __init__(self, generator: Iterator):
         self._generator = generator
@@ -123,6 +134,7 @@ class SharedGenerator:
         self.error: Exception | None = None
 
     def batches(self) -> Iterator:
+        """The batches that no fit has taken yet, as a generator for one more fit."""
         while True:
             with self._lock:
                 try:
@@ -136,19 +148,19 @@ class SharedGenerator:
                 self._taken += 1
             yield batch
 
-    def require(self) -> None:
-        """Raises Refusal where it has ended."""
+    def require_more(self) -> None:
+        """Raises Refusal where the user's generator has ended."""
         if self._ended:
             raise Refusal(f"its generator ends after {self._taken} batches", "let it go on: while True around its loop")
 
 
-def call_of(parts: tuple, batch: int) -> Call:
-    """The arguments of `fit` for (x, y, sample weights) or for a data set alone."""
-    padded = (*parts, None, None)
+def fit_arguments(parts: tuple, batch: int) -> FitArguments:
+    """The arguments of `fit` for data in `parts`: x, y and sample weights, the last ones optional; or one data set."""
+    x, y, sample_weight, *_ = (*parts, None, None)
     return {
-        "x": padded[0],
-        "y": padded[1],
-        "sample_weight": padded[2],
+        "x": x,
+        "y": y,
+        "sample_weight": sample_weight,
         "batch_size": batch,
         "steps_per_epoch": None,
         "class_weight": None,
@@ -157,7 +169,10 @@ def call_of(parts: tuple, batch: int) -> Call:
 
 
 def first_rows(array: Any, count: int, rows: int) -> Any:
-    """The first `count` rows of an array of `rows`; from its beginning again where it has fewer."""
+    """The first `count` samples of an array that has `rows` of them; where it has fewer, they are repeated.
+
+    array: of NumPy, a tensor, or a table of pandas.
+    """
     if count > rows:
         indices = np.arange(count) % rows
         if hasattr(array, "numpy"):  # a tensor, which may be of texts
@@ -169,9 +184,9 @@ def first_rows(array: Any, count: int, rows: int) -> Any:
 
 
 def seconds_of_a_batch(batches: Iterable, clock: Callable[[], float]) -> float:
-    """Seconds of a batch over RATE_S, or until they end. The first one, which may fill a buffer, counts only where it is the
-    only one in that time.
+    """Mean seconds between batches, which are taken for RATE_S seconds or until they end.
 
+    The first one, which may fill a buffer, counts only where it is the only one in that time. clock(): seconds now.
     Raises: Broken for data without a batch.
     """
     begin = clock()
@@ -193,8 +208,8 @@ def _is_py_dataset(x: Any) -> bool:
     return isinstance(x, keras.utils.PyDataset)
 
 
-def _cut_py_dataset(inner: Any, steps: int) -> Any:
-    """A PyDataset of so many batches of another."""
+def _cut_py_dataset(inner: "keras.utils.PyDataset", steps: int) -> "keras.utils.PyDataset":
+    """A PyDataset of the first `steps` batches of another; where that has fewer, they are repeated."""
     import keras
 
     class CutDataset(keras.utils.PyDataset):
@@ -209,7 +224,7 @@ def _cut_py_dataset(inner: Any, steps: int) -> Any:
         def __len__(self) -> int:
             return steps
 
-        def __getitem__(self, index: int):
+        def __getitem__(self, index: int) -> Any:
             return inner[index % self._count]
 
         def on_epoch_begin(self) -> None:

@@ -25,9 +25,9 @@ class CallData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def call_data(arguments: dict[str, Any]) -> CallData:
-    """The data of a call. arguments: all of `fit`, by their names.
+    """What the data of a call of Keras's `fit` tell. arguments: all of the call's by their names, with defaults.
 
-    Raises: Broken for data that give no batch; Refusal for a batch that is no whole number.
+    Raises: Broken for data that give no batch; Refusal for a batch size that is no whole number.
     """
     batch = arguments["batch_size"]
     if batch is not None and not isinstance(batch, numbers.Integral):
@@ -42,7 +42,10 @@ def call_data(arguments: dict[str, Any]) -> CallData:
 
 
 def _epochs(arguments: dict[str, Any]) -> int:
-    """The epochs that a call trains. Raises: Refusal when these are none, or not whole."""
+    """The number of epochs that a call of `fit` trains. arguments: the call's by their names.
+
+    Raises: Refusal where it is less than 1 or no whole number.
+    """
     epochs = arguments["epochs"] - arguments["initial_epoch"]
     if not isinstance(epochs, numbers.Integral) or epochs < 1:
         fix = "give fit a whole number of epochs, at least 1 more than initial_epoch"
@@ -53,9 +56,10 @@ def _epochs(arguments: dict[str, Any]) -> int:
 def described(
     model: Any, arguments: dict[str, Any], data: CallData, *, where: tuple[str, str], strategy: str
 ) -> DescribedScript:
-    """The call, and its model with the operations of a training step. where: the script as it was typed, and the place in it.
-    strategy: the one that was taken as one device; "" for none.
+    """Describes a call of `fit` in a script, and its model by the operations of a training step.
 
+    arguments: the call's by their names. where: (the script as it was typed, the place in it as `line 41`). strategy: the
+    strategy over several devices that the script asked for and that was taken as one device; "" for none.
     Raises: Broken for a model that does not trace.
     """
     script, place = where
@@ -79,7 +83,7 @@ def described(
 
 
 def require_keras_step(model: Any) -> None:
-    """Raises Broken for a model that is none of Keras 3 on TensorFlow, or not compiled."""
+    """Raises Broken for a model that is not of Keras 3 on TensorFlow, or that is not compiled."""
     import keras
 
     if not isinstance(model, keras.Model):
@@ -90,7 +94,8 @@ def require_keras_step(model: Any) -> None:
 
 
 def _samples(data: FitData, arguments: dict[str, Any]) -> int | None:
-    """Samples that an epoch trains on; None where neither the data nor the call tells."""
+    """How many samples an epoch trains on; None where neither the data nor the call tells. arguments: the call's by their
+    names."""
     steps = arguments["steps_per_epoch"]
     samples = data.samples
     if data.rows is not None:
@@ -101,12 +106,17 @@ def _samples(data: FitData, arguments: dict[str, Any]) -> int | None:
 
 
 def _training_rows(rows: int, validation_split: float) -> int:
-    """Rows of arrays that stay for training. Source: Keras's train_validation_split."""
+    """How many of an array's rows are trained on, where the share `validation_split` of them, from 0 to 1, is kept for
+    validation.
+
+    Source: Keras's train_validation_split.
+    """
     return math.floor(rows * (1.0 - validation_split)) if validation_split else rows
 
 
 def _validation_samples(data: FitData, arguments: dict[str, Any]) -> int | None:
-    """Samples that are evaluated after each epoch; None where the data do not tell."""
+    """How many samples are evaluated after each epoch; None where the data do not tell. data: what is trained on. arguments: the
+    call's by their names."""
     validation = arguments["validation_data"]
     if validation is None:
         if data.rows is None:
@@ -122,14 +132,18 @@ def _validation_samples(data: FitData, arguments: dict[str, Any]) -> int | None:
 
 
 def _stops_early(callbacks: Any) -> bool:
+    """Whether an EarlyStopping is among the callbacks of `fit`: one, a list of them, or None."""
     import keras
 
-    every = callbacks if isinstance(callbacks, tuple | list) else [callbacks]
-    return any(isinstance(callback, keras.callbacks.EarlyStopping) for callback in every)
+    callback_list = callbacks if isinstance(callbacks, tuple | list) else [callbacks]
+    return any(isinstance(callback, keras.callbacks.EarlyStopping) for callback in callback_list)
 
 
 def _keras_options(model: Any, data: FitData) -> dict[str, str]:
-    """The options of the call and of `compile` that are not the default. XLA is `auto` where it is as `auto` decides here."""
+    """The options of a row, of those that differ from the default, by which it trains as the script does.
+
+    jit_compile is left at its default, `auto`, where the script's own setting is what `auto` would decide here.
+    """
     options = {"residence": data.residence, "steps_per_execution": str(model.steps_per_execution)}
     if model.jit_compile != model._resolve_auto_jit_compile():
         options["jit_compile"] = "on" if model.jit_compile else "off"

@@ -18,12 +18,12 @@ _TIMED = ("tensorflow", "keras")
 
 
 class FitHook(importlib.abc.MetaPathFinder):
-    """Finds TensorFlow and the modules of Keras's models, and changes them after they ran."""
+    """An entry of sys.meta_path that changes TensorFlow and the modules of Keras's models right after they are imported."""
 
     def __init__(self, replacement: Callable[[Callable], Callable], model_imported: Callable[[], None]):
         #: Called when Keras's models were imported.
         self.model_imported = model_imported
-        #: The new `fit`, from Keras's own.
+        #: replacement(fit of Keras): the function that models get in its place.
         self.replacement = replacement
         #: Seconds that importing TensorFlow and Keras took.
         self.importing_s = 0.0
@@ -32,6 +32,8 @@ class FitHook(importlib.abc.MetaPathFinder):
         self._is_importing = False
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Python calls this for each import. Of the modules that are changed, Python's usual spec with a loader that changes
+        them; None of any other, which lets Python go on."""
         if fullname not in (*MODEL_MODULES, *_TIMED):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
@@ -40,7 +42,7 @@ class FitHook(importlib.abc.MetaPathFinder):
         return spec
 
     def imported(self, module: ModuleType) -> None:
-        """Changes a module that was just run."""
+        """Changes a module that has just been imported: `fit` of the models, or the strategies of TensorFlow."""
         if module.__name__ in MODEL_MODULES:
             module.Model.fit = self.replacement(module.Model.fit)
         if module.__name__ == MODEL_MODULES[0]:
@@ -50,7 +52,8 @@ class FitHook(importlib.abc.MetaPathFinder):
                 setattr(module.distribute, name, self._one_device(module, name))
 
     def _one_device(self, tensorflow: Any, name: str) -> type:
-        """A class in place of a strategy's, whose objects are the usual strategy, that of one device."""
+        """A class to replace the strategy of this name: creating one gives TensorFlow's default strategy, that of one device, and
+        its name is noted."""
         strategies = self.strategies
 
         class OneDevice(getattr(tensorflow.distribute, name)):  # type: ignore[misc]
@@ -62,7 +65,7 @@ class FitHook(importlib.abc.MetaPathFinder):
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Counts the seconds of an import that is inside no other one."""
+        """A `with` block whose seconds are added to importing_s, unless it is inside another such block: imports are nested."""
         if self._is_importing:
             yield
             return
@@ -76,6 +79,8 @@ class FitHook(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
+    """Python's loader of a module, which also times the import and tells the hook when it is done."""
+
     def __init__(self, loader: importlib.abc.Loader, hook: FitHook):
         self.loader = loader
         self.hook = hook
@@ -94,7 +99,8 @@ class _Loader(importlib.abc.Loader):
 
 
 def install(replacement: Callable[[Callable], Callable], model_imported: Callable[[], None]) -> FitHook:
-    """Lets models that are imported from now on have another `fit`. model_imported: called when Keras's are."""
+    """Replaces `fit` of Keras's models when they are imported, from now on. replacement(fit of Keras): the function in its place.
+    model_imported: called when Keras's models have been imported."""
     hook = FitHook(replacement, model_imported)
     sys.meta_path.insert(0, hook)
     return hook

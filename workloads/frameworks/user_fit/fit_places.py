@@ -12,8 +12,11 @@ _ARGUMENTS = {"epochs", "batch_size", "validation_data", "validation_split", "st
 
 
 def places(script: str) -> tuple[str, ...]:
-    """The places as --fit takes them: lines of a script, `3.2` for the second line of a notebook's third code cell. () of a
-    file that cannot be read."""
+    """Where a script calls `fit` of a Keras model, in the words that the flag --fit takes.
+
+    They are lines of a script, as `41`, or of a notebook as `3.2`, the second line of its third code cell. () for a file that
+    cannot be read.
+    """
     path = Path(script)
     with contextlib.suppress(OSError, SyntaxError, ValueError, KeyError):
         if path.suffix == ".ipynb":
@@ -23,7 +26,7 @@ def places(script: str) -> tuple[str, ...]:
 
 
 def may_call_fit(script: str, place: str) -> bool:
-    """Whether a call of something's `fit` reaches over this place, as --fit takes it."""
+    """Whether a call of a method `fit` spans this place of a script, in the words that the flag --fit takes: `41`, `3.2`."""
     path = Path(script)
     cell, _, line = place.rpartition(".")
     if path.suffix == ".ipynb":
@@ -37,7 +40,7 @@ def may_call_fit(script: str, place: str) -> bool:
 
 
 def _calls(source: str) -> list[ast.Call]:
-    """The calls of something's `fit`."""
+    """The calls of any object's method `fit` in a text of Python."""
     calls = []
     for node in ast.walk(source_trees.parsed(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fit":
@@ -46,14 +49,18 @@ def _calls(source: str) -> list[ast.Call]:
 
 
 def _notebook_places(path: Path) -> tuple[str, ...]:
-    every: list[str] = []
+    """Where the code cells of a notebook call `fit` of a Keras model: `3.2` for the second line of the third code cell."""
+    places_of_cells: list[str] = []
     for number, source in enumerate(notebook.code_cells(path.read_bytes()), 1):
-        every += [f"{number}.{line}" for line in lines(notebook.python_of_cell(source))]
-    return tuple(every)
+        places_of_cells += [f"{number}.{line}" for line in lines(notebook.python_of_cell(source))]
+    return tuple(places_of_cells)
 
 
 def lines(source: str) -> list[int]:
-    """The lines with a call of `fit` that has an argument of Keras's, or the receiver of one that has."""
+    """The numbers of the lines in a text of Python that call `fit` of what is likely a Keras model.
+
+    It is one where a call has an argument that only Keras's fit has, or where another call of the same object's `fit` has.
+    """
     calls = _calls(source)
     receivers = {_receiver(call) for call in calls if _has_argument_of_keras(call)}
     return sorted({call.lineno for call in calls if _receiver(call) in receivers})
@@ -64,6 +71,6 @@ def _has_argument_of_keras(call: ast.Call) -> bool:
 
 
 def _receiver(call: ast.Call) -> str:
-    """What is before `.fit`, as text."""
+    """The expression in front of `.fit`, as a text that is the same for equal expressions."""
     assert isinstance(call.func, ast.Attribute)
     return ast.dump(call.func.value)

@@ -6,7 +6,7 @@ import sys
 import types
 from pathlib import Path
 
-#: Magics above a cell of Python; below any other is another language.
+#: IPython's cell magics above which a cell is still Python; below any other is another language.
 MAGICS_OF_PYTHON = ("%%time", "%%capture")
 
 
@@ -15,9 +15,10 @@ class NoNotebook(ValueError):
 
 
 def run(path: Path) -> None:
-    """Runs the code cells in one module, `__main__`. The cells are the files `cell 1`, `cell 2` and so on.
+    """Runs the code cells of a notebook one after the other in one module, `__main__`. In tracebacks they are the files `cell 1`,
+    `cell 2` and so on.
 
-    Raises: NoNotebook; what a cell raises.
+    Raises: NoNotebook; any error that a cell raises.
     """
     sources = code_cells(path.read_bytes())
     module = types.ModuleType("__main__")
@@ -27,9 +28,9 @@ def run(path: Path) -> None:
 
 
 def code_cells(content: bytes) -> list[str]:
-    """The texts of the code cells of a notebook, of nbformat 3 or 4.
+    """The texts of the code cells of a notebook, in their order. content: the file's, of Jupyter's format 3 or 4.
 
-    Raises: NoNotebook.
+    Raises: NoNotebook for a file that is none, or in another language than Python.
     """
     try:
         document = json.loads(content.decode("utf-8-sig"))
@@ -50,7 +51,7 @@ def code_cells(content: bytes) -> list[str]:
 
 
 def _language(document: dict) -> str:
-    """The language that a notebook says it is in; "" where it says none."""
+    """The programming language that a notebook's metadata name; "" where they name none."""
     part: object = document
     for name in ("metadata", "kernelspec", "language"):
         part = part.get(name) if isinstance(part, dict) else None
@@ -58,7 +59,10 @@ def _language(document: dict) -> str:
 
 
 def _cells(document: dict) -> list:
-    """The cells of a notebook; of nbformat 3, those of its worksheets."""
+    """The cells of a notebook. In Jupyter's format 3 they are in worksheets.
+
+    Raises: NoNotebook where the JSON has none.
+    """
     if "worksheets" not in document:
         return _list_of_cells(document)
     worksheets = document["worksheets"]
@@ -71,7 +75,10 @@ def _cells(document: dict) -> list:
 
 
 def _list_of_cells(part: object) -> list:
-    """The cells of a notebook of nbformat 4, or of a worksheet."""
+    """The list under the key `cells` of a notebook or worksheet.
+
+    Raises: NoNotebook where there is none.
+    """
     cells = part.get("cells") if isinstance(part, dict) else None
     if not isinstance(cells, list):
         raise NoNotebook("it has no list of cells")
@@ -79,7 +86,11 @@ def _list_of_cells(part: object) -> list:
 
 
 def _text(cell: dict, number: int) -> str:
-    """The text of a code cell, which nbformat 3 calls its input. number: of the cell among those of code."""
+    """The text of a code cell: its `source`, or in Jupyter's format 3 its `input`, as one text or a list of lines.
+
+    number: of the cell among those of code, for the error.
+    Raises: NoNotebook for a text that Python does not take.
+    """
     source = cell.get("source", cell.get("input"))
     text = ""
     for line in source if isinstance(source, list) else [source]:
@@ -92,12 +103,13 @@ def _text(cell: dict, number: int) -> str:
 
 
 def is_cell(file: str) -> bool:
-    """Whether a file of a stack is a cell of a notebook."""
+    """Whether the name of a file in a traceback is one that `run` gives to a cell: `cell 3`."""
     return re.fullmatch(r"cell \d+", file) is not None
 
 
 def python_of_cell(source: str) -> str:
-    """A cell with `pass` in place of its magics, line for line; empty for a cell of another language."""
+    """The text of a code cell with `pass` in place of each line that is an IPython magic (%) or shell command (!), so that line
+    numbers stay. "" for a cell of another language."""
     lines = source.splitlines()
     magic = lines[0].split()[0] if lines and lines[0][:2] == "%%" else ""
     if magic and magic not in MAGICS_OF_PYTHON:
@@ -106,6 +118,7 @@ def python_of_cell(source: str) -> str:
 
 
 def _without_magic(line: str) -> str:
+    """A line of a cell; `pass`, as far indented, in place of a magic or shell command."""
     statement = line.lstrip()
     if statement[:1] not in ("%", "!"):
         return line

@@ -25,19 +25,22 @@ from workloads.records.script_fit import DescribedScript, ScriptOrder, Timing
 from workloads.records.settings import FOLDER
 
 Answer = TypeVar("Answer", DescribedScript, Measurement)
-_TICK_S = 0.5  # between two looks at the process
+_TICK_S = 0.5  # seconds between two looks at the process
+_TIME_FACTOR = 5  # an error proposes so many times the time limit that was too short
 
 
 def described(script: str, arguments: Sequence[str], time_limit_s: float, fit: str = "") -> DescribedScript:
-    """The first fit of a script, or the one at `fit`, and its model with the operations of a step.
+    """Runs a user's script in a child process up to a call of `fit`, and describes that call and its model.
 
-    Raises: Usage for a script that is not there, fails before fit or has none, and for a model that cannot be described;
-    Missing without Keras, and where no fit came in time.
+    script: a file or the name of a module. arguments: words that the script gets. time_limit_s: for the script up to its fit.
+    fit: where the wanted call stands, as `41` or `3.2` (cell and line of a notebook); "" for the first one.
+    Raises: Usage for a script that is not there, fails before that fit or has none, and for a model that cannot be described;
+    Missing without Keras, and where the fit is not reached in time.
     """
     script_files.require(script)
     grid.require_keras()
     order = ScriptOrder(script=script, path=_path(script), fit=fit)
-    answer = _answer(order, arguments, DescribedScript, time_limit_s=time_limit_s)
+    answer = _run_script(order, arguments, DescribedScript, time_limit_s=time_limit_s)
     places = fit_places.places(answer.fit.script)
     number = script_files.fit_number(answer.fit.place)
     others = tuple(place for place in places if place != number)
@@ -45,25 +48,26 @@ def described(script: str, arguments: Sequence[str], time_limit_s: float, fit: s
 
 
 def timed(training: ScriptTraining, timing: Timing, announce: Callable[[Doing], None]) -> Measurement:
-    """The Measurement of a script's fit with its own model and data. announce: gets what its process does.
+    """Runs a user's script in a child process up to a call of `fit`, and times that fit with the script's own model and data.
 
+    training: the script, its arguments and the wanted fit. announce: called with what the child does now, when that changes.
     Raises: Broken for a script that does not come to that fit, or whose fit fails.
     """
     order = ScriptOrder(script=training.script, path=_path(training.script), fit=training.fit, timing=timing)
     try:
-        return _answer(order, training.arguments, Measurement, announce=announce)
+        return _run_script(order, training.arguments, Measurement, announce=announce)
     except options.Stop as stop:
         raise Broken(str(stop)) from stop
 
 
 def _path(script: str) -> str:
-    """The file of a script, looked for in the folder that the command was typed in; "" of a module."""
+    """The absolute path of a script, looked for in the folder that the command was typed in; "" for the name of a module."""
     if not script_files.is_script(script):
         return ""
     return str(Path(os.environ.get(FOLDER) or os.getcwd(), script).resolve())
 
 
-def _answer(
+def _run_script(
     order: ScriptOrder,
     arguments: Sequence[str],
     kind: type[Answer],
@@ -71,9 +75,11 @@ def _answer(
     time_limit_s: float = 0,
     announce: Callable[[Doing], None] = lambda doing: None,
 ) -> Answer:
-    """What the process of a script answers. time_limit_s: 0 for no limit.
+    """Runs a script in a child process and returns its answer, which is of the type `kind`.
 
-    Raises: Usage, Missing.
+    order: what the child does with the script. arguments: words that the script gets. time_limit_s: 0 for no limit. announce:
+    called with what the child does now.
+    Raises: Usage for a script that fails, or ends without the wanted fit; Missing where the time limit passes.
     """
     script = order.script
     folder = Path(order.path).parent if order.path else Path(os.environ.get(FOLDER) or os.getcwd())
@@ -86,7 +92,8 @@ def _answer(
             return _read(answer.read_bytes(), kind, printed=process.stdout)
         if ended is None:
             message = f"{script} has called no fit within {time_limit_s:g} s"
-            raise options.Missing(message, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
+            right = f"--time-limit {_TIME_FACTOR * time_limit_s:g}"
+            raise options.Missing(message, wrong="--time-limit", right=right)
         printed = process.stdout.read_text(encoding="utf-8", errors="replace")
         printed += process.stderr.read_text(encoding="utf-8", errors="replace")
     if ended == 0 and order.fit:
@@ -99,9 +106,11 @@ def _answer(
 
 
 class _ScriptProcess:
-    """script_run with these words, in a folder. All that it starts is ended with it. logs: the folder of what it prints."""
+    """A child process that runs a script by the module script_run. When it ends, so does every process that it has started."""
 
     def __init__(self, words: list[str], folder: Path, logs: Path):
+        """words: ANSWER, ORDER and the script's arguments, as script_run takes them. folder: the one to run in. logs: the folder
+        for files with what it prints."""
         #: Files with what it prints.
         self.stdout = logs / "stdout.txt"
         self.stderr = logs / "stderr.txt"
@@ -126,7 +135,11 @@ class _ScriptProcess:
         os.close(messages)
 
     def wait(self, time_limit_s: float, announce: Callable[[Doing], None]) -> int | None:
-        """The exit code; None where it took too long. What the process does is announced."""
+        """Waits until the process ends and returns its exit code; None where time_limit_s, if not 0, passed before. Then it is
+        ended.
+
+        announce: called with each message of what the process does.
+        """
         deadline = time.monotonic() + time_limit_s
         try:
             while self._child.poll() is None:
@@ -140,7 +153,8 @@ class _ScriptProcess:
             os.close(self._messages)
 
     def _pass_on(self, announce: Callable[[Doing], None]) -> None:
-        """Announces the messages that come within a tick: each is written as one short line."""
+        """Waits up to _TICK_S seconds for messages of the process and calls `announce` with each. A message is one line of JSON,
+        so short that it is written in one piece."""
         ready, _, _ = select.select([self._messages], [], [], _TICK_S)
         if not ready:
             return
@@ -152,9 +166,10 @@ class _ScriptProcess:
 
 
 def _read(answer: bytes, kind: type[Answer], printed: Path) -> Answer:
-    """The answer; of a described fit with the number of lines that the script `printed`.
+    """The record of the type `kind` in the JSON of an answer. A DescribedScript gets the number of lines that the script printed.
 
-    Raises: the error that the answer tells of.
+    printed: the file with what it printed.
+    Raises: the error that the child answered with in place of the record.
     """
     try:
         record = msgspec.json.decode(answer, type=kind)

@@ -39,9 +39,10 @@ _PACKAGES = ("analysis", "kernels", "workloads")
 
 
 class ScriptRun:
-    """One run of a script."""
+    """One run of a user's script in this process, which ends when the script calls the wanted `fit`."""
 
     def __init__(self, answer: Path, order: ScriptOrder):
+        """answer: the file that gets the answer. order: the script, which of its fits is wanted, and whether it is timed."""
         self.answer = answer
         self.order = order
         self.name = order.script
@@ -49,16 +50,19 @@ class ScriptRun:
         self.path = Path(order.path)
 
     def run(self) -> None:
-        """Runs the script; does not return if it calls the `fit` that is asked for."""
-        ours = _without_our_packages(str(self.path.parent) if self.order.path else os.getcwd())
+        """Runs the script with `fit` of Keras's models replaced. Does not return where the script calls the wanted `fit`, or
+        raises: then the answer is written and the process ended."""
+        ours = _remove_our_packages(str(self.path.parent) if self.order.path else os.getcwd())
 
         def replacement(original: Callable) -> Callable:
+            """The function that the script gets in place of Keras's own `fit`."""
+
             def fit(*positional: Any, **named: Any) -> Any:
                 place = self.place(traceback.extract_stack())
                 if self.order.fit and self.order.fit != script_files.fit_number(place):
-                    return _one_step(original, positional, named)
+                    return _fit_one_step(original, positional, named)
                 _restore_packages(ours)
-                self.end(self.call(original, place, positional, named))
+                self.end(self.answer_to_fit(original, place, positional, named))
 
             return fit
 
@@ -95,8 +99,13 @@ class ScriptRun:
         self.path = Path(spec.origin)
         runpy.run_module(self.name, run_name="__main__", alter_sys=True)
 
-    def call(self, original: Callable, place: str, positional: tuple, named: dict[str, Any]) -> msgspec.Struct:
-        """A DescribedScript, a Measurement or a Failed."""
+    def answer_to_fit(self, original: Callable, place: str, positional: tuple, named: dict[str, Any]) -> msgspec.Struct:
+        """What the process answers when the script has called the wanted `fit`: a DescribedScript, or a Measurement where the fit
+        is timed, or a Failed with the error.
+
+        original: Keras's own `fit`. place: where in the script it is called, as `line 41`. positional, named: the arguments of
+        the call; the first of them is the model.
+        """
         effects = self.side_effects.effects()
         where = f"{self.name}, fit at {place}"
         try:
@@ -105,7 +114,7 @@ class ScriptRun:
             arguments = bound.arguments
             model, *_ = positional
             fit_call.require_keras_step(model)
-            with self.time_for_batch(where):
+            with self.limited_to_batch_time(where):
                 data = fit_call.call_data(arguments)
             source = user_files.hash_of_modules(str(self.path), place, *sys.argv[1:])
             if self.order.timing is not None:
@@ -124,8 +133,10 @@ class ScriptRun:
             return Failed(error=failure(options.Usage(f"{where}: {described(error)}", first=f"mend {self.name}")))
 
     def timed(self, timing: Timing, model: Any, cut: CutData, source: str) -> Measurement:
-        """The clocks of a fit with the script's own model and data.
+        """Times the fit of the script's own model with its own data.
 
+        timing: the row, and how long it is timed. cut: the data, of which fits of any number of steps can be made. source: the
+        hash of the user's files.
         Raises: Broken with the user's own line that fails.
         """
         row = timing.row
@@ -138,8 +149,9 @@ class ScriptRun:
         return row.result(status="ok", **fields, phases_s=phases, values=values)
 
     @contextlib.contextmanager
-    def time_for_batch(self, where: str) -> Iterator[None]:
-        """Ends the process if what is done inside takes longer than a batch may."""
+    def limited_to_batch_time(self, where: str) -> Iterator[None]:
+        """A `with` block that must end within BATCH_S seconds: else the process is ended with an error as its answer. where: the
+        script and the place in it, for the error."""
         late = options.Missing(f"{where}: its data gave no batch within {BATCH_S} s", first=f"mend {self.name}")
         timer = threading.Timer(BATCH_S, self.end, [Failed(error=failure(late))])
         timer.daemon = True
@@ -150,8 +162,10 @@ class ScriptRun:
             timer.cancel()
 
     def end(self, record: msgspec.Struct) -> NoReturn:
-        """Writes the answer and ends the process at once: nothing of the script runs any more. What it printed is counted by
-        whoever started the process."""
+        """Writes the answer and ends the process at once, so that nothing of the script runs any more.
+
+        What the script has printed is flushed before: the process that started this one counts its lines.
+        """
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         self.answer.write_bytes(msgspec.json.encode(record))
@@ -182,23 +196,27 @@ class ScriptRun:
         return options.Usage(f"{self.name}{place}, before any fit: {reason}", first=change)
 
 
-def _one_step(original: Callable, positional: tuple, named: dict[str, Any]) -> Any:
-    """A fit before the one that is asked for, cut to one step and without its callbacks; what it returns."""
+def _fit_one_step(original: Callable, positional: tuple, named: dict[str, Any]) -> Any:
+    """Does a single step of a fit that comes before the wanted one, without its callbacks, and returns what that fit does.
+
+    original: Keras's `fit`. positional, named: the arguments of the script's call.
+    """
     bound = inspect.signature(original).bind(*positional, **named)
     first = bound.arguments.get("initial_epoch", 0)
     bound.arguments |= {"epochs": first + 1, "steps_per_epoch": 1, "callbacks": None}
     return original(*bound.args, **bound.kwargs)
 
 
-def _without_our_packages(folder: str) -> dict[str, types.ModuleType]:
-    """Takes our packages out of the way of the script's, which may have the same names; what lies in its `folder` comes first."""
+def _remove_our_packages(folder: str) -> dict[str, types.ModuleType]:
+    """Removes this project's packages from the imported modules and its folder from sys.path, as a script may have modules of the
+    same names. Returns the removed modules. folder: the script's, which Python searches first."""
     names = [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]
     sys.path[:] = [folder, *(path for path in sys.path if path != str(ROOT))]
     return {name: sys.modules.pop(name) for name in names}
 
 
 def _restore_packages(modules: dict[str, types.ModuleType]) -> None:
-    """Puts our packages back, in the place of the script's."""
+    """Puts this project's modules back in place of the script's modules of the same names, so that we can import again."""
     for name in [name for name in sys.modules if name.partition(".")[0] in _PACKAGES]:
         del sys.modules[name]
     sys.modules.update(modules)
@@ -206,17 +224,19 @@ def _restore_packages(modules: dict[str, types.ModuleType]) -> None:
 
 
 def main() -> None:
-    processes.end_with_parent(int(sys.argv[1]))
-    messages = int(sys.argv[2])
-    answer = Path(sys.argv[3])
-    order = msgspec.json.decode(sys.argv[4], type=ScriptOrder)
-    sys.argv = [order.path or order.script, *sys.argv[5:]]
+    """Reads the command line that the head of this file shows and runs the script, with the rest of the words as its
+    arguments."""
+    _, pipe, messages_fd, answer_path, order_json, *arguments = sys.argv
+    processes.end_with_parent(int(pipe))
+    messages = int(messages_fd)
+    order = msgspec.json.decode(order_json, type=ScriptOrder)
+    sys.argv = [order.path or order.script, *arguments]
 
     def send(doing: Doing) -> None:
         os.write(messages, msgspec.json.encode(doing) + b"\n")
 
     announce.send_to(send)
-    ScriptRun(answer, order).run()
+    ScriptRun(Path(answer_path), order).run()
 
 
 if __name__ == "__main__":

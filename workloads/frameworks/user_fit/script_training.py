@@ -13,8 +13,11 @@ from workloads.records.script_fit import Timing
 
 
 def measure(row: Row, training: ScriptTraining, limits: Limits) -> Measurement:
-    """The Measurement of a script's fit, failed where it does not come to it. A GPU's start is timed here, afterwards: in the
-    script's process it is a part of whatever uses the GPU first."""
+    """Runs a user's script in a process of its own and times its fit. `failed` where the script does not come to that fit.
+
+    A GPU's start is timed here, in this process and afterwards: in the script's process it is a part of whatever uses the GPU
+    first.
+    """
     announce.starting(f"running {os.path.basename(training.script)} up to its fit")
     try:
         measurement = script.timed(training, Timing(row=row, limits=limits), announce.pass_on)

@@ -14,7 +14,11 @@ _WRITES = os.O_WRONLY | os.O_RDWR
 
 
 class SideEffectsHook:
-    """Notes what the script does from now on until `effects` is read."""
+    """Notes which files this process opens for writing and how long its main thread sleeps, from now on until `effects` is
+    called.
+
+    time.sleep is replaced meanwhile. Python tells of opened files by an audit hook, which stays until the process ends.
+    """
 
     def __init__(self) -> None:
         self._paths: dict[str, None] = {}
@@ -25,8 +29,11 @@ class SideEffectsHook:
         sys.addaudithook(self._note)
 
     def effects(self) -> SideEffects:
-        """What the script has done so far; nothing after this is noted. Files that are gone again are left out, as are those of
-        caches and of temporary folders."""
+        """The files that the script has written and the seconds that it has slept. Nothing after this call is noted.
+
+        Files that are not there any more are left out, as are those in caches (folders that begin with a dot) and in folders of
+        the system.
+        """
         self._is_noting = False
         time.sleep = self._sleep
         files = [Path(path).absolute() for path in self._paths]
@@ -34,18 +41,22 @@ class SideEffectsHook:
         return SideEffects(written=tuple(written), slept_s=self._slept_s)
 
     def _timed_sleep(self, seconds: float) -> None:
+        """Sleeps, and counts the seconds where the main thread does: other threads do not hold the script up."""
         self._sleep(seconds)
         if self._is_noting and threading.current_thread() is threading.main_thread():
             self._slept_s += seconds
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self._is_noting or event != "open" or not isinstance(arguments[0], str):
+        """Python calls this for each audited event; the arguments of `open` are path, mode and flags."""
+        if not self._is_noting or event != "open":
             return
-        if arguments[2] & _WRITES:
-            self._paths[arguments[0]] = None
+        path, _, flags = arguments
+        if isinstance(path, str) and flags & _WRITES:
+            self._paths[path] = None
 
 
 def _is_written(file: Path) -> bool:
+    """Whether a file that was opened for writing counts as an effect: it is there, the user's, and in no cache."""
     if not user_files.is_users(file):
         return False
     return not any(part[:1] == "." or part == "__pycache__" for part in file.parts)

@@ -10,15 +10,18 @@ from workloads.frameworks.tracing import step, step_inputs, user_files
 from workloads.frameworks.tracing.fit_data import fit_data
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.frameworks.tracing.step_inputs import StepInputs
-from workloads.frameworks.user_fit.cut_data import CutData, call_of
+from workloads.frameworks.user_fit.cut_data import CutData, fit_arguments
 from workloads.frameworks.user_fit.synthetic_samples import synthetic_samples
 from workloads.harness.dispatch import Broken, one_line
 from workloads.records import Row, settings
 
 
 def is_general(row: Row, model: Any) -> bool:
-    """Whether a user's model is timed here: with the user's data, or where it is more than one array in and one out, which
-    Keras trains with its own step and one of its losses."""
+    """Whether a user's model needs the general way to be timed, which this module has.
+
+    The simple way, trainers.KerasFit, is for made-up data and a model of one array in and one out, with known shapes, a loss of
+    Keras's and Keras's own training step.
+    """
     import keras
 
     if row.keras.data != "synthetic" or row.keras.length > 1:
@@ -27,12 +30,9 @@ def is_general(row: Row, model: Any) -> bool:
     outputs: Sequence[Any] = getattr(model, "outputs", None) or ()
     if len(inputs) != 1 or len(outputs) != 1 or isinstance(getattr(model, "_inputs_struct", None), dict):
         return True
-    source = inputs[0]
-    if (
-        None in (*source.shape[1:], *outputs[0].shape[1:])
-        or source.dtype == "string"
-        or getattr(source, "sparse", False)
-    ):
+    model_input = inputs[0]
+    has_open_side = None in (*model_input.shape[1:], *outputs[0].shape[1:])
+    if has_open_side or model_input.dtype == "string" or getattr(model_input, "sparse", False):
         return True
     if type(model).train_step is not keras.Model.train_step or getattr(model, "run_eagerly", False):
         return True
@@ -41,43 +41,46 @@ def is_general(row: Row, model: Any) -> bool:
 
 
 def require_compiled(row: Row, model: Any) -> dict[str, str]:
-    """Compiles a model that came without, and sets the options of the row; what was decided for it, as notes.
+    """Compiles a model that its writer has not compiled, and sets the row's options jit_compile and steps_per_execution.
 
-    Raises: Refusal for a model whose losses nobody can guess.
+    Returns the notes of the measurement, which say what was decided for the user.
+    Raises: Refusal for a model that is not compiled and whose losses cannot be guessed.
     """
-    chosen = row.keras
+    options = row.keras
     step.require_tensorflow()
     notes = {}
     if step.compile_where_it_is_not(model, row.problem.model):
         notes["compiled"] = f"compiled with adam and {user_model.loss_name(model)}, as it came without"
-    if chosen.jit_compile != "auto":
-        model.jit_compile = settings.JIT[chosen.jit_compile]
-    if chosen.steps_per_execution > 1:
-        model.steps_per_execution = chosen.steps_per_execution
+    if options.jit_compile != "auto":
+        model.jit_compile = settings.JIT[options.jit_compile]
+    if options.steps_per_execution > 1:
+        model.steps_per_execution = options.steps_per_execution
     return notes
 
 
 def candidates(row: Row, model: Any, samples: int, seed: int) -> Iterator[tuple[CutData, StepInputs]]:
-    """The data that a model of the user's may take, the likeliest first: those of its function, else made-up ones.
+    """The data that a user's model may take, the likeliest first, with the shapes and types of a batch of them.
 
-    Raises: Broken for data that fit does not take, and for a model that none can be made up for.
+    The row may name the user's function that returns them; else `samples` samples are made up.
+    Raises: Broken for data that fit does not take, and for a model for which none can be made up.
     """
     name = row.problem.model
     batch = row.problem.batch
     if row.keras.data != "synthetic":
         inputs, data, parts = step_inputs.from_data(row.keras.data, batch)
-        yield CutData(call_of(parts, batch), data, batch), inputs
+        yield CutData(fit_arguments(parts, batch), data, batch), inputs
         return
     length = row.keras.length if row.keras.length > 1 else 0
     for inputs in step_inputs.synthetic(model, name, batch, length):
         parts = synthetic_samples(model, inputs, samples, seed)
-        yield CutData(call_of(parts, batch), fit_data(parts, batch), batch), inputs
+        yield CutData(fit_arguments(parts, batch), fit_data(parts, batch), batch), inputs
 
 
 class UserFit(trainers.Trainer):
-    """The fit of a user's model. It is never restored: nothing compares its losses."""
+    """The fit of a user's model. Its first weights are never restored, since nothing compares its losses."""
 
     def __init__(self, row: Row, model: Any, cut: CutData, notes: dict[str, str]):
+        """model: compiled. cut: its data, of which fits of any number of steps can be made. notes: of the measurement so far."""
         self.values = {
             "parameters": float(model.count_params()) if model.built else 0.0,
             "jit_compile": float(model.jit_compile is True),
@@ -95,12 +98,13 @@ class UserFit(trainers.Trainer):
         callbacks = [stamps.callback()] if stamped else None
         with trainers.on_row_device(self._row):
             self._model.fit(**self._cut.arguments(samples), epochs=epochs, verbose=0, callbacks=callbacks)
-        self._cut.require_going()
+        self._cut.require_more()
         return trainers.Fitted(losses=(), epochs_s=stamps.seconds)
 
 
 def failure(error: Exception, name: str) -> Broken:
-    """The error of a fit by the user's own line that raised it."""
+    """The error to report where a user's fit raised: with the user's own line that raised it. name: of the model or script, whose
+    file is to be mended."""
     if isinstance(error, Broken):
         return error
     reason = f"its fit fails{_place(error)}: {type(error).__name__}: {one_line(_innermost(str(error)))}"
@@ -108,12 +112,12 @@ def failure(error: Exception, name: str) -> Broken:
 
 
 def _innermost(error: str) -> str:
-    """Of a TensorFlow graph's error, the message below the places where it was built."""
+    """The message of an error; of an error in a TensorFlow graph its last part, below the lines of code that built the graph."""
     return error.strip().rpartition("\n\n")[2] if "Graph execution error" in error else error
 
 
 def _place(error: Exception) -> str:
-    """` in line 12 of my.py`: the innermost line of the user's; "" where none is in the traceback."""
+    """` in line 12 of my.py`: the innermost line of the error's traceback that is in a file of the user's; "" where none is."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if user_files.is_users(Path(frame.filename)):
             return f" in line {frame.lineno} of {Path(frame.filename).name}"

@@ -14,14 +14,16 @@ _INSTALLED = "_crossover_limit"  # attribute of Keras's class of variables
 
 
 class WeightLimit:
-    """The memory that variables have taken of what was free."""
+    """Counts the memory that weights need, before they are allocated, against what was free."""
 
     def __init__(self, free_bytes: int):
+        """free_bytes: of the host's memory, before the first weight."""
         self._free_bytes = free_bytes
         self._taken_bytes = 0
 
     def add(self, nbytes: int, *, is_trainable: bool) -> None:
-        """Counts a variable; one that is trained with its gradient, and with one state of the optimizer as most have.
+        """Counts a weight of `nbytes` bytes. One that is trained also needs its gradient and at least one variable of the
+        optimizer.
 
         Raises: Refusal where the memory is too small.
         """
@@ -35,7 +37,10 @@ class WeightLimit:
 
 
 def install() -> None:
-    """Counts the variables of Keras that are made from now on."""
+    """Has Keras count each variable that it creates from now on, before it allocates it, against the memory that is free now.
+
+    Keras's own method that initializes a variable is replaced once a process; a later call only begins a new count.
+    """
     from keras.src import backend
 
     setattr(backend.Variable, _INSTALLED, WeightLimit(facts.memory_available()))
@@ -54,6 +59,7 @@ def install() -> None:
 
 
 def _item_bytes(dtype: str) -> int:
+    """Bytes of a number of this type, by Keras's name: that of NumPy, or one that NumPy does not know, as bfloat16."""
     try:
         return np.dtype(dtype).itemsize
     except TypeError:  # one that NumPy does not know

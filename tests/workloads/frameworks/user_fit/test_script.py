@@ -124,7 +124,7 @@ def test_a_fit_that_is_not_there_is_corrected(run):
 def test_a_script_imports_from_its_folder(monkeypatch):
     monkeypatch.setattr(sys, "path", ["packages", str(ROOT)])
     monkeypatch.setattr(sys, "modules", {})
-    script_run._without_our_packages(str(ROOT))
+    script_run._remove_our_packages(str(ROOT))
     assert sys.path == [str(ROOT), "packages"]
 
 
