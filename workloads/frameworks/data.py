@@ -33,11 +33,13 @@ class Unavailable(Broken):
 def load(
     kind: str, network: Network, samples: int, seed: int, *, dtype: str = "float32", targets: str = ""
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y): `samples` inputs in [0, 1] (uint8: whole numbers 0..255) of the network's shape, and their classes as int32
-    (one-hot as float32 where the loss is categorical cross-entropy). Of a regression: points and the numbers to learn, made
-    by formula and so always real, in the type of `targets` ("": that of the points).
+    """Training samples of a network and their targets, (x, y), as arrays with a row for each sample.
 
-    Raises: ValueError for an unknown kind or dtype and for more samples than there are; Unavailable.
+    x: numbers in [0, 1], of the type uint8 whole numbers from 0 to 255, in the network's input shape. y: classes as int32;
+    one-hot as float32 where the loss is categorical cross-entropy. Of a regression, x are points and y the numbers to learn,
+    computed by a formula, in the type of `targets` ("": in that of the points).
+    kind: `synthetic` (made up) or `real` (the network's own data set). dtype: of x.
+    Raises: ValueError for an unknown dtype and for more samples than there are; Unavailable.
     """
     if dtype not in DTYPES:
         raise ValueError(f"inputs can be {', '.join(DTYPES)}, not {dtype}")
@@ -54,28 +56,31 @@ def load(
 
 
 def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
-    """A pattern for each class, shown faintly or clearly over gray, plus noise, cut to [0, 1]; every class about equally often,
-    in random order."""
+    """Made-up samples and targets (x, y) that a network can learn; every class about equally often, in random order.
+
+    Each class has a random pattern. A sample is gray, plus its class's pattern, faint or clear, plus noise, cut to [0, 1]. A
+    large image has a coarse pattern, whose values are repeated in cells of cell x cell pixels.
+    """
     rng = np.random.default_rng(seed)
     sides: tuple[int, ...] = network.input[:2] if len(network.input) == 3 else ()
     cell = max((-(-side // _FINEST) for side in sides), default=1)
     coarse_sides = [-(-side // cell) for side in sides]
-    coarse = (*coarse_sides, *network.input[len(sides) :])
-    patterns = rng.random((network.classes, *coarse), dtype=np.float32) - 0.5
+    coarse_shape = (*coarse_sides, *network.input[len(sides) :])
+    patterns = rng.random((network.classes, *coarse_shape), dtype=np.float32) - 0.5
     y = rng.integers(0, network.classes, samples, dtype=np.int32)
-    shown = rng.random((samples, *(1,) * len(network.input)), dtype=np.float32) ** FAINTNESS
+    clearness = rng.random((samples, *(1,) * len(network.input)), dtype=np.float32) ** FAINTNESS
     x = np.empty((samples, *network.input), dtype)
     chunk = max(1, _CHUNK_VALUES // math.prod(network.input))
 
     def fill(begin: int) -> None:
+        """Computes the samples from number `begin` on, a chunk of them; called in several threads."""
         part = slice(begin, begin + chunk)
         images: np.ndarray = patterns[y[part]]
         if cell > 1:
             images = images.repeat(cell, axis=1).repeat(cell, axis=2)[:, : sides[0], : sides[1]]
-        images *= shown[part]
-        generator = (
-            np.random.default_rng((seed, begin)) if begin else rng
-        )  # the first ones are as they were in version 2
+        images *= clearness[part]
+        # The first chunk goes on with `rng`, so that its samples are those of version 2.
+        generator = np.random.default_rng((seed, begin)) if begin else rng
         noise = generator.standard_normal(images.shape, dtype=np.float32)
         noise *= NOISE
         images += noise
@@ -88,15 +93,17 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
 
 
 def _targets(network: Network, classes: np.ndarray) -> np.ndarray:
-    """Classes in the form that the network's loss takes."""
+    """Numbers of classes in the form that the network's loss takes: as they are, or one-hot for categorical cross-entropy."""
     if network.loss == "categorical_crossentropy":
         return np.eye(network.classes, dtype=np.float32)[classes]
     return classes
 
 
 def peaks(samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
-    """(points (samples, 2), heights (samples, 1)) of MATLAB's peaks on [-3, 3]^2: in random order the 200 x 200 grid of the
-    article, and beyond its 40,000 points ones between."""
+    """Points of the plane and the heights of MATLAB's function `peaks` there, as arrays of samples x 2 and samples x 1.
+
+    The points are those of the article's grid of 200 x 200 over [-3, 3]^2, in random order; beyond 40,000, random points.
+    """
     rng = np.random.default_rng(seed)
     axis = np.linspace(-3, 3, PEAKS_SIDE)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -111,11 +118,13 @@ def peaks(samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, 
     return points.astype(dtype), heights.astype(dtype)[:, np.newaxis]
 
 
-def _download(name: str):
-    """The training images and labels of one of Keras's data sets."""
+def _download(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The training images and labels of one of Keras's data sets, a module of keras.datasets: `mnist`. Keras downloads it
+    once."""
     import keras
 
-    return getattr(keras.datasets, name).load_data()[0]
+    training, _test = getattr(keras.datasets, name).load_data()
+    return training
 
 
 # Network.data -> the data set's name
@@ -123,10 +132,11 @@ REAL = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST
 
 
 def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
-    """The first training images of the network's own data set, scaled to [0, 1] (uint8: as they are); Keras downloads and
-    keeps them.
+    """The first training images of the network's own data set and their targets, (x, y).
 
-    Raises: Unavailable when they cannot be had; ValueError for more samples than there are.
+    The images are scaled to [0, 1]; of the type uint8 they are as they are, 0 to 255.
+    Raises: Unavailable where the data set cannot be downloaded; ValueError for a network without one, and for more samples than
+    it has.
     """
     if network.data not in REAL:
         raise ValueError(f"{network.name} has no real data set here")

@@ -9,13 +9,18 @@ import dataclasses
 import functools
 import math
 import statistics
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workloads.harness import timing
 from workloads.harness.dispatch import Broken, described
 from workloads.records import Row
+
+if TYPE_CHECKING:
+    import jax
+    import keras
+    import tensorflow as tf
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy
 _LIBRARY_NAMES = {"jax": "JAX", "tensorflow": "TensorFlow"}
@@ -40,6 +45,7 @@ class FurtherResults:
     notes: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: "FurtherResults") -> None:
+        """Puts the values, series and notes of another among these."""
         self.values.update(other.values)
         self.series.update(other.series)
         self.notes.update(other.notes)
@@ -61,7 +67,7 @@ class Strategy:
     notes: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def scope(self) -> contextlib.AbstractContextManager:
-        """The context in which variables are created and set."""
+        """A `with` block in which a model is built, so that each of its weights is created on every device."""
         return contextlib.nullcontext() if self.mirrors is None else self.mirrors.scope()
 
 
@@ -69,9 +75,10 @@ ALONE = Strategy()
 
 
 def strategy(row: Row) -> Strategy:
-    """The strategy of a row. It applies to every model built from now on and replaces that of the row before.
+    """How a row's training is spread over devices: over `replicas` of them by the strategy that the row names, or over one.
 
-    Raises: ValueError for a row that cannot be spread so; Broken where its devices are not all there.
+    On JAX it applies to every model that is built from now on, and replaces the strategy of an earlier row.
+    Raises: ValueError for a row that cannot be spread so; Broken where the library finds fewer devices.
     """
     name = row.experiment.strategy
     count = row.experiment.replicas
@@ -101,9 +108,9 @@ def strategy(row: Row) -> Strategy:
 
 
 def _devices(row: Row) -> tuple[str, ...]:
-    """The names of the row's first devices in its library.
+    """The names, in the row's library, of as many devices as the row has replicas.
 
-    Raises: Broken where there are fewer than its replicas.
+    Raises: Broken where the library finds fewer.
     """
     count = row.experiment.replicas
     if row.library == "jax":
@@ -122,6 +129,7 @@ def _devices(row: Row) -> tuple[str, ...]:
 
 
 def _jax_strategy(devices: tuple[str, ...], values: dict[str, float]) -> Strategy:
+    """Keras's DataParallel over these devices, which is set for every model from now on. values: of the row's measurement."""
     import keras
 
     distribution = keras.distribution.DataParallel(devices=list(devices))
@@ -131,6 +139,8 @@ def _jax_strategy(devices: tuple[str, ...], values: dict[str, float]) -> Strateg
 
 
 def _tensorflow_strategy(devices: tuple[str, ...], values: dict[str, float]) -> Strategy:
+    """TensorFlow's MirroredStrategy over these devices. values: of the row's measurement; its notes name the kind of all-reduce
+    that TensorFlow has chosen."""
     import tensorflow
 
     mirrors = _mirrors(devices)
@@ -140,23 +150,26 @@ def _tensorflow_strategy(devices: tuple[str, ...], values: dict[str, float]) -> 
 
 
 @functools.cache
-def _mirrors(devices: tuple[str, ...]):
-    """The one MirroredStrategy of a process over those devices. A second one would number its all-reduces from the beginning
-    again. TensorFlow would mistake them for the first one's, whose shapes differ."""
+def _mirrors(devices: tuple[str, ...]) -> "tf.distribute.MirroredStrategy":
+    """The MirroredStrategy over these devices, the same for all rows of this process.
+
+    A second one would number its all-reduces from the beginning again, and TensorFlow would mistake them for those of the first
+    one, whose shapes differ.
+    """
     import tensorflow
 
     return tensorflow.distribute.MirroredStrategy(devices)
 
 
 def refused(row: Row, error: Exception) -> str:
-    """Why a strategy cannot do what its row asks, if that is what the error means; else ""."""
+    """Why a row asks for what its strategy cannot do, as a sentence, where an error of its training means that; else ""."""
     if row.experiment.strategy == "MirroredStrategy" and row.keras.jit_compile == "on" and _ELSEWHERE in str(error):
         return "XLA compiles no step of a MirroredStrategy: jit_compile=True finds the second replica's weights on another device"
     return ""
 
 
-def require(model, spread: Strategy) -> None:
-    """Raises Broken unless every device of a strategy holds the model's weights."""
+def require(model: "keras.Model", spread: Strategy) -> None:
+    """Raises Broken unless every device of a strategy has the model's weights in its memory."""
     if not spread.devices:
         return
     value = model.trainable_variables[0].value
@@ -170,10 +183,14 @@ def require(model, spread: Strategy) -> None:
 
 
 class SumsOverDevices(abc.ABC):
-    """A call that sums float32 numbers over the devices SUMS times, one sum after another, each of the last one's result, scaled
-    so that it stays small. Without `summing` it scales alone."""
+    """A function that does SUMS all-reduces one after another: each adds up an array over all devices.
+
+    An all-reduce takes the result of the one before, scaled so that it stays small. Without `summing` it is scaled and not added
+    up.
+    """
 
     def __init__(self, spread: Strategy, numbers: int, summing: bool):
+        """numbers: float32 numbers of the array on each device."""
         self.spread = spread
         self.numbers = numbers
         self.summing = summing
@@ -184,7 +201,8 @@ class SumsOverDevices(abc.ABC):
 
 
 class JaxSums(SumsOverDevices):
-    """The scale differs between devices, as XLA removes a sum of values that it knows to be equal."""
+    """The all-reduces of JAX, in one compiled program. The scale differs between devices, as XLA removes a sum of values that it
+    knows to be equal."""
 
     def __init__(self, spread: Strategy, numbers: int, summing: bool):
         super().__init__(spread, numbers, summing)
@@ -195,7 +213,7 @@ class JaxSums(SumsOverDevices):
         axis = spread.distribution.batch_dim_name
         count = len(spread.devices)
 
-        def scaled_sum(_, values):
+        def scaled_sum(_: int, values: "jax.Array") -> "jax.Array":
             scaled = values * (1.0 + 0.1 * jax.lax.axis_index(axis)) / count
             return jax.lax.psum(scaled, axis) if summing else scaled
 
@@ -216,7 +234,7 @@ class JaxSums(SumsOverDevices):
 
 
 class TensorFlowSums(SumsOverDevices):
-    """By the strategy's own all-reduce."""
+    """The all-reduces of TensorFlow's MirroredStrategy, in one tf.function."""
 
     def __init__(self, spread: Strategy, numbers: int, summing: bool):
         super().__init__(spread, numbers, summing)
@@ -227,7 +245,7 @@ class TensorFlowSums(SumsOverDevices):
         host = np.random.default_rng(1).standard_normal(numbers, np.float32)
         values = mirrors.experimental_distribute_values_from_function(lambda _: tf.constant(host))
 
-        def replica(numbers):
+        def replica(numbers: tf.Tensor) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             for _ in range(SUMS):
                 numbers = numbers * (1.0 / count)
@@ -243,16 +261,17 @@ class TensorFlowSums(SumsOverDevices):
 
 
 def all_reduce(library: str, spread: Strategy, parameters: int) -> FurtherResults:
-    """Seconds of the sum of a step's gradients over the replicas: values all_reduce_bytes (of one replica's gradients) and
-    all_reduce_s, series all_reduce_s with every round. Nothing for one replica.
+    """Times the sum of one step's gradients over all devices of a strategy. No results for a single device.
 
-    A call that scales alone is taken off one that sums, and what remains is shared among the sums.
+    values: all_reduce_bytes, of the gradients on one device, and all_reduce_s, the median; series: all_reduce_s of every round.
+    The seconds of a call that only scales are subtracted from those of one that also sums, and divided by the number of sums.
+    library: jax or tensorflow. parameters: numbers that the model trains.
     """
     if len(spread.devices) < 2:
         return FurtherResults()
     sums_of_library = JaxSums if library == "jax" else TensorFlowSums
-    summing = sums_of_library(spread, parameters, True)
-    scaling = sums_of_library(spread, parameters, False)
+    summing = sums_of_library(spread, parameters, summing=True)
+    scaling = sums_of_library(spread, parameters, summing=False)
     summing()
     scaling()
     sum_s: list[float] = []
@@ -264,9 +283,9 @@ def all_reduce(library: str, spread: Strategy, parameters: int) -> FurtherResult
     return FurtherResults(values=values, series={"all_reduce_s": tuple(sum_s)})
 
 
-def further_results(row: Row, spread: Strategy, model) -> FurtherResults:
-    """The results of `all_reduce` and the memory of JAX's program. If one cannot be had, a note says why, and the training
-    stands without it."""
+def further_results(row: Row, spread: Strategy, model: "keras.Model") -> FurtherResults:
+    """The seconds of a step's all-reduce, and on JAX the memory that the step's program needs. Where one of them cannot be
+    measured, nothing is raised and a note says why."""
     results = FurtherResults()
     parameters = sum(math.prod(variable.shape) for variable in model.trainable_variables)
     try:
@@ -283,9 +302,11 @@ def further_results(row: Row, spread: Strategy, model) -> FurtherResults:
 
 
 def program_memory(device: str) -> dict[str, float]:
-    """Bytes that JAX's newest program of a training step needs on each of its devices: step_state_bytes (weights, optimizer's
-    slots and the device's part of a batch) and step_temporary_bytes (activations and gradients). Nothing where no such program is
-    alive."""
+    """Bytes that the newest program of a training step in JAX needs on each of its devices; {} where there is no such program.
+
+    values: step_state_bytes (weights, the optimizer's variables, the device's part of a batch) and step_temporary_bytes
+    (activations and gradients). device: `cpu`, or a GPU as `gpu:0`.
+    """
     import jax
 
     platform = "cpu" if device == "cpu" else "gpu"

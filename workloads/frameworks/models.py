@@ -1,15 +1,21 @@
 """Keras models made from the layer tables. Keras is imported in the functions: they run in a worker only."""
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from kernels import networks
 from kernels.networks import layers
 from kernels.networks.layers import INPUT, Layer, Network
 
+if TYPE_CHECKING:
+    import keras
 
-def build(network: Network, jit_compile: bool | str = "auto"):
-    """The compiled Keras model of a network: Sequential, or functional where the network branches. `jit_compile` is
-    Keras's own: True, False or "auto"."""
+
+def build(network: Network, jit_compile: bool | str = "auto") -> "keras.Model":
+    """A new compiled Keras model of a network: Sequential, or functional where the network branches.
+
+    jit_compile: as Keras takes it: True, False or "auto".
+    """
     import keras
 
     name = "_".join(network.name.split("-"))
@@ -27,20 +33,20 @@ def build(network: Network, jit_compile: bool | str = "auto"):
     return model
 
 
-def _output_of_branches(network: Network, start: Any) -> Any:
-    """The tensor that the last layer of a network gives, from its input on."""
+def _output_of_branches(network: Network, start: "keras.KerasTensor") -> "keras.KerasTensor":
+    """Calls the layers of a network that branches, and returns the output of the last one. start: the model's input."""
     import keras
 
-    tensors = {INPUT: start}
+    tensors = {INPUT: start}  # name of a layer -> its output
     for layer, sources in zip(network.layers, layers.sources(network), strict=True):
-        taken = [tensors[source] for source in sources]
+        inputs = [tensors[source] for source in sources]
         keras_layer = _layer(keras.layers, layer)
-        tensors[layer.name] = keras_layer(taken if len(taken) > 1 else taken[0])
+        tensors[layer.name] = keras_layer(inputs if len(inputs) > 1 else inputs[0])
     return tensors[network.layers[-1].name]
 
 
-def _layer(keras_layers, layer: Layer):
-    """The Keras layer of a layer of a table. keras_layers: the module keras.layers."""
+def _layer(keras_layers: ModuleType, layer: Layer) -> "keras.Layer":
+    """A new Keras layer as a layer of a network describes it. keras_layers: the module keras.layers."""
     activation = layer.activation or None
     window = {"pool_size": layer.sides, "strides": layer.step, "padding": layer.pad}
     weighted = {"activation": activation, "use_bias": layer.bias}
@@ -63,22 +69,24 @@ def _layer(keras_layers, layer: Layer):
     return getattr(keras_layers, name)(name=layer.name, **arguments)
 
 
-def differences(model, network: Network) -> str:
-    """How the Keras model differs from its table: output shapes and weights, layer by layer and in all; "" if it does not."""
+def differences(model: "keras.Model", network: Network) -> str:
+    """How a Keras model differs from the description of its network in output shapes and numbers of weights, as a sentence of at
+    most 500 characters; "" where it does not."""
     outputs = networks.outputs(network)
     weights = networks.layer_weights(network)
     expected = []
     for layer, shape, count in zip(network.layers, outputs, weights, strict=True):
         expected.append((layer.name, shape, count))
-    places = {layer.name: place for place, layer in enumerate(network.layers)}
+    order = {layer.name: number for number, layer in enumerate(network.layers)}
     keras_layers = [layer for layer in model.layers if layer.name != INPUT]
-    keras_layers.sort(key=lambda layer: places.get(layer.name, len(places)))
+    keras_layers.sort(key=lambda layer: order.get(layer.name, len(order)))
     actual = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in keras_layers]
     faults = []
-    for got, wanted in zip(actual, expected, strict=False):
-        if got != wanted:
+    for (name, shape, count), wanted in zip(actual, expected, strict=False):
+        if (name, shape, count) != wanted:
+            wanted_name, wanted_shape, wanted_count = wanted
             faults.append(
-                f"{got[0]} gives {got[1]} with {got[2]} weights, not {wanted[0]} {wanted[1]} with {wanted[2]}"
+                f"{name} gives {shape} with {count} weights, not {wanted_name} {wanted_shape} with {wanted_count}"
             )
     if len(actual) != len(expected):
         faults.append(f"{len(actual)} layers, not {len(expected)}")

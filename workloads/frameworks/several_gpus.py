@@ -49,25 +49,25 @@ def data_parallel(
     models: Iterable[str] = (),
     batches: Iterable[int] = (),
 ) -> list[Row]:
-    """S3c: the speedup by more GPUs. For each number of them, model and total batch: one GPU with that batch; all of them with
-    it; one with a GPU's part of it under the same strategy, the base of the prediction; and a model of one unit, whose step
-    takes the time of its input pipeline on one and on all. The jit setting is the same on one and on several; one case has
-    the other setting too: JAX's without jit is op by op, and of a MirroredStrategy's step Keras leaves jit off.
+    """The rows of the study of the speedup by more GPUs (S3c).
 
-    Dropout and shuffling are off: the losses of one GPU and of several are the same, and compared.
+    counts: numbers of GPUs. library: the backend of Keras, jax or tensorflow. jit: settings `on` and `off`; both where none is
+    named. models: of the study's; all where none is named. batches: samples of a step over all GPUs; the study's where none is
+    named. One GPU and several have the same setting of jit, the usual one of the library; one case has the other setting too.
+    Dropout and shuffling are off, so that the losses of one GPU and of several are the same, which is checked.
     """
-    usual = _USUAL_JIT[library]
-    named = list(models)
+    usual_jit = _USUAL_JIT[library]
+    named_models = list(models)
     several = [count for count in counts if count > 1]
-    settings = list(jit) or ["on", "off"]
-    settings.sort(key=lambda word: word != usual)
+    jit_settings = list(jit) or ["on", "off"]
+    jit_settings.sort(key=lambda setting: setting != usual_jit)  # the usual one first
     rows = []
-    for setting in settings:
+    for setting in jit_settings:
         for case in CASES:
-            if named and case.model not in named:
+            if named_models and case.model not in named_models:
                 continue
             for batch in batches or case.batches:
-                if setting != usual and (case.model, batch) != _BOTH_JITS[library]:
+                if setting != usual_jit and (case.model, batch) != _BOTH_JITS[library]:
                     continue
                 for count in several:
                     rows += _rows_of_case(case, batch, count, library, jit=setting)
@@ -75,13 +75,18 @@ def data_parallel(
 
 
 def _rows_of_case(case: StudyCase, batch: int, count: int, library: str, *, jit: str) -> list[Row]:
-    """The rows of one case on so many GPUs; with the usual jit those too that a prediction is made from."""
+    """The rows of one model and batch on one GPU and on `count` of them.
+
+    With the usual jit there are also the rows from which the speedup is predicted: one GPU with its part of the batch, and a
+    model of one unit, whose step is about the time of its input pipeline, on one GPU and on all.
+    """
     same: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
     alone = {**same, "strategy": STRATEGIES[library]}
     spread = {**alone, "replicas": str(count)}
     idle_model = f"mlp-{math.prod(networks.find(case.model).input)}-1x1-10"
 
     def row(model: str, samples: int, options: dict[str, Any]) -> Row:
+        """A short training of a model in batches of `samples`. On several GPUs it is a row of the first."""
         return studies.row(studies.short(model, samples, case.dtype), "gpu:0", **options)
 
     rows = [row(case.model, batch, same), row(case.model, batch, spread)]
@@ -95,7 +100,7 @@ def _rows_of_case(case: StudyCase, batch: int, count: int, library: str, *, jit:
 
 
 def require(wanted: int, here: Machine) -> None:
-    """Raises Missing where this machine has fewer GPUs than are wanted."""
+    """Raises Missing where this machine has fewer than `wanted` GPUs; one GPU is required elsewhere."""
     count = len(here.gpus)
     if wanted > max(count, 1):
         reason = f"there {'is' if count == 1 else 'are'} {count}" if count else ""
@@ -103,9 +108,9 @@ def require(wanted: int, here: Machine) -> None:
 
 
 def devices(named: Sequence[str], on: list[str], libraries: Iterable[str]) -> list[str]:
-    """The devices of trainings by --gpus: the first GPU; the training adds the GPUs after it. named: the words of --device,
-    which are the devices `on`; libraries: those of --keras-backend.
+    """The devices of rows of trainings by the flag --gpus: the first GPU alone, as the training itself takes the GPUs after it.
 
+    named: the words of the flag --device. on: the devices that these name, or all of this machine. libraries: of --keras-backend.
     Raises: Usage for another device and for a backend that has no strategy; Missing without a GPU.
     """
     example = "python -m workloads.training --gpus 1 2 --keras-backend jax --batch 32 2048"
@@ -137,7 +142,7 @@ class Study:
     batches: tuple[int, ...] = ()
 
     def rows(self, most: int) -> list[Row]:
-        """The rows of the study on a machine of so many GPUs.
+        """The rows of the study on a machine that has `most` GPUs.
 
         Raises: Usage for a batch that does not divide among the GPUs.
         """
@@ -153,9 +158,9 @@ class Study:
 
 
 def study(typed: Mapping[str, Sequence[str] | None]) -> Study:
-    """The study that the words of the flags TAKES ask for.
+    """The part of the study that a user asks for. typed: name of a flag in TAKES -> its words, None where it was not typed.
 
-    Raises: Usage for words that it does not know; Missing for a library that is named and is not here.
+    Raises: Usage for words that the study does not know; Missing for a library that is named and not installed.
     """
     libraries = plan.known("keras backend", typed["keras_backend"], tuple(STRATEGIES))
     for library in libraries:

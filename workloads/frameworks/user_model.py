@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from workloads.harness.dispatch import Broken, described
 from workloads.records import model_files, other_libraries
 from workloads.records.settings import FOLDER
 
+if TYPE_CHECKING:
+    import keras
+
 _LAMBDA = (
     " holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the model in Python and "
     "name its function as package.module:function"
@@ -28,25 +32,26 @@ _FAILED_DOWNLOAD = "URL fetch failure"  # of keras.utils.get_file
 _MAPPED = 64  # inputs that decide a target
 
 
-def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
-    """(the compiled model, what was decided for it). A compiled model stays as it is, except for `jit_compile` if a switch asks
-    for it. Any other gets Adam and the loss that its last layer suggests.
+def load(name: str, jit_compile: bool | str) -> "tuple[keras.Model, dict[str, str]]":
+    """A user's model, compiled, with notes that say what was decided for the user.
 
-    Raises: Broken with the reason when it cannot be loaded, built or compiled.
+    name: `file.py:function`, `package.module:function` or a .keras file. jit_compile: as Keras takes it; "auto" leaves a compiled
+    model as it is. A model that is not compiled gets Adam and the loss that its last layer suggests.
+    Raises: Broken with the reason where it cannot be loaded, built or compiled.
     """
     model = opened(name)
     require_one_input(model, name)
-    about = {}
+    notes = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
         loss = compile_with_adam(model, name, jit_compile)
-        about["compiled"] = f"compiled with adam and {loss}, as it came without"
+        notes["compiled"] = f"compiled with adam and {loss}, as it came without"
     elif jit_compile != "auto":
         model.jit_compile = jit_compile
-    return model, about
+    return model, notes
 
 
-def require_one_input(model, name: str) -> None:
-    """Raises Broken unless a model is built for one input and one output."""
+def require_one_input(model: "keras.Model", name: str) -> None:
+    """Raises Broken unless a model is built for one input and one output. name: the model's, for the error."""
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise Broken(
             f"{name} gives a model whose input shape is not known: with x = keras.Input(shape), return keras.Model(x, model(x))"
@@ -55,18 +60,20 @@ def require_one_input(model, name: str) -> None:
         raise Broken(f"{name} has {_too_many(len(model.inputs), len(model.outputs))}")
 
 
-def opened(name: str):
-    """The model that a function returns or a file holds, as it comes.
+def opened(name: str) -> "keras.Model":
+    """A user's model as his function returns it or his .keras file holds it, compiled or not.
 
-    Raises: Broken with the reason when there is none.
+    name: `file.py:function`, `package.module:function` or a .keras file.
+    Raises: Broken with the reason where there is none.
     """
     return _from_file(name) if name.endswith(".keras") else _from_function(name)
 
 
-def compile_with_adam(model, name: str, jit_compile: bool | str = "auto") -> str:
-    """Compiles a model with Adam and the loss that its last layer suggests, and returns that loss.
+def compile_with_adam(model: "keras.Model", name: str, jit_compile: bool | str = "auto") -> str:
+    """Compiles a model with Adam and the loss that its last layer suggests, and returns the name of that loss.
 
-    Raises: Broken with the reason when it does not compile.
+    name: the model's, for the error.
+    Raises: Broken with the reason where it does not compile.
     """
     loss = _loss(model)
     try:
@@ -77,19 +84,23 @@ def compile_with_adam(model, name: str, jit_compile: bool | str = "auto") -> str
 
 
 def _too_many(inputs: int, outputs: int) -> str:
-    """The inputs and outputs of a model that has several of either, and what to do with them."""
+    """The end of a sentence about a model that has several inputs or outputs, and what to do about it."""
     counts = []
-    mending = []
+    changes = []
     if inputs > 1:
         counts.append(units.count(inputs, "input"))
-        mending.append("join them into one array")
+        changes.append("join them into one array")
     if outputs > 1:
         counts.append(units.count(outputs, "output"))
-        mending.append("return one output")
-    return f"{' and '.join(counts)}, and this takes models of one input and one output: {', '.join(mending)}"
+        changes.append("return one output")
+    return f"{' and '.join(counts)}, and this takes models of one input and one output: {', '.join(changes)}"
 
 
-def _from_file(name: str):
+def _from_file(name: str) -> "keras.Model":
+    """The model in a .keras file, looked for in the folder that the command was typed in. Keras's safe mode runs no code of it.
+
+    Raises: Broken with the reason where it does not load.
+    """
     import keras
 
     path = Path(os.environ.get(FOLDER, "")) / name
@@ -105,17 +116,18 @@ def _from_file(name: str):
         raise Broken(f"{name} is no Keras model that loads: {words}") from error
 
 
-def called(name: str):
-    """What a user's function, `file.py:function` or `package.module:function`, returns. A model's name gives the model.
+def called(name: str) -> Any:
+    """Calls a user's function, `file.py:function` or `package.module:function`, and returns its result.
 
-    Raises: Broken with the reason when there is no such function, or when it fails.
+    Where the name is that of a Keras model and not of a function, the model is returned.
+    Raises: Broken with the reason where there is no such function, or where it raises.
     """
     module, _, _ = name.partition(":")
-    build = attribute(name)
+    function = attribute(name)
     import keras
 
     try:
-        return build if isinstance(build, keras.Model) else build(**_without_download(module, build))
+        return function if isinstance(function, keras.Model) else function(**_without_download(module, function))
     except Broken:
         raise
     except (Exception, SystemExit) as error:
@@ -126,15 +138,15 @@ def called(name: str):
         raise Broken(f"{name}() fails: {words}") from error
 
 
-def attribute(name: str):
-    """A user's function or class by `file.py:name` or `package.module:name`, not called.
+def attribute(name: str) -> Any:
+    """The user's function or class that is named by `file.py:name` or `package.module:name`; its module is imported.
 
-    Raises: Broken with the reason when there is none.
+    Raises: Broken with the reason where there is none.
     """
     module, _, function = name.partition(":")
     here = os.environ.get(FOLDER) or os.getcwd()
     try:
-        build = getattr(_imported(module, here), function, None)
+        value = getattr(_imported(module, here), function, None)
     except ModuleNotFoundError as error:
         if module.endswith(".py"):
             _refuse_other_library(module, other_libraries.library_imported(Path(here, module).expanduser()))
@@ -143,20 +155,28 @@ def attribute(name: str):
         raise
     except (Exception, SystemExit) as error:
         raise Broken(f"importing {module} fails: {described(error)}") from error
-    if not callable(build):
+    if not callable(value):
         raise Broken(f"{module} has no function {function}")
-    return build
+    return value
 
 
 def _without_download(module: str, build: Callable) -> dict[str, None]:
-    """The argument by which a model of an installed package is built without downloaded weights, on which no time depends."""
+    """The arguments by which a function of an installed package builds a model without downloading weights: `weights=None` where
+    it would take those of ImageNet. {} for any other function, and for one in a user's file.
+
+    The times of a model do not depend on its weights.
+    """
     if module.endswith(".py"):
         return {}
     weights = inspect.signature(build).parameters.get("weights")
     return {"weights": None} if weights is not None and weights.default == "imagenet" else {}
 
 
-def _from_function(name: str):
+def _from_function(name: str) -> "keras.Model":
+    """The model that a user's function returns. name: `file.py:function` or `package.module:function`.
+
+    Raises: Broken where it fails or returns no Keras model; Refusal where that is a model of another library.
+    """
     import keras
 
     model = called(name)
@@ -171,13 +191,17 @@ def _from_function(name: str):
 
 
 def _refuse_other_library(file: str, library: str) -> None:
-    """Raises Refusal for a model of a library; "" is Keras's."""
+    """Raises Refusal for a model of another library than Keras. library: its name; "" for a model that is of none. file: where
+    the model is defined, for the error."""
     if library:
         raise Refusal(other_libraries.refusal(file, library), other_libraries.remedy(file))
 
 
-def _imported(module: str, here: str):
-    """A module by its dotted name or its file, looked for in the folder `here`; a file may import what lies beside it."""
+def _imported(module: str, here: str) -> ModuleType:
+    """Imports a user's module and returns it. module: its dotted name, or a file. Both are looked for in the folder `here` first.
+
+    A file may import other files in its folder, which is put on sys.path.
+    """
     file = Path(here, module).expanduser()
     folder = str(file.parent) if module.endswith(".py") else here
     if folder not in sys.path:
@@ -191,8 +215,9 @@ def _imported(module: str, here: str):
     return imported
 
 
-def _loss(model) -> str:
-    """The loss that fits the last layer: softmax gives classes, sigmoid a yes or no, anything else numbers."""
+def _loss(model: "keras.Model") -> str:
+    """The name of the loss that fits a model's last layer: a softmax gives probabilities of classes, a sigmoid one or several yes
+    or no, anything else numbers."""
     last = getattr(getattr(model.layers[-1], "activation", None), "__name__", "linear")
     if last == "softmax":
         return "sparse_categorical_crossentropy"
@@ -201,10 +226,10 @@ def _loss(model) -> str:
     return "mse"
 
 
-def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of a sample and of its answer, without the batch.
+def shapes(model: "keras.Model") -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes of one sample and of the model's output for it, of a model with one input and one output.
 
-    Raises: Broken for sizes beside the batch that are not known.
+    Raises: Broken where a side of these is not known.
     """
     shape = tuple(model.input_shape[1:])
     out = tuple(model.output_shape[1:])
@@ -215,11 +240,12 @@ def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, out
 
 
-def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y), made up. x: in [0, 1], of uint8 0..255, of other whole numbers below the vocabulary's size. y: in the form that
-    the loss takes, and learnable: a random linear map of some inputs gives the class or the number.
+def samples(model: "keras.Model", count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """`count` made-up samples and targets, (x, y), for a user's model with one input and one output.
 
-    Raises: Broken for a shape that is not known (None beside the batch).
+    x: numbers in [0, 1] of this dtype (uint8: from 0 to 255), or whole numbers below the size of the model's embedding. y: in the
+    form that the loss takes; a random linear function of some inputs gives the class or the number, so that it can be learned.
+    Raises: Broken where a side of the model's input or output is not known.
     """
     shape, out = shapes(model)
     rng = np.random.default_rng(seed)
@@ -238,8 +264,8 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
     return x, _targets(scores, out, loss_name(model))
 
 
-def _vocabulary(model) -> int:
-    """How many whole numbers the first Embedding layer of a model knows; 0 without one."""
+def _vocabulary(model: "keras.Model") -> int:
+    """How many whole numbers, from 0 on, the first Embedding layer of a model takes; 0 for a model without one."""
     for layer in model.layers:
         if getattr(layer, "input_dim", None):
             return int(layer.input_dim)
@@ -247,7 +273,11 @@ def _vocabulary(model) -> int:
 
 
 def _targets(scores: np.ndarray, out: tuple[int, ...], loss: str) -> np.ndarray:
-    """Targets in the form that a loss takes, of the shape `out` for each sample. scores: a row a sample."""
+    """Targets in the form that a loss takes: classes for a sparse one, one-hot for a categorical one, else numbers.
+
+    scores: a row for each sample, with a number for each class or each output. out: the shape of the model's output for a sample.
+    loss: its name in Keras.
+    """
     count = len(scores)
     places = (1,) * (len(out) - 1)  # all places of a sample have the same target
     if "sparse" in loss:
@@ -260,17 +290,17 @@ def _targets(scores: np.ndarray, out: tuple[int, ...], loss: str) -> np.ndarray:
     return np.broadcast_to(scores.reshape(count, *places, *out[-1:]), (count, *out)).astype(np.float32)
 
 
-def loss_name(model) -> str:
-    """The loss of a compiled model by its name in Keras; of a function or class of the user's own, its own."""
+def loss_name(model: "keras.Model") -> str:
+    """The name of a compiled model's loss, in lower case: that of Keras, or of the user's function or class."""
     return name_of_loss(model.loss)
 
 
-def name_of_loss(chosen) -> str:
-    """A loss, given as Keras's compile takes it, by its name."""
+def name_of_loss(loss: Any) -> str:
+    """The name of a loss in lower case. loss: as Keras's compile takes it: a name, an object or a function."""
     import keras
 
     try:
-        loss = keras.losses.get(chosen)
+        loss = keras.losses.get(loss)
     except (TypeError, ValueError):
-        loss = chosen
+        pass  # it is none that Keras knows: it has a name of its own
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()
