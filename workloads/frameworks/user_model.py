@@ -1,6 +1,7 @@
 """A user's own Keras model: `file.py:function` or `package.module:function`, called in the worker, or a `.keras` file, read in
 Keras's safe mode."""
 
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -299,8 +300,6 @@ def name_of_loss(loss: Any) -> str:
     """The name of a loss in lower case. loss: as Keras's compile takes it: a name, an object or a function."""
     import keras
 
-    try:
+    with contextlib.suppress(TypeError, ValueError):  # a user's own loss has a name of its own
         loss = keras.losses.get(loss)
-    except (TypeError, ValueError):
-        pass  # it is none that Keras knows: it has a name of its own
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()

@@ -184,7 +184,7 @@ def child(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", keras)
     monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
     monkeypatch.setattr(tensors, "software_notes", lambda row: {})
-    monkeypatch.setattr(training_row, "_mark_memory", lambda row: None)
+    monkeypatch.setattr(training_row, "_reset_peak_memory", lambda row: None)
     monkeypatch.setattr(trainers, "use_tf32", lambda row: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
     fake.measure = lambda device="cpu": training_row.measure(
@@ -252,4 +252,13 @@ def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
         Settings(switches={"data": "synthetic", "precision": "mixed_bfloat16"}),
     )
     with pytest.raises(ValueError, match=message):
-        training_row._user_samples(row_, 1)
+        training_row._samples_of_user_model(row_, 1)
+
+
+def test_a_blocks_seconds_get_its_name(monkeypatch):
+    moments = iter((100.0, 102.5))
+    monkeypatch.setattr(tensors, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
+    phases = {"build": 1.0}
+    with tensors.timed(phases, "compile"):
+        pass
+    assert phases == {"build": 1.0, "compile": 2.5}

@@ -179,7 +179,7 @@ def test_users_models_are_found_from_the_typed_folder(tmp_path, monkeypatch):
         user_model.load("crossover_own_mine:build", "auto")
     saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
     with pytest.raises(ValueError, match="has the precision that it was saved with"):
-        training_row._user_samples(saved, 1)
+        training_row._samples_of_user_model(saved, 1)
     held = "import functools\nmodel = functools.partial(int)\ndef build():\n    return model\n"
     (tmp_path / "held.py").write_text(held)
     for name in ("held.py:model", "held.py:build"):  # a model can be called, as a function can
