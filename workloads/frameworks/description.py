@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -15,6 +15,11 @@ from kernels.networks.layers import INPUT, Layer, Network
 from workloads.frameworks import user_model
 from workloads.harness.dispatch import Broken
 
+if TYPE_CHECKING:
+    import keras
+    from keras.src.ops.node import Node
+
+Shape = tuple[int, ...]  # the sides of an array without the batch
 _POOLS = {
     "MaxPooling1D": "pool",
     "MaxPooling2D": "pool",
@@ -24,10 +29,12 @@ _POOLS = {
 _SQUARED = ("mse", "mean_squared_error")
 
 
-def network(model, name: str) -> Network:
-    """The layers of a compiled Keras model with one input and one output, nested models taken apart, and how it is trained.
+def network(model: "keras.Model", name: str) -> Network:
+    """Describes a compiled Keras model with one input and one output by its layers, its loss and its optimizer.
 
-    Raises: Broken for sizes beside the batch that are not known or 0.
+    Models inside the model are taken apart into their layers. A layer of a kind that kernels.networks does not know has its shape
+    and weights alone. name: of the Network.
+    Raises: Broken where a side of an array, but for the batch, is not known or 0.
     """
     shape, out = user_model.shapes(model)
     graph = _graph(model)
@@ -47,15 +54,15 @@ def network(model, name: str) -> Network:
     )
 
 
-def _precision(model) -> str:
-    """The mixed policy of a model's layers; float32 where none has one."""
+def _precision(model: "keras.Model") -> str:
+    """The mixed precision of a model's layers, by Keras's name of the policy: mixed_float16; float32 where none has one."""
     policies = {layer.dtype_policy.name for layer in model.layers}
     mixed = [policy for policy in policies if policy.split("_")[0] == "mixed"]
     return max(mixed, default="float32")
 
 
-def _graph(model):
-    """The functional model inside a Sequential; a functional model itself."""
+def _graph(model: "keras.Operation") -> "keras.Operation":
+    """The functional model inside a Sequential one, which has the graph of its layers; any other model or layer itself."""
     return getattr(model, "_functional", None) or model
 
 
@@ -80,14 +87,19 @@ class _Call:
 
 
 class _Walk:
-    """Collects the layers of a graph, in an order in which they can run."""
+    """Collects the layers of a functional Keras model, in an order in which they can run."""
 
     def __init__(self) -> None:
         self.layers: list[Layer] = []
         self._calls: Counter[int] = Counter()  # id of an operation -> its calls so far
 
-    def add_layers(self, graph, names: dict[int, str], *, prefix: str, is_trainable: bool) -> str:
-        """Adds the layers of a graph and returns the name of its output. names: id of a tensor -> its name so far."""
+    def add_layers(self, graph: "keras.Model", names: dict[int, str], *, prefix: str, is_trainable: bool) -> str:
+        """Adds the layers of a functional model, and returns the name of the layer that gives its output.
+
+        names: id of a tensor -> name of the layer that gives it, at first of the model's inputs; filled on the way. prefix: put
+        before the names of layers, as `base/` for those of a model inside the model. is_trainable: whether training changes its
+        weights.
+        """
         for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
             for node in nodes:
                 if not node.input_tensors:  # an input
@@ -97,8 +109,12 @@ class _Walk:
                     names[id(tensor)] = last
         return names[id(graph.outputs[0])]
 
-    def _add_node(self, node, names: dict[int, str], prefix: str, is_trainable: bool) -> str:
-        """Adds the layers of a node, or of the model that it calls, and returns the last one's name."""
+    def _add_node(self, node: "Node", names: dict[int, str], prefix: str, is_trainable: bool) -> str:
+        """Adds the layer that a node calls, or the layers of the model that it calls, and returns the name of the last one.
+
+        A node of a Keras graph is one call of an operation, which is a layer, a model or a function of keras.ops. The other
+        arguments are those of add_layers.
+        """
         operation = node.operation
         sources = tuple(names[id(tensor)] for tensor in node.input_tensors)
         learns = is_trainable and getattr(operation, "trainable", True)
@@ -126,20 +142,22 @@ class _Walk:
 
 
 def _layers(call: _Call) -> Iterator[Layer]:
-    """The layer of an operation, or those that it is made of: these take its sources by their places, and each other.
+    """The layer that describes one call of a Keras operation, or several where the operation is made of parts.
 
-    Raises: Broken for a size that is not known or 0.
+    A part takes what the operation takes, or the result of another part; where it does not say which, the result of the part
+    before.
+    Raises: Broken where a side of an array, but for the batch, is not known or 0.
     """
     operation = call.operation
     kind = type(operation).__name__
     is_of_keras = type(operation).__module__.split(".")[0] in ("keras", "keras_core")
     weights = int(operation.count_params()) if hasattr(operation, "count_params") else 0
-    shapes, after = _known_shapes(call)
+    input_shapes, output_shape = _known_shapes(call)
     parts: Layer | tuple[Layer, ...] | None = None
     if is_of_keras and kind in _KINDS and not (call.is_repeated and weights):
-        parts = _KINDS[kind](operation, shapes, after)
+        parts = _KINDS[kind](operation, input_shapes, output_shape)
     if parts is None:  # the weights of a layer that is used again are counted once
-        parts = _nameless(kind, shape=after, weights=0 if call.is_repeated else weights)
+        parts = _nameless(kind, shape=output_shape, weights=0 if call.is_repeated else weights)
     if isinstance(parts, Layer):
         parts = (parts,)
     before = call.sources
@@ -151,14 +169,17 @@ def _layers(call: _Call) -> Iterator[Layer]:
 
 
 def _input_name(call: _Call, word: str) -> str:
-    """The name of what a part of an operation takes: a source of the operation by its place, or another part by its name."""
+    """The name of the layer whose result a part of an operation takes.
+
+    word: `0`, `1` and so on for what the operation itself takes, else the name of another part.
+    """
     return call.sources[int(word)] if word.isdigit() else f"{call.name}/{word}"
 
 
 def _known_shapes(call: _Call) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
-    """The shapes that an operation takes and the one that it gives, without the batch.
+    """The shapes of the arrays that an operation takes, and the shape of the one that it gives, without the batch.
 
-    Raises: Broken for a size that is not known or 0.
+    Raises: Broken where a side is not known or 0.
     """
     shapes = [tuple(tensor.shape[1:]) for tensor in call.taken]
     after = tuple(call.output.shape[1:]) or (1,)
@@ -173,29 +194,30 @@ def _known_shapes(call: _Call) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
 
 
 def _without_obvious_inputs(layers: list[Layer]) -> Iterator[Layer]:
-    """The layers, without the inputs that follow from their order."""
+    """The same layers; one whose only input is the layer before it, or the network's input for the first, names no input."""
     before = INPUT
     for layer in layers:
         yield replace(layer, inputs=() if layer.inputs == (before,) else layer.inputs)
         before = layer.name
 
 
-def supports_xla(model) -> bool:
-    """Whether Keras has XLA compile a model's step where there is a GPU: every layer allows it, and none may be cuDNN's.
+def supports_xla(model: "keras.Model") -> bool:
+    """Whether Keras, left to choose, has XLA compile a model's training step on a machine with a GPU.
 
-    Source: Keras's model_supports_jit. Without a GPU an LSTM allows it.
+    Every layer must allow it, and none may be one that Keras gives to cuDNN. Source: Keras's model_supports_jit.
     """
     layers = model._flatten_layers()
     return all(getattr(layer, "supports_jit", True) and not _may_be_in_cudnn(layer) for layer in layers)
 
 
-def has_cudnn_kernel(layer) -> bool:
-    """Whether Keras gives a recurrent layer to cuDNN on a GPU. Source: Keras's LSTM and GRU."""
+def has_cudnn_kernel(layer: "keras.Layer") -> bool:
+    """Whether Keras computes a layer by one call of cuDNN on a GPU: an LSTM or GRU with its usual formulas and without recurrent
+    dropout. Source: Keras's LSTM and GRU."""
     return _may_be_in_cudnn(layer) and not layer.cell.recurrent_dropout
 
 
-def _may_be_in_cudnn(layer) -> bool:
-    """Whether a layer is a recurrent one of cuDNN's formulas; with recurrent dropout it does not run there after all.
+def _may_be_in_cudnn(layer: "keras.Layer") -> bool:
+    """Whether a layer is an LSTM or GRU with the formulas that cuDNN has. With recurrent dropout Keras still does not use cuDNN.
 
     Source: Keras's cudnn_ok.
     """
@@ -210,38 +232,42 @@ def _may_be_in_cudnn(layer) -> bool:
 
 # ---------------------------------------------------------------- one kind of operation each
 #
-# A function of these makes a nameless Layer, or several that it is made of, from an operation, the shapes that it takes and the
-# one that it gives; None where it is not as the kind says.
+# A function of these makes a nameless Layer, or several that it is made of, from an operation, the input_shapes that it takes and
+# the one that it gives; None where it is not as the kind says.
 
 
 _nameless = functools.partial(Layer, "")
 
 
-def _activation(operation) -> str:
+def _activation(operation: "keras.Operation") -> str:
+    """The name of an operation's activation function; "" where it has none, or a linear one."""
     name = getattr(getattr(operation, "activation", None), "__name__", "")
     return "" if name == "linear" else name
 
 
-def _sides(pair) -> int | tuple[int, int]:
-    """Height and width of a window, one number where they are equal; that of a row is a line high."""
-    height, width = (1, *pair)[-2:]
+def _sides(window: tuple[int, ...]) -> int | tuple[int, int]:
+    """The (height, width) of a window, or one number where they are equal. A window over sequences, (width,), is 1 high."""
+    height, width = window if len(window) == 2 else (1, *window)
     return height if height == width else (height, width)
 
 
-def _is_plain(operation) -> bool:
-    """Whether it is over images whose channels come last, and its window, if any, moves equally far both ways."""
+def _is_plain(operation: "keras.Operation") -> bool:
+    """Whether a convolution or pooling has the channels as the last side, and moves its window equally far in every direction."""
     return operation.data_format == "channels_last" and len(set(getattr(operation, "strides", (1,)))) == 1
 
 
-def _conv(operation, shapes, after) -> Layer | None:
-    """A causal convolution has the sizes of one that pads both sides."""
+def _conv(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
+    """A convolution, transposed convolution or depthwise convolution; None for a dilated one.
+
+    A causal convolution, which pads one side, has the sizes of one that pads both.
+    """
     if set(operation.dilation_rate) != {1} or not _is_plain(operation):
         return None
     name = type(operation).__name__
     pad = "same" if operation.padding == "causal" else operation.padding
     layer = _nameless(
         "conv",
-        units=after[-1],
+        units=output_shape[-1],
         size=_sides(operation.kernel_size),
         stride=operation.strides[0],
         pad=pad,
@@ -249,26 +275,29 @@ def _conv(operation, shapes, after) -> Layer | None:
         bias=bool(operation.use_bias),
     )
     if name in ("Conv1DTranspose", "Conv2DTranspose"):
-        return replace(layer, kind="transposed", shape=after)
+        return replace(layer, kind="transposed", shape=output_shape)
     if name in ("Conv1D", "Conv2D"):
         return replace(layer, groups=operation.groups)
-    return replace(layer, kind="depthwise", groups=shapes[0][-1])
+    return replace(layer, kind="depthwise", groups=input_shapes[0][-1])
 
 
-def _separable(operation, shapes, after) -> tuple[Layer, ...] | None:
-    """A depthwise convolution, then one of 1 x 1."""
-    both = _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,))
-    if both is None:
+def _separable(
+    operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape
+) -> tuple[Layer, ...] | None:
+    """A depthwise convolution, then a convolution with a window of 1 x 1, which has the activation and the bias."""
+    convolution = _conv(operation, input_shapes, (input_shapes[0][-1] * operation.depth_multiplier,))
+    if convolution is None:
         return None
-    depthwise = replace(both, name="depthwise", activation="", bias=False)
-    return depthwise, _nameless("conv", units=after[-1], activation=both.activation, bias=both.bias)
+    depthwise = replace(convolution, name="depthwise", activation="", bias=False)
+    pointwise = _nameless("conv", units=output_shape[-1], activation=convolution.activation, bias=convolution.bias)
+    return depthwise, pointwise
 
 
-def _dense(operation, shapes, after) -> Layer:
+def _dense(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
     return _nameless("dense", units=operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
 
 
-def _pool(operation, shapes, after) -> Layer | None:
+def _pool(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
     if not _is_plain(operation):
         return None
     kind = _POOLS[type(operation).__name__]
@@ -276,40 +305,54 @@ def _pool(operation, shapes, after) -> Layer | None:
     return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding)
 
 
-def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
+def _global_pool(
+    operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape
+) -> tuple[Layer, ...] | None:
     if not _is_plain(operation):
         return None
     pooled = Layer("pooled", "globalpool")
-    return (pooled, _nameless("reshape", shape=after)) if operation.keepdims else (pooled,)
+    return (pooled, _nameless("reshape", shape=output_shape)) if operation.keepdims else (pooled,)
 
 
-def _recurrent(operation, shapes, after) -> Layer | None:
+def _recurrent(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
+    """A recurrent layer, with as many matrix products a time step as its cell has gates (`groups`)."""
     gates = {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
     return _nameless(
         "recurrent",
         units=operation.cell.units,
         groups=gates,
-        shape=after,
+        shape=output_shape,
         weights=int(operation.count_params()),
         fused=has_cudnn_kernel(operation),
     )
 
 
-def _both_directions(operation, shapes, after) -> tuple[Layer, ...] | None:
+def _both_directions(
+    operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape
+) -> tuple[Layer, ...] | None:
+    """A Bidirectional layer: two recurrent layers of the same input, one forward and one backward, whose results are
+    concatenated. None where they are merged otherwise, or are no recurrent layers of Keras."""
     if operation.merge_mode != "concat" or _KINDS.get(type(operation.forward_layer).__name__) is not _recurrent:
         return None
-    one = _recurrent(operation.forward_layer, shapes, (*after[:-1], after[-1] // 2))
+    one = _recurrent(operation.forward_layer, input_shapes, (*output_shape[:-1], output_shape[-1] // 2))
     forward = replace(one, name="forward", inputs=("0",))
     backward = replace(one, name="backward", inputs=("0",))
     return forward, backward, _nameless("concat", inputs=("forward", "backward"))
 
 
-def _attention(operation, shapes, after) -> tuple[Layer, ...] | None:
-    if {len(shape) for shape in shapes} != {2}:
+def _attention(
+    operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape
+) -> tuple[Layer, ...] | None:
+    """A MultiHeadAttention as its dense layers and the products of queries, keys and values; None of arrays that are no
+    sequences.
+
+    Keras calls it with (query, value) or (query, value, key): without a key the value is the key too.
+    """
+    if {len(shape) for shape in input_shapes} != {2}:
         return None
     heads = operation.num_heads
     bias = bool(operation.use_bias)
-    last = len(shapes) - 1  # place of the keys; of the queries 0
+    last = len(input_shapes) - 1  # the number of the input that has the keys
     key_units = heads * operation.key_dim
     value_units = heads * operation.value_dim
     return (
@@ -320,51 +363,54 @@ def _attention(operation, shapes, after) -> tuple[Layer, ...] | None:
         Layer("softmax", "activation", activation="softmax"),
         Layer("dropout", "dropout", rate=float(operation.dropout)),
         Layer("weighted", "weighted", groups=heads, inputs=("dropout", "value")),
-        _nameless("dense", units=after[-1], bias=bias),
+        _nameless("dense", units=output_shape[-1], bias=bias),
     )
 
 
-def _element_wise(operation, shapes, after) -> Layer:
+def _element_wise(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
     return _nameless("activation", activation=_activation(operation) or type(operation).__name__.lower())
 
 
-def _merged(operation, shapes, after) -> Layer | None:
+def _merged(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
+    """A layer that merges several arrays: Concatenate along the channels, Add of equal shapes, or another; None for a Concatenate
+    along another side."""
     name = type(operation).__name__
     if name == "Concatenate":
-        is_of_channels = len(shapes) > 1 and operation.axis in (-1, len(shapes[0]))
+        is_of_channels = len(input_shapes) > 1 and operation.axis in (-1, len(input_shapes[0]))
         return _nameless("concat") if is_of_channels else None
-    if len(shapes) < 2:
-        return _element_wise(operation, shapes, after)
-    if name == "Add" and len(set(shapes)) == 1:
+    if len(input_shapes) < 2:
+        return _element_wise(operation, input_shapes, output_shape)
+    if name == "Add" and len(set(input_shapes)) == 1:
         return _nameless("add")
-    return _nameless("merge", shape=after)
+    return _nameless("merge", shape=output_shape)
 
 
-def _normalized(operation, shapes, after) -> Layer | None:
-    last_axis = len(shapes[0])
+def _normalized(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
+    """A batch or layer normalization; None for one along another side than the last."""
+    last_axis = len(input_shapes[0])
     if operation.axis not in (-1, last_axis, [-1], [last_axis]):
         return None
     kind = "batchnorm" if type(operation).__name__ == "BatchNormalization" else "layernorm"
     return _nameless(kind, scale=bool(operation.scale), bias=bool(operation.center))
 
 
-def _rearranged(operation, shapes, after) -> Layer:
-    return _nameless("rearrange", shape=after)
+def _rearranged(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
+    return _nameless("rearrange", shape=output_shape)
 
 
-def _embedding(operation, shapes, after) -> Layer:
+def _embedding(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
     return _nameless("embedding", units=operation.output_dim, weights=operation.input_dim * operation.output_dim)
 
 
-def _flat(operation, shapes, after) -> Layer:
+def _flat(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
     return _nameless("flatten")
 
 
-def _reshaped(operation, shapes, after) -> Layer:
-    return _nameless("reshape", shape=after)
+def _reshaped(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
+    return _nameless("reshape", shape=output_shape)
 
 
-def _dropout(operation, shapes, after) -> Layer:
+def _dropout(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
     return _nameless("dropout", rate=float(getattr(operation, "rate", 1)))
 
 

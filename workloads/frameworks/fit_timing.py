@@ -95,7 +95,11 @@ class TimedRow:
 
 
 def samples_needed(problem: Training, sample_bytes: int, unit: int = 1) -> int:
-    """Samples to have ready: the problem's own, or enough whole batches to vary the steps of an epoch by."""
+    """How many samples a trainer needs: those of the problem, or more where its epochs are too short to time a step.
+
+    An epoch and a step can be told from each other only by fits of different numbers of steps, in whole batches. sample_bytes: of
+    one sample. unit: how many steps Keras runs in one call, of which an epoch's steps are a multiple.
+    """
     batch = min(problem.batch, problem.samples)
     whole_batches = problem.samples // problem.batch
     if whole_batches < ENOUGH_STEPS * unit:
@@ -104,13 +108,15 @@ def samples_needed(problem: Training, sample_bytes: int, unit: int = 1) -> int:
         most_steps = unit * max(2, LOOK_STEPS // unit)
     affordable = min(most_steps, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
     steps = affordable if affordable >= 2 * whole_batches else 0
-    if whole_batches < 4 * unit:  # too few steps to vary them downward
+    if (
+        whole_batches < 4 * unit
+    ):  # too few for fits of fewer steps: twice as many are needed, rounded up to a multiple of unit
         steps = max(steps, 2 * unit * -(-problem.steps // unit))
     return max(problem.samples, steps * batch)
 
 
 def timed_fit(trainer: Trainer, samples: int, epochs: int) -> TimedFit:
-    """A fit of at least two epochs."""
+    """Runs and times a fit of at least two epochs. samples: of an epoch."""
     begin = time.perf_counter()
     fitted = trainer.fit(samples, epochs, stamped=True)
     later_s = fitted.epochs_s[1:]
@@ -119,17 +125,20 @@ def timed_fit(trainer: Trainer, samples: int, epochs: int) -> TimedFit:
 
 
 def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit: int = 1) -> WarmEpoch:
-    """An epoch of a warm fit. Fills phases_s compile: a first fit of `unit` batches less a warm one.
+    """Compiles a trainer's step by a first short fit, and times an epoch of a second one.
 
-    Where an epoch ends in a smaller batch, the first fit has one too, as the problem's own has: its shape is open from the
-    beginning, and what is compiled for it serves all later fits. compile_last is then the cost of a fit with yet another last
-    batch, less a warm fit. compile is the rest, at least half, as some trainers compile both as one. Of long
-    epochs it is left out, unless XLA compiles the step: nothing else compiles a shape that is open.
+    phases: gets `compile`, the seconds of the first fit less those of the second. unit: how many steps Keras runs in one call;
+    the fits have as many.
+    Where the problem's epochs end in a smaller batch, so do those of the first fit: then TensorFlow traces the step for batches
+    of any size at once, and all later fits use that. What such a last batch costs, `compile_last`, is the time of a fit with a
+    last batch of yet another size, less that of a warm one, and is taken off `compile`: at most half of it, since some trainers
+    compile both as one. It is not timed where epochs are long, unless XLA compiles the step: nothing else compiles for each size
+    of a batch.
     """
-    missing = -problem.samples % problem.batch  # samples that the last batch has too few
+    missing = -problem.samples % problem.batch  # how many samples the last batch lacks
     steps = max(unit, 2) if missing else unit
     samples = steps * problem.batch - missing
-    first_s = seconds(lambda: trainer.fit(samples, 1))
+    first_s = seconds(lambda: trainer.fit(samples, epochs=1))
     announce.timing("timing a step")
     warm = timed_fit(trainer, samples, LOOK_EPOCHS if first_s < LONG_FIT_S else 2)
     is_long = first_s >= LONG_FIT_S and warm.later_s[0] >= LONG_LOOK_S
@@ -138,9 +147,9 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
     warm_s = warm.setup_s + statistics.median(warm.later_s)
     compile_s = max(0.0, first_s - warm_s)
     phases["compile"] = compile_s
-    change = -1 if missing + 1 < problem.batch else 1  # of the last batch's size
+    change = -1 if missing + 1 < problem.batch else 1  # by how much the last batch of yet another size is larger
     if missing and missing > change and (trainer.values.get("jit_compile") or not is_long):
-        another_s = seconds(lambda: trainer.fit(samples + change, 1)) - warm_s
+        another_s = seconds(lambda: trainer.fit(samples + change, epochs=1)) - warm_s
         phases["compile_last"] = max(0.0, min(another_s, compile_s / 2))
         phases["compile"] -= phases["compile_last"]
     return WarmEpoch(steps=steps, seconds=min(warm.later_s))
@@ -152,12 +161,13 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
 def plan(
     trainer: Trainer, problem: Training, available: int, limits: Limits, *, look: WarmEpoch, unit: int = 1
 ) -> tuple[FitPlan, Fitted | None]:
-    """(the plan, by the times of an epoch and a step in two short fits; the second of these fits). available: samples that are
-    ready. look: from `compiled`.
+    """Plans the fits of a row by the seconds of an epoch and of a step, and returns also the fit that it was planned by.
 
-    The second, from the initial weights, is for its losses too; of whole batches (multiples of `unit`), so that nothing is
-    compiled anew. A seed set anew makes TensorFlow optimize its graphs again: in its first epoch, which counts nowhere. Slow
-    steps are planned without it.
+    look: a first short fit's epoch. A second short fit has more steps, so that both tell an epoch from a step; it begins with the
+    first weights, so that its losses can be stored. It has whole batches, so that nothing is compiled again. Setting the seeds
+    anew has TensorFlow optimize its graphs again, in the fit's first epoch, which is not timed. Slow steps are planned without
+    it: then None is returned in its place. available: how many samples the trainer has. unit: how many steps Keras runs in one
+    call.
     """
     slow = slow_plan(problem, look.seconds / look.steps, limits, unit)
     if slow is not None:
@@ -180,10 +190,11 @@ def plan(
 def usual_plan(
     problem: Training, available: int, *, epoch_s: float, step_s: float, max_time: float, unit: int = 1
 ) -> FitPlan:
-    """The fits to run if an epoch takes `epoch_s` seconds without its steps, which take `step_s` seconds each.
+    """The fits of a row whose epoch takes `epoch_s` seconds without its steps, and whose step takes `step_s` seconds.
 
-    Epochs: the problem's own, or one more than the later epochs wanted, fewer if they are long. Steps: fewer than the problem's
-    if it has many; else as many more as there are samples and time for.
+    Fits of the problem's own samples have its epochs, or enough for LATER_EPOCHS after the first, fewer where epochs are long.
+    The other fits have fewer steps where the problem has many; else as many more as there are samples and time for.
+    max_time: seconds for the row. available: how many samples the trainer has. unit: how many steps Keras runs in one call.
     """
     is_long = epoch_s + problem.steps * step_s > LONG_EPOCH_S
     epochs = 1 + (FEWEST_LATER if is_long else LATER_EPOCHS)
@@ -200,10 +211,11 @@ def usual_plan(
 
 
 def slow_plan(problem: Training, step_s: float, limits: Limits, unit: int = 1) -> FitPlan | None:
-    """The fits for slow steps, of `step_s` seconds: one of a few steps an epoch, one of single steps. None for steps that are not
-    slow, for whole trainings of several epochs, and for problems of fewer steps than that.
+    """The fits of a row whose step is slow and takes `step_s` seconds: one fit of a few steps an epoch, one of a single step.
 
-    SLOW_FIT_S has time for more epochs first, up to LATER_EPOCHS after the first one, then for more steps in each.
+    None for steps that are not slow (limits.slow_step_s), for trainings of several epochs and for those of fewer than SLOW_STEPS
+    steps. As far as SLOW_FIT_S seconds allow, a fit has more epochs, up to LATER_EPOCHS after the first one, then more steps in
+    each. unit: how many steps Keras runs in one call.
     """
     calls = problem.samples // problem.batch // unit
     if limits.slow_step_s is None or step_s <= limits.slow_step_s or problem.epochs > 1 or calls < SLOW_STEPS:
@@ -215,8 +227,10 @@ def slow_plan(problem: Training, step_s: float, limits: Limits, unit: int = 1) -
 
 
 def number_of_fits(first_s: float, planned: FitPlan, max_time: float) -> int:
-    """The number of fits of a row whose first pair took `first_s` seconds: FITS, or 1 if that takes too long. Two to four would
-    say too little of their spread."""
+    """How many fits a row has: FITS, or 1 where these would take too long. Two to four would say too little about their spread.
+
+    first_s: seconds of the first fit of the problem's samples with the other fit before it. max_time: seconds for the row.
+    """
     all_s = first_s * (1 + (FITS - 1) * planned.brief / planned.epochs)
     return FITS if all_s <= FITS_MOST_TIMES * max_time else 1
 
@@ -233,14 +247,17 @@ def long_fits(
     before_pair: Callable[[], None],
     brief: int = BRIEF_EPOCHS,
 ) -> TimedRow:
-    """Times the planned fits: a fit of other steps, `before_pair()`, a fit of the problem's own samples, and again. Fits of
-    other steps have `brief` epochs after the first."""
+    """Runs and times the planned fits, in pairs: a fit of another number of steps, then one of the problem's own samples.
+
+    before_pair: called between the two. brief: epochs of the fits of another number of steps, from the second pair on.
+    """
     samples = planned.slow_steps * problem.batch or problem.samples
     steps = -(-samples // problem.batch)
     fits: list[TimedFit] = []
     other_fits: list[TimedFit] = []
 
     def time_pair(epochs: int, other_epochs: int) -> None:
+        """Times a pair of fits; other_epochs: of the one of another number of steps."""
         other = timed_fit(trainer, planned.steps * problem.batch, other_epochs)
         before_pair()
         expected_s = epochs * steps * statistics.median(other.later_s) / planned.steps
@@ -267,7 +284,8 @@ def long_fits(
 
 
 def _step_samples(fits: list[TimedFit], steps: int, words: str) -> Samples:
-    """Seconds per step of the later epochs of fits of so many steps, a block a fit."""
+    """Seconds a step of all epochs but the first of these fits, as Samples with a block for each fit. steps: of an epoch. words:
+    what was timed, for the reader of the row."""
     most = max(2, MOST_OF_A_SERIES // len(fits))
     blocks = [thinned(fit.later_s, most) for fit in fits]
     step_s = [rounded(epoch_s / steps) for epoch_s in itertools.chain(*blocks)]
@@ -281,7 +299,8 @@ def _step_samples(fits: list[TimedFit], steps: int, words: str) -> Samples:
 
 
 def _other_fits(fits: list[TimedFit], planned: FitPlan) -> Fits:
-    """The fits of other steps; their setup is left out of slow steps, in whose noise it is lost."""
+    """The stored record of the fits of another number of steps. The setup of slow steps is left out, as it is lost in their
+    noise."""
     later_s = thinned(list(itertools.chain(*(fit.later_s for fit in fits))))
     stored = Fits(steps=planned.steps, later_epoch_s=later_s)
     if planned.slow_steps:
@@ -290,7 +309,7 @@ def _other_fits(fits: list[TimedFit], planned: FitPlan) -> Fits:
 
 
 def thinned(series: Sequence[float], most: int = MOST_OF_A_SERIES) -> tuple[float, ...]:
-    """A series as a row stores it: whole, or `most` of it at even distances, the first and the last among them."""
+    """The numbers of a series that a row stores: all, or `most` of them at even distances, the first and the last included."""
     if len(series) <= most:
         return tuple(series)
     last = len(series) - 1
@@ -298,7 +317,7 @@ def thinned(series: Sequence[float], most: int = MOST_OF_A_SERIES) -> tuple[floa
 
 
 def resized(x: np.ndarray, y: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """`count` samples: those of the arrays, again and again where they are fewer."""
+    """At least `count` samples and targets: the arrays as they are where they have as many, else repeated up to `count`."""
     if len(x) >= count:
         return x, y
     again = np.arange(count) % len(x)

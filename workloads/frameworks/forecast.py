@@ -16,23 +16,26 @@ from workloads.shared_flags import Measuring
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
-    """The same rows, reordered: a row's CPU and GPU versions are neighbors, so a plan that ends early has both sides of what
-    it measured. Rows of the same switches come together, so that few worker processes start twice. Rows that need fresh
-    processes come last."""
-    twins = stats.group_by(rows, _without_device)
-    # a group for each set of switches, in the order in which they come first
-    by_switches = stats.group_by(twins, lambda twin: twin.switches)
+    """The same rows in the order in which they are measured.
+
+    The rows of one training on the CPU and the GPU are neighbors, so that a plan that ends early has both sides of what it
+    measured. Rows with the same options come together, so that few worker processes have to be started again. Rows that need
+    fresh processes come last.
+    """
+    rows_of_training = stats.group_by(rows, _without_device)
+    # Groups of trainings with the same options, in the order in which the options first occur.
+    by_switches = stats.group_by(rows_of_training, lambda training: training.switches)
     ordered: list[Row] = []
     for is_fresh in (False, True):
         for group in by_switches.values():
-            for twin in group:
-                if twin.is_fresh == is_fresh:
-                    ordered += twins[twin]
+            for training in group:
+                if training.is_fresh == is_fresh:
+                    ordered += rows_of_training[training]
     return ordered
 
 
-class Twins(NamedTuple):
-    """What the CPU and GPU versions of a row have in common."""
+class TrainingWithoutDevice(NamedTuple):
+    """What the rows of one training on the CPU and on the GPU have in common."""
 
     #: Whether they need fresh processes.
     is_fresh: bool
@@ -46,9 +49,11 @@ class Twins(NamedTuple):
     switches: tuple[tuple[str, str], ...]
 
 
-def _without_device(row: Row) -> Twins:
+def _without_device(row: Row) -> TrainingWithoutDevice:
+    """What a row has in common with the row of the same training on another device. Environment variables are no part of it: some
+    concern one device alone."""
     switches = row.settings.switches.items() - row.settings.variables.items()
-    return Twins(
+    return TrainingWithoutDevice(
         is_fresh=row.process == "fresh",
         kernel=row.kernel,
         problem=row.problem,
@@ -59,22 +64,32 @@ def _without_device(row: Row) -> Twins:
 
 @functools.cache
 def values(model: str) -> int:
-    """Numbers of a sample of a user's model, which is built once; 0 of a known one. Raises: Usage for one that cannot be."""
+    """How many numbers a sample of a user's model has; 0 for a network of kernels.networks and for a user's script.
+
+    The model is built in a child process, once for each name.
+    Raises: Usage for a model that cannot be built.
+    """
     if not settings.is_user_model(model) or script_files.script_training(model) is not None:
         return 0
     return math.prod(grid.network(model).input)
 
 
 def build_models(rows: Iterable[Row]) -> None:
-    """Builds each of the user's models once. Raises: Usage for one that cannot be built."""
+    """Builds each of the user's models that the rows name, so that an error comes before anything is measured.
+
+    Raises: Usage for one that cannot be built.
+    """
     for row in rows:
         values(row.problem.model)
 
 
 def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Machine) -> list[str]:
-    """The plan in words: a line a row, those of the studies of these names among them, their number, the largest data set, rows
-    that do not fit into memory, and the guessed minutes of the others. Raises: Missing where no row fits, and for a user's model
-    that cannot be trained."""
+    """The plan of a command in words, which --dry-run prints: a line for each row, then the number of rows with the largest
+    memory of one, the rows that do not fit into memory, and the guessed minutes of the others.
+
+    rows: without those of the experiments among the studies; these are added. names: of the studies. here: this machine.
+    Raises: Missing where no row fits; Usage for a user's model that cannot be built.
+    """
     planned = list(rows)
     seconds = 0.0
     for study in studies.experiments(names):
@@ -104,7 +119,10 @@ def lines(rows: list[Row], measuring: Measuring, names: Sequence[str], here: Mac
 
 
 def name(row: Row, rigorous: bool = False) -> str:
-    """A row in a few words, a batch that is smaller, its switches and how many processes it takes among them."""
+    """A row in a few words for the plan: what it trains, its options, a smaller last batch, and how many processes it takes.
+
+    rigorous: whether the command measures each row in several processes.
+    """
     words = [plan.name(row)]  # the residence is in it
     for switch, text in row.settings.switches.items():
         if switch != "residence" and text != "synthetic":
@@ -121,7 +139,8 @@ def name(row: Row, rigorous: bool = False) -> str:
 
 
 def _last_batch(row: Row) -> list[str]:
-    """The last batch where it is smaller, and whether it is compiled too."""
+    """Words about the last batch of an epoch where it is smaller than the others, and whether XLA compiles the step for it again;
+    [] where all batches are equal."""
     problem = row.problem
     last = problem.samples % problem.batch
     if not last:

@@ -39,28 +39,35 @@ Typed = Mapping[str, Sequence[str] | None]  # flag -> its words, None where it w
 
 
 def models(names: Sequence[str], sizes: Typed) -> list[str]:
-    """The models of these names, generators and user's own by the names that rows have. sizes: the flags of generators.
+    """The models that the words of --model name, by the names that rows have.
 
-    Raises: Usage for an unknown one and for flags of a model that is not named.
+    `mlp` and `fashion-mlp` stand for families: sizes has the flags for their widths and numbers of layers, and every combination
+    is a model, as `mlp-784-500x2-10`.
+    Raises: Usage for an unknown model, and for flags of a family that is not named.
     """
     for flag, model in _ONLY_OF.items():
         words = sizes.get(flag)
         if words and model not in names:
             raise _size_of_another_model(flag, words, names)
-    every: list[str] = []
+    model_names: list[str] = []
     for name in names:
         if name == "mlp":
             counts = [plan.counts(sizes.get(flag), default) for flag, default in _MLP.items()]
-            every += [known_model(f"mlp-{i}-{w}x{d}-{o}") for i, w, d, o in itertools.product(*counts)]
+            for inputs, width, depth, outputs in itertools.product(*counts):
+                model_names.append(known_model(f"mlp-{inputs}-{width}x{depth}-{outputs}"))
         elif name == "fashion-mlp" and sizes.get("hidden_layers"):
-            every += [known_model(f"fashion-mlp-{layers}") for layers in plan.counts(sizes["hidden_layers"])]
+            model_names += [known_model(f"fashion-mlp-{layers}") for layers in plan.counts(sizes["hidden_layers"])]
         else:
-            every.append(known_model(name))
-    return list(dict.fromkeys(every))
+            model_names.append(known_model(name))
+    return list(dict.fromkeys(model_names))
 
 
 def _size_of_another_model(flag: str, words: Sequence[str], names: Sequence[str]) -> options.Usage:
-    """The error for a flag whose model is not named: the flag of the model that is, where that has one for the same."""
+    """The error for a flag of a family of models that is not named. Where a named family has a flag for the same, it proposes
+    that.
+
+    flag: without its dashes, as `hidden_layers`. words: what was typed behind it. names: the words of --model.
+    """
     model = _ONLY_OF[flag]
     typed = f"--{'-'.join(flag.split('_'))}"
     for other_flag, other_model in _OTHER_FLAG.get(flag, {}).items():
@@ -71,9 +78,9 @@ def _size_of_another_model(flag: str, words: Sequence[str], names: Sequence[str]
 
 
 def known_model(name: str) -> str:
-    """The name of a network, or of the user's own model, if it exists.
+    """The name of a model as rows have it: of a network, or of a user's own model, whose file must be there.
 
-    Raises: Usage.
+    Raises: Usage for a name of neither.
     """
     if not settings.is_user_model(name):
         return settings.network(name, or_user_model=True).name
@@ -82,9 +89,9 @@ def known_model(name: str) -> str:
 
 
 def network(name: str, time_limit_s: float = 60) -> networks.Network:
-    """The layers of a network by its name; of a user's own model as a process that builds it describes them.
+    """The Network of this name. A user's own model is built and described in a child process, which may take time_limit_s.
 
-    Raises: Usage for an unknown name and a model that cannot be used; Missing without TensorFlow, and when the model cannot be
+    Raises: Usage for an unknown name and a model that cannot be used; Missing without TensorFlow, and where the model is not
     built in time.
     """
     if not settings.is_user_model(known_model(name)):
@@ -110,15 +117,16 @@ def layers(
     batches: Sequence[int],
     precisions: Sequence[tuple[str, str]],
 ) -> list[networks.Work]:
-    """The products of one kind (conv, dense) in a training step of a model: batch by batch and layer by layer, each in every
-    (dtype, math) of `precisions`. The first layer has no dgrad, as nothing needs it.
+    """The products of one kind in a training step of a model: batch by batch, layer by layer, and in every precision.
 
-    Raises: Usage for a network that has none.
+    kind: `conv` or `dense`. directions: of fprop, wgrad and dgrad, the forward pass and the gradients of weights and inputs; the
+    first layer has no dgrad, as nothing needs it. precisions: pairs (type of the arrays, arithmetic).
+    Raises: Usage for a model that has no such product.
     """
     described = network(model)
     wanted: list[networks.Work] = []
     for batch in batches:
-        steps = []
+        steps = []  # the products of the step in each precision, in the same order
         for dtype, math in precisions:
             steps.append([work for work in networks.step(described, batch, dtype, math) if work.kind == kind])
         if not steps[0]:
@@ -143,43 +151,46 @@ def problems(
     epochs: Sequence[int],
     dtypes: Sequence[str],
 ) -> list[Training]:
-    """The trainings of these models: model by model, by batch, samples, epochs and type. () stands for the usual numbers.
+    """The trainings of these models in every combination of batches, samples, epochs and types of the samples.
 
-    A model that its article trains in one batch has all samples in one, unless batches are named.
-    Raises: Usage for a model without such data or types.
+    Where batches, samples or epochs are empty, the usual ones are taken; steps: batches of an epoch, where samples are empty. A
+    model that its article trains in one batch has all samples in one, unless batches are named. data_set: `synthetic` or `real`.
+    Raises: Usage for a model that has no real data, or does not take a type.
     """
     trainings: list[Training] = []
     for model in names:
         network = networks.known(model)
-        whole = _whole(network)
+        in_one_batch = _trains_in_one_batch(network)
         if data_set == "real" and network and not network.data:
             raise options.Usage(f"{model} has no real data set", wrong="--data")
         if network and network.regression and "uint8" in dtypes:
             why = f"{model} learns from points that are no whole numbers: not as uint8"
             raise options.Usage(why, wrong="--dtypes", right="--dtypes float32")
-        if network and whole and not batches:
+        if network and in_one_batch and not batches:
             shapes = [(count, count) for count in samples or [network.samples]]
         else:
             shapes = []
             for batch in batches or [BATCH]:
                 usual = batch * (steps or studies.short(model, batch).steps)
                 shapes += [(batch, count) for count in samples or [usual]]
-        usual_epochs = studies.FULL_BATCH_EPOCHS if whole else 1
+        usual_epochs = studies.FULL_BATCH_EPOCHS if in_one_batch else 1
         for (batch, count), number, dtype in itertools.product(shapes, epochs or [usual_epochs], dtypes):
             training = Training(model=model, batch=batch, samples=count, epochs=number, dtype=dtype)
             trainings.append(training)
     return trainings
 
 
-def _whole(network) -> bool:
-    """Whether the network's article trains it on all samples in one batch."""
+def _trains_in_one_batch(network: networks.Network | None) -> bool:
+    """Whether the article of a network trains it on all samples in one batch. None, for a user's model, does not."""
     return network is not None and network.batch == network.samples
 
 
 def kernels(backends: Sequence[str], variants: Sequence[str]) -> list[str]:
-    """The ways of training of these backends and variants, () for all, JAX's where it is installed.
+    """The names of the kernels that train, as `training/keras/fit`, of these backends and variants.
 
-    Raises: Usage for an unknown backend or variant; Missing for a library that is named and is not here.
+    backends: of keras, tensorflow and jax; () for all that are installed. variants: of fit, resident and loop; () for all.
+    Raises: Usage for an unknown backend or variant, and where no kernel is of both; Missing for a named library that is not
+    installed.
     """
     libraries = plan.known("backend", backends, BACKENDS, " for training") or list(BACKENDS)
     wanted = plan.known("variant", variants, VARIANTS, " for training") or list(VARIANTS)
@@ -199,18 +210,19 @@ def kernels(backends: Sequence[str], variants: Sequence[str]) -> list[str]:
 
 
 def residences(typed: Sequence[str] | None) -> list[str]:
-    """Where the samples live, by the words of --residence.
+    """Where the samples are that a training takes, by the words of the flag --residence: numpy, tf.data, resident and so on.
 
-    Raises: Usage for an unknown one.
+    Raises: Usage for an unknown word.
     """
-    every = dict.fromkeys(itertools.chain.from_iterable(RESIDENCES.values()))
-    return plan.known("residence", typed, list(every))
+    known = dict.fromkeys(itertools.chain.from_iterable(RESIDENCES.values()))
+    return plan.known("residence", typed, list(known))
 
 
 def switches(typed: Typed) -> dict[str, list[str]]:
-    """The switches that flags name, a list of texts each.
+    """The options of rows that flags name: option -> the values that it takes in turn, as texts. Those that no flag names are
+    left out.
 
-    Raises: Usage for a text that a switch cannot have.
+    Raises: Usage for a value that an option cannot have.
     """
     by_name: dict[str, list[str]] = {}
     for switch, known in KNOWN.items():
@@ -229,7 +241,10 @@ def _texts(words: Sequence[str] | None) -> list[str]:
 
 
 def applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
-    """Whether a switch has an effect on such a row; else the row is made once, without it."""
+    """Whether an option has an effect on a training by this kernel on this device. Where it has none, its values need no rows.
+
+    switch: the option's name. regression: whether the model learns numbers and not classes.
+    """
     kind_of_device = "cpu" if device == "cpu" else "gpu"
     if _ON.get(switch, kind_of_device) != kind_of_device:
         return False
@@ -258,9 +273,9 @@ class Grid:
     data: str
 
     def rows(self, on: Sequence[str], threads: Sequence[int]) -> list[Row]:
-        """The trainings on these devices; threads: of the CPU, () for TensorFlow's own choice.
+        """The rows of all trainings on these devices. threads: numbers of threads on the CPU; () for TensorFlow's own choice.
 
-        Raises: Usage for what trains nothing.
+        Raises: Usage where options of the grid do not fit a training.
         """
         rows: list[Row] = []
         for problem in self.problems:
@@ -271,50 +286,58 @@ class Grid:
             for device, (kernel, residence) in itertools.product(on, self._kernels_of(problem)):
                 counts: Sequence[int | None] = threads if device == "cpu" and threads else [None]
                 for count in counts:
-                    for chosen in self._switches_of(problem, device, kernel):
-                        choice = settings.without_defaults({"data": self.data, "residence": residence, **chosen})
-                        rows.append(Row(kernel, problem, Settings(device, count, switches=choice)))
+                    for values in self._option_values(problem, device, kernel):
+                        switches = settings.changed({"data": self.data, "residence": residence, **values})
+                        rows.append(Row(kernel, problem, Settings(device, count, switches=switches)))
         return distinct(rows)
 
     def _kernels_of(self, problem: Training) -> list[tuple[str, str]]:
-        """(kernel, residence) of each way to train a problem: Keras's fit; on the device, where such a residence is named; bare
-        loops, where its article trains it in one batch.
+        """The kernels that train a problem, each with the places that its samples may be in: pairs (kernel, residence).
 
-        Raises: Usage for a residence that none of the kernels has.
+        Where the user has named no kernels, a problem has only usual ones: Keras's fit; epochs on the device, where a residence
+        is named; bare loops, where its article trains it in one batch.
+        Raises: Usage for residences that none of the kernels has.
         """
-        usual = {
+        is_usual = {
             "fit": True,
             "resident": bool(self.residences),
-            "loop": _whole(networks.known(problem.model)),
+            "loop": _trains_in_one_batch(networks.known(problem.model)),
         }
-        chosen = []
+        pairs = []
         for kernel in self.kernels:
             variant = KERNELS[kernel]
             residences = self.residences or (["numpy"] if variant == "fit" else RESIDENCES[variant])
-            if usual[variant] or self.kernels_named:
-                chosen += [(kernel, word) for word in residences if word in RESIDENCES[variant]]
-        if not chosen:
+            if is_usual[variant] or self.kernels_named:
+                pairs += [(kernel, residence) for residence in residences if residence in RESIDENCES[variant]]
+        if not pairs:
             raise options.Usage(
                 f"nothing asked for trains with --residence {' '.join(self.residences)}",
                 "python -m workloads.training --variants resident loop --residence resident",
             )
-        return chosen
+        return pairs
 
-    def _switches_of(self, problem: Training, device: str, kernel: str) -> Iterator[dict[str, str]]:
-        """Every combination of the switches that have an effect on such a row, each with its text."""
+    def _option_values(self, problem: Training, device: str, kernel: str) -> Iterator[dict[str, str]]:
+        """Every combination of values of the options that have an effect on a training by this kernel on this device: option ->
+        value.
+
+        More than one replica needs a strategy, which is added.
+        """
         network = networks.known(problem.model)
         regression = not network or network.regression
-        effective = [switch for switch in self.switches if applies(switch, device, kernel, regression)]
-        for texts in itertools.product(*(self.switches[switch] for switch in effective)):
-            chosen = dict(zip(effective, texts, strict=True))
-            if chosen.get("replicas", "1") != "1":
-                chosen["strategy"] = STRATEGIES[chosen.get("keras_backend", "tensorflow")]
-            yield chosen
+        effective = [option for option in self.switches if applies(option, device, kernel, regression)]
+        for values in itertools.product(*(self.switches[option] for option in effective)):
+            value_of = dict(zip(effective, values, strict=True))
+            if value_of.get("replicas", "1") != "1":
+                value_of["strategy"] = STRATEGIES[value_of.get("keras_backend", "tensorflow")]
+            yield value_of
 
 
 def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
-    """Raises Missing, with what installs it, unless Keras is here, and TensorFlow where it is among what Keras is to run on;
-    imports neither."""
-    if any(importlib.util.find_spec(name) is None for name in {"keras", *libraries} & {"keras", "tensorflow"}):
+    """Raises Missing, with the command that installs it, where Keras is not installed, or TensorFlow where it is among
+    `libraries`, the backends that Keras is to run on. Imports neither."""
+    required = {"keras"}
+    if "tensorflow" in libraries:
+        required.add("tensorflow")
+    if any(importlib.util.find_spec(name) is None for name in required):
         lacking = registry.NotInstalled("keras")
         raise options.Missing(lacking.what, lacking.command)

@@ -23,7 +23,7 @@ LOOPS = (TENSORFLOW_LOOP, JAX_LOOP)
 CPU_FORMS: dict[str, dict[str, str]] = {"hidden": {}, "jit": {"jit_compile": "on"}, "visible": {"gpu": "visible"}}
 ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a, S1b, S2; S4 is peaks
 REPEATED = (*ARTICLES, "lenet", "mlp-784-500x2-10")  # a step of each is short on either device
-FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
+FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the cost of the article's 2000 follows from these
 SHORT = 2048  # samples of a row that is only to show a step
 LEAST_EPOCHS = 4  # of a long row, whose fit is not repeated: three later ones, and so their spread
 
@@ -41,31 +41,40 @@ def row(
     process: str = "warm",
     **options,
 ) -> Row:
-    """One training on made-up data, with options of its own."""
-    switches = settings.without_defaults({"data": "synthetic", **options})
+    """The row of one training on made-up data. options: further options of the row, by name.
+
+    threads: of the CPU; None for the library's choice. process: `warm` for a worker that many rows share, `fresh` for its own.
+    """
+    switches = settings.changed({"data": "synthetic", **options})
     return Row(kernel, training, Settings(device, threads, process=process, switches=switches))
 
 
 def short(model: str, batch: int, dtype: str = "float32") -> Training:
-    """A few whole batches, so that nothing compiles twice: eight steps, or as many as make SHORT samples."""
+    """A training of one epoch of whole batches, long enough to time a step: of eight steps, or where batches are small of SHORT
+    samples, in at most 256 steps. A smaller last batch would be compiled separately."""
     samples = max(8 * batch, min(SHORT, 256 * batch))
     return Training(model=model, batch=batch, samples=samples, epochs=1, dtype=dtype)
 
 
 def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, Any]]:
-    """The switches of a device's forms. GPU: the form that Keras chooses. CPU: the named forms that are possible."""
+    """The options of each form in which a training runs on a device.
+
+    A GPU has one form, without options. The CPU has those of CPU_FORMS that `words` names, `visible` only where gpu_here.
+    """
     if device != "cpu":
         return [{}]
     return [CPU_FORMS[word] for word in words if word != "visible" or gpu_here]
 
 
 def article(name: str, device: str) -> Row:
-    """An article's training at its batch, samples and type; of its epochs the first few, which the others are like."""
-    return row(_long(name, networks.find(name).batch, networks.find(name).samples), device)
+    """The row of an article's training with its batch and samples, as float64. Of its epochs only LEAST_EPOCHS are run: the
+    others take as long. name: of its network."""
+    network = networks.find(name)
+    return row(_float64_training(name, network.batch, network.samples), device)
 
 
-def _long(model: str, batch: int, samples: int) -> Training:
-    """A few epochs of a training whose samples are float64, as the articles' are."""
+def _float64_training(model: str, batch: int, samples: int) -> Training:
+    """A training of LEAST_EPOCHS epochs on samples that are float64, as those of the articles are."""
     return Training(model=model, batch=batch, samples=samples, epochs=LEAST_EPOCHS, dtype="float64")
 
 
@@ -73,8 +82,11 @@ def _long(model: str, batch: int, samples: int) -> Training:
 
 
 def seeds(on: list[str]) -> list[Row]:
-    """The articles' trainings; S4's are in `peaks`. Then S0 and S1b with the CPU in its three forms, on few samples: of a form
-    that few would choose, only the step matters."""
+    """The rows of the articles' trainings on these devices; those of S4 are in `peaks`.
+
+    Then those of S0 and S1b with the CPU in its three forms, on few samples: of a form that few would choose, only the step
+    matters.
+    """
     has_gpu = any(device != "cpu" for device in on)
     rows = []
     for name in ARTICLES:
@@ -85,9 +97,12 @@ def seeds(on: list[str]) -> list[Row]:
 
 
 def peaks(on: list[str]) -> list[Row]:
-    """S4 both ways. The article's: bare steps, all 2000 of them, on resident data, at every size that it mentions. At the
-    smallest and largest size also copied in each step, and with the article's float64 targets: these shift a whole line.
-    Keras's: epochs of one step, which cost the same each; so few of them."""
+    """The rows of the article on small regressions (S4), a network that learns the function `peaks`.
+
+    By bare loops as in the article: all of its 2000 steps, with the samples on the device, for each number of samples that it
+    has. For the smallest and largest number also with samples that are copied in each step, and with the article's float64
+    targets. By Keras's fit: epochs of one step, which all take the same time, so few of them.
+    """
     has_gpu = any(device != "cpu" for device in on)
     loops = [TENSORFLOW_LOOP]
     if available("jax"):
@@ -104,15 +119,17 @@ def peaks(on: list[str]) -> list[Row]:
         if is_smallest_or_largest:
             in_epochs = Training(model="peaks", batch=samples, samples=samples, epochs=FULL_BATCH_EPOCHS)
             rows.append(row(in_epochs, device))
-        if device == "cpu" and samples == 40_000:  # compiled by XLA, and with the GPU in sight: the traps
+        if (
+            device == "cpu" and samples == 40_000
+        ):  # compiled by XLA, and beside a visible GPU: both change the time much
             for form in forms("cpu", has_gpu, ("jit", "visible")):
                 rows.append(row(training, device, TENSORFLOW_LOOP, residence="resident", **form))
     return rows
 
 
 def small_dataset(on: list[str]) -> list[Row]:
-    """The small-dataset finding: the same model on 100 samples and more, up to all of its data set, in the articles' batch and
-    type."""
+    """The rows that show how the faster device depends on the number of samples: two models on 100 samples and more, up to all of
+    their data set, in the articles' batch and as float64."""
     rows = []
     for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), on):
         for samples in (100, 1000, 10_000):
@@ -123,13 +140,16 @@ def small_dataset(on: list[str]) -> list[Row]:
 
 
 def residence(on: list[str]) -> list[Row]:
-    """S3a: where the samples live, on a net of two convolutions: all of its 314 MB of samples (50,000 in float64) at the larger
-    batch, a quarter at the smaller one, whose steps are eight times as many. A generator and a prefetch at the larger one alone.
-    On the CPU there is nowhere to copy to: Keras's usual arrays."""
+    """The rows that compare where the samples of a training are (S3a), on a network of two convolutions.
+
+    In batches of 64 all 50,000 samples are taken, 314 MB as float64; in batches of 8, whose steps are eight times as many, a
+    quarter of them. Prefetching and a generator are tried with the larger batch alone. On the CPU nothing is copied to a device:
+    there the samples are NumPy arrays, Keras's usual way.
+    """
     rows = []
     for device in on:
         for batch, samples in ((8, 12_500), (64, 50_000)):
-            training = _long("mnist-cnn", batch, samples)
+            training = _float64_training("mnist-cnn", batch, samples)
             rows.append(row(training, device, residence="numpy"))
             if device == "cpu":
                 continue
@@ -142,7 +162,7 @@ def residence(on: list[str]) -> list[Row]:
 
 
 def one_switch(on: list[str]) -> list[Row]:
-    """One switch at a time beside the row that has none, which stands first; on the articles' first CNN."""
+    """The rows of the articles' first CNN with one option at a time away from its default, after a row with none."""
     cpu_options: list[dict[str, Any]] = [{"jit_compile": "on"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"threads": 4}]
     gpu_options: list[dict[str, Any]] = [{"jit_compile": "off"}, {"tf32": "off"}, {"precision": "mixed_bfloat16"}]
     rows = []
@@ -156,7 +176,7 @@ def one_switch(on: list[str]) -> list[Row]:
 
 
 def backends(on: list[str]) -> list[Row]:
-    """Keras on its other backends, where they are installed."""
+    """The rows of a short training with Keras on JAX and on PyTorch, as far as these are installed."""
     rows = []
     for library in filter(available, ("jax", "torch")):
         rows += [row(short("cifar10-cnn", 32), device, keras_backend=library) for device in on]
@@ -164,8 +184,11 @@ def backends(on: list[str]) -> list[Row]:
 
 
 def starts(on: list[str]) -> list[Row]:
-    """What a process pays before its first step, and how much five processes differ. One model: importing and starting a
-    device know nothing of it, and a process takes 20 s."""
+    """The rows that time what comes before a first step (import, device start, build, compilation), in several fresh processes
+    each.
+
+    One model is enough, as importing and starting a device do not depend on it and a process takes 20 s.
+    """
     training = Training(model="cifar10-cnn", batch=32, samples=1024)
     return [row(training, device, process="fresh") for device in on]
 
@@ -174,7 +197,7 @@ def starts(on: list[str]) -> list[Row]:
 
 
 def _shorts(**batches: Iterable[int]) -> list[Training]:
-    """Short trainings of each model in each of its batches; a model's name with `_` for `-`."""
+    """Short trainings: batches has the name of a network, with `_` for `-`, and the batches to train it in."""
     trainings = []
     for name, sizes in batches.items():
         model = "-".join(name.split("_"))
@@ -183,7 +206,7 @@ def _shorts(**batches: Iterable[int]) -> list[Training]:
 
 
 def _complaints() -> list[Training]:
-    """The trainings of the real complaints, in their batch."""
+    """Short trainings of the models that people have complained about, in the batch of each complaint."""
     trainings = []
     for complaint in published_cases.COMPLAINTS:
         for reported in complaint.reported:
@@ -233,21 +256,25 @@ NAMES = (*STUDIES, *EXPERIMENTS, DATA_PARALLEL)
 
 
 def experiments(names: Iterable[str]) -> list[str]:
-    """Those of the studies named that workloads.frameworks.side_by_side carries out."""
+    """Those of the named studies whose rows run at the same time or one after another in one process, which `side_by_side`
+    measures. `all` names every study."""
     names = list(names)
     return [name for name in EXPERIMENTS if name in names or "all" in names]
 
 
 def rows(names: Iterable[str], on: list[str]) -> list[Row]:
-    """The rows of some studies on those devices, each once, without those of the experiments. `all` is every study."""
+    """The rows of the named studies on these devices, each row once. `all` names every study.
+
+    The studies of EXPERIMENTS and of several GPUs have no rows here.
+    """
     names = list(names)
-    every: list[Row] = []
+    study_rows: list[Row] = []
     for name, study in STUDIES.items():
         if name not in names and "all" not in names:
             continue
         if callable(study):
-            every += study(on)
+            study_rows += study(on)
             continue
         for device in on:
-            every += [row(training, device) for training in study]
-    return distinct(every)
+            study_rows += [row(training, device) for training in study]
+    return distinct(study_rows)

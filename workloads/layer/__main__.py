@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from analysis.analysis import Analysis
+    from kernels.problems import LayerCall
     from workloads.frameworks.layer_graphs.description import (
         DescribedLayer,
         DescribedLayers,
@@ -121,7 +122,10 @@ class LayerPlan(MeasuringPlan):
 
     @classmethod
     def from_flags(cls, flags: Namespace) -> "LayerPlan":
-        """Raises: Usage for flags that do not go together, and for what is no shape or argument."""
+        """The plan of a command line.
+
+        Raises: Usage for flags that do not go together, and for words that are no shape or argument.
+        """
         from workloads.frameworks import grid
         from workloads.harness import plan
 
@@ -143,9 +147,10 @@ class LayerPlan(MeasuringPlan):
         return self.requests[0].model
 
     def rows(self, machine: "Machine") -> "list[Row]":
-        """The roofs; layer by layer every direction on each device, op by op and compiled; of a whole model its training step.
+        """The rows to measure: the ceilings of each device (memory and arithmetic), then layer by layer each direction on each
+        device with and without XLA. A whole model also has its training step, for the sum of its layers to be compared with.
 
-        Raises: Usage for a layer that cannot be had; Missing for a device that is not here.
+        Raises: Usage for a layer that does not build or trace; Missing for a device that is not here.
         """
         from workloads.frameworks.layer_graphs import description
         from workloads.harness import plan
@@ -166,7 +171,10 @@ class LayerPlan(MeasuringPlan):
     def _layer_rows(
         self, request: "LayerRequest", described: "DescribedLayers", *, on: list[str], machine: "Machine"
     ) -> "list[Row]":
-        """The rows of a batch; devices take turns, so that a run that ends early has both sides of its rows."""
+        """The rows of a request's layers, which a child process has described. on: the devices.
+
+        Devices take turns, so that a run that ends early has both sides of its rows.
+        """
         from workloads.records import Row, Settings
 
         step_bytes = described.step_bytes if request.model else 0
@@ -175,9 +183,9 @@ class LayerPlan(MeasuringPlan):
             for device, jit in itertools.product(on, self.jit):
                 counts = self.measuring.threads if device == "cpu" else ()
                 for threads in counts or (None,):
-                    how = Settings(device, threads, switches={"jit_compile": jit})
+                    settings = Settings(device, threads, switches={"jit_compile": jit})
                     problem = _problem(request, layer, work, math=_math(device, work, machine), step_bytes=step_bytes)
-                    rows.append(Row("layer/keras/chain", problem, how))
+                    rows.append(Row("layer/keras/chain", problem, settings))
         if not rows:
             raise self._no_direction(request)
         return rows
@@ -185,9 +193,9 @@ class LayerPlan(MeasuringPlan):
     def _chosen(
         self, request: "LayerRequest", layers: "tuple[DescribedLayer, ...]"
     ) -> "list[tuple[DescribedLayer, DirectionWork]]":
-        """The layers of a request with the directions to time. Both gradients at once are timed where a layer has both.
+        """The layers to time, each with one direction that the plan names and the layer has: pairs, layer by layer.
 
-        Raises: Usage for a layer that the model does not have.
+        Raises: Usage for a layer that the model does not have, and for a single layer that cannot be traced by itself.
         """
         paths = [layer.path for layer in layers]
         if self.only and self.only not in paths:
@@ -204,14 +212,14 @@ class LayerPlan(MeasuringPlan):
         return chosen
 
     def _no_direction(self, request: "LayerRequest") -> options.Usage:
-        """The error for a layer that has none of the directions."""
+        """The error for a request none of whose layers has one of the directions."""
         name = self.only or request.layer or request.model
         lacks = "no weights" if "wgrad" in self.directions else "no input that needs a gradient"
         message = f"{name} has {lacks}, so it has no {' or '.join(self.directions)}"
         return options.Usage(message, wrong="--direction", right="--direction fprop")
 
     def require_room(self, rows: "list[Row]", machine: "Machine") -> None:
-        """Nothing: each process says itself whether it has room."""
+        """Does nothing: each worker raises itself where a layer does not fit into memory."""
 
     def measure(
         self,
@@ -220,7 +228,11 @@ class LayerPlan(MeasuringPlan):
         shown: "Callable[[Measurement], None]" = hidden,
         processes: "Workers | None" = None,
     ) -> "Outcome":
-        """Raises: Missing without TensorFlow."""
+        """Measures the rows into the run's file. shown: called with each measurement. processes: of earlier workloads, to go on
+        with.
+
+        Raises: Missing without TensorFlow.
+        """
         from workloads.frameworks import grid
 
         grid.require_keras()
@@ -242,7 +254,9 @@ class LayerPlan(MeasuringPlan):
 
 def _problem(
     request: "LayerRequest", layer: "DescribedLayer", work: "DirectionWork", *, math: str, step_bytes: int
-) -> Any:
+) -> "LayerCall":
+    """The problem of a layer's row: its layer in one direction. math: its arithmetic. step_bytes: bytes that a step of the whole
+    model moves on its forward pass; 0 for a layer by itself."""
     from kernels.problems import LayerCall
 
     return LayerCall(
@@ -262,30 +276,35 @@ def _problem(
 
 
 def _math(device: str, work: "DirectionWork", machine: "Machine") -> str:
-    """The arithmetic that Keras's products take on a device."""
+    """The arithmetic of a layer's products on a device by Keras's default: tf32 on a GPU that has it, else float32. A layer
+    without products has none in tf32."""
     uses_tf32 = device != "cpu" and work.product_flops > 0 and not machine.lacks("tf32")
     return "tf32" if uses_tf32 else "float32"
 
 
 def _directions(flags: Namespace) -> tuple[str, ...]:
-    """Raises: Usage for an unknown direction."""
+    """The directions to time, by the flags --direction and --first-layer: of fprop, wgrad, dgrad and backward.
+
+    Raises: Usage for an unknown direction, and where --first-layer leaves none.
+    """
     from kernels.problems import LayerCall
     from workloads.harness import plan
 
     words = plan.known("direction", flags.direction or ["all"], (*plan.DIRECTIONS, "all"))
-    chosen = list(LayerCall.DIRECTIONS if "all" in words else words)
+    directions = list(LayerCall.DIRECTIONS if "all" in words else words)
     if flags.first_layer:
-        chosen = [direction for direction in chosen if direction not in ("dgrad", "backward")]
-        if not chosen:
+        directions = [direction for direction in directions if direction not in ("dgrad", "backward")]
+        if not directions:
             why = "--first-layer leaves the input's gradient out, which is all that is asked for"
             raise options.Usage(why, wrong="--first-layer")
-    return tuple(chosen)
+    return tuple(directions)
 
 
 def _requests(flags: Namespace, model: str, batches: list[int]) -> "list[LayerRequest]":
-    """What is to be described, for each batch.
+    """What a child process has to describe, one request for each batch: all layers of a model, or the layer that the flags name.
 
-    Raises: Usage.
+    model: "" for a layer by itself.
+    Raises: Usage for flags that do not go together, and for words that are no shape or argument.
     """
     from workloads.frameworks.layer_graphs import inputs
     from workloads.frameworks.layer_graphs.description import LayerRequest
@@ -313,9 +332,9 @@ def _requests(flags: Namespace, model: str, batches: list[int]) -> "list[LayerRe
 
 
 def _arguments(flags: Namespace) -> dict[str, Any]:
-    """The arguments of a layer's class.
+    """The arguments of a layer's constructor by their names, from flags of their own and from the words NAME=VALUE behind --set.
 
-    Raises: Usage for what is no NAME=VALUE.
+    Raises: Usage for a word that is not of that form.
     """
     arguments: dict[str, Any] = {}
     for flag, name in _ARGUMENTS.items():
@@ -334,10 +353,10 @@ def _arguments(flags: Namespace) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """A value as JSON, or as Python has it; any other text as it is."""
-    known = {"True": True, "False": False, "None": None}
-    if text in known:
-        return known[text]
+    """The value that a text stands for: True, False or None of Python, else JSON; any other text is the value itself."""
+    constants = {"True": True, "False": False, "None": None}
+    if text in constants:
+        return constants[text]
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -14,8 +14,13 @@ _STEPS = (1, 64)
 def rows(
     model: str, sample_values: int, layers: Sequence[Row], *, on: Sequence[str], measuring: Measuring
 ) -> list[Row]:
-    """A training of the model for each batch and device, steps of a model with almost no work, and these with batches of the
-    model's own size. sample_values: numbers in a sample's inputs."""
+    """The rows that the sum of a model's layers is compared with: trainings of the model, and what a step costs besides its
+    layers.
+
+    For each device there is a training of the model in each batch of its layers; 1 and 64 steps of a model with almost no work,
+    whose difference is Keras's cost of a step; and for each batch the time in which samples as large as the model's reach a step.
+    sample_values: numbers in a sample's inputs. layers: the rows of the model's layers. on: the devices.
+    """
     from workloads.frameworks import grid, studies
 
     batches = dict.fromkeys(row.problem.batch for row in layers)
@@ -24,14 +29,14 @@ def rows(
     trainings = grid.problems(
         [model], data_set="synthetic", batches=list(batches), samples=(), steps=None, epochs=(), dtypes=["float32"]
     )
-    every: list[Row] = []
+    step_rows: list[Row] = []
     for device in on:
         counts = measuring.threads if device == "cpu" else ()
         for threads in counts or (None,):
-            plain = Settings(device, threads)
+            settings = Settings(device, threads)
             for training in trainings:
-                how = Settings(device, threads, switches={"data": "synthetic"})
-                every.append(Row(studies.FIT, training, how))
-            every += [Row("launch/tensorflow/fit", Launch("step", count), plain) for count in _STEPS]
-            every += [Row("feeding/keras/numpy", pipeline, plain) for pipeline in pipelines]
-    return every
+                on_made_up_data = Settings(device, threads, switches={"data": "synthetic"})
+                step_rows.append(Row(studies.FIT, training, on_made_up_data))
+            step_rows += [Row("launch/tensorflow/fit", Launch("step", count), settings) for count in _STEPS]
+            step_rows += [Row("feeding/keras/numpy", pipeline, settings) for pipeline in pipelines]
+    return step_rows

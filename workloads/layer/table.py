@@ -32,10 +32,12 @@ class LayerTable(Lines):
         self._roofs: tuple[Roof, ...] = ()
 
     def shown(self, m: "Measurement") -> None:
-        """Takes in a row. None is printed before the last, as the roofs are complete last."""
+        """Keeps a measurement until `finish`: lines name the ceilings of the device, which are known when all rows are
+        measured."""
         self._all.append(m)
 
     def finish(self) -> None:
+        """Prints the table of all layers that have been measured."""
         self._roofs = roofs_of(self._all, self._machine)
         for m in self._all:
             if m.problem.op == "layer" and self.wanted(m):
@@ -43,6 +45,7 @@ class LayerTable(Lines):
         super().finish()
 
     def cells(self, m: "Measurement") -> list[str]:
+        """The texts of a line of the table, in the order of HEAD; of a layer that failed, its status and the reason."""
         p = m.problem
         how = "XLA" if m.keras.jit_compile == "on" else "op by op"
         start = [p.layer, f"{p.count}" if p.count > 1 else "", p.direction, str(p.batch), where(m), how]
