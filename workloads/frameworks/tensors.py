@@ -46,8 +46,7 @@ def timed(phases: dict[str, float], name: str) -> Iterator[None]:
 
 def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict[str, float]:
     """Imports Keras and its backend `library`, and starts the device. Returns the seconds of both, as `import` and
-    `device_start`;
-    {} where this process has done so before.
+    `device_start`; {} where this process has done so before.
 
     device: `cpu`, or a GPU as `gpu:0`. threads: of a CPU; None for the library's choice. library: tensorflow, jax or torch.
     Raises: NotInstalled where Keras or the library is not; Broken where the library finds no GPU for a row of one.

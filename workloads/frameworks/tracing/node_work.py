@@ -258,8 +258,8 @@ def _element_wise(node: GraphNode) -> NodeWork:
 def _optimizer_update(node: GraphNode) -> NodeWork:
     """The work of an optimizer's update of one variable.
 
-    It reads the gradient, and reads and writes the variable and its moments. Variable and moments are inputs as handles
-    without a size. Each is as large as the gradient, which is the largest input.
+    It reads the gradient, and reads and writes the variable and its moments. Variable and moments are inputs as handles without
+    a size. Each is as large as the gradient, which is the largest input.
     """
     gradient = max(node.inputs, key=lambda array: array.nbytes)
     handles = sum(array.dtype == "resource" for array in node.inputs)

@@ -64,8 +64,7 @@ def _inputs(
 
 def _texts(model: Any) -> np.ndarray:
     """Texts to draw samples from, of the vocabulary of the first layer that has one: its words, or for a TextVectorization texts
-    of
-    _WORDS words each.
+    of _WORDS words each.
 
     Raises: Refusal where no layer has a vocabulary.
     """
