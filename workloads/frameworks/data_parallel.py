@@ -214,6 +214,7 @@ class JaxSums(SumsOverDevices):
         count = len(spread.devices)
 
         def scaled_sum(_: int, values: "jax.Array") -> "jax.Array":
+            """One all-reduce on each device; JAX calls it once, while it traces the loop."""
             scaled = values * (1.0 + 0.1 * jax.lax.axis_index(axis)) / count
             return jax.lax.psum(scaled, axis) if summing else scaled
 
@@ -246,6 +247,7 @@ class TensorFlowSums(SumsOverDevices):
         values = mirrors.experimental_distribute_values_from_function(lambda _: tf.constant(host))
 
         def replica(numbers: tf.Tensor) -> tf.Tensor:
+            """What each device does: all all-reduces, and a sum of the last result that makes TensorFlow compute it."""
             context = tf.distribute.get_replica_context()
             for _ in range(SUMS):
                 numbers = numbers * (1.0 / count)

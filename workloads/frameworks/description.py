@@ -298,6 +298,7 @@ def _dense(operation: "keras.Operation", input_shapes: list[Shape], output_shape
 
 
 def _pool(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
+    """A maximum or average pooling by windows; None of one that is not plain."""
     if not _is_plain(operation):
         return None
     kind = _POOLS[type(operation).__name__]
@@ -308,6 +309,8 @@ def _pool(operation: "keras.Operation", input_shapes: list[Shape], output_shape:
 def _global_pool(
     operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape
 ) -> tuple[Layer, ...] | None:
+    """A pooling over whole images or sequences; where Keras keeps their sides as 1, a reshape follows. None of one that is not
+    plain."""
     if not _is_plain(operation):
         return None
     pooled = Layer("pooled", "globalpool")

@@ -292,10 +292,11 @@ class Grid:
         return distinct(rows)
 
     def _kernels_of(self, problem: Training) -> list[tuple[str, str]]:
-        """The kernels that train a problem, each with the places that its samples may be in: pairs (kernel, residence).
+        """The ways to train a problem: pairs (kernel, residence), as ("training/keras/fit", "numpy").
 
-        Where the user has named no kernels, a problem has only usual ones: Keras's fit; epochs on the device, where a residence
-        is named; bare loops, where its article trains it in one batch.
+        A kernel is a way of training, a residence the place that it takes its samples from. Where the user has named no kernels,
+        a problem has only usual ones: Keras's fit; epochs on the device, where a residence is named; bare loops, where its
+        article trains it in one batch.
         Raises: Usage for residences that none of the kernels has.
         """
         is_usual = {

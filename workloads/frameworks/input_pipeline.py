@@ -96,6 +96,7 @@ def _batches_class() -> type:
             return -(-self._samples // self._pipeline.batch)
 
         def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+            """The batch (x, y) of this number, cut out of the arrays; the last one may be smaller."""
             pipeline = self._pipeline
             begin = index * pipeline.batch
             part: Any = slice(begin, min(begin + pipeline.batch, self._samples))
@@ -121,9 +122,9 @@ class DatasetPipeline(Pipeline):
         super().__init__(*arguments, **keywords)
         import tensorflow
 
-        with tensorflow.device("/CPU:0"):  # in the host's memory, one by one
+        with tensorflow.device("/CPU:0"):  # the samples stay in the host's memory
             self._every_sample = tensorflow.data.Dataset.from_tensor_slices((self.x, self.y))
-        # a row whose process sees a GPU that it leaves alone is a CPU's
+        # With the option gpu=visible the process sees a GPU, but trains on the CPU.
         sees_gpu = bool(tensorflow.config.list_logical_devices("GPU"))
         self._device = "/GPU:0" if sees_gpu and self.options.gpu != "visible" else "/CPU:0"
         #: Number of samples of an epoch -> the arguments of model.fit.

@@ -125,6 +125,8 @@ class JaxLoop(BareLoop):
         self.restore()
 
     def restore(self) -> None:
+        """Sets the model, the order of the samples and their seed to what they were first, and copies the variables that steps
+        overwrite."""
         super().restore()
         import jax
 

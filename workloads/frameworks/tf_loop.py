@@ -169,6 +169,7 @@ def _epoch_function(model: "keras.Model", batch: int, *, shuffle: bool) -> Calla
         model.reset_metrics()
 
         def train(step: "tf.Tensor", count: int) -> "tuple[tf.Tensor]":
+            """Trains step number `step` on `count` samples; the number of the next step, as a loop's body returns it."""
             model.train_step((batch_of(x, permutation, step, count), batch_of(y, permutation, step, count)))
             return (step + 1,)
 
@@ -210,6 +211,7 @@ class ResidentEpochs(KerasTrainer):
         return self._epoch(self._x, self._y, permutation, tf.constant(first), tf.constant(steps), last)
 
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        """Runs epoch after epoch without waiting in between, then reads the metrics of all of them from the device."""
         results = []
         stamps = LoopStamps(self._wait)
         steps, last_batch = divmod(samples, self._batch)
@@ -225,6 +227,7 @@ class ResidentEpochs(KerasTrainer):
         return Fitted(losses=finite(metrics["loss"]), accuracies=accuracies(metrics), epochs_s=tuple(stamps.seconds))
 
     def step_losses(self, count: int) -> list[float]:
+        """The loss of each of the next steps, at most `count` and not more than whole batches in an epoch."""
         samples = len(self.task.x)
         losses = []
         with on_row_device(self.task.row):
@@ -323,6 +326,7 @@ class TensorFlowLoop(BareLoop):
         loss_function = _loss_function(model, task)
 
         def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+            """Trains on a batch and returns its loss."""
             with tf.GradientTape() as tape:
                 loss = loss_function(x, y, model(x, training=True))
                 scaled = model.optimizer.scale_loss(loss)  # mixed_float16 scales it, so that no gradient underflows

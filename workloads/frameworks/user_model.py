@@ -185,8 +185,9 @@ def _from_function(name: str) -> "keras.Model":
         if model is None:
             _, _, function = name.partition(":")
             raise Broken(f"{name}() returns nothing: end {function}() with `return model`")
-        for kind in type(model).__mro__:
-            _refuse_other_library(name.partition(":")[0], other_libraries.library_name(kind.__module__))
+        file, _, _ = name.partition(":")
+        for base in type(model).__mro__:
+            _refuse_other_library(file, other_libraries.library_name(base.__module__))
         raise Broken(f"{name}() returns {type(model).__name__}, not a keras.Model: return the model alone")
     return model
 

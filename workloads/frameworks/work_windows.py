@@ -108,6 +108,7 @@ class ModelCalls(RepeatedWork):
     check = "bound"
 
     def __init__(self, row: Row, seed: int, phases: dict[str, float]):
+        """Raises Broken where the model gives wrong answers. phases: gets the seconds of import, build and first call."""
         self.values = {}
         self._model, x = inference_row.prepare(row, seed, phases, self.values)
         with tensors.on(self._model.device):
@@ -122,7 +123,7 @@ class ModelCalls(RepeatedWork):
         with tensors.on(self._model.device):
             for _ in range(steps):
                 self._call()
-            if self._model.wait:
+            if self._model.wait:  # a GPU's calls return before it is done
                 self._model.wait()
 
 
@@ -156,6 +157,8 @@ class FitSteps(RepeatedWork):
     check = "weights"
 
     def __init__(self, row: Row, seed: int, phases: dict[str, float]):
+        """Raises Broken where the model is not the one that the row names. phases: gets the seconds of import, build and first
+        call."""
         problem = row.problem
         network = networks.find(problem.model)
         options = settings.checked_keras(row)

@@ -101,7 +101,7 @@ def _chain_of_operations(function: Callable, copies: "Sequence[Sequence[tf.Tenso
 
     @tensorflow.function(autograph=False)
     def chain(argument_lists: "list[list[tf.Tensor]]") -> None:
-        assignments: list = []
+        assignments: list = []  # of the results of the call before
         for number in range(count):
             turn = number % len(argument_lists)
             with tensorflow.control_dependencies(assignments):
@@ -137,6 +137,7 @@ def _xla_linked_calls(function: Callable, arguments: "Sequence[tf.Tensor]", coun
         tensors: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor", turns: "tf.Tensor"
     ) -> "list[tf.Tensor]":
         def link(turn: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
+            """The body of the loop after a call: makes the next call's arguments depend on this call's results."""
             return turn + 1, _depending_on(values, tensors, zero=zero, index=index), values
 
         for _ in range(count):
@@ -162,6 +163,7 @@ def _xla_loop(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) 
         tensors: "list[tf.Tensor]", values: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor"
     ) -> "list[tf.Tensor]":
         def one_call(number: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
+            """The body of the loop: one call, with arguments that depend on the results `values` of the call before."""
             changed = _depending_on(values, tensors, zero=zero, index=index)
             return number + 1, changed, flat(function(*changed))
 

@@ -274,7 +274,7 @@ def open_model(name: str, network: "Network | None", batch: int, length: int = 0
         step.build(model, inputs)
         try:
             _trace(model, inputs)
-        except Refusal:
+        except Refusal:  # it tells the user what to change, whatever the inputs
             raise
         except Exception as error:
             first_error = first_error or error
@@ -335,14 +335,15 @@ def _recording(model: "keras.Model", recorded: list[RecordedCall]) -> Iterator[N
     open_paths: list[str] = []  # names of the models that are being called now, the outermost first
     inside_layer = False
 
-    def wrapper(layer: "keras.Layer") -> Callable:
+    def recording_call(layer: "keras.Layer") -> Callable:
+        """A function that does what the layer's `call` does, and records it where that is not inside another layer."""
         call = layer.call
 
         @functools.wraps(call)
         def recorder(*args: Any, **keywords: Any) -> Any:
             nonlocal inside_layer
             if inside_layer:
-                return call(*args, **keywords)
+                return call(*args, **keywords)  # a part of a layer that has been recorded
             if _is_model(layer):
                 open_paths.append("" if layer is model else layer.name)
                 try:
@@ -361,7 +362,7 @@ def _recording(model: "keras.Model", recorded: list[RecordedCall]) -> Iterator[N
 
     wrapped = [layer for layer in model._flatten_layers() if "call" not in vars(layer)]
     for layer in wrapped:
-        layer.call = wrapper(layer)
+        layer.call = recording_call(layer)
     try:
         yield
     finally:
@@ -406,6 +407,7 @@ def _recorded_use(recorded: RecordedCall, learned: set[str]) -> LayerUse:
     layer = recorded.layer
 
     def call(*tensors: "tf.Tensor") -> Any:
+        """Calls the layer with these tensors in place of those that it was recorded with; its other arguments are the same."""
         values = list(constants)
         for index, tensor in zip(tensor_indices, tensors, strict=True):
             values[index] = tensor

@@ -49,7 +49,7 @@ def fit_data(parts: tuple, batch_size: int | None, steps: int | None = None, cla
         raise Refusal("its data are None", "end the function of --data with `return x, y`")
     try:
         adapter = get_data_adapter(*parts, batch_size=batch_size, steps_per_epoch=steps, class_weight=class_weight)
-    except Refusal:
+    except Refusal:  # by the time limit: it tells the user what to change
         raise
     except Exception as error:
         raise Broken(f"its data are nothing that Keras's fit takes: {described(error)}") from error
@@ -94,6 +94,7 @@ def _first_rows(parts: tuple, count: int) -> tuple:
     import tensorflow
 
     def rows(array: Any) -> Any:
+        """The first `count` rows of one array."""
         if array is None:
             return None
         if isinstance(array, tensorflow.SparseTensor):
@@ -111,7 +112,7 @@ def _first_batch(adapter: "DataAdapter") -> Any:
     """
     try:
         first = next(iter(adapter.get_tf_dataset()), None)
-    except Refusal:
+    except Refusal:  # by the time limit: it tells the user what to change
         raise
     except Exception as error:
         raise Broken(f"its data give no batch that Keras's fit takes: {described(error)}") from error

@@ -54,6 +54,7 @@ class LayerScopes:
 
         @functools.wraps(call)
         def recording_call(*args: Any, **keywords: Any) -> Any:
+            """Records the current name scope of TensorFlow as this layer's, then calls the layer."""
             import tensorflow
 
             name = "" if is_model else layer.name

@@ -290,7 +290,8 @@ def build(model: "keras.Model", inputs: StepInputs) -> None:
 
 @contextlib.contextmanager
 def _only_refusals() -> Iterator[None]:
-    """A `with` block that lets a Refusal through and ignores any other error that is raised inside."""
+    """A `with` block that lets a Refusal through, which tells the user what to change, and ignores any other error raised
+    inside."""
     try:
         yield
     except Refusal:

@@ -50,7 +50,7 @@ def _live_nodes(call: GraphCall, needed_outputs: set[int]) -> list[GraphNode]:
     needed_outputs: indices of the graph's outputs that its caller uses; what only other outputs depend on is left out.
     """
     outputs = [call.graph.outputs[index] for index in sorted(needed_outputs)]
-    live = _live_names(outputs, call.graph.control_outputs)
+    live = _live_names(outputs, controls=call.graph.control_outputs)
     used = _used_outputs(call.graph, live, outputs)
     constants: set[str] = set()
     nodes: list[GraphNode] = []
@@ -146,10 +146,10 @@ def _nodes_of_loop(loop: "tf.Operation", call: GraphCall, used: set[int]) -> lis
 def _live_variables(body: "FuncGraph", condition: "FuncGraph", used: set[int]) -> set[int]:
     """The indices of a loop's variables that have to be computed: for what follows the loop, for its condition, or for another
     such variable in the next run of the body. used: indices of those that something behind the loop uses."""
-    live = set(used) | _indices(condition.inputs, _live_names(condition.outputs, ()))
+    live = set(used) | _indices(condition.inputs, _live_names(condition.outputs, controls=()))
     while True:
         outputs = [body.outputs[index] for index in sorted(live)]
-        needed = live | _indices(body.inputs, _live_names(outputs, body.control_outputs))
+        needed = live | _indices(body.inputs, _live_names(outputs, controls=body.control_outputs))
         if needed == live:
             return live
         live = needed

@@ -58,6 +58,7 @@ class ScriptRun:
             """The function that the script gets in place of Keras's own `fit`."""
 
             def fit(*positional: Any, **named: Any) -> Any:
+                """Does one step of a fit before the wanted one; of the wanted one writes the answer and ends the process."""
                 place = self.place(traceback.extract_stack())
                 if self.order.fit and self.order.fit != script_files.fit_number(place):
                     return _fit_one_step(original, positional, named)
@@ -224,11 +225,11 @@ def _restore_packages(modules: dict[str, types.ModuleType]) -> None:
 
 
 def main() -> None:
-    """Reads the command line that the head of this file shows and runs the script, with the rest of the words as its
-    arguments."""
-    _, pipe, messages_fd, answer_path, order_json, *arguments = sys.argv
-    processes.end_with_parent(int(pipe))
-    messages = int(messages_fd)
+    """Runs the script of the order on the command line, which is: the number of a pipe whose end means that the parent has ended,
+    the number of a pipe for messages to it, the file for the answer, a ScriptOrder as JSON, and the script's arguments."""
+    _, parent_pipe, message_pipe, answer_path, order_json, *arguments = sys.argv
+    processes.end_with_parent(int(parent_pipe))
+    messages = int(message_pipe)
     order = msgspec.json.decode(order_json, type=ScriptOrder)
     sys.argv = [order.path or order.script, *arguments]
 

@@ -94,6 +94,10 @@ class UserFit(trainers.Trainer):
         """Nothing."""
 
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
+        """Calls model.fit with data of `samples` samples an epoch; of its results only the seconds of epochs are kept.
+
+        Raises: Refusal where the user's generator of data has ended.
+        """
         stamps = trainers.EpochStamps()
         callbacks = [stamps.callback()] if stamped else None
         with trainers.on_row_device(self._row):
