@@ -443,10 +443,10 @@ _MAKERS: tuple[tuple[Callable, str], ...] = (
 
 
 def _makers_by_class() -> dict[str, Callable]:
-    """Keras class -> the function that makes its layers."""
+    """Name of a Keras class -> the function that describes a call of it by one or more layers."""
     by_class = {}
-    for maker, names in _MAKERS:
-        for name in names.split():
+    for maker, class_names in _MAKERS:
+        for name in class_names.split():
             by_class[name] = maker
     return by_class
 

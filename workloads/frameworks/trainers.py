@@ -59,7 +59,7 @@ class Trainer(abc.ABC):
 
     @abc.abstractmethod
     def restore(self) -> None:
-        """Sets weights, optimizer and seeds to what they were first."""
+        """Sets the variables of model and optimizer, and the seeds, to what they were when the model was built."""
 
     def step_losses(self, count: int) -> list[float]:
         """The loss of each of the next `count` steps; [] where a trainer gives no losses of single steps."""
@@ -108,7 +108,7 @@ class Built:
     strategy: data_parallel.Strategy = data_parallel.ALONE
 
     def restore(self) -> None:
-        """Sets weights, optimizer and seeds to what they were first."""
+        """Sets the variables of model and optimizer, and the seeds, to what they were when the model was built."""
         import keras
 
         for variable, value in self.first_values:
@@ -205,7 +205,7 @@ def values_of_variables(model: "keras.Model") -> "list[tuple[keras.Variable, np.
 
 
 def without_dropout(network: Network) -> Network:
-    """The network with every dropout layer letting everything through."""
+    """The same network, but with a rate of 0 in every dropout layer, so that these let everything through."""
     layers = []
     for layer in network.layers:
         layers.append(replace(layer, rate=0.0) if layer.kind == "dropout" else layer)

@@ -244,7 +244,8 @@ class LayerPlan(MeasuringPlan):
         return LayerTable(machine, self.measuring.format == "md")
 
     def answer(self, outcome: "Outcome", analysis: "Analysis") -> None:
-        """Prints the crossover of each layer in its batch, and the sum of a model's layers beside its step."""
+        """Prints from which batch the GPU is faster for each layer, and how the sum of a model's layers compares with its
+        step."""
         from analysis.text import layer_sums
 
         lines = unfinished(outcome) + layer_sums.lines(analysis.rows, analysis.machine)

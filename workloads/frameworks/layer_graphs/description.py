@@ -57,7 +57,7 @@ class DescribedLayers(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_bytes(self) -> int:
-        """Bytes that all of them read and write on the way forward, the optimizer among them."""
+        """Bytes that the forward passes of all layers, the loss and the optimizer's update read and write together."""
         total = 0
         for layer in self.layers:
             for work in layer.directions:

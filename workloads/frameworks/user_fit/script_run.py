@@ -79,7 +79,7 @@ class ScriptRun:
             self.end(Failed(error=failure(self.script_error(error))))
 
     def run_file(self) -> None:
-        """Runs the script as Python does."""
+        """Runs the script as Python does: a module, a notebook or a file."""
         if not self.order.path:
             self.run_module()
         elif self.path.suffix == ".ipynb":
@@ -88,9 +88,9 @@ class ScriptRun:
             runpy.run_path(str(self.path), run_name="__main__")
 
     def run_module(self) -> None:
-        """Runs a module as `python -m` does: of a package its `__main__`.
+        """Runs the script as a module, as `python -m` does: of a package its `__main__`. Sets `path` to its file.
 
-        Raises: ModuleNotFoundError.
+        Raises: ModuleNotFoundError where there is no such module; any error of the module.
         """
         spec = importlib.util.find_spec(self.name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -173,7 +173,8 @@ class ScriptRun:
         os._exit(options.OK)
 
     def place(self, stack: traceback.StackSummary) -> str:
-        """The innermost place of a stack that is in the script: `line 41`, `cell 3, line 2`."""
+        """The place in the script that a traceback leads to, as `line 41` or `cell 3, line 2`: of the innermost frame in the
+        script."""
         for frame in reversed(stack):
             if frame.filename == str(self.path):
                 return f"line {frame.lineno}"
@@ -182,7 +183,10 @@ class ScriptRun:
         return "an unknown line"
 
     def script_error(self, error: Exception) -> options.Usage:
-        """The error for a script that raises before `fit`."""
+        """The error to report where the script raised before its `fit`: with the place in the script, and what to change.
+
+        A script that imports another library than TensorFlow, which is not installed, has an error of its own.
+        """
         library = other_libraries.library_imported(self.path) if isinstance(error, ModuleNotFoundError) else ""
         if library:
             return script_files.another_library(self.name, library)
