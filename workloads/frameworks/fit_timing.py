@@ -22,7 +22,7 @@ from workloads.records import Fits, Samples
 LATER_EPOCHS = 5  # epochs after a fit's first, if the problem has no more; FEWEST_LATER of long ones
 LONG_EPOCH_S = 3.0
 FITS = 5  # fits of a row
-BRIEF_EPOCHS = 3  # epochs of the fits after the first
+FURTHER_EPOCHS = 3  # epochs of the fits after the first
 FITS_MOST_TIMES = 6  # a row's fits take at most so many times limits.max_time
 LOOK_EPOCHS = 3  # epochs of the two short fits before
 LOOK_STEPS = 8  # steps that tell an epoch from another
@@ -72,7 +72,7 @@ class FitPlan:
     #: Whole batches of an epoch of the other fits.
     steps: int
     #: Epochs of further fits over the problem's samples.
-    brief: int = BRIEF_EPOCHS
+    further_epochs: int = FURTHER_EPOCHS
     #: Epochs of the first of the other fits.
     other_epochs: int = LATER_EPOCHS + 1
     #: Whole batches of an epoch of slow steps; 0: all of the problem's samples.
@@ -207,7 +207,7 @@ def usual_plan(
     else:
         fewer = min(whole_batches // 4, max(LOOK_STEPS, whole_batches // 16))
         steps = max(unit, fewer // unit * unit)
-    return FitPlan(epochs=max(problem.epochs, epochs), steps=steps, brief=max(problem.epochs, BRIEF_EPOCHS))
+    return FitPlan(epochs=max(problem.epochs, epochs), steps=steps, further_epochs=max(problem.epochs, FURTHER_EPOCHS))
 
 
 def slow_plan(problem: Training, step_s: float, limits: Limits, unit: int = 1) -> FitPlan | None:
@@ -223,7 +223,7 @@ def slow_plan(problem: Training, step_s: float, limits: Limits, unit: int = 1) -
     affordable_calls = int(SLOW_FIT_S / (step_s * unit))
     epochs = min(1 + LATER_EPOCHS, max(SLOW_EPOCHS, affordable_calls // SLOW_STEPS))
     steps = unit * min(calls, max(SLOW_STEPS, affordable_calls // epochs))
-    return FitPlan(epochs=epochs, steps=unit, brief=epochs, other_epochs=epochs, slow_steps=steps)
+    return FitPlan(epochs=epochs, steps=unit, further_epochs=epochs, other_epochs=epochs, slow_steps=steps)
 
 
 def number_of_fits(first_s: float, planned: FitPlan, max_time: float) -> int:
@@ -231,7 +231,7 @@ def number_of_fits(first_s: float, planned: FitPlan, max_time: float) -> int:
 
     first_s: seconds of the first fit of the problem's samples with the other fit before it. max_time: seconds for the row.
     """
-    all_s = first_s * (1 + (FITS - 1) * planned.brief / planned.epochs)
+    all_s = first_s * (1 + (FITS - 1) * planned.further_epochs / planned.epochs)
     return FITS if all_s <= FITS_MOST_TIMES * max_time else 1
 
 
@@ -245,11 +245,12 @@ def long_fits(
     limits: Limits,
     *,
     before_pair: Callable[[], None],
-    brief: int = BRIEF_EPOCHS,
+    further_other_epochs: int = FURTHER_EPOCHS,
 ) -> TimedRow:
     """Runs and times the planned fits, in pairs: a fit of another number of steps, then one of the problem's own samples.
 
-    before_pair: called between the two. brief: epochs of the fits of another number of steps, from the second pair on.
+    before_pair: called between the two. further_other_epochs: epochs of the fits of another number of steps, from the second pair
+    on.
     """
     samples = planned.slow_steps * problem.batch or problem.samples
     steps = -(-samples // problem.batch)
@@ -269,7 +270,7 @@ def long_fits(
     time_pair(planned.epochs, planned.other_epochs)
     count = number_of_fits(time.perf_counter() - begin, planned, limits.max_time)
     for _ in range(count - 1):
-        time_pair(planned.brief, brief)
+        time_pair(planned.further_epochs, further_other_epochs)
     words = f"epochs of {units.count(count, 'fit')}"
     if samples < problem.samples:
         words = f"{steps} of {problem.steps} steps, {units.count(count, 'fit')}"

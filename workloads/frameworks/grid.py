@@ -272,7 +272,7 @@ class Grid:
     #: synthetic or real.
     data: str
 
-    def rows(self, on: Sequence[str], threads: Sequence[int]) -> list[Row]:
+    def rows(self, devices: Sequence[str], threads: Sequence[int]) -> list[Row]:
         """The rows of all trainings on these devices. threads: numbers of threads on the CPU; () for TensorFlow's own choice.
 
         Raises: Usage where options of the grid do not fit a training.
@@ -283,7 +283,7 @@ class Grid:
             if "targets" in self.switches and network and not network.regression:
                 message = f"--targets is for a regression, which {problem.model} is not"
                 raise options.Usage(message, wrong="--model", right="--model peaks")
-            for device, (kernel, residence) in itertools.product(on, self._kernels_of(problem)):
+            for device, (kernel, residence) in itertools.product(devices, self._kernels_of(problem)):
                 counts: Sequence[int | None] = threads if device == "cpu" and threads else [None]
                 for count in counts:
                     for values in self._option_values(problem, device, kernel):

@@ -53,10 +53,12 @@ def _timed(row: Row, trainer: trainers.Trainer, limits: Limits) -> dict:
     problem = row.problem
     watch = telemetry.watch(row.device, framework=True)
     training = Training(model="", batch=problem.batch, samples=problem.samples, epochs=1, dtype=problem.dtype)
-    plan = fit_timing.FitPlan(epochs=EPOCHS, steps=max(1, problem.steps // FEW_OF), brief=EPOCHS)
+    plan = fit_timing.FitPlan(epochs=EPOCHS, steps=max(1, problem.steps // FEW_OF), further_epochs=EPOCHS)
     for samples in (plan.steps * problem.batch, problem.samples):
         trainer.fit(samples, 1)
-    timed = fit_timing.long_fits(trainer, training, plan, limits, before_pair=watch.before_block, brief=EPOCHS)
+    timed = fit_timing.long_fits(
+        trainer, training, plan, limits, before_pair=watch.before_block, further_other_epochs=EPOCHS
+    )
     readings, flags = watch.readings()
     return {"samples": (timed.samples,), "fits": timed.fits, "values": readings, "flags": flags}
 
@@ -87,7 +89,10 @@ class PipelineTrainer(trainers.Trainer):
         """Nothing: its one weight stays 1."""
 
     def fit(self, samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
-        """Raises Broken for a loss that is not 0."""
+        """Calls model.fit with samples from the row's pipeline.
+
+        Raises: Broken for a loss that is not 0: then a batch arrived that is not what was sent.
+        """
         fitted = trainers.run_fit(self._model, self._pipeline.fit_arguments(samples), epochs, stamped=stamped)
         if any(fitted.losses):
             raise Broken(f"a batch arrived wrong: the loss is {max(fitted.losses):.3g}, not 0")

@@ -107,16 +107,17 @@ def require(wanted: int, here: Machine) -> None:
         raise plan.no_gpu(f"no {wanted} GPUs here", reason, "--gpus")
 
 
-def devices(named: Sequence[str], on: list[str], libraries: Iterable[str]) -> list[str]:
+def devices(named: Sequence[str], present: list[str], libraries: Iterable[str]) -> list[str]:
     """The devices of rows of trainings by the flag --gpus: the first GPU alone, as the training itself takes the GPUs after it.
 
-    named: the words of the flag --device. on: the devices that these name, or all of this machine. libraries: of --keras-backend.
+    named: the words of the flag --device. present: the devices that these name, or all of this machine. libraries: of
+    --keras-backend.
     Raises: Usage for another device and for a backend that has no strategy; Missing without a GPU.
     """
     example = "python -m workloads.training --gpus 1 2 --keras-backend jax --batch 32 2048"
-    if named and on != ["gpu:0"]:
-        raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(on)}", example)
-    if "gpu:0" not in on:
+    if named and present != ["gpu:0"]:
+        raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(present)}", example)
+    if "gpu:0" not in present:
         raise plan.no_gpu()
     for library in libraries:
         if library not in STRATEGIES:

@@ -81,34 +81,34 @@ def _float64_training(model: str, batch: int, samples: int) -> Training:
 # ---------------------------------------------------------------- studies whose rows depend on the device
 
 
-def seeds(on: list[str]) -> list[Row]:
+def seeds(devices: list[str]) -> list[Row]:
     """The rows of the articles' trainings on these devices; those of S4 are in `peaks`.
 
     Then those of S0 and S1b with the CPU in its three forms, on few samples: of a form that few would choose, only the step
     matters.
     """
-    has_gpu = any(device != "cpu" for device in on)
+    has_gpu = any(device != "cpu" for device in devices)
     rows = []
     for name in ARTICLES:
-        rows += [article(name, device) for device in on]
-    for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), on):
+        rows += [article(name, device) for device in devices]
+    for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), devices):
         rows += [row(short(name, 32), device, **form) for form in forms(device, has_gpu)]
     return rows
 
 
-def peaks(on: list[str]) -> list[Row]:
+def peaks(devices: list[str]) -> list[Row]:
     """The rows of the article on small regressions (S4), a network that learns the function `peaks`.
 
     By bare loops as in the article: all of its 2000 steps, with the samples on the device, for each number of samples that it
     has. For the smallest and largest number also with samples that are copied in each step, and with the article's float64
     targets. By Keras's fit: epochs of one step, which all take the same time, so few of them.
     """
-    has_gpu = any(device != "cpu" for device in on)
+    has_gpu = any(device != "cpu" for device in devices)
     loops = [TENSORFLOW_LOOP]
     if available("jax"):
         loops.append(JAX_LOOP)
     rows = []
-    for device, samples in itertools.product(on, (100, 200, 1000, 10_000, 40_000)):
+    for device, samples in itertools.product(devices, (100, 200, 1000, 10_000, 40_000)):
         training = Training(model="peaks", batch=samples, samples=samples, epochs=networks.find("peaks").epochs)
         is_smallest_or_largest = samples in (100, 40_000)
         for kernel in loops:
@@ -127,11 +127,11 @@ def peaks(on: list[str]) -> list[Row]:
     return rows
 
 
-def small_dataset(on: list[str]) -> list[Row]:
+def small_dataset(devices: list[str]) -> list[Row]:
     """The rows that show how the faster device depends on the number of samples: two models on 100 samples and more, up to all of
     their data set, in the articles' batch and as float64."""
     rows = []
-    for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), on):
+    for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), devices):
         for samples in (100, 1000, 10_000):
             training = Training(model=name, batch=32, samples=samples, dtype="float64")
             rows.append(row(training, device))
@@ -139,7 +139,7 @@ def small_dataset(on: list[str]) -> list[Row]:
     return rows
 
 
-def residence(on: list[str]) -> list[Row]:
+def residence(devices: list[str]) -> list[Row]:
     """The rows that compare where the samples of a training are (S3a), on a network of two convolutions.
 
     In batches of 64 all 50,000 samples are taken, 314 MB as float64; in batches of 8, whose steps are eight times as many, a
@@ -147,7 +147,7 @@ def residence(on: list[str]) -> list[Row]:
     there the samples are NumPy arrays, Keras's usual way.
     """
     rows = []
-    for device in on:
+    for device in devices:
         for batch, samples in ((8, 12_500), (64, 50_000)):
             training = _float64_training("mnist-cnn", batch, samples)
             rows.append(row(training, device, residence="numpy"))
@@ -161,12 +161,13 @@ def residence(on: list[str]) -> list[Row]:
     return rows
 
 
-def one_switch(on: list[str]) -> list[Row]:
-    """The rows of the articles' first CNN with one option at a time away from its default, after a row with none."""
+def one_switch(devices: list[str]) -> list[Row]:
+    """The rows of the articles' first CNN with one option at a time away from its default, after a row with none; then with
+    samples of other types than float32."""
     cpu_options: list[dict[str, Any]] = [{"jit_compile": "on"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"threads": 4}]
     gpu_options: list[dict[str, Any]] = [{"jit_compile": "off"}, {"tf32": "off"}, {"precision": "mixed_bfloat16"}]
     rows = []
-    for device in on:
+    for device in devices:
         device_options = cpu_options if device == "cpu" else gpu_options
         for options in ({}, {"steps_per_execution": "16"}, *device_options):
             rows.append(row(short("cifar10-cnn", 32), device, **options))
@@ -175,22 +176,22 @@ def one_switch(on: list[str]) -> list[Row]:
     return rows
 
 
-def backends(on: list[str]) -> list[Row]:
+def backends(devices: list[str]) -> list[Row]:
     """The rows of a short training with Keras on JAX and on PyTorch, as far as these are installed."""
     rows = []
     for library in filter(available, ("jax", "torch")):
-        rows += [row(short("cifar10-cnn", 32), device, keras_backend=library) for device in on]
+        rows += [row(short("cifar10-cnn", 32), device, keras_backend=library) for device in devices]
     return rows
 
 
-def starts(on: list[str]) -> list[Row]:
+def starts(devices: list[str]) -> list[Row]:
     """The rows that time what comes before a first step (import, device start, build, compilation), in several fresh processes
     each.
 
     One model is enough, as importing and starting a device do not depend on it and a process takes 20 s.
     """
     training = Training(model="cifar10-cnn", batch=32, samples=1024)
-    return [row(training, device, process="fresh") for device in on]
+    return [row(training, device, process="fresh") for device in devices]
 
 
 # ---------------------------------------------------------------- all studies
@@ -262,7 +263,7 @@ def experiments(names: Iterable[str]) -> list[str]:
     return [name for name in EXPERIMENTS if name in names or "all" in names]
 
 
-def rows(names: Iterable[str], on: list[str]) -> list[Row]:
+def rows(names: Iterable[str], devices: list[str]) -> list[Row]:
     """The rows of the named studies on these devices, each row once. `all` names every study.
 
     The studies of EXPERIMENTS and of several GPUs have no rows here.
@@ -273,8 +274,8 @@ def rows(names: Iterable[str], on: list[str]) -> list[Row]:
         if name not in names and "all" not in names:
             continue
         if callable(study):
-            study_rows += study(on)
+            study_rows += study(devices)
             continue
-        for device in on:
+        for device in devices:
             study_rows += [row(training, device) for training in study]
     return distinct(study_rows)

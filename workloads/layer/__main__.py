@@ -156,22 +156,22 @@ class LayerPlan(MeasuringPlan):
         from workloads.harness import plan
         from workloads.layer import step_rows
 
-        on = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
+        devices = plan.devices(self.measuring.devices, machine, self.measuring.require_gpu)
         described = description.described(self.requests)
         layers: list[Row] = []
         for request, batch_layers in zip(self.requests, described, strict=True):
-            layers += self._layer_rows(request, batch_layers, on=on, machine=machine)
+            layers += self._layer_rows(request, batch_layers, devices=devices, machine=machine)
         maths = dict.fromkeys(row.problem.math for row in layers)
-        roofs = plan.roof_rows(maths, on, machine, threads=self.measuring.threads, fast=self.measuring.fast)
+        roofs = plan.roof_rows(maths, devices, machine, threads=self.measuring.threads, fast=self.measuring.fast)
         if not self.model or self.only:
             return [*roofs, *layers]
         values = described[0].sample_values
-        return [*roofs, *layers, *step_rows.rows(self.model, values, layers, on=on, measuring=self.measuring)]
+        return [*roofs, *layers, *step_rows.rows(self.model, values, layers, devices=devices, measuring=self.measuring)]
 
     def _layer_rows(
-        self, request: "LayerRequest", described: "DescribedLayers", *, on: list[str], machine: "Machine"
+        self, request: "LayerRequest", described: "DescribedLayers", *, devices: list[str], machine: "Machine"
     ) -> "list[Row]":
-        """The rows of a request's layers, which a child process has described. on: the devices.
+        """The rows of a request's layers, which a child process has described.
 
         Devices take turns, so that a run that ends early has both sides of its rows.
         """
@@ -180,7 +180,7 @@ class LayerPlan(MeasuringPlan):
         step_bytes = described.step_bytes if request.model else 0
         rows: list[Row] = []
         for layer, work in self._chosen(request, described.layers):
-            for device, jit in itertools.product(on, self.jit):
+            for device, jit in itertools.product(devices, self.jit):
                 counts = self.measuring.threads if device == "cpu" else ()
                 for threads in counts or (None,):
                     settings = Settings(device, threads, switches={"jit_compile": jit})

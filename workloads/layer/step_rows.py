@@ -12,14 +12,14 @@ _STEPS = (1, 64)
 
 
 def rows(
-    model: str, sample_values: int, layers: Sequence[Row], *, on: Sequence[str], measuring: Measuring
+    model: str, sample_values: int, layers: Sequence[Row], *, devices: Sequence[str], measuring: Measuring
 ) -> list[Row]:
     """The rows that the sum of a model's layers is compared with: trainings of the model, and what a step costs besides its
     layers.
 
     For each device there is a training of the model in each batch of its layers; 1 and 64 steps of a model with almost no work,
     whose difference is Keras's cost of a step; and for each batch the time in which samples as large as the model's reach a step.
-    sample_values: numbers in a sample's inputs. layers: the rows of the model's layers. on: the devices.
+    sample_values: numbers in a sample's inputs. layers: the rows of the model's layers.
     """
     from workloads.frameworks import grid, studies
 
@@ -30,7 +30,7 @@ def rows(
         [model], data_set="synthetic", batches=list(batches), samples=(), steps=None, epochs=(), dtypes=["float32"]
     )
     step_rows: list[Row] = []
-    for device in on:
+    for device in devices:
         counts = measuring.threads if device == "cpu" else ()
         for threads in counts or (None,):
             settings = Settings(device, threads)

@@ -69,7 +69,7 @@ def test_each_batch_shape_compiles_outside_the_epochs(monkeypatch):
     assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
     clock = Clock(monkeypatch, 32)
     samples, fits, planned = timed(clock, Training("m", 32, 3200), 3200)
-    assert planned == fit_timing.FitPlan(epochs=6, steps=8, brief=3)
+    assert planned == fit_timing.FitPlan(epochs=6, steps=8, further_epochs=3)
     assert (samples.seconds, samples.calls, samples.block) == ((0.015,) * 5, 100, (0,) * 5)
     assert samples.stop_reason == "epochs of 1 fit"  # five of 21.4 s are more than 12 s
     own, other = fits
@@ -88,15 +88,17 @@ def test_fits_are_repeated_in_turns(monkeypatch):
     for max_time, count in ((3.77, 5), (3.75, 1)):
         clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
         samples, fits, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))
-        assert planned == fit_timing.FitPlan(epochs=6, steps=8, brief=3)
+        assert planned == fit_timing.FitPlan(epochs=6, steps=8, further_epochs=3)
         assert clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
         blocks = (0,) * 5 + tuple(i for i in range(1, count) for _ in range(2))
         assert samples.block == blocks and samples.seconds == (0.104 / 64,) * len(blocks)
         assert samples.stop_reason == ("epochs of 5 fits" if count == 5 else "epochs of 1 fit")
         assert len(fits[0].setup_s) == count and len(fits[1].later_epoch_s) == len(blocks)
     clock, problem = Clock(monkeypatch, 32, {32}, 0.04, 0.001), Training("m", 32, 2048)
-    planned = fit_timing.FitPlan(epochs=5, steps=8, brief=5)
-    row = fit_timing.long_fits(clock, problem, planned, Limits(max_time=60), before_pair=lambda: None, brief=5)
+    planned = fit_timing.FitPlan(epochs=5, steps=8, further_epochs=5)
+    row = fit_timing.long_fits(
+        clock, problem, planned, Limits(max_time=60), before_pair=lambda: None, further_other_epochs=5
+    )
     assert (len(row.samples.seconds), len(row.fits[1].later_epoch_s)) == (20, 21)  # five epochs of a row of a pipeline
 
 
@@ -125,7 +127,7 @@ def test_two_short_fits_set_the_plan(monkeypatch):
     """Steps of 2.4 s. The second fit is of all 8, once; of a single one it is of two, as one fit tells no step from an epoch."""
     for samples, steps, epochs in ((256, 8, 4), (32, 2, 6)):
         clock, problem = Clock(monkeypatch, 32, (), 0.04, 2.4), Training("m", 32, samples)
-        assert plan(clock, problem, 256) == fit_timing.FitPlan(epochs=epochs, steps=2, brief=3)
+        assert plan(clock, problem, 256) == fit_timing.FitPlan(epochs=epochs, steps=2, further_epochs=3)
         assert clock.calls == [(32, 1), (32, 3), "restore", (32 * steps, 3)]
     # --fast: five epochs of 57 steps take 0.6 s; twice its 8 of 30 ms would take 2.4 s
     for step_s, steps in ((0.0021, 57), (0.03, 2)):
