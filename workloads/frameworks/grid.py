@@ -97,7 +97,8 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
     if not settings.is_user_model(known_model(name)):
         return networks.find(name)
     require_keras()
-    row = Row("training/keras/build", Training(name, 1, 1), Settings(switches={"data": "synthetic"}))
+    problem = Training(name, batch=1, samples=1)  # nothing is trained
+    row = Row("training/keras/build", problem, Settings(switches={"data": "synthetic"}))
     with contextlib.closing(worker.Worker(worker.environment(row, {}))) as builder:
         m = builder.ask(worker.Order("measure", row, Limits()), time_limit_s)
     if m.ok:
@@ -196,15 +197,18 @@ def kernels(backends: Sequence[str], variants: Sequence[str]) -> list[str]:
     wanted = plan.known("variant", variants, VARIANTS, " for training") or list(VARIANTS)
     if "jax" in libraries and not studies.available("jax"):
         if backends:
-            raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
+            raise options.Missing("jax is not installed", tip=f"{options.python()} -m pip install jax")
         libraries.remove("jax")
     chosen = []
     for library in libraries:
-        chosen += [k for k, variant in KERNELS.items() if variant in wanted and k.split("/")[1] == library]
+        for kernel, variant in KERNELS.items():
+            _, backend, _ = kernel.split("/")  # as training/keras/fit
+            if variant in wanted and backend == library:
+                chosen.append(kernel)
     if not chosen:
         raise options.Usage(
             f"no {' or '.join(wanted)} of {' or '.join(libraries)} trains here",
-            "python -m workloads.training --backends tensorflow --variants loop",
+            tip="python -m workloads.training --backends tensorflow --variants loop",
         )
     return chosen
 
@@ -313,7 +317,7 @@ class Grid:
         if not pairs:
             raise options.Usage(
                 f"nothing asked for trains with --residence {' '.join(self.residences)}",
-                "python -m workloads.training --variants resident loop --residence resident",
+                tip="python -m workloads.training --variants resident loop --residence resident",
             )
         return pairs
 
@@ -341,4 +345,4 @@ def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
         required.add("tensorflow")
     if any(importlib.util.find_spec(name) is None for name in required):
         lacking = registry.NotInstalled("keras")
-        raise options.Missing(lacking.what, lacking.command)
+        raise options.Missing(lacking.what, tip=lacking.command)

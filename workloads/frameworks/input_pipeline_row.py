@@ -55,7 +55,7 @@ def _timed(row: Row, trainer: trainers.Trainer, limits: Limits) -> dict:
     training = Training(model="", batch=problem.batch, samples=problem.samples, epochs=1, dtype=problem.dtype)
     plan = fit_timing.FitPlan(epochs=EPOCHS, steps=max(1, problem.steps // FEW_OF), further_epochs=EPOCHS)
     for samples in (plan.steps * problem.batch, problem.samples):
-        trainer.fit(samples, 1)
+        trainer.fit(samples, epochs=1)
     timed = fit_timing.long_fits(
         trainer, training, plan, limits, before_pair=watch.before_block, further_other_epochs=EPOCHS
     )

@@ -116,13 +116,14 @@ def devices(named: Sequence[str], present: list[str], libraries: Iterable[str]) 
     """
     example = "python -m workloads.training --gpus 1 2 --keras-backend jax --batch 32 2048"
     if named and present != ["gpu:0"]:
-        raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(present)}", example)
+        raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(present)}", tip=example)
     if "gpu:0" not in present:
         raise plan.no_gpu()
     for library in libraries:
         if library not in STRATEGIES:
             raise options.Usage(
-                f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGIES)} it has", example
+                f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGIES)} it has",
+                tip=example,
             )
     return ["gpu:0"]
 
@@ -151,7 +152,7 @@ class Study:
         for batch, count in itertools.product(self.batches, counts):
             if batch % count:
                 example = f"python -m workloads.training --study {studies.DATA_PARALLEL} --batch {count * batch}"
-                raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
+                raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", tip=example)
         rows = []
         for library in self.libraries or filter(studies.available, STRATEGIES):
             rows += data_parallel(counts, library, jit=self.jit, models=self.models, batches=self.batches)
@@ -166,7 +167,7 @@ def study(typed: Mapping[str, Sequence[str] | None]) -> Study:
     libraries = plan.known("keras backend", typed["keras_backend"], tuple(STRATEGIES))
     for library in libraries:
         if not studies.available(library):
-            raise options.Missing(f"{library} is not installed", f"{options.python()} -m pip install {library}")
+            raise options.Missing(f"{library} is not installed", tip=f"{options.python()} -m pip install {library}")
     return Study(
         gpus=tuple(plan.counts(typed["gpus"])),
         libraries=tuple(libraries),

@@ -180,7 +180,7 @@ def _settings(device: str, process: str = "warm", **options: str) -> Settings:
     process: `warm` for a worker that many rows share, `fresh` for one of its own.
     """
     switches = {**settings.changed({"data": "synthetic"}), **options}
-    return Settings(device, None, process=process, switches=switches)
+    return Settings(device, threads=None, process=process, switches=switches)
 
 
 class NoGpu(Exception):

@@ -217,7 +217,7 @@ def _complaints() -> list[Training]:
 
 _WIDTHS = [short(f"mlp-784-{units}x2-10", 128) for units in (32, 128, 512, 2048, 8192)]
 _DEPTHS = [short(f"fashion-mlp-{layers}", 32) for layers in (1, 5, 30)]
-_REPEATS = [Training(name, 32, 16 * 32) for name in REPEATED]
+_REPEATS = [Training(name, batch=32, samples=16 * 32) for name in REPEATED]
 # Trainings that every device runs as they are, most of them short, as their step alone is asked about; or what makes the rows.
 STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     "seeds": seeds,
@@ -235,7 +235,7 @@ STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     # The same for the number of hidden layers, S1b's parameter.
     "depth": _DEPTHS,
     # Whether a job grows with its epochs as the law of its costs says: many, on few samples, where epochs weigh most.
-    "epochs": [Training("fashion-mlp", 32, 1024, 30)],
+    "epochs": [Training("fashion-mlp", batch=32, samples=1024, epochs=30)],
     "residence": residence,
     "switches": one_switch,
     "backends": backends,

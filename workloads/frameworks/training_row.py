@@ -85,6 +85,7 @@ def _trained(row: Row, limits: Limits, seed: int, *, phases: dict[str, float], v
     settings.checked_keras(row)  # refuses what nothing here obeys
     if not isinstance(row.problem, Training):
         raise ValueError(f"{row.kernel} trains, it does no {row.problem.op}")
+    # A user's model has no description in kernels.networks.
     network = None if settings.is_user_model(row.problem.model) else networks.find(row.problem.model)
     row = _with_possible_batch(row)
     require_room(row, facts.describe())
@@ -259,7 +260,8 @@ def _timed(
     readings, flags = watch.readings()
     epoch_s = statistics.median(timed.samples.seconds) * timed.samples.calls
     compile_s = phases["compile"] + phases.get("compile_last", 0.0)
-    phases["first_call"] = compile_s + timed.fits[0].setup_s[0] + epoch_s
+    fits_of_all_steps, _ = timed.fits
+    phases["first_call"] = compile_s + fits_of_all_steps.setup_s[0] + epoch_s
     values |= readings | _peak_memory(row)
     series: dict[str, tuple[float, ...]] = {}
     if problem.epochs > 1:

@@ -207,7 +207,7 @@ class LayerPlan(MeasuringPlan):
             if self.only and layer.path != self.only:
                 continue
             if layer.failure and (self.only or not request.model):
-                raise options.Usage(f"{layer.path} cannot be traced by itself: {layer.failure}", None)
+                raise options.Usage(f"{layer.path} cannot be traced by itself: {layer.failure}", tip=None)
             chosen += [(layer, work) for work in layer.directions if work.direction in self.directions]
         return chosen
 

@@ -224,9 +224,12 @@ def require_all_calls(function: Callable, arguments: "Sequence[tf.Tensor]", coun
 
     Each operation that does work must be in the chain's optimized graph `count` times as often as in that of a single call.
     """
-    single = calls.ran(_chain_of_operations(function, [arguments], 1))
-    row = calls.ran(_chain_of_operations(function, [arguments], count))
-    lost = [name for name, n in single.items() if name not in calls.STRUCTURE and row[name] < count * n]
+    in_one_call = calls.ran(_chain_of_operations(function, [arguments], count=1))
+    in_chain = calls.ran(_chain_of_operations(function, [arguments], count=count))
+    lost = []
+    for name, number in in_one_call.items():
+        if name not in calls.STRUCTURE and in_chain[name] < count * number:
+            lost.append(name)
     if lost:
         raise Broken(f"TensorFlow's optimizer left out some of {', '.join(sorted(lost))} in a row of {count} calls")
 

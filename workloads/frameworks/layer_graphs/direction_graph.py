@@ -23,6 +23,8 @@ _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubV
 #: In their gradient's graph they stay: on a CPU oneDNN hands it what they note of the maxima, without which it looks for them
 #: again and is 3 to 4 times slower than in a step.
 _NOTING = frozenset({"MaxPool"})
+#: By how much the seeds of random gradients are larger than those of random inputs, so that no tensor equals another.
+_GRADIENT_SEEDS = 100
 #: They read an element of a list that a loop saved.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem"})
 
@@ -65,7 +67,9 @@ def direction_graph(use: LayerUse, direction: str, seed: int) -> DirectionGraph:
     """
     trace = _Trace(use, direction)
     inputs = [_random(spec, seed + number, use.limit) for number, spec in enumerate(use.specs)]
-    gradients = [_random(tensor, seed + 100 + number, 2) for number, tensor in enumerate(trace.output_gradients)]
+    gradients = []
+    for number, placeholder in enumerate(trace.output_gradients):
+        gradients.append(_random(placeholder, seed + _GRADIENT_SEEDS + number, limit=2))
     if direction == "fprop":
         weights = trace.weights_read(use)
         fresh = list(inputs)

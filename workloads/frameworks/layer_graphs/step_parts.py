@@ -44,8 +44,8 @@ def _loss(opened: OpenedModel) -> list[LayerUse]:
 
     def call(*tensors: "tf.Tensor") -> "tf.Tensor":
         y_pred, y = keras.tree.pack_sequence_as(structure, list(tensors))
-        loss = model.compute_loss(None, y, y_pred, None, training=True)
-        model.compute_metrics(None, y, y_pred, None)
+        loss = model.compute_loss(x=None, y=y, y_pred=y_pred, sample_weight=None, training=True)
+        model.compute_metrics(x=None, y=y, y_pred=y_pred, sample_weight=None)
         return loss
 
     return [

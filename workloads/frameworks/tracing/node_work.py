@@ -38,7 +38,7 @@ def work(node: GraphNode) -> NodeWork:
             return work_of(node)
     if is_optimizer(node.type):
         return _optimizer_update(node)
-    return _whole_arrays(node, "other", 0)
+    return _whole_arrays(node, "other", run_flops=0)
 
 
 def is_optimizer(type_name: str) -> bool:
@@ -69,10 +69,10 @@ def _matrix_product(node: GraphNode) -> NodeWork:
     """
     transposed_a = bool(node.attributes.get("transpose_a") or node.attributes.get("adj_x"))
     transposed_b = bool(node.attributes.get("transpose_b") or node.attributes.get("adj_y"))
-    a, b = node.inputs[0].shape, node.inputs[1].shape
-    rows, columns = node.outputs[0].shape[-2:]
+    a, b = (array.shape for array in node.inputs)
+    *batch, rows, columns = node.outputs[0].shape
     depth = a[-2] if transposed_a else a[-1]
-    count = math.prod(node.outputs[0].shape[:-2])
+    count = math.prod(batch)
     # n: as stored, t: transposed. Two transposed operands count as "nn": A'B' is (BA)', a product of both as stored.
     layout: Layout = "nn"
     if transposed_a and not transposed_b:
@@ -96,7 +96,7 @@ def _product_work(node: GraphNode, kind: Kind, product: MatrixProduct | Convolut
 def _einsum(node: GraphNode) -> NodeWork:
     """The work of an Einsum as matrix products; of a single array it is a transpose or a sum and counts as a movement."""
     if len(node.inputs) != 2:
-        return _whole_arrays(node, "movement", 0)
+        return _whole_arrays(node, "movement", run_flops=0)
     equation = str(node.attributes["equation"])
     m, n, k, count = flops.einsum_product(equation, node.inputs[0].shape, node.inputs[1].shape)
     product = MatrixProduct(m=Amount(m), n=Amount(n), k=Amount(k), count=Amount(count))

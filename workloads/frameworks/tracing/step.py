@@ -95,11 +95,13 @@ def network_of(model: "keras.Model", name: str, step: TracedStep) -> Network:
     optimizer = next(_optimizers(model), None)
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # mixed_float16 wraps it to scale the loss
     policies = {layer.dtype_policy.name for layer in model._flatten_layers() if hasattr(layer, "dtype_policy")}
-    shape = operations.sizes(step.inputs[0].shape, 1)[1:] if step.inputs else ()
+    input_shape: tuple[int, ...] = ()
+    if step.inputs:
+        input_shape = operations.sizes(step.inputs[0].shape, batch=1)[1:]  # without the batch
     return Network(
         name=name,
         seed="",
-        input=shape,
+        input=input_shape,
         classes=1,
         layers=(),
         optimizer=type(optimizer).__name__.lower() if optimizer is not None else "",

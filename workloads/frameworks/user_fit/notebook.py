@@ -111,9 +111,10 @@ def python_of_cell(source: str) -> str:
     """The text of a code cell with `pass` in place of each line that is an IPython magic (%) or shell command (!), so that line
     numbers stay. "" for a cell of another language."""
     lines = source.splitlines()
-    magic = lines[0].split()[0] if lines and lines[0][:2] == "%%" else ""
-    if magic and magic not in MAGICS_OF_PYTHON:
-        return ""
+    if lines and lines[0][:2] == "%%":
+        magic, *_ = lines[0].split()
+        if magic not in MAGICS_OF_PYTHON:
+            return ""
     return "\n".join(_without_magic(line) for line in lines)
 
 

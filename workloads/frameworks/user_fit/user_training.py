@@ -111,13 +111,18 @@ def failure(error: Exception, name: str) -> Broken:
     file is to be mended."""
     if isinstance(error, Broken):
         return error
-    reason = f"its fit fails{_place(error)}: {type(error).__name__}: {one_line(_innermost(str(error)))}"
-    return Refusal(reason, f"mend {name.partition(':')[0]}")
+    message = one_line(_without_graph_code(str(error)))
+    file, _, _ = name.partition(":")
+    return Refusal(f"its fit fails{_place(error)}: {type(error).__name__}: {message}", change=f"mend {file}")
 
 
-def _innermost(error: str) -> str:
-    """The message of an error; of an error in a TensorFlow graph its last part, below the lines of code that built the graph."""
-    return error.strip().rpartition("\n\n")[2] if "Graph execution error" in error else error
+def _without_graph_code(message: str) -> str:
+    """The message of an error; of an error in a TensorFlow graph only its last part, below the lines of code that built the
+    graph."""
+    if "Graph execution error" not in message:
+        return message
+    _, _, last_part = message.strip().rpartition("\n\n")
+    return last_part
 
 
 def _place(error: Exception) -> str:
