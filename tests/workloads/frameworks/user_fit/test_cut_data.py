@@ -17,10 +17,10 @@ def test_rows_begin_again_where_there_are_fewer():
 def test_several_fits_share_a_generator_that_may_end():
     shared = SharedGenerator(iter([1, 2, 3]))
     assert next(shared.batches()) == 1
-    shared.require()
+    shared.require_more()
     assert list(shared.batches()) == [2, 3]
     with pytest.raises(Refusal, match="its generator ends after 3 batches") as refusal:
-        shared.require()
+        shared.require_more()
     assert refusal.value.change == "let it go on: while True around its loop"
 
 
