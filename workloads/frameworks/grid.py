@@ -291,7 +291,7 @@ class Grid:
                 counts: Sequence[int | None] = threads if device == "cpu" and threads else [None]
                 for count in counts:
                     for values in self._option_values(problem, device, kernel):
-                        switches = settings.changed({"data": self.data, "residence": residence, **values})
+                        switches = settings.without_defaults({"data": self.data, "residence": residence, **values})
                         rows.append(Row(kernel, problem, Settings(device, count, switches=switches)))
         return distinct(rows)
 

@@ -212,7 +212,7 @@ def _require_possible(row: Row) -> None:
     """Raises ValueError for a row with options that its kind of inference does not have."""
     if row.kernel not in (PREDICT, CALL, SERVE):
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
-    unknown_options = settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OPTIONS
+    unknown_options = settings.without_defaults(row.settings.switches).keys() - row.settings.variables.keys() - _OPTIONS
     if unknown_options:
         raise ValueError(f"an inference has no {', '.join(sorted(unknown_options))}")
     if (row.kernel != CALL and row.mode != "roundtrip") or row.mode not in ("resident", "roundtrip"):

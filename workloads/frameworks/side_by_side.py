@@ -179,7 +179,7 @@ def _settings(device: str, process: str = "warm", **options: str) -> Settings:
 
     process: `warm` for a worker that many rows share, `fresh` for one of its own.
     """
-    switches = {**settings.changed({"data": "synthetic"}), **options}
+    switches = {**settings.without_defaults({"data": "synthetic"}), **options}
     return Settings(device, threads=None, process=process, switches=switches)
 
 

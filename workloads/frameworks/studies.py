@@ -45,7 +45,7 @@ def row(
 
     threads: of the CPU; None for the library's choice. process: `warm` for a worker that many rows share, `fresh` for its own.
     """
-    switches = settings.changed({"data": "synthetic", **options})
+    switches = settings.without_defaults({"data": "synthetic", **options})
     return Row(kernel, training, Settings(device, threads, process=process, switches=switches))
 
 
