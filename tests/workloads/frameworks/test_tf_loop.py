@@ -104,7 +104,7 @@ class RecordedLoop(tf_loop.BareLoop):
         raise AssertionError("not called")
 
 
-def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_losses():
+def test_bare_loops_weight_and_read_their_batches():
     assert tf_loop.batch_sizes(10, 4) == [4, 4, 2] and tf_loop.batch_sizes(8, 4) == [4, 4]
     assert tf_loop.batch_sizes(3, 4) == [3]
     x = np.arange(10)
