@@ -5,6 +5,7 @@
 
 import dataclasses
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -108,10 +109,10 @@ def samples_needed(problem: Training, sample_bytes: int, unit: int = 1) -> int:
         most_steps = unit * max(2, LOOK_STEPS // unit)
     affordable = min(most_steps, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
     steps = affordable if affordable >= 2 * whole_batches else 0
-    if (
-        whole_batches < 4 * unit
-    ):  # too few for fits of fewer steps: twice as many are needed, rounded up to a multiple of unit
-        steps = max(steps, 2 * unit * -(-problem.steps // unit))
+    if whole_batches < 4 * unit:
+        # Too few for fits of fewer steps: fits of twice as many are needed, rounded up to a multiple of `unit`.
+        rounded_up = unit * math.ceil(problem.steps / unit)
+        steps = max(steps, 2 * rounded_up)
     return max(problem.samples, steps * batch)
 
 
@@ -203,7 +204,8 @@ def usual_plan(
     most = min(available // problem.batch, int(later_s / step_s))
     has_twice_as_many = most >= 2 * whole_batches
     if whole_batches < 4 * unit or (whole_batches < ENOUGH_STEPS * unit and has_twice_as_many):
-        steps = max(most // unit * unit, 2 * unit * -(-problem.steps // unit))
+        rounded_up = unit * math.ceil(problem.steps / unit)
+        steps = max(most // unit * unit, 2 * rounded_up)
     else:
         fewer = min(whole_batches // 4, max(LOOK_STEPS, whole_batches // 16))
         steps = max(unit, fewer // unit * unit)
@@ -227,7 +229,8 @@ def slow_plan(problem: Training, step_s: float, limits: Limits, unit: int = 1) -
 
 
 def number_of_fits(first_s: float, planned: FitPlan, max_time: float) -> int:
-    """How many fits a row has: FITS, or 1 where these would take too long. Two to four would say too little about their spread.
+    """How many fits a row has: FITS, or 1 where these would take longer than FITS_MOST_TIMES x max_time. Two to four would say
+    too little about their spread.
 
     first_s: seconds of the first fit of the problem's samples with the other fit before it. max_time: seconds for the row.
     """

@@ -160,7 +160,7 @@ def problems(
     """
     trainings: list[Training] = []
     for model in names:
-        network = networks.known(model)
+        network = networks.known(model)  # None for a user's model
         in_one_batch = _trains_in_one_batch(network)
         if data_set == "real" and network and not network.data:
             raise options.Usage(f"{model} has no real data set", wrong="--data")
@@ -283,7 +283,7 @@ class Grid:
         """
         rows: list[Row] = []
         for problem in self.problems:
-            network = networks.known(problem.model)
+            network = networks.known(problem.model)  # None for a user's model
             if "targets" in self.switches and network and not network.regression:
                 message = f"--targets is for a regression, which {problem.model} is not"
                 raise options.Usage(message, wrong="--model", right="--model peaks")
@@ -327,7 +327,7 @@ class Grid:
 
         More than one replica needs a strategy, which is added.
         """
-        network = networks.known(problem.model)
+        network = networks.known(problem.model)  # None for a user's model, which may be a regression
         regression = not network or network.regression
         effective = [option for option in self.switches if applies(option, device, kernel, regression)]
         for values in itertools.product(*(self.switches[option] for option in effective)):

@@ -54,7 +54,7 @@ class ReadyModel:
         import tensorflow
 
         jit_compile = settings.JIT[options.jit_compile]
-        network = networks.known(name)
+        network = networks.known(name)  # None for a user's model
         #: TensorFlow's name of the device, and the call that waits for its work (None where calls have waited).
         self.device, self.wait = tensors.start(device, threads)
         tensorflow.config.experimental.enable_tensor_float_32_execution(options.tf32 == "on")
@@ -226,7 +226,7 @@ def _samples(model: "keras.Model", name: str, kind: str, count: int, *, seed: in
 
     Raises: ValueError for real data of a user's model, of which nothing is known; Broken; data.Unavailable.
     """
-    network = networks.known(name)
+    network = networks.known(name)  # None for a user's model
     if network:
         return data.load(kind, network, count, seed, dtype=dtype)[0]
     if kind != "synthetic":

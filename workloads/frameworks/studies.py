@@ -82,10 +82,10 @@ def _float64_training(model: str, batch: int, samples: int) -> Training:
 
 
 def seeds(devices: list[str]) -> list[Row]:
-    """The rows of the articles' trainings on these devices; those of S4 are in `peaks`.
+    """The rows of the articles' trainings on these devices, but for the article on small regressions, which `peaks` has.
 
-    Then those of S0 and S1b with the CPU in its three forms, on few samples: of a form that few would choose, only the step
-    matters.
+    Then two of their networks on few samples in all forms of a device (CPU_FORMS): of a form that few people would choose, only
+    the time of a step matters.
     """
     has_gpu = any(device != "cpu" for device in devices)
     rows = []

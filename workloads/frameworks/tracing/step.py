@@ -45,7 +45,7 @@ def traced(name: str, batch: int, data: str = "", length: int = 0) -> Network:
     side that the model leaves open (None in its input shape) is `length` long.
     Raises: Broken with what to change where the model does not build, compile or trace.
     """
-    network = networks.known(name)
+    network = networks.known(name)  # None for a user's model
     model = models.build(network) if network else user_model.opened(name)
     require_tensorflow()
     candidates: Iterable[StepInputs]
