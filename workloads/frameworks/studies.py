@@ -119,9 +119,8 @@ def peaks(devices: list[str]) -> list[Row]:
         if is_smallest_or_largest:
             in_epochs = Training(model="peaks", batch=samples, samples=samples, epochs=FULL_BATCH_EPOCHS)
             rows.append(row(in_epochs, device))
-        if (
-            device == "cpu" and samples == 40_000
-        ):  # compiled by XLA, and beside a visible GPU: both change the time much
+        if device == "cpu" and samples == 40_000:
+            # Compiled by XLA, and beside a visible GPU: both change the time of a step.
             for form in forms("cpu", has_gpu, ("jit", "visible")):
                 rows.append(row(training, device, TENSORFLOW_LOOP, residence="resident", **form))
     return rows

@@ -276,7 +276,7 @@ class BareLoop(KerasTrainer):
         """What `step` takes for each batch of an epoch: (x, y), or (all x, all y, which of them) where samples on the device are
         shuffled. counts: samples of each batch."""
         x, y = self.arrays
-        if self.residence == "fed":
+        if self.residence == "fed":  # each step takes arrays of the host
             return cut(x, y, counts, self._rng)
         if self._shuffle and len(counts) > 1:
             return self.shuffled_batches(counts)
@@ -340,7 +340,7 @@ class TensorFlowLoop(BareLoop):
         self._step = compiled(step)
         self._step_on_chosen = compiled(step_on_chosen)
         self._wait = _wait_function(task)
-        if self.residence == "fed":
+        if self.residence == "fed":  # each step takes arrays of the host
             self.arrays = (task.x, task.y)
         else:
             with on_row_device(task.row):
@@ -352,7 +352,7 @@ class TensorFlowLoop(BareLoop):
         x, y: the batch; or all samples where the indices of the batch's follow. Arrays of the host are copied to the device
         first.
         """
-        if self.residence == "fed":
+        if self.residence == "fed":  # the arrays are on the host
             return self._step(*_on_device(self.task, x, y))
         if chosen:
             return self._step_on_chosen(x, y, *chosen)

@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -236,8 +236,8 @@ def use_tf32(row: Row) -> None:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
-def finite(losses: Iterable[float]) -> tuple[float, ...]:
-    """The same losses, one an epoch. Raises Broken where one is infinite or no number."""
+def finite(losses: Sequence[float] | np.ndarray) -> tuple[float, ...]:
+    """The same losses, one for each epoch. Raises Broken where one is infinite or no number."""
     for epoch, loss in enumerate(losses, 1):
         if not np.isfinite(loss):
             raise Broken(f"the loss is {loss} after epoch {epoch}")

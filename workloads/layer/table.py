@@ -45,14 +45,20 @@ class LayerTable(Lines):
         super().finish()
 
     def cells(self, m: "Measurement") -> list[str]:
-        """The texts of a line of the table, in the order of HEAD; of a layer that failed, its status and the reason."""
-        p = m.problem
-        how = "XLA" if m.keras.jit_compile == "on" else "op by op"
-        start = [p.layer, f"{p.count}" if p.count > 1 else "", p.direction, str(p.batch), where(m), how]
+        """The texts of a line of the table, in the order of its columns (HEAD); of a layer that failed, its status and the
+        reason.
+
+        The share and the kind are those of the ceiling of the roofline that bounds the layer: memory, or an arithmetic.
+        """
+        problem = m.problem
+        compiled = "XLA" if m.keras.jit_compile == "on" else "op by op"
+        equal_layers = f"{problem.count}" if problem.count > 1 else ""
+        start = [problem.layer, equal_layers, problem.direction, str(problem.batch), where(m), compiled]
         if not m.ok:
             return [*start, m.status, "-", "-", "-", "-", m.reason]
         seconds = median_of(m.samples[0])
         judged = judge(m, self._roofs, seconds)
-        rate = number(p.flops / seconds.value * 1e-9) if p.flops else "-"
+        gflop_per_s = number(problem.flops / seconds.value * 1e-9) if problem.flops else "-"
         bound_by = judged.roof.kind if judged.roof else "-"
-        return [*start, *timed(seconds, 1e6), rate, judged.share, bound_by, " ".join(m.flags)]
+        microseconds = timed(seconds, 1e6)  # two texts: the median and its interval in percent
+        return [*start, *microseconds, gflop_per_s, judged.share, bound_by, " ".join(m.flags)]

@@ -8,7 +8,9 @@ from analysis import units
 from workloads.frameworks.tracing.refusal import Refusal
 from workloads.machine import facts
 
-_TRAINED = 3  # times the bytes of a weight that is trained
+_TRAINED_FACTOR = (
+    3  # times the bytes of a weight that is trained: the weight, its gradient, a variable of the optimizer
+)
 _FLOAT_BYTES = 4
 _INSTALLED = "_crossover_limit"  # attribute of Keras's class of variables
 
@@ -27,7 +29,7 @@ class WeightLimit:
 
         Raises: Refusal where the memory is too small.
         """
-        self._taken_bytes += _TRAINED * nbytes if is_trainable else nbytes
+        self._taken_bytes += _TRAINED_FACTOR * nbytes if is_trainable else nbytes
         if self._taken_bytes > self._free_bytes:
             needed, free = units.size(self._taken_bytes), units.size(self._free_bytes)
             raise Refusal(
