@@ -318,7 +318,7 @@ def _global_pool(
 
 
 def _recurrent(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
-    """A recurrent layer, with as many matrix products a time step as its cell has gates (`groups`)."""
+    """A recurrent layer. `groups` is the number of gates of its cell, `fused` whether cuDNN computes it on a GPU."""
     gates = {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
     return _nameless(
         "recurrent",

@@ -237,7 +237,7 @@ def _samples(model: "keras.Model", name: str, kind: str, count: int, *, seed: in
 def _normalize(model: "keras.Model", x: np.ndarray) -> None:
     """Sets the running means and variances of every batch normalization of a model to those of the samples x.
 
-    A training step mixes them with the old ones by the layer's momentum; with a momentum of 0 it replaces them.
+    A call in training mode mixes these with the old ones by the layer's momentum; with a momentum of 0 it replaces them.
     """
     import keras
 

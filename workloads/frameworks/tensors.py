@@ -252,7 +252,6 @@ def place(arrays: Arrays, device: str) -> "tuple[tf.Tensor, ...]":
     import tensorflow
 
     with on(device):
-        # A constant alone may stay in the host's memory; its copy is made on the device.
         return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
 
 

@@ -98,7 +98,7 @@ def steps_of_a_unit(work: RepeatedWork, unit_s: float) -> int:
         unit_steps = max(1, round(unit_s / step_s))
         if unit_steps < 2 * steps:
             return work.nearest_possible(unit_steps)
-        steps = min(unit_steps, 8 * steps)  # the first steps may be slow: their time alone is not trusted
+        steps = min(unit_steps, 8 * steps)  # a few steps give a rough estimate only
 
 
 class ModelCalls(RepeatedWork):
