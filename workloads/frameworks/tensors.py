@@ -148,7 +148,7 @@ def require_device(model: "keras.Model", device: str, library: str) -> None:
     is_on_cpu = device != "cpu" and "cpu" in devices.lower()
     raise Broken(
         f"the model's variables are on {devices or 'no device'}, not on a {names[0].upper()}{why}",
-        "on-cpu" if is_on_cpu else "",
+        cause="on-cpu" if is_on_cpu else "",
     )
 
 

@@ -135,7 +135,7 @@ def called(name: str) -> Any:
         words = described(error)
         if _FAILED_DOWNLOAD in words:
             why = f"{name}() downloads its weights, which fails here: {words}"
-            raise Refusal(why, f"build it with weights=None in {module}") from error
+            raise Refusal(why, change=f"build it with weights=None in {module}") from error
         raise Broken(f"{name}() fails: {words}") from error
 
 
@@ -196,7 +196,7 @@ def _refuse_other_library(file: str, library: str) -> None:
     """Raises Refusal for a model of another library than Keras. library: its name; "" for a model that is of none. file: where
     the model is defined, for the error."""
     if library:
-        raise Refusal(other_libraries.refusal(file, library), other_libraries.remedy(file))
+        raise Refusal(other_libraries.refusal(file, library), change=other_libraries.remedy(file))
 
 
 def _imported(module: str, here: str) -> ModuleType:

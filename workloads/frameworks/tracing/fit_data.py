@@ -46,7 +46,7 @@ def fit_data(parts: tuple, batch_size: int | None, steps: int | None = None, cla
     from keras.src.trainers.data_adapters import get_data_adapter
 
     if all(part is None for part in parts):
-        raise Refusal("its data are None", "end the function of --data with `return x, y`")
+        raise Refusal("its data are None", change="end the function of --data with `return x, y`")
     try:
         adapter = get_data_adapter(*parts, batch_size=batch_size, steps_per_epoch=steps, class_weight=class_weight)
     except Refusal:  # by the time limit: it tells the user what to change
@@ -99,7 +99,7 @@ def _first_rows(parts: tuple, count: int) -> tuple:
             return None
         if isinstance(array, tensorflow.SparseTensor):
             change = "give batches: tf.data.Dataset.from_tensor_slices((x, y)).batch(32)"
-            raise Refusal("its data are sparse tensors, whose rows cannot be cut", change)
+            raise Refusal("its data are sparse tensors, whose rows cannot be cut", change=change)
         return array.iloc[:count] if hasattr(array, "iloc") else array[:count]  # a table of pandas has iloc
 
     return tuple(keras.tree.map_structure(rows, parts))
@@ -131,7 +131,9 @@ def _specs(batch: Any) -> Any:
 
     def spec(tensor: "tf.Tensor | None") -> "tf.TypeSpec | None":
         if isinstance(tensor, tensorflow.RaggedTensor):
-            raise Refusal("its data give ragged tensors, whose sizes differ by sample", "pad them with to_tensor()")
+            raise Refusal(
+                "its data give ragged tensors, whose sizes differ by sample", change="pad them with to_tensor()"
+            )
         return None if tensor is None else tensorflow.type_spec_from_value(tensor)
 
     return keras.tree.map_structure(spec, batch)

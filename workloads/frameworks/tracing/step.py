@@ -72,13 +72,13 @@ def require_tensorflow() -> None:
     """Raises Refusal where a model's file chooses another backend of Keras."""
     chosen = os.environ.get("KERAS_BACKEND", "tensorflow")
     if chosen != "tensorflow":
-        raise Refusal(f"Keras is to run on {chosen} (KERAS_BACKEND)", "set KERAS_BACKEND=tensorflow")
+        raise Refusal(f"Keras is to run on {chosen} (KERAS_BACKEND)", change="set KERAS_BACKEND=tensorflow")
 
 
 def require_graph_execution(model: "keras.Model") -> None:
     """Raises Refusal for a model whose step runs as Python, operation by operation, and never as a graph."""
     if getattr(model, "run_eagerly", False):
-        raise Refusal("the model is compiled with run_eagerly=True", "leave run_eagerly=True out of compile")
+        raise Refusal("the model is compiled with run_eagerly=True", change="leave run_eagerly=True out of compile")
 
 
 def require_vocabularies(model: "keras.Model") -> None:
@@ -87,7 +87,9 @@ def require_vocabularies(model: "keras.Model") -> None:
         if not hasattr(layer, "get_vocabulary") or layer.get_vocabulary(include_special_tokens=False):
             continue
         name = type(layer).__name__
-        raise Refusal(f"its {name} {layer.name!r} has no vocabulary", "call its adapt(texts), or give it a vocabulary")
+        raise Refusal(
+            f"its {name} {layer.name!r} has no vocabulary", change="call its adapt(texts), or give it a vocabulary"
+        )
 
 
 def network_of(model: "keras.Model", name: str, step: TracedStep) -> Network:
@@ -136,7 +138,7 @@ def compile_where_it_is_not(model: "keras.Model", name: str) -> bool:
         losses = ["mse"] * max(1, len(outputs))
         raise Refusal(
             f"{name} gives a model {reason} that is not compiled",
-            f"compile it with its own losses, as model.compile('adam', {losses})",
+            change=f"compile it with its own losses, as model.compile('adam', {losses})",
         )
     user_model.compile_with_adam(model, name)
     return True
@@ -262,7 +264,7 @@ def _first_graph(
     if not advice:
         step_inputs.require_matching(model, inputs, name)
     if _trains_by_user_step(model):
-        raise NotTraced(f"its train_step does not trace: {described(first_error).rstrip('.')}", inputs)
+        raise NotTraced(f"its train_step does not trace: {described(first_error).rstrip('.')}", inputs=inputs)
     raise Broken(
         f"{name}: its train_step does not trace: {described(first_error).rstrip('.')}{advice}"
     ) from first_error

@@ -74,7 +74,7 @@ def from_data(name: str, batch: int) -> tuple[StepInputs, FitData, tuple]:
         with _time_for_batch():
             data = fit_data(parts, batch)
     except Refusal as error:
-        raise Refusal(f"{name}(): {error}", error.change) from error
+        raise Refusal(f"{name}(): {error}", change=error.change) from error
     except Broken as error:
         raise Broken(f"{name}(): {error}") from error
     return StepInputs(specs=data.specs, batch=data.batch), data, parts
@@ -85,7 +85,7 @@ def _time_for_batch() -> Iterator[None]:
     """A `with` block in which Refusal is raised after BATCH_S seconds, the longest that data may take for a batch."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise Refusal(f"its data gave no batch within {BATCH_S} s", "let its generator yield sooner")
+        raise Refusal(f"its data gave no batch within {BATCH_S} s", change="let its generator yield sooner")
 
     handler_before = signal.signal(signal.SIGALRM, end)
     signal.alarm(BATCH_S)
@@ -134,7 +134,9 @@ def require_matching(model: "keras.Model", inputs: StepInputs, name: str) -> Non
     shapes = ", ".join(str(tuple(spec.shape)) for spec in specs)
     matches = len(declared) == len(specs) and all(map(_matches, declared, specs))
     if declared and not matches:
-        raise Refusal(f"{name}: its data give {shapes}, and it takes {wanted}", f"give it data of the shapes {wanted}")
+        raise Refusal(
+            f"{name}: its data give {shapes}, and it takes {wanted}", change=f"give it data of the shapes {wanted}"
+        )
 
 
 def _matches(tensor: "keras.KerasTensor", spec: "tf.TensorSpec") -> bool:
@@ -167,7 +169,7 @@ def _declared_inputs(model: "keras.Model", name: str) -> Any:
         shape = next(iter(shapes.values()))
         if isinstance(shape, tuple) and all(isinstance(side, int | None) for side in shape):
             return keras.KerasTensor(shape, keras.config.floatx())
-    raise Broken(f"{name} gives a model whose input shapes are not known: {TAKE_DATA}", "open-input")
+    raise Broken(f"{name} gives a model whose input shapes are not known: {TAKE_DATA}", cause="open-input")
 
 
 def _spec(tensor: "keras.KerasTensor", batch: int, length: int, name: str) -> "tf.TensorSpec | tf.SparseTensorSpec":
@@ -183,11 +185,11 @@ def _spec(tensor: "keras.KerasTensor", batch: int, length: int, name: str) -> "t
         sides[0] = batch
     if getattr(tensor, "ragged", False):
         reason = f"{name} takes ragged tensors in input {tensor.name!r}, which cannot be made up: {TAKE_DATA}"
-        raise Broken(reason, "open-input")
+        raise Broken(reason, cause="open-input")
     if None in sides and not length:
         raise Broken(
             f"{name} has an open size: {tuple(tensor.shape)} in input {tensor.name!r}; say which: --length 200",
-            "open-size",
+            cause="open-size",
         )
     shape = tuple(length if side is None else side for side in sides)
     if getattr(tensor, "sparse", False):

@@ -37,7 +37,7 @@ class CutData:
             self._generator = SharedGenerator(call["x"])
         if data.rows is None and batch != data.batch:
             change = f"leave --batch {batch} out, or batch them so"
-            raise Refusal(f"its data come in batches of {data.batch}", change)
+            raise Refusal(f"its data come in batches of {data.batch}", change=change)
 
     @property
     def sample_bytes(self) -> int:
@@ -73,7 +73,7 @@ class CutData:
             return {"x": _cut_py_dataset(x, steps), "shuffle": self.call["shuffle"]} | rest
         raise Refusal(
             f"its data are a {type(x).__name__}, which cannot be cut to a few steps",
-            "give fit arrays, a tf.data.Dataset, a keras.utils.PyDataset or a generator",
+            change="give fit arrays, a tf.data.Dataset, a keras.utils.PyDataset or a generator",
         )
 
     def _rows(self, samples: int) -> FitArguments:
@@ -151,7 +151,9 @@ class SharedGenerator:
     def require_more(self) -> None:
         """Raises Refusal where the user's generator has ended."""
         if self._ended:
-            raise Refusal(f"its generator ends after {self._taken} batches", "let it go on: while True around its loop")
+            raise Refusal(
+                f"its generator ends after {self._taken} batches", change="let it go on: while True around its loop"
+            )
 
 
 def fit_arguments(parts: tuple, batch: int) -> FitArguments:

@@ -31,7 +31,7 @@ def call_data(arguments: dict[str, Any]) -> CallData:
     """
     batch = arguments["batch_size"]
     if batch is not None and not isinstance(batch, numbers.Integral):
-        raise Refusal(f"its fit takes batches of {batch} samples", "give fit a whole batch_size")
+        raise Refusal(f"its fit takes batches of {batch} samples", change="give fit a whole batch_size")
     data = fit_data(
         (arguments["x"], arguments["y"], arguments["sample_weight"]),
         arguments["batch_size"],
@@ -49,7 +49,7 @@ def _epochs(arguments: dict[str, Any]) -> int:
     epochs = arguments["epochs"] - arguments["initial_epoch"]
     if not isinstance(epochs, numbers.Integral) or epochs < 1:
         fix = "give fit a whole number of epochs, at least 1 more than initial_epoch"
-        raise Refusal(f"its fit trains {epochs} epochs", fix)
+        raise Refusal(f"its fit trains {epochs} epochs", change=fix)
     return int(epochs)
 
 
@@ -90,7 +90,9 @@ def require_keras_step(model: Any) -> None:
         raise Broken("its model is of tf_keras, which is Keras 2: import keras (3) instead")
     step.require_tensorflow()
     if not model.compiled:
-        raise Refusal("the model is not compiled", "write model.compile('adam', 'mse'), with its own loss, before fit")
+        raise Refusal(
+            "the model is not compiled", change="write model.compile('adam', 'mse'), with its own loss, before fit"
+        )
 
 
 def _samples(data: FitData, arguments: dict[str, Any]) -> int | None:

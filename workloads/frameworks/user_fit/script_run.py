@@ -121,7 +121,7 @@ class ScriptRun:
             if self.order.timing is not None:
                 type(model).fit = original
                 return self.timed(
-                    self.order.timing, model, CutData(arguments, data.training, data.training.batch), source
+                    self.order.timing, model, CutData(arguments, data=data.training, batch=data.training.batch), source
                 )
             gc.disable()  # a trace makes objects by the million and lets few go
             strategy = self.hook.strategies[-1] if self.hook.strategies else ""

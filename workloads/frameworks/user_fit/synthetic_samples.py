@@ -53,7 +53,7 @@ def _inputs(
     import tensorflow
 
     if isinstance(spec, tensorflow.SparseTensorSpec):
-        raise Refusal("it takes sparse tensors, which cannot be made up", TAKE_DATA)
+        raise Refusal("it takes sparse tensors, which cannot be made up", change=TAKE_DATA)
     shape = (count, *spec.shape[1:])
     if spec.dtype == tensorflow.string:
         return tensorflow.constant(rng.choice(_texts(model), shape))
@@ -77,7 +77,7 @@ def _texts(model: Any) -> np.ndarray:
         if type(layer).__name__ == "TextVectorization":
             return np.array([" ".join(vocabulary[i : i + _WORDS]) for i in range(0, len(vocabulary), _WORDS)], object)
         return np.array(vocabulary, object)
-    raise Refusal("it takes texts, and no layer of it has a vocabulary to make them up from", TAKE_DATA)
+    raise Refusal("it takes texts, and no layer of it has a vocabulary to make them up from", change=TAKE_DATA)
 
 
 def _targets(spec: "tf.TensorSpec", width: int | None, count: int, rng: np.random.Generator) -> np.ndarray:

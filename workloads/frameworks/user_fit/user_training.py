@@ -68,12 +68,12 @@ def candidates(row: Row, model: Any, samples: int, seed: int) -> Iterator[tuple[
     batch = row.problem.batch
     if row.keras.data != "synthetic":
         inputs, data, parts = step_inputs.from_data(row.keras.data, batch)
-        yield CutData(fit_arguments(parts, batch), data, batch), inputs
+        yield CutData(fit_arguments(parts, batch), data=data, batch=batch), inputs
         return
     length = row.keras.length if row.keras.length > 1 else 0
     for inputs in step_inputs.synthetic(model, name, batch, length):
         parts = synthetic_samples(model, inputs, samples, seed)
-        yield CutData(fit_arguments(parts, batch), fit_data(parts, batch), batch), inputs
+        yield CutData(fit_arguments(parts, batch), data=fit_data(parts, batch), batch=batch), inputs
 
 
 class UserFit(trainers.Trainer):

@@ -34,7 +34,7 @@ class WeightLimit:
             needed, free = units.size(self._taken_bytes), units.size(self._free_bytes)
             raise Refusal(
                 f"its weights, their gradients and the optimizer's state take {needed} and more, {free} are free",
-                "make the model smaller, or take a machine with more memory",
+                change="make the model smaller, or take a machine with more memory",
             )
 
 
