@@ -157,7 +157,7 @@ def _layers(call: _Call) -> Iterator[Layer]:
     if is_of_keras and kind in _KINDS and not (call.is_repeated and weights):
         parts = _KINDS[kind](operation, input_shapes, output_shape)
     if parts is None:  # the weights of a layer that is used again are counted once
-        parts = _nameless(kind, shape=output_shape, weights=0 if call.is_repeated else weights)
+        parts = _unnamed_layer(kind, shape=output_shape, weights=0 if call.is_repeated else weights)
     if isinstance(parts, Layer):
         parts = (parts,)
     before = call.sources
@@ -236,7 +236,7 @@ def _may_be_in_cudnn(layer: "keras.Layer") -> bool:
 # the one that it gives; None where it is not as the kind says.
 
 
-_nameless = functools.partial(Layer, "")
+_unnamed_layer = functools.partial(Layer, "")
 
 
 def _activation(operation: "keras.Operation") -> str:
@@ -265,7 +265,7 @@ def _conv(operation: "keras.Operation", input_shapes: list[Shape], output_shape:
         return None
     name = type(operation).__name__
     pad = "same" if operation.padding == "causal" else operation.padding
-    layer = _nameless(
+    layer = _unnamed_layer(
         "conv",
         units=output_shape[-1],
         size=_sides(operation.kernel_size),
@@ -289,12 +289,14 @@ def _separable(
     if convolution is None:
         return None
     depthwise = replace(convolution, name="depthwise", activation="", bias=False)
-    pointwise = _nameless("conv", units=output_shape[-1], activation=convolution.activation, bias=convolution.bias)
+    pointwise = _unnamed_layer("conv", units=output_shape[-1], activation=convolution.activation, bias=convolution.bias)
     return depthwise, pointwise
 
 
 def _dense(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("dense", units=operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
+    return _unnamed_layer(
+        "dense", units=operation.units, activation=_activation(operation), bias=bool(operation.use_bias)
+    )
 
 
 def _pool(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
@@ -303,7 +305,7 @@ def _pool(operation: "keras.Operation", input_shapes: list[Shape], output_shape:
         return None
     kind = _POOLS[type(operation).__name__]
     size = _sides(operation.pool_size)
-    return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding)
+    return _unnamed_layer(kind, size=size, stride=operation.strides[0], pad=operation.padding)
 
 
 def _global_pool(
@@ -314,13 +316,13 @@ def _global_pool(
     if not _is_plain(operation):
         return None
     pooled = Layer("pooled", "globalpool")
-    return (pooled, _nameless("reshape", shape=output_shape)) if operation.keepdims else (pooled,)
+    return (pooled, _unnamed_layer("reshape", shape=output_shape)) if operation.keepdims else (pooled,)
 
 
 def _recurrent(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
     """A recurrent layer. `groups` is the number of gates of its cell, `fused` whether cuDNN computes it on a GPU."""
     gates = {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
-    return _nameless(
+    return _unnamed_layer(
         "recurrent",
         units=operation.cell.units,
         groups=gates,
@@ -338,9 +340,9 @@ def _both_directions(
     if operation.merge_mode != "concat" or _KINDS.get(type(operation.forward_layer).__name__) is not _recurrent:
         return None
     one = _recurrent(operation.forward_layer, input_shapes, (*output_shape[:-1], output_shape[-1] // 2))
-    forward = replace(one, name="forward", inputs=("0",))
+    forward = replace(one, name="forward", inputs=("0",))  # what the operation takes
     backward = replace(one, name="backward", inputs=("0",))
-    return forward, backward, _nameless("concat", inputs=("forward", "backward"))
+    return forward, backward, _unnamed_layer("concat", inputs=("forward", "backward"))
 
 
 def _attention(
@@ -355,23 +357,26 @@ def _attention(
         return None
     heads = operation.num_heads
     bias = bool(operation.use_bias)
-    last = len(input_shapes) - 1  # the number of the input that has the keys
+    # An input that is a number is what Keras calls the layer with, by its place in the call.
+    query_input = "0"
+    value_input = str(min(1, len(input_shapes) - 1))
+    key_input = str(len(input_shapes) - 1)
     key_units = heads * operation.key_dim
     value_units = heads * operation.value_dim
     return (
-        Layer("query", "dense", units=key_units, bias=bias, inputs=("0",)),
-        Layer("key", "dense", units=key_units, bias=bias, inputs=(str(last),)),
-        Layer("value", "dense", units=value_units, bias=bias, inputs=(str(min(1, last)),)),
+        Layer("query", "dense", units=key_units, bias=bias, inputs=(query_input,)),
+        Layer("key", "dense", units=key_units, bias=bias, inputs=(key_input,)),
+        Layer("value", "dense", units=value_units, bias=bias, inputs=(value_input,)),
         Layer("scores", "scores", groups=heads, inputs=("query", "key")),
         Layer("softmax", "activation", activation="softmax"),
         Layer("dropout", "dropout", rate=float(operation.dropout)),
         Layer("weighted", "weighted", groups=heads, inputs=("dropout", "value")),
-        _nameless("dense", units=output_shape[-1], bias=bias),
+        _unnamed_layer("dense", units=output_shape[-1], bias=bias),
     )
 
 
 def _element_wise(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("activation", activation=_activation(operation) or type(operation).__name__.lower())
+    return _unnamed_layer("activation", activation=_activation(operation) or type(operation).__name__.lower())
 
 
 def _merged(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
@@ -380,12 +385,12 @@ def _merged(operation: "keras.Operation", input_shapes: list[Shape], output_shap
     name = type(operation).__name__
     if name == "Concatenate":
         is_of_channels = len(input_shapes) > 1 and operation.axis in (-1, len(input_shapes[0]))
-        return _nameless("concat") if is_of_channels else None
+        return _unnamed_layer("concat") if is_of_channels else None
     if len(input_shapes) < 2:
         return _element_wise(operation, input_shapes, output_shape)
     if name == "Add" and len(set(input_shapes)) == 1:
-        return _nameless("add")
-    return _nameless("merge", shape=output_shape)
+        return _unnamed_layer("add")
+    return _unnamed_layer("merge", shape=output_shape)
 
 
 def _normalized(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer | None:
@@ -394,27 +399,27 @@ def _normalized(operation: "keras.Operation", input_shapes: list[Shape], output_
     if operation.axis not in (-1, last_axis, [-1], [last_axis]):
         return None
     kind = "batchnorm" if type(operation).__name__ == "BatchNormalization" else "layernorm"
-    return _nameless(kind, scale=bool(operation.scale), bias=bool(operation.center))
+    return _unnamed_layer(kind, scale=bool(operation.scale), bias=bool(operation.center))
 
 
 def _rearranged(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("rearrange", shape=output_shape)
+    return _unnamed_layer("rearrange", shape=output_shape)
 
 
 def _embedding(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("embedding", units=operation.output_dim, weights=operation.input_dim * operation.output_dim)
+    return _unnamed_layer("embedding", units=operation.output_dim, weights=operation.input_dim * operation.output_dim)
 
 
 def _flat(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("flatten")
+    return _unnamed_layer("flatten")
 
 
 def _reshaped(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("reshape", shape=output_shape)
+    return _unnamed_layer("reshape", shape=output_shape)
 
 
 def _dropout(operation: "keras.Operation", input_shapes: list[Shape], output_shape: Shape) -> Layer:
-    return _nameless("dropout", rate=float(getattr(operation, "rate", 1)))
+    return _unnamed_layer("dropout", rate=float(getattr(operation, "rate", 1)))
 
 
 # A function of the kinds above, and the Keras classes that it is for.

@@ -292,7 +292,7 @@ class Grid:
                 for count in counts:
                     for values in self._option_values(problem, device, kernel):
                         switches = settings.without_defaults({"data": self.data, "residence": residence, **values})
-                        rows.append(Row(kernel, problem, Settings(device, count, switches=switches)))
+                        rows.append(Row(kernel, problem, Settings(device, threads=count, switches=switches)))
         return distinct(rows)
 
     def _kernels_of(self, problem: Training) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ def row(
     threads: of the CPU; None for the library's choice. process: `warm` for a worker that many rows share, `fresh` for its own.
     """
     switches = settings.without_defaults({"data": "synthetic", **options})
-    return Row(kernel, training, Settings(device, threads, process=process, switches=switches))
+    return Row(kernel, training, Settings(device, threads=threads, process=process, switches=switches))
 
 
 def short(model: str, batch: int, dtype: str = "float32") -> Training:

@@ -183,7 +183,7 @@ class LayerPlan(MeasuringPlan):
             for device, jit in itertools.product(devices, self.jit):
                 counts = self.measuring.threads if device == "cpu" else ()
                 for threads in counts or (None,):
-                    settings = Settings(device, threads, switches={"jit_compile": jit})
+                    settings = Settings(device, threads=threads, switches={"jit_compile": jit})
                     problem = _problem(request, layer, work, math=_math(device, work, machine), step_bytes=step_bytes)
                     rows.append(Row("layer/keras/chain", problem, settings))
         if not rows:
