@@ -232,8 +232,8 @@ def _may_be_in_cudnn(layer: "keras.Layer") -> bool:
 
 # ---------------------------------------------------------------- one kind of operation each
 #
-# A function of these makes a nameless Layer, or several that it is made of, from an operation, the input_shapes that it takes and
-# the one that it gives; None where it is not as the kind says.
+# Each function describes one kind of Keras operation by a Layer without a name, or by several that it is made of, from the shapes
+# of the arrays that it takes and of the one that it gives. It returns None for an operation that has options beyond its kind's.
 
 
 _unnamed_layer = functools.partial(Layer, "")
