@@ -59,7 +59,8 @@ def short(model: str, batch: int, dtype: str = "float32") -> Training:
 def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, Any]]:
     """The options of each form in which a training runs on a device.
 
-    A GPU has one form, without options. The CPU has those of CPU_FORMS that `words` names, `visible` only where gpu_here.
+    A GPU has one form, without options. The CPU has the forms that `words` names: `hidden` (the usual one), `jit` (compiled by
+    XLA) and, where gpu_here, `visible` (in a process that sees a GPU).
     """
     if device != "cpu":
         return [{}]

@@ -188,7 +188,8 @@ def _user_model(row: Row) -> "tuple[keras.Model, dict[str, str]]":
     model, notes = user_model.load(name, settings.JIT[row.keras.jit_compile])
     layers = description.network(model, name)
     layers = replace(layers, compiled_for_user="compiled" in notes)
-    notes[user_files.SOURCE] = user_files.hash_of_modules(name, "")
+    data_function = ""  # the samples are made up
+    notes[user_files.SOURCE] = user_files.hash_of_modules(name, data_function)
     notes["layers"] = msgspec.json.encode(layers).decode()
     return model, notes
 

@@ -190,8 +190,8 @@ def _fields_of_general_model(
     for cut, inputs in user_training.candidates(row, model, row.problem.samples, seed):
         step.build(model, inputs)
         if user_files.SOURCE not in notes:
-            names = [row.problem.model, row.keras.data if row.keras.data != "synthetic" else ""]
-            notes[user_files.SOURCE] = user_files.hash_of_modules(*names)
+            data_function = row.keras.data if row.keras.data != "synthetic" else ""
+            notes[user_files.SOURCE] = user_files.hash_of_modules(row.problem.model, data_function)
         try:
             return fields_of_fit(row, model, cut, limits, notes=notes, phases=phases, values=values)
         except Broken as error:
