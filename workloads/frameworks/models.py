@@ -1,7 +1,7 @@
 """Keras models made from the layer tables. Keras is imported in the functions: they run in a worker only."""
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels import networks
 from kernels.networks import layers
@@ -69,6 +69,17 @@ def _layer(keras_layers: ModuleType, layer: Layer) -> "keras.Layer":
     return getattr(keras_layers, name)(name=layer.name, **arguments)
 
 
+class LayerFacts(NamedTuple):
+    """What a Keras layer and the description of it are compared by."""
+
+    #: Its name.
+    name: str
+    #: The shape of its output, without the batch.
+    shape: tuple[int, ...]
+    #: How many numbers its weights have.
+    weights: int
+
+
 def differences(model: "keras.Model", network: Network) -> str:
     """How a Keras model differs from the description of its network in output shapes and numbers of weights, as a sentence of at
     most 500 characters; "" where it does not."""
@@ -76,17 +87,20 @@ def differences(model: "keras.Model", network: Network) -> str:
     weights = networks.layer_weights(network)
     expected = []
     for layer, shape, count in zip(network.layers, outputs, weights, strict=True):
-        expected.append((layer.name, shape, count))
+        expected.append(LayerFacts(name=layer.name, shape=shape, weights=count))
     order = {layer.name: number for number, layer in enumerate(network.layers)}
     keras_layers = [layer for layer in model.layers if layer.name != INPUT]
     keras_layers.sort(key=lambda layer: order.get(layer.name, len(order)))
-    actual = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in keras_layers]
+    actual = []
+    for layer in keras_layers:
+        shape = tuple(layer.output.shape[1:])
+        actual.append(LayerFacts(name=layer.name, shape=shape, weights=layer.count_params()))
     faults = []
-    for (name, shape, count), wanted in zip(actual, expected, strict=False):
-        if (name, shape, count) != wanted:
-            wanted_name, wanted_shape, wanted_count = wanted
+    for built, wanted in zip(actual, expected, strict=False):
+        if built != wanted:
             faults.append(
-                f"{name} gives {shape} with {count} weights, not {wanted_name} {wanted_shape} with {wanted_count}"
+                f"{built.name} gives {built.shape} with {built.weights} weights, "
+                f"not {wanted.name} {wanted.shape} with {wanted.weights}"
             )
     if len(actual) != len(expected):
         faults.append(f"{len(actual)} layers, not {len(expected)}")

@@ -105,7 +105,7 @@ def _teacher_experiments(measuring: Measuring, here: Machine) -> list[concurrent
     try:
         devices = _named_devices_or_gpus(measuring, here)
         missing = ""
-    except NoGpu as error:
+    except GpuLacking as error:
         devices = [_FIRST_GPU]
         missing = str(error)
     student_devices = [device for device in devices if device != "cpu"] or ["cpu"]
@@ -134,7 +134,7 @@ def _together_experiments(measuring: Measuring, here: Machine) -> list[concurren
     try:
         devices = _named_devices_or_gpus(measuring, here)
         missing = ""
-    except NoGpu as error:
+    except GpuLacking as error:
         devices = [_FIRST_GPU]
         missing = str(error)
     training = _training(SMALL)
@@ -183,21 +183,21 @@ def _settings(device: str, process: str = "warm", **options: str) -> Settings:
     return Settings(device, threads=None, process=process, switches=switches)
 
 
-class NoGpu(Exception):
+class GpuLacking(Exception):
     """A study needs a GPU, none is here, and no other device was named. Its message says why there is none."""
 
 
 def _named_devices_or_gpus(measuring: Measuring, here: Machine) -> list[str]:
     """The devices that the user named, else the GPUs of this machine: `gpu:0`.
 
-    Raises: NoGpu where none was named and there is no GPU; Usage and Missing for a named device that is not here.
+    Raises: GpuLacking where none was named and there is no GPU; Usage and Missing for a named device that is not here.
     """
     devices = plan.devices(measuring.devices, here, measuring.require_gpu)
     if measuring.devices:
         return devices
     gpus = [device for device in devices if device != "cpu"]
     if not gpus:
-        raise NoGpu(f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU")
+        raise GpuLacking(f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU")
     return gpus
 
 

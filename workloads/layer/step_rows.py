@@ -35,8 +35,8 @@ def rows(
         for threads in counts or (None,):
             settings = Settings(device, threads=threads)
             for training in trainings:
-                on_made_up_data = Settings(device, threads=threads, switches={"data": "synthetic"})
-                step_rows.append(Row(studies.FIT, training, on_made_up_data))
+                on_synthetic_data = Settings(device, threads=threads, switches={"data": "synthetic"})
+                step_rows.append(Row(studies.FIT, training, on_synthetic_data))
             step_rows += [Row("launch/tensorflow/fit", Launch("step", count), settings) for count in _STEPS]
             step_rows += [Row("feeding/keras/numpy", pipeline, settings) for pipeline in pipelines]
     return step_rows

@@ -103,11 +103,11 @@ def _chain_of_operations(function: Callable, copies: "Sequence[Sequence[tf.Tenso
     def chain(argument_lists: "list[list[tf.Tensor]]") -> None:
         assignments: list = []  # of the results of the call before
         for number in range(count):
-            turn = number % len(argument_lists)
+            copy = number % len(argument_lists)
             with tensorflow.control_dependencies(assignments):
-                values = flat(function(*argument_lists[turn]))
+                values = flat(function(*argument_lists[copy]))
             assignments = []
-            for variable, value in zip(variables[turn], values, strict=True):
+            for variable, value in zip(variables[copy], values, strict=True):
                 assignments.append(variable.assign(value, read_value=False))
 
     return lambda: chain(copies)
@@ -121,32 +121,32 @@ def flat(values: Any) -> "list[tf.Tensor]":
 
 
 def _xla_linked_calls(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) -> Callable:
-    """The chain that XLA compiles for a CPU: calls one after the other, each followed by a loop of one turn.
+    """The chain that XLA compiles for a CPU: calls one after the other, each followed by a loop of one iteration.
 
-    The loop makes the next call's arguments depend on this call's results. `turns` is 1, but an input: XLA does not know it, so
-    it computes all results before the loop.
+    The loop makes the next call's arguments depend on this call's results. The number of iterations is an input: XLA does not
+    know that it is 1, so it computes all results before the loop.
     """
     import tensorflow
 
     zero = tensorflow.constant(0.0)
     index = tensorflow.constant(0)
-    turns = tensorflow.constant(1)
+    iterations = tensorflow.constant(1)
 
     @tensorflow.function(autograph=False, jit_compile=True)
     def linked(
-        tensors: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor", turns: "tf.Tensor"
+        tensors: "list[tf.Tensor]", zero: "tf.Tensor", index: "tf.Tensor", iterations: "tf.Tensor"
     ) -> "list[tf.Tensor]":
-        def link(turn: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
+        def link(iteration: "tf.Tensor", tensors: "list[tf.Tensor]", values: "list[tf.Tensor]") -> tuple:
             """The body of the loop after a call: makes the next call's arguments depend on this call's results."""
-            return turn + 1, _depending_on(values, tensors, zero=zero, index=index), values
+            return iteration + 1, _depending_on(values, tensors, zero=zero, index=index), values
 
         for _ in range(count):
             values = flat(function(*tensors))
             start = (0, list(tensors), values)
-            _, tensors, values = tensorflow.while_loop(lambda turn, *_: turn < turns, link, start)
+            _, tensors, values = tensorflow.while_loop(lambda iteration, *_: iteration < iterations, link, start)
         return values
 
-    return lambda: linked(list(arguments), zero, index, turns)
+    return lambda: linked(list(arguments), zero, index, iterations)
 
 
 def _xla_loop(function: Callable, arguments: "Sequence[tf.Tensor]", count: int) -> Callable:

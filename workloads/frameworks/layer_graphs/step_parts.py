@@ -35,7 +35,8 @@ def _loss(opened: OpenedModel) -> list[LayerUse]:
     model, parts = opened.model, opened.inputs.specs
     if not isinstance(parts, tuple) or len(parts) < 2:
         return []
-    inputs, targets, *_ = parts
+    inputs = parts[0]
+    targets = parts[1]
     x = keras.tree.map_structure(lambda spec: keras.KerasTensor(spec.shape, spec.dtype.name), inputs)
     outputs = keras.src.backend.compute_output_spec(model, x, training=True)
     structure = (outputs, targets)

@@ -70,9 +70,10 @@ def _matrix_product(node: GraphNode) -> NodeWork:
     transposed_a = bool(node.attributes.get("transpose_a") or node.attributes.get("adj_x"))
     transposed_b = bool(node.attributes.get("transpose_b") or node.attributes.get("adj_y"))
     a, b = (array.shape for array in node.inputs)
-    *batch, rows, columns = node.outputs[0].shape
+    result = node.outputs[0].shape
+    rows, columns = result[-2:]
     depth = a[-2] if transposed_a else a[-1]
-    count = math.prod(batch)
+    count = math.prod(result[:-2])
     # n: as stored, t: transposed. Two transposed operands count as "nn": A'B' is (BA)', a product of both as stored.
     layout: Layout = "nn"
     if transposed_a and not transposed_b:

@@ -158,11 +158,11 @@ class SharedGenerator:
 
 def fit_arguments(parts: tuple, batch: int) -> FitArguments:
     """The arguments of `fit` for data in `parts`: x, y and sample weights, the last ones optional; or one data set."""
-    x, y, sample_weight, *_ = (*parts, None, None)
+    padded = (*parts, None, None)
     return {
-        "x": x,
-        "y": y,
-        "sample_weight": sample_weight,
+        "x": padded[0],
+        "y": padded[1],
+        "sample_weight": padded[2],
         "batch_size": batch,
         "steps_per_epoch": None,
         "class_weight": None,

@@ -231,17 +231,17 @@ def _restore_packages(modules: dict[str, types.ModuleType]) -> None:
 def main() -> None:
     """Runs the script of the order on the command line, which is: the number of a pipe whose end means that the parent has ended,
     the number of a pipe for messages to it, the file for the answer, a ScriptOrder as JSON, and the script's arguments."""
-    _, parent_pipe, message_pipe, answer_path, order_json, *arguments = sys.argv
-    processes.end_with_parent(int(parent_pipe))
-    messages = int(message_pipe)
-    order = msgspec.json.decode(order_json, type=ScriptOrder)
-    sys.argv = [order.path or order.script, *arguments]
+    processes.end_with_parent(int(sys.argv[1]))
+    messages = int(sys.argv[2])
+    answer = Path(sys.argv[3])
+    order = msgspec.json.decode(sys.argv[4], type=ScriptOrder)
+    sys.argv = [order.path or order.script, *sys.argv[5:]]
 
     def send(doing: Doing) -> None:
         os.write(messages, msgspec.json.encode(doing) + b"\n")
 
     announce.send_to(send)
-    ScriptRun(Path(answer_path), order).run()
+    ScriptRun(answer, order).run()
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ class SideEffectsHook:
         """Python calls this for each audited event; the arguments of `open` are path, mode and flags."""
         if not self._is_noting or event != "open":
             return
-        path, _, flags = arguments
+        path = arguments[0]
+        flags = arguments[2]
         if isinstance(path, str) and flags & _WRITES:
             self._paths[path] = None
 

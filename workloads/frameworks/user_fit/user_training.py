@@ -116,13 +116,12 @@ def failure(error: Exception, name: str) -> Broken:
     return Refusal(f"its fit fails{_place(error)}: {type(error).__name__}: {message}", change=f"mend {file}")
 
 
-def _without_graph_code(message: str) -> str:
+def _without_graph_code(error: str) -> str:
     """The message of an error; of an error in a TensorFlow graph only its last part, below the lines of code that built the
     graph."""
-    if "Graph execution error" not in message:
-        return message
-    _, _, last_part = message.strip().rpartition("\n\n")
-    return last_part
+    if "Graph execution error" not in error:
+        return error
+    return error.strip().rpartition("\n\n")[2]
 
 
 def _place(error: Exception) -> str:
