@@ -73,7 +73,7 @@ REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 
 
 
 def compared(answers, wanted, reference, softmax):
-    return inference_row.compared(answers, wanted, reference, softmax=softmax, arithmetic="float32")
+    return inference_row.compare(answers, wanted, reference, softmax=softmax, arithmetic="float32")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     monkeypatch.setattr(inference_row.tensors, "on", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
     # it asks TensorFlow, which is in no test's process
-    monkeypatch.setattr(inference_row.tensors, "about", lambda *of: {})
+    monkeypatch.setattr(inference_row.tensors, "software_notes", lambda *of: {})
     m = one_row.measure(Row(CALL, Inference("lenet", 4), Settings()), Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
 

@@ -253,12 +253,3 @@ def test_a_saved_model_alone_keeps_its_precision(monkeypatch, model, message):
     )
     with pytest.raises(ValueError, match=message):
         training_row._samples_of_user_model(row_, 1)
-
-
-def test_a_blocks_seconds_get_its_name(monkeypatch):
-    moments = iter((100.0, 102.5))
-    monkeypatch.setattr(tensors, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
-    phases = {"build": 1.0}
-    with tensors.timed(phases, "compile"):
-        pass
-    assert phases == {"build": 1.0, "compile": 2.5}
