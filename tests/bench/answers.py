@@ -146,9 +146,7 @@ def main(argv: list[str]) -> int:
     """Without arguments all rows; `quick` leaves out what measures, and terminals of three widths."""
     same, apart = alike()
     readme = len((house.ROOT / "README.md").read_text().split())
-    text = sum(map(house.lines, (house.ROOT / "analysis/text").glob("*.py")))
     figures = [*lengths(), *sentences(), same, at_most("words of README", 1000, readme)]
-    figures.append(at_most("lines in analysis/text", 2200, text))
     faults: list[str] = []
     if argv != ["quick"]:
         wide, faults = on_terminal.figures()
