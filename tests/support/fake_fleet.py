@@ -1,6 +1,7 @@
 """Result folders of made-up nodes of a fleet."""
 
 import math
+import pathlib
 
 import fake_measurements as fake
 import msgspec
@@ -64,3 +65,11 @@ def planted(rows, seed: int, slower: float):
         )
 
     return [device(i, 1.0) for i in range(8)], tuple(device(i, slower if i == 7 else 1.0) for i in range(8))
+
+
+def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
+    """Folders of nodes of four GPUs each; slow: (node, GPU) -> how many times as long its reads take."""
+    for node in range(count):
+        here = fake.with_gpus(*(f"GPU-{node}{i}" for i in range(4)))
+        rows = [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)]
+        write(folder / f"node-{node}", here, rows)

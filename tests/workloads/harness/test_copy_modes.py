@@ -6,41 +6,14 @@ import fake_cupy
 import numpy as np
 import pytest
 from fake_cupy import ISSUE, PAGEABLE, PINNED, WAIT
+from fake_visits import GPU, RESET, WORK, call, exactly, matmul, prepared, row, visited
 
 from kernels import reference, registry
 from kernels.cuda import autotuner, blocking_kernel
 from kernels.problems import Launch, Matmul, Transfer
-from workloads.harness import bound_rows, cache_state, copy_modes, one_row, telemetry, timing, warming
+from workloads.harness import copy_modes, one_row, telemetry, timing, warming
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
-
-WORK, RESET = 10e-6, 50e-6  # seconds of a call on the device, and of what comes before it
-GPU = Settings("gpu:0")
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    with fake_cupy.installed(monkeypatch) as made:
-        made.calls = 0
-        yield made
-
-
-@pytest.fixture
-def stream(gpu):
-    return copy_modes.gpu_stream()
-
-
-def call(gpu, host_s: float = 0.0, seconds: float = WORK):
-    def run():
-        gpu.calls += 1
-        gpu.now += host_s
-        gpu.launch(seconds)
-
-    return run
-
-
-def exactly(seconds: float):
-    return pytest.approx(seconds, rel=1e-9)
 
 
 def test_issue_is_host_time_with_an_unfilled_queue(gpu, stream):
@@ -126,142 +99,6 @@ def test_the_autotuner_times_its_candidates_held(gpu, stream):
     assert gpu.calls == 2 * (1 + 1) + autotuner._MOST_CALLS and len(gpu.held) == 3
 
 
-def matmul(gpu, seconds: float = WORK, host_s: float = 0.0, **about):
-    """A kernel whose answer is there when the device is done, and that takes the host so long to issue."""
-    traits = {name: about.pop(name) for name in ("waits", "allocates") if name in about}
-
-    def bind(problem, a, b):
-        import cupy
-
-        c = cupy.empty((problem.m, problem.n), a.dtype)
-
-        def run():
-            gpu.calls += 1
-            gpu.now += host_s
-            gpu.launch(seconds, lambda: np.matmul(a, b, out=c))
-            return c
-
-        for name, value in about.items():
-            setattr(run, name, value)
-        return run
-
-    return registry.Kernel("matmul", "cupy", "fake", bind, ("gpu",), **traits)
-
-
-@pytest.fixture
-def seen(monkeypatch):
-    """A telemetry that notes when it looks, and nothing to settle for."""
-    looks = []
-    said = lambda word: lambda *given, **how: looks.append(word)  # noqa: E731
-    watch = types.SimpleNamespace(before_block=said("look"), begin=said("begin"), flags=())
-    watch.readings = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
-    monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append(given) or watch)
-    monkeypatch.setattr(telemetry, "settle", said("settle"))
-    monkeypatch.setattr(one_row, "raised", lambda *given, **how: ())
-    monkeypatch.setattr(one_row, "_room_for", lambda row: None)
-    monkeypatch.setattr(one_row, "_known", {})
-    monkeypatch.setattr(warming, "_warm_threads", 10**6)
-    bound_rows.clear()
-    yield looks
-    bound_rows.clear()
-
-
-def visited(monkeypatch, kernel, problem=None, settings: Settings = GPU, number: int = 1, visit_s: float = 7.5e-3):
-    monkeypatch.setattr(one_row.registry, "find", lambda name: kernel)
-    return one_row.visit(Row("matmul/cupy/fake", problem or Matmul(4, 5, 6), settings), Limits(visit_s), 1, number)
-
-
-def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
-    m = visited(monkeypatch, matmul(gpu))
-    assert (m.status, m.check, m.visit, m.values) == ("ok", "exact", 1, {"gpu_clock_hz": 1.9e9})
-    clocks = {s.clock: s for s in m.samples}
-    assert list(clocks) == ["host-latency", "host-throughput", "device"]
-    waited, queued, worked = clocks.values()
-    assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 54  # 0.75 ms / 14 µs
-    assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
-    assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 75
-    assert all(s.block == (0,) * 10 for s in clocks.values())
-    assert seen == [("gpu:0", False, False), "begin", "settle", "look", "look", "look", "settle"]
-    assert all(released and not late for _, released, late in gpu.held)
-    # Both inputs were copied and waited for, what binding queued was waited for, and so was the call.
-    copies = 2 * (ISSUE + WAIT) + (A + B) / PAGEABLE
-    assert m.phases_s == {"first_call": exactly(copies + WAIT + ISSUE + WORK + WAIT)}
-    before = gpu.calls
-    again = visited(monkeypatch, matmul(gpu), number=2)
-    # warmed up for 20 ms, not sized again
-    assert gpu.calls - before == 2000 + 10 * sum(s.calls for s in clocks.values())
-    assert again.samples == m.samples and again.phases_s == {}
-
-
-def test_nothing_is_loaded_behind_a_held_stream(gpu, seen, monkeypatch):
-    kernel, firsts = matmul(gpu), []
-
-    def loads(problem, *inputs):
-        run, loaded = kernel.bind(problem, *inputs), []
-
-        def first():
-            if not loaded:
-                loaded.append(1)
-                firsts.append(any(operation.hold for operation in gpu.current.waiting))
-            return run()
-
-        return first
-
-    visited(monkeypatch, registry.Kernel("matmul", "cupy", "fake", loads, ("gpu",)))
-    assert firsts == [False, False]
-
-
-def test_a_held_up_call_is_sized_anew(gpu, seen, monkeypatch):
-    row = Row("matmul/cupy/fake", Matmul(4, 5, 6), GPU)
-    visited(monkeypatch, matmul(gpu))
-    one_row._known[row.key].call_s |= {"host-latency": 20e-3, "host-throughput": 11e-6}
-    two, three = (visited(monkeypatch, matmul(gpu), number=i) for i in (2, 3))
-    assert [s.calls for s in two.samples] == [1, 68, 75] and [s.calls for s in three.samples] == [54, 68, 75]
-
-
-def test_a_gpu_row_records_the_gpus_state(gpu, seen, monkeypatch):
-    held = Settings("gpu:0", switches={"load": "held"})
-    states = [visited(monkeypatch, matmul(gpu), settings=settings).notes["gpu_state"] for settings in (GPU, held)]
-    monkeypatch.setattr(telemetry, "watch", lambda *given: types.SimpleNamespace(**cold))
-    cold = {"begin": list, "before_block": list, "readings": lambda: ({}, ("cold-clocked",))}
-    states.append(visited(monkeypatch, matmul(gpu), Matmul(4, 5, 7)).notes["gpu_state"])
-    assert states == ["burst", "held", "cold-clocked"]
-
-
-def test_long_calls_are_queued_without_a_hold(gpu, seen, monkeypatch):
-    m = visited(monkeypatch, matmul(gpu, 1.25e-3), visit_s=75e-3)
-    assert m.on("device").calls == 6 and m.on("device").seconds[0] == pytest.approx(1.25e-3, rel=1e-3)
-    assert len(gpu.held) == 1, "one call was held, to tell"
-    bound_rows.clear()
-    again = visited(monkeypatch, matmul(gpu, 1.25e-3), number=2, visit_s=75e-3)
-    assert len(gpu.held) == 1 and again.on("device").calls == 6
-
-
-def test_a_pass_is_what_counts(gpu, seen, monkeypatch):
-    one, four = (visited(monkeypatch, matmul(gpu, passes=p), Matmul(4, 5, p)) for p in (1, 4))
-    for a, b in zip(one.samples, four.samples, strict=True):
-        assert b.seconds == tuple(pytest.approx(s / 4, rel=1e-5) for s in a.seconds) and b.calls == 4 * a.calls, a.clock
-
-
-@pytest.mark.parametrize(
-    ("about", "settings", "clocks"),
-    [
-        ({"waits": True}, GPU, ["host-latency"]),
-        ({"allocates": True}, GPU, ["host-latency", "host-throughput"]),
-        ({}, Settings("gpu:0", mode="roundtrip"), ["host-latency"]),
-        ({"before": lambda: None}, GPU, ["host-latency", "device"]),
-        ({"before": lambda: None, "waits": True}, GPU, ["host-latency"]),
-    ],
-)
-def test_an_inapplicable_clock_is_left_out(gpu, seen, monkeypatch, about, settings, clocks):
-    assert [s.clock for s in visited(monkeypatch, matmul(gpu, **about), settings=settings).samples] == clocks
-
-
-def prepared(gpu, seconds=WORK):
-    stream = copy_modes.gpu_stream()
-    return copy_modes.Prepared(call(gpu, seconds=seconds), None, stream.synchronize, stream)
-
-
 def test_copies_and_launches_tell_what_issuing_them_costs(gpu):
     kernel = types.SimpleNamespace(waits=False, allocates=False)
     for problem, count in ((Transfer("h2d", 8, "pinned"), 1), (Launch("empty", 50), 50)):
@@ -272,26 +109,6 @@ def test_copies_and_launches_tell_what_issuing_them_costs(gpu):
             takes = one_row._device_takes(kernel, row, prepared(gpu), 1e-6)
         assert list(takes) == ["host-throughput", "host-issue", "device"] and held_with == [count]
         assert takes["host-issue"](4) == exactly(4 * ISSUE)
-
-
-def test_an_unseen_end_of_holding_flags_the_row(gpu, seen, monkeypatch):
-    assert visited(monkeypatch, matmul(gpu, host_s=60e-3)).flags == ("hold-ended",)
-
-
-def test_a_cold_rows_flush_is_on_no_clock(gpu, seen, monkeypatch):
-    flushes = []
-    monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushes.append(1) or gpu.launch(RESET))
-    m = visited(monkeypatch, matmul(gpu), settings=Settings("gpu:0", cache="cold"))
-    assert [s.clock for s in m.samples] == ["host-latency", "device"]
-    assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT)
-    assert m.on("device").seconds[0] == exactly(WORK)
-    # A flush and its wait are 54 µs, a call 14: 0.75 ms hold 11 of both; on the device 64 µs: 12.
-    assert [s.calls for s in m.samples] == [11, 12]
-    assert len(flushes) >= 10 * (11 + 12)
-
-
-def row(**settings) -> Row:
-    return Row("matmul/cupy/fake", Matmul(4, 5, 6), Settings(**{"device": "gpu:0", **settings}))
 
 
 def test_a_gpu_leaves_its_idle_clock_first(gpu):
