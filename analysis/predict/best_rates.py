@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from analysis.predict.profile import Profile, once
+from analysis.predict.profile import Profile, cached_in_profile
 from analysis.predict.step_kernels.operation_counts import unfused_traffic
 from analysis.roofline import memory_levels
 from analysis.stats import quick_median
@@ -56,12 +56,12 @@ def least_seconds(profile: Profile, problem: Problem, device: str) -> float:
     return work / rate if rate else math.inf
 
 
-@once
+@cached_in_profile
 def _best_flops(profile: Profile, device: str, dtype: str) -> float | None:
     return best_rate(profile, device, "matmul", lambda product: product.dtype == dtype)
 
 
-@once
+@cached_in_profile
 def _best_bandwidth(profile: Profile, device: str, log_bytes: int) -> float | None:
     """The best rate of passes on about 2^log_bytes bytes."""
 

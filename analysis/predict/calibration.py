@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from analysis.predict.components import FIT, Components, components, execution_of
-from analysis.predict.profile import COMPILED, OP_BY_OP, Profile, once
+from analysis.predict.profile import COMPILED, OP_BY_OP, Profile, cached_in_profile
 from analysis.predict.step_parts import OVERHEAD, WORK, bound_of
 from analysis.predict.step_time import UNFITTED, Calibration, calibrated_parts, stacked, step_seconds, uncalibrated
 from analysis.stats import Estimate, group_by, median
@@ -35,7 +35,7 @@ FEWEST_MODELS = math.ceil(NOMINAL / (1 - NOMINAL) - 1e-9)
 
 
 class Residual(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a training's step is off when it is predicted by the trainings of the other models."""
+    """The error of a training's step when it is predicted with a calibration from the trainings of other models."""
 
     model: str
     #: OVERHEAD or WORK: what most of the predicted step is.
@@ -73,10 +73,10 @@ class TimedTraining(msgspec.Struct, frozen=True, kw_only=True):
         return self.step.noise <= NOISY
 
 
-@once
+@cached_in_profile
 def timed_trainings(profile: Profile) -> tuple[TimedTraining, ...]:
-    """The trainings of a profile whose step is known; cached. Rows with the same step (they differ in samples, epochs, or a type
-    that fit casts) count once: the least noisy one."""
+    """The profile's trainings by Keras's fit whose step is known, with the predicted parts of the step. Rows with the same step,
+    which differ in samples, epochs or a type that fit casts, count once: the least noisy one."""
     quietest: dict[tuple, TimedTraining] = {}
     for row in profile.trainings:
         training = _timed_training(row, profile)
@@ -90,7 +90,8 @@ def timed_trainings(profile: Profile) -> tuple[TimedTraining, ...]:
 
 
 def _timed_training(row: Measurement, profile: Profile) -> TimedTraining | None:
-    """A row of a training with its step; None where a calibration can learn nothing from it."""
+    """A measured training with its step and the predicted parts; None if a calibration cannot use it: the model is unknown, the
+    step was not measured, or the profile has no rows for one of its parts."""
     network = networks.known(row.problem.model)
     if network is None or not _is_ordinary_fit(row):
         return None
@@ -104,7 +105,8 @@ def _timed_training(row: Measurement, profile: Profile) -> TimedTraining | None:
 
 
 def _is_ordinary_fit(row: Measurement) -> bool:
-    """Whether a row is a warm training by Keras's fit on TensorFlow, alone on the machine, with the usual threads."""
+    """Whether a row is a training by Keras's fit on TensorFlow, in a warm process, alone on the machine, with the default threads
+    and no environment variables."""
     chosen = row.settings
     if row.kernel != FIT or chosen.keras.keras_backend != "tensorflow" or chosen.variables:
         return False
@@ -112,12 +114,14 @@ def _is_ordinary_fit(row: Measurement) -> bool:
 
 
 def calibration(profile: Profile, chosen: Settings, leaving_out: Set[str] = frozenset()) -> Calibration:
-    """The numbers for a device and execution, from the profile's trainings of all models but those of `leaving_out`."""
+    """The factors that make predicted steps agree best with the profile's measured trainings, for the device and execution
+    (compiled or op by op) of the settings. Trainings of the models in `leaving_out` do not count."""
     return _fit(profile, chosen.device, execution_of(chosen), frozenset(leaving_out))
 
 
-@once
+@cached_in_profile
 def _fit(profile: Profile, device: str, execution: str, leaving_out: frozenset[str]) -> Calibration:
+    """`calibration` with arguments that can be cached."""
     trainings = _others(profile, device, execution, leaving_out)
     fittable = [training for training in trainings if training.is_fittable]
     return msgspec.structs.replace(
@@ -130,7 +134,7 @@ def _fit(profile: Profile, device: str, execution: str, leaving_out: frozenset[s
 
 
 def _others(profile: Profile, device: str, execution: str, leaving_out: Set[str]) -> list[TimedTraining]:
-    """The trainings on a device with an execution, but those of models to leave out."""
+    """The profile's trainings on that device with that execution, without the models in `leaving_out`."""
     others = []
     for training in timed_trainings(profile):
         if training.mode == (device, execution) and training.model not in leaving_out:
@@ -142,34 +146,36 @@ def _others(profile: Profile, device: str, execution: str, leaving_out: Set[str]
 
 
 def _with_factors(trainings: list[TimedTraining]) -> Calibration:
-    """A calibration with fitted FACTORS and nothing else; without trainings nothing is fitted. Trainings of one model are enough:
-    the prior ties the fit to the microbenchmarks."""
+    """A calibration with FACTORS fitted to the trainings; without trainings, its factors are 1. Trainings of a single model are
+    enough, as a prior holds the factors near 1."""
     if not trainings:
         return Calibration()
     return _calibration(_solved(trainings))
 
 
 def _calibration(factors: np.ndarray) -> Calibration:
-    """A calibration with these FACTORS."""
+    """A calibration with these values of FACTORS, in their order."""
     dispatch, launches, work = factors.tolist()
     return Calibration(dispatch=dispatch, launches=launches, work=work)
 
 
 def _solved(trainings: list[TimedTraining]) -> np.ndarray:
-    """FACTORS by least squares of log(predicted / measured step), with the same weight for each model."""
+    """FACTORS by least squares of log(predicted / measured step) and of the factors' own logarithms (a prior that they are 1).
+    All trainings are of one device and execution; each model weighs the same, however many trainings it has."""
     from scipy.optimize import least_squares
 
     steps = stacked(uncalibrated(training.components) for training in trainings)
     measured_s = np.array([training.step.value for training in trainings])
-    trainings_of = collections.Counter(training.model for training in trainings)
-    weights = np.array([trainings_of[training.model] ** -0.5 for training in trainings]) / _ERROR
+    trainings_by_model = collections.Counter(training.model for training in trainings)
+    weights = np.array([trainings_by_model[training.model] ** -0.5 for training in trainings]) / _ERROR
     on_gpu = trainings[0].components.on_gpu
     deviations = np.array(_DEVIATIONS_ON_GPU if on_gpu else _DEVIATIONS_ON_CPU)
 
-    def residuals(logarithms: np.ndarray) -> np.ndarray:
-        predicted_s = step_seconds(steps, _calibration(np.exp(logarithms)))
-        errors = np.log(predicted_s / measured_s)
-        return np.concatenate([weights * errors, logarithms / deviations])
+    def residuals(log_factors: np.ndarray) -> np.ndarray:
+        """What is squared and summed: called by least_squares with each trial of the factors' logarithms."""
+        predicted_s = step_seconds(steps, _calibration(np.exp(log_factors)))
+        log_errors = np.log(predicted_s / measured_s)
+        return np.concatenate([weights * log_errors, log_factors / deviations])
 
     solution = least_squares(residuals, np.zeros(len(FACTORS)), bounds=(-4.0, 4.0), loss="soft_l1")
     return np.exp(solution.x)
@@ -179,8 +185,8 @@ def _solved(trainings: list[TimedTraining]) -> np.ndarray:
 
 
 def _residuals_for(profile: Profile, device: str, execution: str, leaving_out: frozenset[str]) -> list[Residual]:
-    """The residuals that give the interval of an execution's steps: those of its trainings; of few models also those of the
-    device's other execution."""
+    """The errors from which the interval of a predicted step is taken: of the trainings on that device with that execution, and
+    if these are of fewer than FEWEST_MODELS models, also of those with the other execution."""
     residuals = _residuals(profile, device, execution, leaving_out)
     if len({residual.model for residual in residuals}) >= FEWEST_MODELS:
         return residuals
@@ -188,9 +194,10 @@ def _residuals_for(profile: Profile, device: str, execution: str, leaving_out: f
     return [*residuals, *_residuals(profile, device, other, leaving_out)]
 
 
-@once
+@cached_in_profile
 def _residuals(profile: Profile, device: str, execution: str, leaving_out: frozenset[str]) -> list[Residual]:
-    """The residuals of an execution's trainings, each predicted with its model left out of the fit."""
+    """The errors of the trainings on a device with an execution, each predicted with factors that were fitted without its
+    model."""
     trainings = [one for one in _others(profile, device, execution, leaving_out) if one.is_fittable]
     residuals = []
     for model, same_model in group_by(trainings, lambda training: training.model).items():
@@ -204,8 +211,12 @@ def _residuals(profile: Profile, device: str, execution: str, leaving_out: froze
 
 
 def _spreads(residuals: list[Residual]) -> dict[str, float]:
-    """OVERHEAD or WORK -> the relative error that NOMINAL of such steps of other models keep; empty without residuals. Of fewer
-    than FEWEST_MODELS models it is at least UNFITTED."""
+    """OVERHEAD or WORK -> the relative error within which the step of a new model lies with probability NOMINAL, if that is most
+    of the step; {} without residuals.
+
+    The errors of steps with the same bound count if they are of FEWEST_ALIKE models, else all errors. With fewer than
+    FEWEST_MODELS models it is at least UNFITTED.
+    """
     if not residuals:
         return {}
     enough_models = len({residual.model for residual in residuals}) >= FEWEST_MODELS
@@ -214,22 +225,23 @@ def _spreads(residuals: list[Residual]) -> dict[str, float]:
     for bound in (OVERHEAD, WORK):
         alike = [residual for residual in residuals if residual.bound == bound]
         enough_alike = len({residual.model for residual in alike}) >= FEWEST_ALIKE
-        error = math.expm1(_quantile(alike if enough_alike else residuals))
-        spreads[bound] = max(least, error)
+        log_error = _quantile(alike if enough_alike else residuals)
+        spreads[bound] = max(least, math.expm1(log_error))
     return spreads
 
 
 def _quantile(residuals: list[Residual]) -> float:
-    """The error that NOMINAL of the models keep, the trainings of one model weighing as one: at rank NOMINAL (n + 1) among n
-    models, as the new one is as likely as they to be the worst; the largest where n is too small.
+    """The error (a logarithm) within which a new model lies with probability NOMINAL. All trainings of one model weigh as one. As
+    the new model is as likely as the others to be the worst, it is the error at rank NOMINAL (n + 1) among n models; the
+    largest error if there are too few.
 
     Source: R. Barber, E. Candes, A. Ramdas, R. Tibshirani, Predictive inference with the jackknife+.
     """
-    trainings_of = collections.Counter(residual.model for residual in residuals)
-    wanted_rank = NOMINAL * (len(trainings_of) + 1)
+    trainings_by_model = collections.Counter(residual.model for residual in residuals)
+    wanted_rank = NOMINAL * (len(trainings_by_model) + 1)
     rank = 0.0
     for residual in sorted(residuals, key=lambda residual: residual.error):
-        rank += 1 / trainings_of[residual.model]
+        rank += 1 / trainings_by_model[residual.model]
         if rank >= wanted_rank:
             return residual.error
     return max(residual.error for residual in residuals)
@@ -239,13 +251,14 @@ def _quantile(residuals: list[Residual]) -> float:
 
 
 def _building_s(trainings: list[TimedTraining]) -> float:
-    """Median seconds to build a model; 0 where no training measured it."""
+    """Median seconds of building a model; 0 if no training measured it."""
     seconds = [training.row.phases_s["build"] for training in trainings if "build" in training.row.phases_s]
     return median(seconds).value if seconds else 0.0
 
 
 def _compilation_s(trainings: list[TimedTraining]) -> float | None:
-    """Seconds of a compilation for each unit of Components.traced: the median over models; None where no training measured it."""
+    """Seconds of a compilation over `Components.traced`, the measure of what is compiled: the median over models, each by the
+    median of its trainings. None if no training measured a compilation."""
     by_model: dict[str, list[float]] = {}
     for training in trainings:
         compile_s = training.row.phases_s.get("compile", 0)

@@ -68,14 +68,18 @@ class Components(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def execution_of(chosen: Settings) -> str:
-    """How Keras runs a step, compiled or op by op, by its jit_compile option; `auto` compiles where TensorFlow sees a GPU."""
+    """How Keras runs a step with these settings: COMPILED or OP_BY_OP."""
     return COMPILED if costs.compiles(chosen) else OP_BY_OP
 
 
 def components(
     training: Training, chosen: Settings, profile: Profile, network: Network, kernel: str = FIT
 ) -> Components:
-    """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
+    """The predicted seconds of a training's parts before calibration: of a step, and of what happens once in an epoch, a fit and
+    a process.
+
+    chosen: the training's settings. kernel: what trains: Keras's fit (FIT), or a bare loop. Parts without rows are in `lacking`.
+    """
     options = settings.checked_keras(Row(kernel, training, chosen))
     execution = execution_of(chosen)
     device = chosen.device
@@ -123,10 +127,11 @@ def components(
 
 
 def _constant(name: str, profile: Profile, device: str, execution: str) -> Estimate:
-    """Seconds of a Keras constant (an epoch, a call of fit) for this execution, else for any; 0 without a row."""
+    """Seconds of a Keras constant (keras-epoch or keras-fit), measured with this execution if possible, else with any; 0 without
+    a row."""
     return profile.constant(name, device, JIT[execution]) or profile.constant(name, device) or NOTHING
 
 
 def _options_of_steps(chosen: Settings) -> tuple[tuple[str, str], ...]:
-    """The options that are not their default and change a step by more than its execution."""
+    """(name, value) of the options that are not their default and change more of a step than how it is executed."""
     return tuple(sorted((name, value) for name, value in chosen.switches.items() if name not in _NOT_OF_STEPS))

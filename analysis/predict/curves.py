@@ -1,10 +1,10 @@
-"""Seconds of shapes between the measured ones: a curve through the rows of one kind, read in the logarithm of the shape.
+"""Seconds of shapes between the measured ones, interpolated in the logarithms of their sizes between rows of one kind.
 
 A measured shape gets its own seconds back.
 """
 
-# Another shape gets the seconds of a straight law in FLOPs and bytes, times how far the rows around it lie above the law: a plane
-# through the logarithms of the nearest rows.
+# Another shape gets the seconds of a linear model in FLOPs and bytes, times a correction: how far the nearest rows lie above the
+# model, by a plane through the logarithms of their corrections.
 
 import dataclasses
 import functools
@@ -38,23 +38,24 @@ UNLIKE = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MeasuredShape:
-    """A row of a curve."""
+    """A measured time of a problem (product, convolution or pass over memory) of some shape."""
 
-    #: Logarithms of the sizes that the curve is read along.
+    #: Logarithms of the sizes between which times are interpolated.
     coordinates: tuple[float, ...]
     seconds: float
-    #: Work that the straight law counts.
+    #: Work that the linear model counts.
     flops: float
     nbytes: float
 
 
 def measured_pass(nbytes: float, seconds: float) -> MeasuredShape:
-    """A measured pass over memory, which is described by its bytes alone."""
+    """The time of a pass over memory, whose shape is its bytes alone."""
     return MeasuredShape(coordinates=(math.log(nbytes),), seconds=seconds, flops=0.0, nbytes=nbytes)
 
 
-class StraightLaw:
-    """seconds = constant_s + flops x flop_s + bytes x byte_s: the nonnegative numbers of the least relative squares.
+class LinearModel:
+    """seconds = constant_s + flops x flop_s + bytes x byte_s, with nonnegative numbers that have the least squared relative
+    errors.
 
     has_constant: whether a call without work takes time.
     """
@@ -68,44 +69,52 @@ class StraightLaw:
             self.byte_s = 1e-3 * float(seconds.min()) / max(row.nbytes for row in rows)
 
     def seconds(self, flops: float, nbytes: float) -> float:
+        """Seconds of so many FLOPs and bytes."""
         return self.constant_s + flops * self.flop_s + nbytes * self.byte_s
 
 
 class Curve:
-    """The rows of one kind and their straight law.
+    """Interpolates seconds between measured shapes of one kind: a linear model in FLOPs and bytes, corrected by how far the
+    nearest measured shapes lie above it.
 
-    has_constant: whether the law has a constant, as for library rows.
+    has_constant: whether the model has a constant, as for rows of libraries, which contain a call.
     work_powers: the power of each size that the work grows with.
     """
 
     def __init__(self, rows: tuple[MeasuredShape, ...], has_constant: bool, work_powers: tuple[float, ...]):
         self.rows = rows
-        self.law = StraightLaw(rows, has_constant)
+        self.model = LinearModel(rows, has_constant)
         self.work_powers = work_powers
         self.measured_s = {row.coordinates: row.seconds for row in rows}
         self.coordinates = np.array([row.coordinates for row in rows])
-        self.above_law = np.array([math.log(row.seconds / self.law.seconds(row.flops, row.nbytes)) for row in rows])
+        #: log(measured seconds / the model's) of each row.
+        self.log_corrections = np.array(
+            [math.log(row.seconds / self.model.seconds(row.flops, row.nbytes)) for row in rows]
+        )
 
     def seconds(self, coordinates: tuple[float, ...], flops: float, nbytes: float) -> Estimate:
-        """Seconds of a shape. The interval is the error of this curve's rows when each is predicted from the others. It grows
-        with the distance to the nearest row and is cut to the bounds that the rows give."""
+        """Seconds of a shape (the logarithms of its sizes) with so much work. A measured shape gets its own time.
+
+        The interval is the error with which this curve predicts each of its rows from the others. It grows with the distance to
+        the nearest row, and is cut to what rows of more and of less work allow.
+        """
         measured_s = self.measured_s.get(coordinates)
         if measured_s is not None:
             return Estimate(measured_s, measured_s * math.exp(-_LEAST_ERROR), measured_s * math.exp(_LEAST_ERROR))
         shape = np.array(coordinates)
         nearest = _nearest(self.coordinates, shape, range(len(self.rows)))
-        above_law, distance = self._plane(shape, nearest)
-        value = self.law.seconds(flops, nbytes) * math.exp(above_law)
-        slope, spacing = self.error
-        half = min(_WIDEST, max(_LEAST_ERROR, slope * max(distance, spacing / 2)))
-        predicted = Estimate(value, value * math.exp(-half), value * math.exp(half))
-        slack = math.exp(min(_WIDEST, slope * spacing)) * UNLIKE
+        log_correction, distance = self._plane(shape, nearest)
+        value = self.model.seconds(flops, nbytes) * math.exp(log_correction)
+        error_per_distance, spacing = self.error
+        log_error = min(_WIDEST, max(_LEAST_ERROR, error_per_distance * max(distance, spacing / 2)))
+        predicted = Estimate(value, value * math.exp(-log_error), value * math.exp(log_error))
+        slack = math.exp(min(_WIDEST, error_per_distance * spacing)) * UNLIKE
         low, high = self._bounds(shape)
         return predicted.within(Estimate(value, low / slack, high * slack))
 
     def _bounds(self, shape: np.ndarray) -> tuple[float, float]:
-        """(least, most) seconds of a shape by each row. A row repeated until it covers the shape takes no less than the shape;
-        the shape, repeated until it covers the row, takes no less than the row."""
+        """(least, most) seconds of a shape that the rows allow: a row's problem, repeated until it covers the shape, takes no
+        less than the shape; and the shape, repeated until it covers the row's problem, takes no less than the row."""
         log_more_work = (shape - self.coordinates) * self.work_powers
         row_repeats = np.exp(np.maximum(log_more_work, 0.0).sum(axis=1))
         shape_repeats = np.exp(np.maximum(-log_more_work, 0.0).sum(axis=1))
@@ -113,35 +122,36 @@ class Curve:
         return float((seconds / shape_repeats).max()), float((seconds * row_repeats).min())
 
     def seconds_of_bytes(self, nbytes: float) -> Estimate:
-        """Seconds of a pass over so many bytes."""
+        """Seconds of a pass over so many bytes of memory."""
         return self.seconds((math.log(nbytes),), 0.0, nbytes)
 
     @functools.cached_property
     def error(self) -> tuple[float, float]:
-        """(relative error, as a logarithm for each unit of distance to the nearest row; median distance of neighboring rows).
-        Nine of ten rows predicted from the others have at most this error. With few rows it is mixed with the usual error."""
+        """(error as a logarithm, for each unit of distance to the nearest row; median distance of neighboring rows). Nine of ten
+        rows that are predicted from the others have at most this error. With few rows it is mixed with the usual error."""
         count = len(self.rows)
         if count < 3:
             return _USUAL_ERROR, 0.0
         errors = []
         distances = []
         for row, nearest in enumerate(_nearest_of_others(self.coordinates)):
-            above_law, distance = self._plane(self.coordinates[row], nearest)
-            errors.append(abs(above_law - self.above_law[row]))
+            log_correction, distance = self._plane(self.coordinates[row], nearest)
+            errors.append(abs(log_correction - self.log_corrections[row]))
             distances.append(distance)
         spacing = float(np.median(distances)) or 1.0
-        slope = float(np.quantile(errors, _QUANTILE)) / spacing
-        mixed = (count * slope + _USUAL_ERROR_ROWS * _USUAL_ERROR) / (count + _USUAL_ERROR_ROWS)
+        error_per_distance = float(np.quantile(errors, _QUANTILE)) / spacing
+        mixed = (count * error_per_distance + _USUAL_ERROR_ROWS * _USUAL_ERROR) / (count + _USUAL_ERROR_ROWS)
         return mixed, spacing
 
     def _plane(self, shape: np.ndarray, nearest: np.ndarray) -> tuple[float, float]:
-        """(logarithm of a shape's seconds over the law, distance to the nearest row), by the weighted plane through the rows of
-        these indices, the nearest first. It never leaves the range of its rows."""
+        """(log(seconds of a shape / the linear model's), distance to the nearest row), by the plane through the corrections of
+        some rows, near rows weighing more; it never leaves the range of these corrections. nearest: their indices, the nearest
+        row first."""
         distances = _distances(self.coordinates[nearest], shape)
         weights = 1 / (1 + (distances / distances[0]) ** 4)
         weights = weights / weights.sum()
         x = self.coordinates[nearest] - shape
-        y = self.above_law[nearest]
+        y = self.log_corrections[nearest]
         mean_x = weights @ x
         mean_y = weights @ y
         dx = x - mean_x
@@ -154,20 +164,21 @@ class Curve:
 
 
 def _distances(rows: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """The distance of each row to a shape."""
+    """The Euclidean distance of each row (rows x coordinates) to a shape."""
     return np.sqrt(((rows - shape) ** 2).sum(axis=1))
 
 
 def _nearest(rows: np.ndarray, shape: np.ndarray, candidates: Sequence[int]) -> np.ndarray:
-    """Indices of the at most NEAREST rows nearest to a shape, the nearest first, of rows equally far the first one first."""
+    """Indices of the NEAREST rows (rows x coordinates) to a shape, or fewer, among the candidate indices; the nearest first, of
+    rows equally far the first one first."""
     indices = np.array(candidates)
     order = np.argsort(_distances(rows[indices], shape), kind="stable")
     return indices[order[:NEAREST]]
 
 
 def _nearest_of_others(rows: np.ndarray) -> list[np.ndarray]:
-    """`_nearest` of every row among the other rows, in n log n by a k-d tree: reading every row against all others took minutes
-    at 100,000 rows."""
+    """`_nearest` for every row among all other rows, as a list in the order of the rows. A k-d tree takes n log n: comparing all
+    pairs took minutes at 100,000 rows."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(rows)
@@ -185,7 +196,7 @@ def _nearest_of_others(rows: np.ndarray) -> list[np.ndarray]:
 def curve(
     rows: Iterable[MeasuredShape], has_constant: bool = True, work_powers: tuple[float, ...] = (1.0,)
 ) -> Curve | None:
-    """The curve through rows, the fastest of each shape; None without any. The arguments are those of Curve."""
+    """The curve through measured shapes, of each shape the fastest; None without any. The other arguments are those of Curve."""
     fastest = best_by(rows, lambda row: row.coordinates, lambda row: row.seconds)
     if not fastest:
         return None

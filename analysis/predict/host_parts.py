@@ -6,7 +6,18 @@ import msgspec
 
 from analysis.predict.network_kernels import table_kernels
 from analysis.predict.passes import operation_overhead
-from analysis.predict.profile import CALLS, COMPILED, JIT, OP_BY_OP, VARIANTS, Lacking, Profile, clock, launches, once
+from analysis.predict.profile import (
+    CALLS,
+    COMPILED,
+    JIT,
+    OP_BY_OP,
+    VARIANTS,
+    Lacking,
+    Profile,
+    cached_in_profile,
+    clock,
+    launches,
+)
 from analysis.predict.step_kernels import step_kernel
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.stats import NOTHING, Estimate, exact, plus_minus, total, within_factor
@@ -64,7 +75,11 @@ def host_parts(
     execution: str,
     kernel: str,
 ) -> HostParts:
-    """The host's parts of a step; `kernel`: what trains (Keras's fit, or a bare loop)."""
+    """The seconds that the host takes for a step: dispatch, copies to a GPU, and the input pipeline.
+
+    kernel: what trains: Keras's fit (FIT), or a bare TensorFlow loop. options: the training's Keras options. execution: compiled
+    or op by op.
+    """
     lacking = {}
     dispatch = NOTHING
     try:
@@ -93,14 +108,15 @@ def host_parts(
     return HostParts(dispatch=dispatch, copies=copies, has_pipeline=pipeline is not None, lacking=lacking)
 
 
-@once
+@cached_in_profile
 def _pipeline_costs(profile: Profile) -> tuple[pipeline_costs.PipelineCost, ...]:
-    """The laws for the seconds that a batch's input pipeline takes, fitted to the rows of their study."""
+    """The costs of input pipelines that the profile's rows give."""
     return pipeline_costs.fits(profile.measurements)
 
 
 def copies_of_batch(profile: Profile, network: Network, batch: int, options: Keras) -> dict[str, Estimate]:
-    """Calls and bytes of the copies of a batch and its labels to a GPU, from pageable memory.
+    """Part -> seconds of copying a batch and its labels from pageable memory to a GPU: "transfer calls" (of empty copies) and
+    "transfer bytes" (what the bytes add); {} for samples that are on the GPU already.
 
     Raises: Lacking without rows of copies.
     """
@@ -124,8 +140,8 @@ def copies_of_batch(profile: Profile, network: Network, batch: int, options: Ker
 
 
 def dispatch_of(profile: Profile, device: str, execution: str, *, kernel: str = FIT, steps_a_call: int = 1) -> Estimate:
-    """Seconds of a step with almost no work. In Keras, several steps in one call share the overhead of the call; for a bare
-    TensorFlow loop it is the call's overhead.
+    """Seconds of starting a training step: a step of a model with almost no work in Keras, or a call of the compiled function in
+    a bare TensorFlow loop. If Keras runs `steps_a_call` steps in one call, they share the overhead of Python and Keras.
 
     Raises: Lacking without such rows.
     """
@@ -146,19 +162,21 @@ def dispatch_of(profile: Profile, device: str, execution: str, *, kernel: str = 
 
 
 def issued_beyond_small_step(kernels: Sequence[StepKernel], profile: Profile, device: str, execution: str) -> Issued:
-    """What the host issues beyond the operations or kernels of a step with almost no work."""
+    """The kernels (compiled) or operations (op by op) that a step issues beyond a step with almost no work, and the host's
+    seconds for them."""
     if execution == COMPILED:
         return _issued_kernels(kernels, profile, device)
     return _issued_operations(kernels, profile, device)
 
 
 def small_step_kernels(execution: str, device: str) -> list[StepKernel]:
-    """The kernels of a Keras step with almost no work."""
+    """The kernels of a Keras step with almost no work, which the dispatch already contains."""
     return table_kernels(networks.step(_SMALL_MODEL, 1), execution, device)
 
 
 def _issued_kernels(kernels: Sequence[StepKernel], profile: Profile, device: str) -> Issued:
-    """The kernels of a compiled step; on a CPU they are calls inside one function, which take nothing."""
+    """The kernels of a compiled step beyond the small step's, and the host's seconds to launch them. On a CPU they are calls
+    inside one function and take no time."""
     small = small_step_kernels(COMPILED, device)
     count = step_kernel.launches(kernels) - step_kernel.launches(small)
     if device == "cpu":
@@ -171,7 +189,8 @@ def _issued_kernels(kernels: Sequence[StepKernel], profile: Profile, device: str
 
 
 def _issued_operations(kernels: Sequence[StepKernel], profile: Profile, device: str) -> Issued:
-    """The operations of a graph that is not compiled. On a GPU one that launches nothing costs what it does on a CPU."""
+    """The operations of a step that is not compiled beyond the small step's, and the host's seconds to issue them. An operation
+    that launches no GPU kernel takes what it takes on a CPU."""
     small = small_step_kernels(OP_BY_OP, device)
     overhead = operation_overhead(profile, "cpu") or NOTHING
     on_host = exact(overhead.value)
@@ -194,7 +213,8 @@ def _issued_operations(kernels: Sequence[StepKernel], profile: Profile, device: 
 
 
 def _operation_in_loop_on_cpu(profile: Profile) -> Estimate | None:
-    """Seconds of an operation of a chain; None where rows of one are too noisy to tell."""
+    """Seconds of an operation in a loop on a CPU: of a further addition in a chain. None if it was not measured, or no longer
+    than its noise."""
     operation = profile.constant("tf-op-in-function", "cpu")
     return operation if operation and operation.value > 0 else None
 
@@ -202,7 +222,8 @@ def _operation_in_loop_on_cpu(profile: Profile) -> Estimate | None:
 def _library_calls(
     kernels: Sequence[StepKernel], small: Sequence[StepKernel], profile: Profile, *, device: str, launch_s: float
 ) -> list[Estimate]:
-    """What issuing a library's products and convolutions takes on a GPU beyond a launch."""
+    """Seconds that issuing the matrix products, and the convolutions, of a step takes beyond a launch each, as a library chooses
+    and prepares its kernel. small: the kernels of the step with almost no work, which do not count."""
     seconds = []
     for op in ("matmul", "conv"):
         outside_loops = [kernel for kernel in kernels if kernel.part == op and kernel.times == 1]
@@ -214,8 +235,12 @@ def _library_calls(
 
 
 def launched_operation(profile: Profile, device: str) -> Estimate:
-    """Seconds of one more operation on a GPU in a graph that is not compiled: by formulas of more operations, within the factor
-    by which a chain of one more addition differs from it."""
+    """Seconds of issuing one more operation on a GPU in a graph that is not compiled.
+
+    It was measured in two ways: by element-wise formulas with more and more operations, and by a chain with more and more
+    additions. The formulas give the value, their difference from the chain the interval. If only one was measured, it counts;
+    without either, an operation on the CPU.
+    """
     by_formulas = operation_overhead(profile, device)
     in_a_chain = profile.constant("tf-op-in-function", device, clock=clock(device))
     if by_formulas is None or by_formulas.value <= 0:

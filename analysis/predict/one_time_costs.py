@@ -5,7 +5,7 @@ from math import log2, prod
 
 from analysis.predict.curves import Curve, curve, measured_pass
 from analysis.predict.passes import pass_seconds
-from analysis.predict.profile import DATA_SET, JIT, OP_BY_OP, Profile, once
+from analysis.predict.profile import DATA_SET, JIT, OP_BY_OP, Profile, cached_in_profile
 from analysis.predict.step_kernels.step_kernel import StepKernel
 from analysis.stats import NOTHING, Estimate, independent_sum, quick_median, total, within_factor
 from analysis.training import costs
@@ -18,7 +18,7 @@ from kernels.problems import Conv, Matmul, Stream, Training
 _LEAST_SET_BYTES = 4 << 20
 
 
-@once
+@cached_in_profile
 def start(profile: Profile, device: str) -> Estimate:
     """Seconds of importing the library and starting the device: from any training on the device, as these do not depend on the
     model; else from launch rows."""
@@ -74,7 +74,7 @@ def data_set_setup(profile: Profile, network: Network, training: Training, devic
     return within_factor(independent_sum(seconds).value, 2)
 
 
-@once
+@cached_in_profile
 def _sets(profile: Profile, device: str) -> Curve | None:
     """Seconds of making a tf.data set, as a curve over the samples' bytes; None without rows."""
     sets = []

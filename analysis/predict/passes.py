@@ -11,9 +11,9 @@ from analysis.predict.profile import (
     WORDS,
     Profile,
     Read,
+    cached_in_profile,
     clock,
     command,
-    once,
     row_sources,
 )
 from analysis.predict.row_seconds import whole_seconds
@@ -33,7 +33,7 @@ _NO_FORMULAS = (*Stream.IMAGE_OPERATIONS, "dropout")
 _FEWEST_COUNTS = 3
 
 
-@once
+@cached_in_profile
 def pass_seconds(profile: Profile, problem: Stream, device: str, execution: str) -> Read | None:
     """Seconds of an element-wise pass by the curve of its operation over bytes, else of a similar one, else of any pass; None
     without rows."""
@@ -55,7 +55,7 @@ def pass_seconds(profile: Profile, problem: Stream, device: str, execution: str)
     return None
 
 
-@once
+@cached_in_profile
 def _curve(profile: Profile, source: str, device: str, operation: str) -> Curve | None:
     return curve(_shapes(profile, source, device, operation), has_constant=source == LIBRARIES)
 
@@ -122,7 +122,7 @@ def fastest_by_bytes(profile: Profile, source: str, device: str, operation: str)
     return fastest
 
 
-@once
+@cached_in_profile
 def operation_overhead(profile: Profile, device: str) -> Estimate | None:
     """Overhead in seconds of one more operation in a graph that is not compiled: the median slope over all pairs of formulas on
     small arrays (Theil and Sen's estimator). With fewer than three operation counts: the constant tf-op-in-function."""

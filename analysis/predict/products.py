@@ -21,10 +21,10 @@ from analysis.predict.profile import (
     Profile,
     Read,
     arithmetics,
+    cached_in_profile,
     clock,
     coordinates,
     kind,
-    once,
     row_sources,
 )
 from analysis.predict.row_seconds import is_in_graph, whole_seconds
@@ -54,10 +54,14 @@ class RowKind(msgspec.Struct, frozen=True, kw_only=True):
     arithmetic: tuple[str, str]
 
 
-@once
+@cached_in_profile
 def product(profile: Profile, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
-    """Seconds of a product or convolution inside that execution on the device, without the call. The first source with such
-    rows gives it; its interval is cut to those of the other sources and of a similar product. None without rows."""
+    """Seconds of a matrix product or convolution inside a step that runs compiled or op by op (`execution`), without the overhead
+    of a call; None without rows.
+
+    They are read from the preferred source of rows (`row_sources`). The interval is cut to a factor of UNLIKE around what the
+    other sources and a similar product give.
+    """
     readings = _readings(profile, problem, device, execution)
     if not readings:
         return _depthwise(profile, problem, device, execution) if isinstance(problem, Conv) else None
@@ -77,8 +81,8 @@ def product(profile: Profile, problem: Matmul | Conv, device: str, execution: st
 
 
 def similar_product(problem: Matmul | Conv) -> Matmul | None:
-    """A product with as many FLOPs: of a convolution that of its patches and filters, of another layout the plain one; None of a
-    plain product."""
+    """A matrix product that takes about as long: of a convolution the product of its patches and its filters, of a product with a
+    transposed operand the one without; None for a product of operands that are both stored row by row."""
     if isinstance(problem, Matmul):
         return msgspec.structs.replace(problem, layout="nn") if problem.layout != "nn" else None
     patches = problem.n * problem.p * problem.q
@@ -92,7 +96,7 @@ def similar_product(problem: Matmul | Conv) -> Matmul | None:
 
 
 def _readings(profile: Profile, problem: Matmul | Conv, device: str, execution: str) -> list[Read]:
-    """The seconds of a product by each source with rows of its kind, the preferred source first."""
+    """The seconds of a product or convolution by each source that has rows of its kind, the preferred source first."""
     readings = []
     for source in row_sources(device, execution, problem.op):
         reading = _reading(profile, problem, device, source)
@@ -102,7 +106,8 @@ def _readings(profile: Profile, problem: Matmul | Conv, device: str, execution: 
 
 
 def _reading(profile: Profile, problem: Matmul | Conv, device: str, source: str) -> Read | None:
-    """The seconds of a product by a source's rows: those of its arithmetic, else of the first that may replace it."""
+    """The seconds of a product or convolution by the rows of one source: in its own arithmetic, else in the first that may stand
+    for it; None if the source has rows of neither."""
     for arithmetic in arithmetics(problem, device):
         rows = RowKind(op=problem.op, device=device, source=source, kind=kind(problem), arithmetic=arithmetic)
         through_rows = _curve(profile, rows)
@@ -117,7 +122,8 @@ def _reading(profile: Profile, problem: Matmul | Conv, device: str, source: str)
 
 
 def _depthwise(profile: Profile, problem: Conv, device: str, execution: str) -> Read | None:
-    """Seconds of a depthwise convolution by its bytes, as memory bounds it; None of any other."""
+    """Seconds of a depthwise convolution (one filter for each channel) by the time to copy its bytes, as memory limits it; None
+    for any other convolution."""
     if not 1 < problem.groups == problem.c_in:
         return None
     copied = pass_seconds(profile, Stream("copy", problem.bytes_moved, problem.dtype), device, execution)
@@ -131,8 +137,8 @@ def _depthwise(profile: Profile, problem: Conv, device: str, execution: str) -> 
 
 
 def _tiled_seconds(profile: Profile, problem: Matmul, device: str) -> float:
-    """Seconds of the quickest measured product that covers a problem, repeated until it does: no library takes longer. Infinite
-    without rows."""
+    """An upper bound of a product's seconds: it is cut into tiles of the shape of a measured product, and the shape with the
+    least total counts, as no library takes longer than that. Infinite without rows."""
     quickest = math.inf
     for tile, seconds in _tiles(profile, device, problem.dtype, problem.math):
         tiles = math.ceil(problem.m / tile.m) * math.ceil(problem.n / tile.n) * math.ceil(problem.k / tile.k)
@@ -140,9 +146,9 @@ def _tiled_seconds(profile: Profile, problem: Matmul, device: str) -> float:
     return quickest
 
 
-@once
+@cached_in_profile
 def _tiles(profile: Profile, device: str, dtype: str, arithmetic: str) -> list[tuple[Matmul, float]]:
-    """The libraries' products of a type and arithmetic on a device, with their seconds."""
+    """(product, seconds) of each single product that libraries ran in a type and arithmetic on a device, with warm caches."""
     tiles = []
     for row in profile.rows.get(("matmul", device), ()):
         if (row.problem.dtype, row.problem.math) != (dtype, arithmetic) or row.settings.cache != "warm":
@@ -153,9 +159,10 @@ def _tiles(profile: Profile, device: str, dtype: str, arithmetic: str) -> list[t
     return tiles
 
 
-@once
+@cached_in_profile
 def _curve(profile: Profile, rows: RowKind) -> Curve | None:
-    """The curve through rows of a kind; None without any. Of a problem timed inside a graph the single calls are ignored."""
+    """The curve through the profile's rows of a kind; None without any. If a problem was timed inside a graph, its rows of single
+    calls are ignored."""
     alike = []
     in_graph = set()
     for row in profile.rows.get((rows.op, rows.device), ()):
@@ -169,22 +176,22 @@ def _curve(profile: Profile, rows: RowKind) -> Curve | None:
         if row.problem in in_graph and not is_in_graph(row):
             continue
         seconds = _seconds_without_call(profile, row, rows.source)
-        if seconds is not None:
-            shapes.append(
-                MeasuredShape(
-                    coordinates=coordinates(row.problem),
-                    seconds=seconds,
-                    flops=row.problem.flops,
-                    nbytes=row.problem.bytes_moved,
-                )
-            )
+        if seconds is None:
+            continue
+        shape = MeasuredShape(
+            coordinates=coordinates(row.problem),
+            seconds=seconds,
+            flops=row.problem.flops,
+            nbytes=row.problem.bytes_moved,
+        )
+        shapes.append(shape)
     work_powers = _CONVOLUTION_POWERS if rows.op == "conv" else (1.0,)
     return curve(shapes, has_constant=rows.source == LIBRARIES, work_powers=work_powers)
 
 
 def _seconds_without_call(profile: Profile, row: Measurement, source: str) -> float | None:
-    """Seconds of a product without the call around it. None if the row is of another source, or if the call's overhead is
-    unknown or no less than the whole."""
+    """Seconds of a row's product or convolution without the overhead of the call around it, as inside a larger graph. None if the
+    row is of another source, or if the overhead is unknown or no less than the whole call."""
     if source == _CALL and is_in_graph(row):
         return whole_seconds(row, GRAPH)
     whole = whole_seconds(row, source)
@@ -197,8 +204,9 @@ def _seconds_without_call(profile: Profile, row: Measurement, source: str) -> fl
 
 
 def _call_overhead(profile: Profile, row: Measurement, source: str, whole: float) -> float | None:
-    """Overhead in seconds of a single call of `whole` seconds over the same operation inside a graph. It is that of the call
-    nearest in length that has both rows, as waking more threads takes longer; else that of a call with no work."""
+    """Seconds by which a single call of TensorFlow takes longer than the same operation inside a graph; None if unknown. It is
+    read from the operation of about the same length (`whole` seconds) that was timed both ways, as longer ones wake more threads;
+    without such operations it is the time of a call with no work."""
     pairs = _calls_and_graphs(profile, row.device, row.problem.op) if source == _CALL else []
     if pairs:
         call, inside = min(pairs, key=lambda pair: abs(math.log(pair[0] / whole)))
@@ -207,11 +215,11 @@ def _call_overhead(profile: Profile, row: Measurement, source: str, whole: float
     return constant.value if constant else None
 
 
-@once
+@cached_in_profile
 def _calls_and_graphs(profile: Profile, device: str, op: str) -> list[tuple[float, float]]:
-    """(seconds of a single call, seconds inside a graph) of the same operation, where most of the call is overhead. Without
-    convolutions inside a graph, rows with constant filters stand for them, and all calls get the median overhead of these: no
-    such row is longer than another by more than its own filters."""
+    """(seconds of a single call, seconds inside a graph) of each operation that was timed both ways and where most of the call is
+    overhead. If no convolution was timed inside a graph, rows with constant filters (CONSTANT_FILTERS) take the place; these
+    differ by their filters' time, so all calls get their median overhead."""
     seconds: dict[str, dict] = {_CALL: {}, GRAPH: {}, CONSTANT_FILTERS: {}}
     for row in profile.rows.get((op, device), ()):
         samples = row.on("host-latency")
@@ -226,7 +234,8 @@ def _calls_and_graphs(profile: Profile, device: str, op: str) -> list[tuple[floa
 
 
 def _mostly_overhead(calls: dict, inside: dict) -> list[tuple[float, float]]:
-    """(seconds of a call, seconds inside a graph) of the problems that have both, where most of the call is overhead."""
+    """(seconds of a call, seconds inside a graph) of the problems that have both and whose call is more than half overhead.
+    calls, inside: problem -> seconds."""
     pairs = []
     for problem, seconds in inside.items():
         if problem in calls and seconds < calls[problem] / 2:

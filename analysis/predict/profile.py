@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,19 @@ PASSES = "copy add scale read relu relu_grad dropout maxpool maxpool_grad batchn
 
 
 def clock(device: str) -> str:
-    """The clock on which a framework's rows are read: a call that is waited for on the CPU, one of many queued on a GPU."""
+    """The clock on which TensorFlow's rows are read: on a CPU calls that are waited for, on a GPU calls of which many are
+    queued."""
     return "host-latency" if device == "cpu" else "host-throughput"
 
 
 def row_sources(device: str, execution: str, op: str) -> tuple[str, ...]:
-    """The sources of rows in order of preference. On a GPU only libraries on its own clock, as a framework's calls take longer
-    than most of its kernels. On the CPU TensorFlow's in that execution; convolutions inside a graph come first, and libraries'
-    products second, as their threads spin on between calls. The remaining sources are substitutes."""
+    """The sources from which the time of an operation ("matmul", "conv" or "stream") in a step is read, the best first; the next
+    one is taken if one has no rows. Sources are LIBRARIES or a variant of TensorFlow's rows.
+
+    On a GPU it is only libraries by the GPU's own clock, as calls of a framework take longer than most of its kernels. On a CPU
+    TensorFlow's rows with the same execution come first: convolutions inside a graph before single calls, and after them
+    libraries' products, whose threads wait actively between calls.
+    """
     if device != "cpu":
         return (LIBRARIES,)
     this, other = ("function", "jit") if execution == OP_BY_OP else ("jit", "function")
@@ -75,7 +80,7 @@ def row_sources(device: str, execution: str, op: str) -> tuple[str, ...]:
 
 
 def arithmetics(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
-    """(dtype, arithmetic) of the problem, then those that may replace it on the device."""
+    """(type, arithmetic) of the problem, then the pairs whose rows may stand for it on the device."""
     every = [(problem.dtype, problem.math)]
     for dtype, arithmetic in ARITHMETIC[problem.math].instead:
         if device != "cpu" or arithmetic == "float32":
@@ -84,7 +89,8 @@ def arithmetics(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
 
 
 def kind(problem: Matmul | Conv) -> str:
-    """The kind of a problem: rows of one kind and arithmetic share a curve."""
+    """The kind of a product or convolution, such as `nn` (layout) or `dgrad` (direction): times are interpolated between rows of
+    one kind."""
     if isinstance(problem, Conv):
         return f"{problem.direction} grouped" if problem.groups > 1 else problem.direction
     if problem.count > 1:
@@ -93,7 +99,8 @@ def kind(problem: Matmul | Conv) -> str:
 
 
 def coordinates(problem: Matmul | Conv) -> tuple[float, ...]:
-    """The coordinates of a shape on its curve: logarithms of the sizes of a product, or of a convolution."""
+    """Logarithms of the sizes of a product (m, n, k) or of a convolution (images, output side, channels, filters, window,
+    stride), between which times are interpolated."""
     if isinstance(problem, Matmul):
         return (math.log(problem.m), math.log(problem.n), math.log(problem.k))
     return (
@@ -107,7 +114,7 @@ def coordinates(problem: Matmul | Conv) -> tuple[float, ...]:
 
 
 def command(problem: Matmul | Conv | Stream, device: str) -> str:
-    """The command line that measures rows of such problems."""
+    """The command line that measures such problems on a device for a profile."""
     passes = f" --operations {PASSES} --dtypes float32" if device == "cpu" else ""
     words = {
         "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
@@ -118,8 +125,8 @@ def command(problem: Matmul | Conv | Stream, device: str) -> str:
 
 
 def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
-    """The flags that measure rows of an operation for a device: TensorFlow's on the CPU. On a GPU a library's in that
-    arithmetic, as TensorFlow's kernels cannot be timed apart from their calls."""
+    """The flags of a command that measures an operation (matmul, conv, stream) on a device. On a CPU it is measured in
+    TensorFlow; on a GPU in a library in that arithmetic, as TensorFlow's kernels cannot be timed without their calls."""
     if device == "cpu":
         return ("--backends", "tensorflow", "--device", "cpu")
     library = "cudnn" if op == "conv" else "cupy"
@@ -130,7 +137,7 @@ def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
 
 
 def launches(device: str) -> str:
-    """The command line that measures the constants of a device."""
+    """The command line that measures a device's constants: launches, framework calls, Keras steps with almost no work."""
     return f"python -m workloads.launch --backends tensorflow --device {'cpu' if device == 'cpu' else 'gpu'}"
 
 
@@ -146,7 +153,7 @@ class Lacking(ValueError):
 
 
 def all_of(every: Iterable[Lacking]) -> Lacking:
-    """All that is lacking and every command that measures it, named once."""
+    """One error that names everything that is lacking and every command that measures it, each once."""
     what: dict[str, None] = {}
     commands: dict[str, None] = {}
     for lacking in every:
@@ -165,14 +172,14 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     instead: str = ""
 
 
-def once(work: Callable) -> Callable:
-    """Caches the results of a function of a profile and more arguments in that profile."""
+def cached_in_profile(function: Callable) -> Callable:
+    """Decorates a function whose first argument is a profile: its results are cached in that profile, by the other arguments."""
 
-    @functools.wraps(work)
-    def cached(profile: "Profile", *args):
-        key = (work, *args)
+    @functools.wraps(function)
+    def cached(profile: "Profile", *args: Hashable) -> Any:
+        key = (function, *args)
         if key not in profile.results:
-            profile.results[key] = work(profile, *args)
+            profile.results[key] = function(profile, *args)
         return profile.results[key]
 
     return cached
@@ -194,12 +201,13 @@ class Profile:
         self.key = machine.key if machine else "this machine"
         #: Rows that newer ones replace.
         self.replaced = tuple(replaced)
-        #: What `once` has cached: (function, arguments) -> its result.
+        #: What `cached_in_profile` has cached: (function, arguments) -> its result.
         self.results: dict[tuple, Any] = {}
 
     @functools.cached_property
     def rows(self) -> dict[tuple[str, str], list[Measurement]]:
-        """(op, device) -> the rows that a curve may use: ok, in a warm process, data resident."""
+        """(operation, device) -> the successful rows from which times are interpolated: in a warm process, with data on the
+        device."""
         by_place: dict[tuple[str, str], list[Measurement]] = {}
         for row in self.measurements:
             where = row.settings
@@ -209,7 +217,7 @@ class Profile:
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:
-        """The overheads of launches and frameworks."""
+        """Seconds of launches, framework calls, Keras steps and epochs with nearly no work in them."""
         return overheads.constants(self.measurements)
 
     @functools.cached_property
@@ -224,14 +232,16 @@ class Profile:
         return tuple(dict.fromkeys(row.device for row in self.measurements))
 
     def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
-        """Seconds of a constant on a device; None without such rows. jit: Keras's jit_compile where several differ by it."""
+        """Seconds of a constant such as `keras-step` on a device; None without such rows. jit: on, off or auto, where it was
+        measured with several settings of jit_compile."""
         constant = overheads.find(self.constants, name, device, clock=clock, jit=jit)
         return constant.seconds if constant else None
 
-    @once
+    @cached_in_profile
     def step_floor(self, device: str, jit: str) -> Estimate | None:
-        """Seconds of a Keras step of a model with almost no work, compiled (`on`) or not (`off`): the slope between the fits of
-        the fewest and the most steps. It is the median of Keras's own choice, if it is the same, and the explicit setting."""
+        """Seconds of a Keras step of a model with almost no work, compiled (jit "on") or not ("off"); None without rows. It is
+        the slope between the fits of the fewest and the most steps. If Keras would choose this setting by itself, both kinds of
+        rows were measured, with it chosen and set: then it is the median and the interval reaches both."""
         kernels = ["launch/tensorflow/fit_jit" if jit == "on" else "launch/tensorflow/fit_op_by_op"]
         jit_by_default = "off" if device == "cpu" else "on"
         if jit == jit_by_default:
@@ -247,17 +257,18 @@ class Profile:
         return covering(statistics.median(slopes), *slopes)
 
     def _seconds_of_fits(self, kernel: str, device: str) -> dict[int, float]:
-        """Steps -> seconds of a fit of so many of a model with almost no work."""
+        """Number of steps -> median seconds of a fit of so many steps, of a model with almost no work."""
         seconds = {}
         for row in self.measurements:
             if row.kernel == kernel and row.ok and row.device == device and row.problem.call == "step" and row.samples:
                 seconds[row.problem.count] = quick_median(row.samples[0])
         return seconds
 
-    @once
+    @cached_in_profile
     def issuing(self, op: str, device: str) -> float | None:
-        """Seconds that the host takes to issue a library's product or convolution: from calls queued one after another that are
-        so short that the device waits for the host; None without such rows."""
+        """Median seconds that the host takes to issue a library's product ("matmul") or convolution ("conv") on a GPU; None
+        without rows. It is the time of a queued call if that is more than twice the kernel's own, so that the GPU waits for the
+        host."""
         seconds = []
         for row in self.rows.get((op, device), ()):
             queued = row.on("host-throughput")
@@ -269,17 +280,19 @@ class Profile:
         return statistics.median(seconds) if seconds else None
 
     def copying(self, nbytes: int, device: str) -> Estimate | None:
-        """Seconds of a copy of a batch of so many bytes to the device."""
+        """Seconds of copying so many bytes of a batch to a GPU; None if no copies were measured."""
         law = self._copies(device)
         return law.seconds(nbytes) if law else None
 
-    @once
+    @cached_in_profile
     def _copies(self, device: str) -> Link | None:
+        """The fitted seconds of copies from pageable memory to a GPU, by bytes."""
         return links.batch_copies(self.measurements, device)
 
 
 def stored(machine: str) -> Path:
-    """The file of a profile that comes with the package, whether there is one or not; `make profile` writes it."""
+    """The path of the profile of a machine (such as nvidia-h200) that comes with the package, whether it exists or not; `make
+    profile` writes it."""
     return Path(__file__).parent / "profiles" / f"{machine}.jsonl.gz"
 
 
@@ -289,14 +302,14 @@ def stored_names() -> list[str]:
 
 
 def file_of(run: str) -> str:
-    """A run, or the file of the stored profile that it names if nothing else has that name."""
+    """The path of a run: the run itself if it exists, else the stored profile of that name if there is one."""
     named = stored(run)
     return str(named) if not os.path.exists(run) and os.path.isfile(named) else run
 
 
 def read(*runs: str) -> Profile:
-    """The profile of the result files that RUN names, or of a machine whose profile is stored (`nvidia-h200`). Rows faster than
-    the hardware allows are left out, which stderr says.
+    """The profile of result files or run folders, or of a machine whose profile comes with the package (nvidia-h200). Rows that
+    are faster than the hardware allows are left out with a warning on stderr.
 
     Raises: options.Usage for rows of several machines; FileNotFoundError for no file.
     """
@@ -323,9 +336,9 @@ def read(*runs: str) -> Profile:
 
 
 def credible(loaded: Loaded) -> list[Measurement]:
-    """The rows without those that are faster than the hardware's roof allows.
+    """The measurements without those that are impossibly faster than their hardware's measured limits.
 
-    No roof is made from a framework's rows: their calls contain overhead, so that a library's row may well be faster.
+    Rows of frameworks set no limit: their calls contain overhead, so that a library may well be faster.
     """
     lean = [m for m in loaded.every if m.backend not in registry.FRAMEWORKS]
     ceilings = roofs.roofs_of(lean, loaded.machine)
@@ -334,7 +347,7 @@ def credible(loaded: Loaded) -> list[Measurement]:
 
 @functools.cache  # once a profile, which a command may read more often
 def _warn_of_impossible_rows(runs: str, left_out: int) -> None:
-    """Says on stderr that rows of some runs are left out."""
+    """Prints a warning on stderr that so many rows of some runs are left out; once for each."""
     rows = count(left_out, "row is", "rows are")
     warning = f"{rows} faster than the hardware's roof allows: not used ({runs})"
     terminal.note(terminal.Line(warning, label="warning: "))

@@ -31,11 +31,11 @@ OVERHEAD, WORK = "overhead-bound", "work-bound"
 
 
 def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
-    """The seconds of the parts of these names together."""
+    """The summed seconds of the parts with these names; a name that is not among the parts counts as 0."""
     return total(parts.get(name) for name in names)
 
 
 def bound_of(parts: dict[str, Estimate]) -> str:
-    """What most of a step of these parts is: OVERHEAD or WORK."""
+    """OVERHEAD if starting and issuing work is more than half of a step with these parts, else WORK."""
     step_s = sum(part.value for part in parts.values())
     return OVERHEAD if total_of(parts, ISSUING).value > step_s / 2 else WORK

@@ -38,7 +38,7 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
 
     def spread(self, parts: dict[str, Estimate]) -> float:
-        """The relative error of a step of these parts."""
+        """The relative error of a predicted step: of steps of which most is overhead, or most is work, as of these parts."""
         return self.spreads.get(bound_of(parts), UNFITTED)
 
 
@@ -68,7 +68,7 @@ class UncalibratedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def uncalibrated(components: Components) -> UncalibratedStep:
-    """A step as the formulas take it."""
+    """The parts of a step as the formulas take them: numbers without intervals, summed by what may overlap."""
     return UncalibratedStep(
         on_gpu=components.on_gpu,
         dispatch=components.dispatch.value,
@@ -84,7 +84,7 @@ def uncalibrated(components: Components) -> UncalibratedStep:
 
 
 def stacked(steps: Iterable[UncalibratedStep]) -> UncalibratedStep:
-    """The parts of several steps on one device as arrays."""
+    """The parts of several steps as arrays, so that a formula computes all at once. All steps are on one kind of device."""
     first, *others = steps
     arrays = {}
     for name in UncalibratedStep.__struct_fields__:
@@ -128,13 +128,13 @@ def gpu_step(parts: UncalibratedStep, fitted: Calibration) -> Seconds:
 
 
 def step_seconds(parts: UncalibratedStep, fitted: Calibration) -> Seconds:
-    """Seconds of a step on its device."""
+    """Seconds of a step, or of several, by the formula of its device with fitted factors."""
     return gpu_step(parts, fitted) if parts.on_gpu else cpu_step(parts, fitted)
 
 
 def calibrated_parts(components: Components, fitted: Calibration) -> dict[str, Estimate]:
-    """Part -> seconds of a step, in the order of a budget; the overlap is a part of its own and negative. They add up to the
-    step."""
+    """Part -> seconds of a step after calibration, in the order of PARTS. The parts add up to the step: what runs at the same
+    time is a negative part of its own (HIDDEN)."""
     parts = {
         "dispatch": components.dispatch * fitted.dispatch,
         "launches": components.launches * fitted.launches,
@@ -153,7 +153,8 @@ def calibrated_parts(components: Components, fitted: Calibration) -> dict[str, E
 
 
 def overlap_on_gpu(parts: dict[str, Estimate], *, host_waits: bool) -> float:
-    """The overlap of a GPU's step in seconds, at most 0: the step less the sum of its parts, which are calibrated."""
+    """Seconds (0 or negative) by which a GPU's step is shorter than the sum of its parts, as host, device and input pipeline work
+    at the same time. parts: calibrated, by name. host_waits: whether the host waits for the input pipeline."""
     host = total_of(parts, ISSUING).value
     copied_bytes = total_of(parts, COPYING).value
     work = total_of(parts, DEVICE).value

@@ -94,13 +94,13 @@ def test_many_rows_are_read_against_their_neighbors(monkeypatch):
 
 def test_the_form_is_the_law_of_the_rows():
     form = made()
-    fitted = form.law
+    fitted = form.model
     assert (fitted.constant_s, fitted.flop_s, fitted.byte_s) == (
         pytest.approx(2e-6),
         pytest.approx(1e-11),
         pytest.approx(1e-10),
     )
-    assert made(False).law.constant_s == 0
+    assert made(False).model.constant_s == 0
     far = point(4000, 3000, 5000)
     assert form.seconds(far.coordinates, far.flops, far.nbytes).value == pytest.approx(law(4000, 3000, 5000), rel=0.01)
     flat = curve([point(n, n, n, 1e-5) for n in SIDES], False)
