@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 import shlex
 import sys
 from typing import TYPE_CHECKING
@@ -62,9 +63,9 @@ def parser() -> CommandParser:
 
 
 def read_timed(run: str) -> "Loaded":
-    """The runs of one machine that RUN names, to compare others with.
+    """The rows of a run, at least one of which has a time, so that it can be compared.
 
-    Raises: as `read`; Usage when no row in them has a time.
+    Raises: Usage where it does not exist, is of several machines, or has no time.
     """
     loaded = read(run)
     if not any(m.ok and m.samples for m in loaded.measurements):
@@ -73,9 +74,9 @@ def read_timed(run: str) -> "Loaded":
 
 
 def read(run: str) -> "Loaded":
-    """The runs of one machine that RUN names.
+    """The rows of a run: a result file, a run folder, a machine folder or a saved name.
 
-    Raises: Usage when there is none, and when they are of several machines.
+    Raises: Usage where it does not exist, or is of several machines.
     """
     from analysis.compare import comparison
     from workloads import records
@@ -96,10 +97,15 @@ def compare(
     clock: str = "",
     is_typed: bool = True,
 ) -> "RunComparison":
-    """comparison.comparison; two different machines only with `any_machine`. on_any_machine: the command with that flag, for the
-    error. is_typed: whether it is the command that was typed, which has that flag.
+    """Compares two runs row by row.
 
-    Raises: Usage.
+    Args:
+        on_any_machine: the command that compares them even if they are of two machines, for the error.
+        any_machine: whether they may be of two machines.
+        clock: see comparison.comparison.
+        is_typed: whether the user typed `analysis.compare`: else the error shows `on_any_machine` as another command.
+
+    Raises: Usage for runs of two machines, unless `any_machine`.
     """
     from analysis.compare import comparison
 
@@ -116,7 +122,7 @@ def compare(
 
 
 def _measured_on(machines: tuple[str, ...]) -> str:
-    """Where the rows of a run were measured, as what a sentence says of the run. machines: their keys."""
+    """What an error says of a run: `was measured on nvidia-h200`. machines: the keys of the run's machines."""
     if not machines:
         return "has no line that names its machine"
     return f"was measured on {', '.join(machines)}"
@@ -184,10 +190,18 @@ def verdict(compared: "RunComparison", share: float | None, strict: bool = False
     return options.UNSEEN if strict else options.OK
 
 
-def against(run: str, files: list, share: float | None, format_: str = "table") -> int:
-    """Compares a workload's result files with RUN, for its --against; prints the comparison and returns the exit code.
+def against(run: str, files: list[pathlib.Path], share: float | None, format_: str = "table") -> int:
+    """Compares what a workload has just measured with an earlier run, for the workload's flag --against. Prints the comparison.
 
-    Raises: Usage.
+    Args:
+        run: the earlier run.
+        files: the new result files.
+        share: of --fail-on: the share by which a row must be slower to be a regression; None without the flag.
+        format_: table, md, csv or json. With csv and json only a summary is printed, on stderr.
+
+    Returns: the exit code.
+
+    Raises: Usage for runs that cannot be compared.
     """
     from analysis.text import comparisons
     from workloads import records
@@ -218,8 +232,9 @@ def _compared(plan: "ComparePlan") -> "RunComparison":
 
 
 def _require_runs(plan: "ComparePlan") -> None:
-    """Raises NoRun where OLD or NEW is not there and NoRows where one has none, with a run to compare its partner with, where no
-    similar one is there, or that is the partner."""
+    """Raises NoRun where OLD or NEW does not exist, and NoRows where one has no row. These errors correct the command by a run
+    with a similar name; where there is none, or it is the other of the two, by a run that can be compared with the other.
+    """
     from workloads import records
     from workloads.records.run_files import NoRows, NoRun
 
@@ -233,7 +248,13 @@ def _require_runs(plan: "ComparePlan") -> None:
 
 
 def _correct_by_example(error: options.Usage, names: tuple[str, str], plan: "ComparePlan", partner: str) -> None:
-    """Gives the error of a run a run in its place that can be compared with its partner, else two runs in place of both."""
+    """Changes the correction of an error about OLD or NEW: a run that can be compared with the other one takes its place, else
+    two stored runs take the places of both.
+
+    Args:
+        names: OLD and NEW, the wrong one first.
+        partner: the run that is not wrong.
+    """
     error.similar = ""
     error.is_example = True
     named = [options.near(runs.run_named(name)) for name in names]
@@ -255,7 +276,9 @@ def _correct_by_example(error: options.Usage, names: tuple[str, str], plan: "Com
 
 
 def _folders_of_machine(loaded: "Loaded", run: str) -> list[str]:
-    """The stored folders of the machine of a run, the one with all of its runs first, without that of the run itself."""
+    """The stored folders of the machine that a run is of: the one with all of its runs, then one a study; without the run
+    itself.
+    """
     if loaded.machine is None:
         return []
     folder = REPORTS / loaded.machine.key
@@ -264,7 +287,9 @@ def _folders_of_machine(loaded: "Loaded", run: str) -> list[str]:
 
 
 def _is_comparable(run: str, other: "Loaded", plan: "ComparePlan") -> bool:
-    """Whether a run has rows with a time that the other has too, on the same machine."""
+    """Whether a run can be compared with the rows of another: both have a row with a time in common, on a machine that the plan
+    allows.
+    """
     try:
         return bool(compare(read_timed(run), other, "", any_machine=plan.any_machine, clock=plan.clock).rows)
     except (options.Usage, OSError):

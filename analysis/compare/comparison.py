@@ -36,13 +36,14 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
+        """slower, faster, same or can't tell."""
         return self.verdict.word
 
     @property
     def smallest_slowdown(self) -> float:
-        """The smallest slowdown that this row would have been called slower for, as a share of its time: 0.2 is 20 %. Its
-        interval would lie as it does, in the logarithm, around the larger ratio. Infinite where nothing is ever claimed: of
-        a row that other programs disturbed, and of one visit.
+        """The smallest slowdown for which this row would have been called slower, as a share of its time: 0.2 is 20 %. It is
+        the one at which the lower end of the interval, as wide in the logarithm as it is now, would reach MIN_EFFECT. Infinite
+        for rows of which nothing is ever claimed: those that other programs disturbed, and those of a single visit.
         """
         ratio = self.verdict.ratio
         no_interval = self.word == "can't tell" and ratio.low == ratio.high
@@ -92,8 +93,9 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def comparison(old: Loaded, new: Loaded, clock: str = "") -> RunComparison:
-    """Compares the rows that both runs have, by the samples of that clock. "": the device clock on a GPU where both have it,
-    else host latency."""
+    """Compares the rows that both runs have. clock: the one whose times are compared; "" for that of the device on a GPU where
+    both rows have it, else the host's latency.
+    """
     before = {m.key: m for m in old.measurements}
     after = {m.key: m for m in new.measurements}
     rows = []
@@ -121,12 +123,16 @@ def comparison(old: Loaded, new: Loaded, clock: str = "") -> RunComparison:
 
 
 def _timed(m: Measurement) -> bool:
+    """Whether a row is ok and has samples."""
     return m.ok and any(s.seconds for s in m.samples)
 
 
 def compared(old: Measurement, new: Measurement, machine: Machine | None, clock: str = "") -> Compared | None:
-    """The verdict on two rows of separate runs; None without a common clock. A row compared with itself is the same; a row that
-    other programs disturbed gets no claim of a change."""
+    """Compares a row of two separate runs; None without samples on a common clock. A row compared with itself is the same. Of a
+    row that other programs disturbed no change is claimed.
+
+    machine: of the later run, for the noise between two of its runs. clock: as in `comparison`.
+    """
     old_samples, new_samples = _common_samples(old, new, clock)
     if old_samples is None or new_samples is None or not old_samples.seconds or not new_samples.seconds:
         return None
@@ -168,7 +174,9 @@ def disturbed(m: Measurement, clock: str) -> bool:
 
 
 def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
-    """`name: old -> new` for what differs in the last Run lines: facts of the machine, GPUs, versions, then the method."""
+    """The facts that differ between two runs, as `name: old -> new`: of the machine and its GPUs, then versions of software, then
+    the program's sources and seed. Of several runs in a file the last counts.
+    """
     if not (old.last and new.last):
         return ("a file has no line that says what machine it came from",)
     differing = []
@@ -186,6 +194,7 @@ def _facts(run: Run) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
 
 
 def _machine_facts(machine: Machine) -> dict[str, str]:
+    """The facts of a machine by name, as text. GPUs of one model are the same, so their UUIDs are left out."""
     facts = {"machine": machine.key}
     for name, value in asdict(machine).items():
         if name not in ("key", "gpus", "caches_bytes"):
@@ -195,7 +204,7 @@ def _machine_facts(machine: Machine) -> dict[str, str]:
     facts["GPUs"] = str(len(machine.gpus))
     for i, gpu in enumerate(machine.gpus):
         for name, value in asdict(gpu).items():
-            if name != "uuid":  # another GPU of the same model makes no other machine
+            if name != "uuid":
                 facts[f"gpu:{i} {name}"] = str(value)
     return facts
 

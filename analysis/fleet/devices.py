@@ -42,7 +42,8 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
-    """The devices of RUN: those of its own rows, or of each of its folders, which are a fleet's nodes.
+    """The devices of a fleet's run. Each folder with result files is a node; files in the run's own folder are of a single
+    machine.
 
     Raises: FileNotFoundError when it has no result file; NoRows when its files have no row; ValueError when folders hold
     the same GPU, runs one after another, and when one folder holds files of several machines.
@@ -66,7 +67,7 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
 
 
 def node_devices(loaded: Loaded, node: str) -> list[Device]:
-    """The devices that a node's rows name, the CPU first."""
+    """The devices of one node, with their rows; the CPU first. node: its name; "" for a run of a single machine."""
     machine = loaded.machine
     if machine is None:
         return []
@@ -127,7 +128,7 @@ def _compute_quantity(m: Measurement) -> str:
 
 
 def _short_or_long(what: str, nbytes: int) -> str:
-    """The words of a copy of so many bytes: `short copies to gpu-1`."""
+    """The words for copies, with `short` before them if they are of few bytes: `short copies to gpu-1`."""
     return what if nbytes >= _LARGE_BYTES else f"short {what}"
 
 
@@ -139,7 +140,9 @@ def plain_key(m: Measurement) -> str:
 
 
 def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:
-    """The devices of each of these runs; runs that cannot be read as a fleet's, or are empty, are left out."""
+    """The devices of each of these runs, which may serve as baselines. Those that cannot be read, or are no fleet's, are
+    left out.
+    """
     fleets = []
     for run in runs:
         with contextlib.suppress(options.Usage, ValueError):
@@ -157,6 +160,7 @@ def stored_baseline(device: Device, runs: Iterable[tuple[Device, ...]]) -> Devic
 
 
 def _is_same(device: Device, other: Device) -> bool:
+    """Whether two records are of one physical device: by the UUID of a GPU, else by model, node and number."""
     if device.uuid:
         return other.uuid == device.uuid
     return (other.model, other.node, other.device) == (device.model, device.node, device.device)

@@ -86,8 +86,9 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge(devices: tuple[Device, ...], baselines: Iterable[str | pathlib.Path], least: float = LEAST) -> FleetJudgment:
-    """Compares each device with itself in the runs `baselines`, and with the others of its model where they are FEWEST or
-    more."""
+    """Compares each device with itself in the first of the runs `baselines` that has it, and with the others of its model where
+    there are FEWEST of these or more. least: losses up to this share are not claimed: 0.03 is 3 %.
+    """
     findings: list[Deviation] = []
     unjudged: list[tuple[Device, str]] = []
     earlier_runs = readable(baselines)
@@ -114,7 +115,9 @@ def _too_few(count: int) -> str:
 
 
 def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Deviation]:
-    """How far each quantity is below the device's own baseline."""
+    """How far a device is below its baseline, quantity by quantity, over the rows that both have. baseline: the same device in an
+    earlier run.
+    """
     before = {plain_key(m): m for m in baseline.rows.values()}
     pairs = []
     for new in device.rows.values():
@@ -142,7 +145,7 @@ def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> 
 
 
 def _ratio(old: Measurement, new: Measurement) -> Estimate:
-    """The ratio new / old of the seconds of a call, of comparable rows."""
+    """The seconds of a call in the new row over those in the old row, on their common clock."""
     old_samples, new_samples = stats.clock_of(old), stats.clock_of(new)
     assert old_samples is not None and new_samples is not None
     return stats.verdict(old_samples, new_samples).ratio
@@ -155,8 +158,10 @@ def _comparable(old: Measurement, new: Measurement) -> bool:
 
 
 def below(ratios: list[Estimate]) -> Estimate:
-    """The share by which rates are below, from ratios of seconds (new over old): medians of the rows' values, low and high
-    ends. Rows may lose by different shares without noise: the cost of a busy SM depends on how a product divides into tiles."""
+    """The share by which rates have fallen, from ratios of seconds (new over old), one a row. Value and ends of the interval
+    are the medians of the rows': rows may lose by different shares without any noise, as the cost of a busy multiprocessor
+    depends on how a product divides into tiles.
+    """
     value = statistics.median(ratio.value for ratio in ratios)
     low = statistics.median(ratio.low for ratio in ratios)
     high = statistics.median(ratio.high for ratio in ratios)
@@ -164,7 +169,9 @@ def below(ratios: list[Estimate]) -> Estimate:
 
 
 def _least(device: Device, rows: Measurements, least: float) -> float:
-    """The smallest share that is claimed of a device. For a CPU at least the noise between its runs, which is above a GPU's."""
+    """The smallest loss that is claimed of a device: `least`, for a CPU at least the noise between two runs, which is larger
+    than a GPU's.
+    """
     if device.is_gpu:
         return least
     shares = []
@@ -177,7 +184,9 @@ def _least(device: Device, rows: Measurements, least: float) -> float:
 
 
 def across(alike: list[Device], least: float = LEAST) -> list[Deviation]:
-    """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
+    """How far each device of one model is below the median of all of them, quantity by quantity; [] for fewer than FEWEST
+    devices.
+    """
     if len(alike) < FEWEST:
         return []
     deviations = []
@@ -187,7 +196,7 @@ def across(alike: list[Device], least: float = LEAST) -> list[Deviation]:
 
 
 def _rows_by_quantity(alike: list[Device]) -> dict[str, list[FleetRow]]:
-    """Quantity -> the rows that FEWEST devices or more have."""
+    """Quantity in words -> the rows that measure it and that FEWEST devices or more have. alike: devices of one model."""
     by_key: dict[str, list[tuple[int, Measurement]]] = {}
     for place, device in enumerate(alike):
         for m in device.rows.values():
@@ -206,7 +215,14 @@ def _rows_by_quantity(alike: list[Device]) -> dict[str, list[FleetRow]]:
 
 
 def _outside(alike: list[Device], what: str, rows: list[FleetRow], least: float) -> list[Deviation]:
-    """A finding a device: its loss against the median of the others in one quantity."""
+    """The loss of each device in one quantity, against the median of all devices.
+
+    Args:
+        alike: the devices of one model.
+        what: the quantity in words.
+        rows: all rows of that quantity; their `device` is the place in `alike`.
+        least: losses up to this share are not claimed.
+    """
     by_device = stats.group_by(rows, lambda row: row.device)
     losses = {}
     for device, device_rows in by_device.items():
@@ -250,8 +266,13 @@ _FLAGS = {
 
 
 def causes(before: Measurements, now: Measurements) -> str:
-    """Causes of a loss in words, observed on most rows now and not before: lower clock, slower PCIe link, flags; "" without
-    any."""
+    """Observed causes of a loss in words: a lower clock, a slower PCIe link, and flags that half of the rows have now and fewer
+    had before; "" without any.
+
+    Args:
+        before: rows of the baseline, or of all devices.
+        now: rows of the device.
+    """
     words = []
     clock = "gpu_clock_hz" if now[0].settings.on_gpu else "cpu_clock_hz"
     old_clock, new_clock = _median_value(before, clock), _median_value(now, clock)
@@ -268,7 +289,7 @@ def causes(before: Measurements, now: Measurements) -> str:
 
 
 def _median_value(rows: Measurements, name: str) -> float | None:
-    """The median of a stored number; None where no row has it."""
+    """The median of the value of that name in these rows, such as gpu_clock_hz; None where no row has it."""
     values = [m.values[name] for m in rows if name in m.values]
     return statistics.median(values) if values else None
 

@@ -36,22 +36,22 @@ _BATCHES = (1, 4, 16, 64, 256, 1024)
 
 
 class SizeAxis(msgspec.Struct, frozen=True, kw_only=True):
-    """A size and its values on the grid."""
+    """One size of a calculator's table."""
 
-    #: n, M, batch, ...
+    #: Its name: n, M, N, K or batch.
     name: str
-    #: Rising.
+    #: The sizes that the table has, rising.
     values: tuple[float, ...]
 
 
 class SecondsTable(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds at each point of a grid."""
 
-    #: The sizes; the last one runs fastest.
+    #: The sizes. Their points are in row-major order: the last size runs fastest.
     axes: tuple[SizeAxis, ...]
-    #: One a point.
+    #: Seconds at each point.
     seconds: tuple[float, ...]
-    #: 1 where a measured row is near, 0 where the point is extrapolated; empty: known everywhere.
+    #: For each point 1 where a measured row is near, 0 where the seconds are extrapolated; empty where all are measured.
     known: tuple[int, ...] = ()
 
 
@@ -77,8 +77,9 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def squares(measurements: Measurements, answers: tuple[Answer, ...]) -> list[Tool]:
-    """A tool for each precision of square products: seconds along n on both sides, or on the CPU alone without a GPU, and the
-    seconds that each way of copying adds."""
+    """A calculator for each precision of square products: the seconds of a call against n on both devices, or on the CPU alone
+    without a GPU, and the seconds that each way of copying adds.
+    """
     by_precision = _square_seconds(answers) or _square_seconds_of_cpu(measurements)
     tools = []
     for name, sides in by_precision.items():
@@ -94,7 +95,9 @@ _Seconds = dict[str, dict[int, float]]
 
 
 def _square_seconds(answers: tuple[Answer, ...]) -> dict[str, _Seconds]:
-    """Precision -> side -> n -> seconds of the fastest square product, where both sides were measured at enough sizes."""
+    """Precision -> side (cpu, gpu) -> n -> seconds of a resident call of the fastest square product, for precisions that were
+    measured on both sides at _FEWEST sizes or more.
+    """
     by_precision = {}
     for a in answers:
         if a.form == LATENCY and len(a.points) >= _FEWEST:
@@ -105,7 +108,7 @@ def _square_seconds(answers: tuple[Answer, ...]) -> dict[str, _Seconds]:
 
 
 def _square_seconds_of_cpu(measurements: Measurements) -> dict[str, _Seconds]:
-    """The same of the CPU alone."""
+    """The same for a machine without a GPU: precision -> cpu -> n -> seconds of the fastest square product."""
     by_precision = {}
     for name, best in best_of_cpu(measurements).items():
         by_precision[name] = {"cpu": {n: side.seconds.value for n, side in best.items()}}
@@ -126,7 +129,7 @@ def _copy_seconds(answers: tuple[Answer, ...], precision_name: str) -> _Seconds:
 
 
 def _lines(seconds: _Seconds) -> dict[str, SecondsTable]:
-    """Tables along n, of what has enough sizes."""
+    """The tables along n for the sides (or modes of copying) that have _FEWEST sizes or more."""
     tables = {}
     for name, by_size in seconds.items():
         if len(by_size) >= _FEWEST:
@@ -136,8 +139,10 @@ def _lines(seconds: _Seconds) -> dict[str, SecondsTable]:
 
 
 def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
-    """A tool for each precision with products of M, N and K on both sides: a curve through the fastest row of each shape
-    (analysis.predict.curves), read off on a grid."""
+    """A calculator of products of any shape M x N x K, for each precision whose square products have one (`squared`). A curve
+    is laid through the fastest row of each shape (analysis.predict.curves) and read off on a grid. The CPU computes precisions
+    that it has no rows of in float32.
+    """
     by_side = group_by(
         filter(_is_plain_product, comparable(measurements, "matmul")),
         lambda m: (m.on_gpu, precision_of(m.problem)),
@@ -163,7 +168,9 @@ def _is_plain_product(m: Measurement) -> bool:
 
 
 def _grid(rows: Measurements, dtype: str, math_: str) -> SecondsTable:
-    """Seconds at every point of a grid over the rows' sizes, and whether a row is near."""
+    """Seconds of a product at every point of a grid over the sizes of the rows, by a curve through the fastest row of each shape.
+    dtype, math_: type and arithmetic of the products, such as float32 and tf32.
+    """
     best = best_by(
         rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: quick_median(m.on("host-latency"))
     )
@@ -197,7 +204,7 @@ def _grid(rows: Measurements, dtype: str, math_: str) -> SecondsTable:
 
 
 def _powers(values: tuple[int, ...]) -> tuple[float, ...]:
-    """Powers of two (every _GRID-th) over the values' range."""
+    """Every _GRID-th power of two from below the smallest of these values to above the largest."""
     first = math.floor(math.log2(min(values)))
     last = math.ceil(math.log2(max(values)))
     powers = list(range(first, last + 1, _GRID))
@@ -212,13 +219,14 @@ def _logarithms(problem: Matmul) -> tuple[float, ...]:
 
 
 def _distance(a: tuple[float, ...], b: tuple[float, ...]) -> float:
-    """The largest difference between two points along an axis."""
+    """The largest difference of two points' coordinates."""
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
 
 
 def trainings(profile_: Profile, models: Iterable[str]) -> list[Tool]:
-    """A tool for each model that the profile predicts on both devices: predicted seconds of a step, of an epoch, and once a
-    training, along the batch, at the model's own samples."""
+    """A calculator for each named model that the profile predicts on both devices: predicted seconds of a step, of an epoch, and
+    before the first epoch, along the batch. The number of samples is the model's own.
+    """
     if not set(_DEVICES.values()) <= set(profile_.devices):
         return []
     tools = []
@@ -238,7 +246,10 @@ _DEVICES = {"cpu": "cpu", "gpu": "gpu:0"}
 
 
 def _training(profile_: Profile, model: str, network: Network) -> Tool:
-    """The tool of a model. Raises: ValueError where the profile does not predict it."""
+    """The calculator of a model.
+
+    Raises: ValueError where the profile lacks rows to predict it.
+    """
     batches = [batch for batch in _BATCHES if batch <= network.samples]
     axis = SizeAxis(name="batch", values=tuple(map(float, batches)))
     step = {}
@@ -264,12 +275,14 @@ def _training(profile_: Profile, model: str, network: Network) -> Tool:
 
 
 def _along(axis: SizeAxis, estimates: list[Estimate]) -> SecondsTable:
-    """A table of predicted seconds along one axis; at least a nanosecond, whose logarithm the page takes."""
+    """A table of predicted seconds along one size. They are at least a nanosecond, because the page takes their logarithms."""
     return SecondsTable(axes=(axis,), seconds=tuple(max(1e-9, float(estimate.value)) for estimate in estimates))
 
 
 def tools(measurements: Measurements, answers: tuple[Answer, ...], profile_: Profile) -> list[Tool]:
-    """All calculators that a machine's rows allow: square products, products, trainings; without a GPU the CPU's side."""
+    """All calculators that a machine's rows allow: square products, products of any shape, trainings. answers: the crossovers
+    of its square products; profile_: the rows that predictions read.
+    """
     squared = squares(measurements, answers)
     models = dict.fromkeys(m.problem.model for m in profile_.trainings)
     return [*squared, *products(measurements, squared), *trainings(profile_, models)]

@@ -26,8 +26,12 @@ _NUMBER = re.compile(r"^[-+<]?\d")
 def table(
     heads: Sequence[object], rows: Iterable[Sequence[object]], caption: str, is_open: bool | None = None
 ) -> "Markup":
-    """A folding table with sortable columns; numbers are aligned right. Cells are text, or HTML marked `safe`. is_open: None
-    opens tables of up to OPEN_ROWS rows."""
+    """HTML of a table that can be folded and sorted; columns of numbers are aligned right.
+
+    Args:
+        rows: the cells, as text or as HTML that `safe` marked.
+        is_open: whether it is unfolded at first; None to unfold tables of up to OPEN_ROWS rows.
+    """
     rows = list(rows)
     columns = [_column(rows, index) for index in range(len(heads))]
     styles = [_style(column) for column in columns]
@@ -39,11 +43,12 @@ def table(
 
 
 def _column(rows: Sequence[Sequence[object]], index: int) -> list[str]:
+    """The cells of one column as text."""
     return [str(row[index]) for row in rows]
 
 
 def _style(column: list[str]) -> str:
-    """The style of a column: `n` for numbers, `wide` for long words, else ""."""
+    """The CSS class of a column: `n` for numbers, `wide` for long words, else ""."""
     if _is_numbers(column):
         return "n"
     longest = max(map(len, column), default=0)
@@ -51,7 +56,9 @@ def _style(column: list[str]) -> str:
 
 
 def _is_numbers(column: Iterable[object]) -> bool:
-    """Whether most cells with content begin with a number, and none is longer than _LONGEST_NUMBER."""
+    """Whether a column counts as numbers: most of its cells with content begin with one, and none is longer than
+    _LONGEST_NUMBER.
+    """
     cells = [str(cell) for cell in column if str(cell) not in ("", "-", "yes", "no")]
     numbers = sum(bool(_NUMBER.match(cell)) for cell in cells)
     longest = max(map(len, cells), default=0)
@@ -59,8 +66,13 @@ def _is_numbers(column: Iterable[object]) -> bool:
 
 
 def html_of(blocks: Iterable[Block], title: str = "", level: int = 3) -> "Markup":
-    """The HTML of a section's blocks. A table without a caption is called by the heading above it, the first one by the section's
-    title."""
+    """HTML of a section's blocks.
+
+    Args:
+        title: of the section. It captions the first table, and the heading above a table captions that one, where they have no
+            captions of their own.
+        level: of the headings: 3 gives <h3>.
+    """
     pieces: list[str] = []
     about = title
     for block in blocks:
@@ -79,13 +91,13 @@ def html_of(blocks: Iterable[Block], title: str = "", level: int = 3) -> "Markup
 
 
 def items(listed: Sequence[ListItem]) -> "Markup":
-    """A list; items beyond OPEN_ITEMS are folded, and so are the items under another."""
+    """HTML of a list. Items beyond OPEN_ITEMS are folded, unless it is a single one, and so are the items below another."""
     shown = OPEN_ITEMS if len(listed) > OPEN_ITEMS + 1 else len(listed)
     return parts().items(listed[:shown], listed[shown:])
 
 
 def _table(block: TableBlock, heading: str) -> "Markup":
-    """A section's table with its caption; without one and without a heading it is called by its first heads."""
+    """HTML of a table with its caption: its own, else the heading above it, else the heads of its first columns."""
     heads = block.table.heads
     more = " ..." if len(heads) > _NAMED_HEADS else ""
     caption = block.caption or heading or ", ".join(heads[:_NAMED_HEADS]) + more

@@ -4,6 +4,7 @@ import base64
 import gzip
 import importlib.resources
 import pathlib
+from typing import Any
 
 import msgspec
 
@@ -17,24 +18,30 @@ _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js",
 
 
 class Page:
-    """Collects sections and the charts in them, of one run or of several. folder: that of the SVGs; None without."""
+    """The HTML page under construction. Sections are added one after the other, then `render` gives the whole page."""
 
     def __init__(self, runs: "list[Material]", folder: pathlib.Path | None):
+        """folder: where the SVG pictures are; None without pictures."""
         self.runs = runs
         self.folder = folder
+        #: Whether the page is about several runs.
         self.several = len(runs) > 1
+        #: Name -> the chart, of those that a section shows; the page's scripts draw them.
         self.charts: dict[str, Chart] = {}
-        self.sections: list[dict] = []
+        #: The sections for the template, each with the keys name, title and body.
+        self.sections: list[dict[str, str]] = []
 
     def picture(self, name: str) -> str:
-        """The SVG as a data URI; "" where it was not drawn."""
+        """The SVG picture of that file name as a data URI; "" where there is none."""
         path = self.folder / name if self.folder and name else None
         if path is None or not path.is_file():
             return ""
         return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
 
     def draw(self, *names: str) -> str:
-        """The figures of charts, each with its sentence and its table; several runs are drawn in one figure."""
+        """HTML of the charts of these names (pictures.CHARTS), each with its sentence and its table. Several runs are drawn in
+        one chart.
+        """
         figures = []
         for chart in pictures.merged_charts(names, self.runs):
             self.charts[chart.name] = chart
@@ -42,11 +49,11 @@ class Page:
         return "".join(figures)
 
     def numbers(self, chart: Chart) -> str:
-        """The chart's table, folded."""
+        """HTML of a chart's table, folded."""
         return html_blocks.table(chart.numbers.heads, chart.numbers.rows, "The numbers of this chart", is_open=False)
 
     def part(self, section: body.Section) -> str:
-        """A section as HTML, run by run; under each run's name where there are several."""
+        """HTML of a section's blocks, run by run; each under its run's name where there are several."""
         level = 4 if self.several else 3
         by_run = []
         for run in self.runs:
@@ -55,12 +62,17 @@ class Page:
         return parts().by_run(by_run)
 
     def add(self, name: str, title: str, *bodies: str) -> None:
-        """Adds a section of these pieces of HTML; none if all are empty."""
+        """Adds a section of these pieces of HTML; nothing if all are empty. name: its address on the page."""
         if any(part.strip() for part in bodies):
             self.sections.append({"name": name, "title": title, "body": safe("\n".join(bodies))})
 
-    def render(self, data: dict, **shown) -> str:
-        """The whole page, without control characters of a file's names. data: the scripts' data besides the charts."""
+    def render(self, data: dict[str, Any], **shown: object) -> str:
+        """The whole page as HTML, without control characters that names of files may have.
+
+        Args:
+            data: what the page's scripts read besides the charts, by the names that they use.
+            shown: values for the template's fields above the sections.
+        """
         charts = {name: {"views": chart.views} for name, chart in self.charts.items()}
         scripts = [_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--") for name in _SCRIPTS]
         page = templates().get_template("page.html.j2")
@@ -76,7 +88,9 @@ class Page:
 
 
 def as_json(data: object) -> str:
-    """JSON with escaped <, > and &, safe inside an HTML script element."""
+    """JSON that can stand inside an HTML script element: <, > and & are escaped, and two line separators that JavaScript
+    knows.
+    """
     text = msgspec.json.encode(data).decode()
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

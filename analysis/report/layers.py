@@ -49,19 +49,21 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         return layers.NOUNS[self.op], "in its"
 
     def which(self, a: Answer) -> tuple[str, str]:
+        """The cells that name the layer of an answer, and the size that varies."""
         return self.family_label(a), a.family.size_name
 
     def label(self, problem: Problem) -> str:
-        """`conv2 wgrad`, without a name the shape; the batch is said elsewhere."""
+        """The layer and direction of a problem: `conv2 wgrad`; a layer without a name by its shape. The batch is not in it."""
         name = self.names.get(problem)
         words = name or self.shape(problem)
         return f"{words} {self.direction(problem)}" if name or problem.op == "conv" else words
 
     def direction(self, problem: Problem) -> str:
+        """fprop, dgrad or wgrad; "" for a product that is none of a dense layer's step."""
         return problem.direction or _DIRECTIONS.get(problem.layout, "")
 
     def shape(self, problem: Problem) -> str:
-        """The shape with N in the place of the batch."""
+        """The sizes of a problem in words, with the letter N in the place of the batch, and what is unusual about it."""
         if problem.op == "matmul" and (problem.count > 1 or problem.epilogue):
             return labels.product(problem)
         fields = msgspec.structs.asdict(problem) | dict.fromkeys(batch_family(problem).fields, "N")
@@ -73,7 +75,9 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
         return sizes if problem.layout == "nn" else f"{sizes} {problem.layout}"
 
     def family_label(self, a: Answer) -> str:
-        """The label of a family; with its layer's name where only the batch varies."""
+        """The label of the problems that an answer compares: that of their layer where only the batch varies, else their sizes
+        with a letter for the one that varies.
+        """
         if a.family.varies == "batch":
             for m in self.rows:
                 if a.family.holds(m.problem):
@@ -82,7 +86,9 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(loaded: Loaded, op: str, roofs: Roofs) -> Layers:
-    """The rows of an operation without a section of their own, with their answers; both empty without such rows."""
+    """The layers of an operation (conv, matmul) among result files, with their crossovers. Without rows where only plain square
+    products were measured, which have a section of their own.
+    """
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
     if op == "matmul" and all(map(_is_square_of_library, rows)):
         return Layers(op=op, roofs=roofs)
@@ -101,5 +107,5 @@ def select(loaded: Loaded, op: str, roofs: Roofs) -> Layers:
 
 
 def _is_square_of_library(m: Measurement) -> bool:
-    """Whether a product is in the section of square products: by a library, from warm caches."""
+    """Whether a row belongs to the section of square products: it is one, not called by a framework, with warm caches."""
     return layers.is_square(m.problem) and not layers.framework_of(m) and m.settings.cache == "warm"

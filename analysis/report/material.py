@@ -18,9 +18,10 @@ from workloads.records import Loaded, Measurement, by_machine, read_files
 
 
 class Material:
-    """The analysis of one run or machine with its words and tables. letter, name: its label on a page of several runs."""
+    """One run or machine on a page: its analysis, with the words and tables that sections and charts are made of."""
 
     def __init__(self, analysis: Analysis, letter: str = "", name: str = ""):
+        """letter, name: its label on a page of several runs, such as A and nvidia-h200; "" on a page of one."""
         self.analysis = analysis
         self.letter = letter
         self.name = name
@@ -41,7 +42,9 @@ class Material:
 
     @functools.cached_property
     def summary(self) -> RunSentences:
-        """The sentences of the answer, and those that are left for the sections."""
+        """The sentences of the answer, and those that are left for the sections. Why there is no crossover is not said where a
+        stored GPU takes the place of a missing one.
+        """
         return summary.summary(self.analysis, why_no_crossover=not self.about_stored_gpu)
 
     @property
@@ -98,7 +101,8 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
-    """One Material for each machine or repeated run, the first path first; several have a letter and a name each.
+    """What a page shows of these result files and folders: a Material for each machine, and for each run that repeats another
+    of its machine. The first path comes first. Where there are several, each has a letter and a name.
 
     Raises: FileNotFoundError when there is no result file; NoRows when a path has no row.
     """
@@ -118,7 +122,9 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
 
 
 def _add(groups: list[_Group], group: _Group) -> None:
-    """Adds a group, or joins its rows to the first one of its machine where they don't repeat any of that machine's."""
+    """Adds a group to the list, or joins its rows to the first group of the same machine. It is joined unless it measured the
+    same rows again as some group of that machine.
+    """
     same_machine = [i for i, other in enumerate(groups) if other.machine == group.machine]
     is_repeated = any(_again(groups[i].loaded, group.loaded) for i in same_machine)
     if not same_machine or is_repeated:
@@ -135,7 +141,7 @@ def letter(i: int) -> str:
 
 
 def _again(a: Loaded, b: Loaded) -> bool:
-    """Whether more than AGAIN of the smaller run's timed rows are in both: then the run was measured again."""
+    """Whether two runs measured the same again: more than AGAIN of the timed rows of the smaller one are in both."""
     keys_a = _timed_keys(a)
     keys_b = _timed_keys(b)
     fewest = min(len(keys_a), len(keys_b))

@@ -20,11 +20,12 @@ LOCAL = REPORTS / "local"
 
 
 def has_matplotlib() -> bool:
+    """Whether matplotlib is installed, which draws the pictures."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def folder_of(run: "str | os.PathLike") -> pathlib.Path:
-    """The folder that a RUN is or lies in; of a stored machine's name that machine's folder."""
+    """The folder of a run, which is named by the folder, by a result file in it, or by the name of a stored machine."""
     path = pathlib.Path(run)
     if not path.exists():
         path = run_files.machine_folder(os.fspath(run)) or path
@@ -32,8 +33,9 @@ def folder_of(run: "str | os.PathLike") -> pathlib.Path:
 
 
 def place(runs: "Iterable[str | os.PathLike]", out: "str | os.PathLike | None" = None) -> pathlib.Path:
-    """The folder for a page: `out`, else the runs' own folder. Runs of several folders get a new one,
-    reports/local/beside/A-beside-B, so that no folder holds a page on other runs."""
+    """The folder for a page: `out`, else the folder of the runs. Runs of several folders have a page in a folder of its own,
+    reports/local/beside/A-beside-B, so that no run's folder holds a page on other runs.
+    """
     if out:
         return pathlib.Path(out)
     folders = [folder_of(run) for run in runs]
@@ -45,7 +47,9 @@ def place(runs: "Iterable[str | os.PathLike]", out: "str | os.PathLike | None" =
 
 
 def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -> pathlib.Path:
-    """Writes report.md, its pictures and report.html into the folder; the path of report.md."""
+    """Writes report.md, its pictures and report.html into a folder. Returns the path of report.md. Without matplotlib there are
+    no pictures; without the libraries of analysis.report.html no report.html.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     drawn = has_matplotlib()
     if drawn:
@@ -58,33 +62,45 @@ def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -
 
 
 def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
-    """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs."""
+    """The lines for a machine folder's README.md: the machine, the answer, the pictures, and a table of its runs. run: the
+    folder, as the commands in these lines name it.
+    """
     lines = head.header(every, with_commands=False)
     lines += head.answers_section(every)
     if has_matplotlib():
         for section in body.SECTIONS:
             lines += pictures.images(section.charts, every)
-    table_rows = []
-    for folder, result_files in group_by(files_of(run), study_folder).items():
+    how = f"`python -m analysis.report {pathlib.Path(run).as_posix()}/RUN --open` makes the page of one."
+    table_lines = _table_of_runs(run).md()
+    without_last_blank = table_lines[:-1]
+    return [*lines, "## Runs", "", how, "", *without_last_blank]
+
+
+def _table_of_runs(machine_folder: "str | os.PathLike") -> Table:
+    """A line for each run in a machine's folder: its files, the days on which it was measured, and how many rows have each
+    status.
+    """
+    rows = []
+    for folder, result_files in group_by(files_of(machine_folder), study_folder).items():
         loaded = read_files(result_files)
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()
-        rows = ", ".join(f"{n} {status}" for status, n in counts)
+        statuses = ", ".join(f"{n} {status}" for status, n in counts)
         names = dict.fromkeys(file.stem for file in result_files)
-        table_rows.append((folder.name, ", ".join(names), ", ".join(dates), rows))
-    how = f"`python -m analysis.report {pathlib.Path(run).as_posix()}/RUN --open` makes the page of one."
-    table = Table("run | files | measured on | rows", table_rows, left=4)
-    return [*lines, "## Runs", "", how, "", *table.md()[:-1]]
+        rows.append((folder.name, ", ".join(names), ", ".join(dates), statuses))
+    return Table("run | files | measured on | rows", rows, left=4)
 
 
 def markdown(every: list[Material], drawn: bool) -> str:
-    """The page: the answer first, everything else after; of several runs each section run by run. No control characters of a
-    file's names are in it."""
+    """The text of report.md: the answer first, then each section, run by run. Control characters that names of files may have are
+    left out. drawn: whether there are pictures to link to.
+    """
     lines = head.header(every)
     lines += head.answers_section(every)
     if not drawn:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
-    if differs := differences.section(every):
+    differs = differences.section(every)
+    if differs:
         lines += [f"## {differences.HEADING}", "", *blocks.markdown(differs)]
     for section in (*body.SECTIONS, body.METHOD):
         lines += _section(section, every, drawn)
@@ -94,7 +110,9 @@ def markdown(every: list[Material], drawn: bool) -> str:
 
 
 def _section(section: body.Section, every: list[Material], drawn: bool) -> list[str]:
-    """A section with its pictures and their numbers; of several runs each one's part is a section with its name."""
+    """The lines of a section with its pictures and their tables; [] where no run has anything for it. Of several runs each has a
+    section of its own with its label. drawn: whether there are pictures.
+    """
     parts = {}
     for run in every:
         lines = blocks.markdown(body.blocks(section, run))

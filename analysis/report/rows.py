@@ -1,6 +1,7 @@
 """A row on the page: its cells in the table of all numbers, its numbers for downloads, quantiles for its distribution."""
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,8 +49,10 @@ def is_concurrent(m: Measurement) -> bool:
     return m.experiment.companion == "fits"
 
 
-def number_row(m: Measurement, judged: Judged) -> tuple:
-    """The cells of a row in NUMBERS."""
+def number_row(m: Measurement, judged: Judged) -> tuple[object, ...]:
+    """The cells of a row under the heads NUMBERS. judged: the row against its roof. The time of a training that ran several
+    times at once is a contention, not a throughput.
+    """
     host = labels.on(m, "host-latency")
     throughput = labels.time(labels.on(m, "host-throughput"))
     no_time = labels.time(None)
@@ -78,8 +81,8 @@ def number_row(m: Measurement, judged: Judged) -> tuple:
     )
 
 
-def order(m: Measurement) -> tuple:
-    """The key by which the rows of a page are sorted: by problem, device and kernel."""
+def order(m: Measurement) -> tuple[object, ...]:
+    """The key by which the rows of a page are sorted: operation, arithmetic and size, then device and kernel."""
     problem = m.problem
     settings = m.settings
     size = (problem.op, problem.math, getattr(problem, "n", 0), labels.shape(problem))
@@ -88,8 +91,10 @@ def order(m: Measurement) -> tuple:
     return *size, *kernel, others
 
 
-def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict:
-    """The row's numbers, named as in result files and analysis.roofline.frame; empty and default values are left out."""
+def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict[str, Any]:
+    """The numbers of a row by name, for the page's scripts and for downloads. They are named as in result files and in
+    analysis.roofline.frame; empty and default values are left out. most: quantiles of its samples at most, over all its clocks.
+    """
     settings = m.settings
     unusual = {}
     for name, default in _DEFAULTS.items():
@@ -119,17 +124,20 @@ def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict:
 
 
 def _finite(numbers: dict[str, float]) -> dict[str, float]:
+    """The numbers that are finite, rounded, as JSON knows no others."""
     return {name: rounded(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _clocks(m: Measurement, most: int) -> dict[str, dict]:
-    """Clock -> its numbers, for the clocks with samples. most: quantiles of all of them together."""
+def _clocks(m: Measurement, most: int) -> dict[str, dict[str, Any]]:
+    """Clock -> what it timed (see `_clock`), for the clocks with samples. They share `most` quantiles, at least two each."""
     timed = [samples for samples in m.samples if samples.seconds]
     return {samples.clock: _clock(samples, visits.span(m), max(2, most // len(timed))) for samples in timed}
 
 
-def _clock(samples: "Samples", span: str, most: int) -> dict:
-    """Seconds a call on one clock: median with its interval, number of samples, why sampling stopped, rising quantiles."""
+def _clock(samples: Samples, span: str, most: int) -> dict[str, Any]:
+    """The samples of one clock: median with its interval in seconds a call, their number, why sampling stopped, and up to `most`
+    quantiles in rising order. span: words after the reason, on the time between visits.
+    """
     middle = median_of(samples)
     n = len(samples.seconds)
     indices = np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))

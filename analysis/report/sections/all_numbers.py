@@ -46,7 +46,9 @@ def _sentences(tried: list[Measurement]) -> list[str]:
 
 
 def table(runs: list[Material], skipped: bool = True) -> Table:
-    """A table, a line a row: what was run, its numbers, and the check of its answer. With several runs the run comes first."""
+    """The table of all numbers, a line a row: what was run, its numbers, and how its answer was checked. With several runs their
+    letter comes first. skipped: whether it has the rows that were skipped, too.
+    """
     several = len(runs) > 1
     heads = [*NUMBERS, "check"]
     if several:

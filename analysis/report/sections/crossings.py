@@ -30,7 +30,9 @@ def section(measurements: Measurements, answers: tuple[Answer, ...], machine: Ma
 
 
 def gaps(answers: list[Answer], which: Callable[[Answer], tuple] = lambda a: ()) -> list[str]:
-    """Sentences on sizes that were not measured. which: the cells that name an answer's problem."""
+    """Sentences on sizes that were not measured, each once. which: called with an answer, gives the cells that name its
+    problem.
+    """
     sentences: dict[str, None] = {}
     for a in answers:
         for gap in a.gaps:
@@ -44,8 +46,13 @@ def details(
     heads: Sequence[str] = (),
     which: Callable[[Answer], tuple] = lambda a: (),
 ) -> list[Block]:
-    """A table of the first precision's call times in parts, from `whys`. which: the cells under `heads` that name an answer's
-    problem."""
+    """A table of where the time of a call goes, in the first precision.
+
+    Args:
+        whys: called with an answer, gives the times in parts at some of its sizes.
+        heads: the heads of columns that name an answer's problem.
+        which: called with an answer, gives the cells under these heads.
+    """
     first = answers[0].precision
     rows = []
     for a in answers:
@@ -58,8 +65,8 @@ def details(
     return [Paragraph(text=_ADDS_UP), *tabled(table, caption)]
 
 
-def _cells(a: Answer, split: Why) -> tuple:
-    """The cells under _WHY: form and size, both sides with their kernels, the parts of the GPU's time."""
+def _cells(a: Answer, split: Why) -> tuple[object, ...]:
+    """The cells under _WHY: the form of a call, the size, seconds and kernel of both devices, and the parts of the GPU's time."""
     sides: list[str] = []
     for side in (split.cpu, split.gpu):
         sides += [seconds(side.seconds.value), crossings.side_name(side)]

@@ -10,7 +10,9 @@ HEADING = "The differences in words"
 
 
 def section(runs: "list[Material]") -> list[Block]:
-    """For each further run: the best of both, and the rows that both have; [] for a single run."""
+    """For each run after the first: sentences on its fastest products, and the table of rows that both runs have; [] for
+    one run.
+    """
     blocks: list[Block] = []
     for run in runs[1:]:
         blocks += _pair(runs[0], run)

@@ -33,7 +33,9 @@ _NO_MACHINE_LINE = "The result file has no line that says what machine it came f
 
 
 def noisy(measurements: Measurements) -> tuple[int, int]:
-    """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
+    """(rows that are noisy, rows with a time). A row is noisy if it has a flag or an interval wider than NOISY_WIDTH. The flag
+    of a CPU clock that moved does not count: if it mattered, the interval is wide.
+    """
     timed_rows = timed(measurements, "host-latency")
     noisy_rows = 0
     for m, samples in timed_rows:
@@ -91,6 +93,7 @@ def head(material: Material) -> Head:
 
 
 def _word(noisy_rows: int, timed_rows: int) -> str:
+    """clean, or noisy where more than NOISY_SHARE of the rows are noisy."""
     return "noisy" if noisy_rows > NOISY_SHARE * timed_rows else "clean"
 
 
@@ -118,7 +121,9 @@ def title(runs: "list[Material]") -> str:
 
 
 def header(runs: "list[Material]", *, with_commands: bool = True) -> list[str]:
-    """The Markdown page's title and heads; of several runs each under its name. with_commands: and how to run them again."""
+    """The lines of a page's title and of its facts, of several runs each under its name. with_commands: whether these have the
+    commands that measure it again.
+    """
     heads = list(map(head, runs))
     if len(runs) == 1:
         return [f"# {title(runs)}: {text(heads[0].key)}", "", *_head_lines(heads[0], with_commands), ""]
@@ -130,7 +135,9 @@ def header(runs: "list[Material]", *, with_commands: bool = True) -> list[str]:
 
 
 def _head_lines(run_head: Head, with_commands: bool) -> list[str]:
-    """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
+    """The facts of a run as Markdown: machine, date, commit, whether it was quiet. with_commands: also the commands to type
+    again, or where they are listed.
+    """
     if not run_head.versions:
         return [run_head.machine]
     lines = [

@@ -20,7 +20,7 @@ JOULES = f"{_ENERGY.name}, CPU | {_ENERGY.name}, GPU"
 
 
 def section(measurements: Measurements, sentences: Iterable[str] = ()) -> list[Block]:
-    """The sentences, then a line a model, batch and way; nothing without inference rows."""
+    """The section: these sentences, then a table, a line a model, batch and form of a call; [] without rows of inference."""
     cases = inference.cases(measurements)
     if not cases:
         return []
@@ -49,12 +49,14 @@ class _DeviceCells(msgspec.Struct, frozen=True, kw_only=True):
 def _line(
     case: inference.InferenceCase, rows: Measurements, call: inference.CallForm, batch: int
 ) -> tuple[str, ...] | None:
-    """The cells of a line: seconds and samples a second on both devices, the GPU's speedup; None where neither was measured."""
+    """The cells of a model at a batch, answered by one form of a call: seconds and samples a second on both devices, and the
+    GPU's speedup; None where neither device was measured.
+    """
     cpu = inference.fastest_calls(rows, call, gpu=False, batch=batch)
     gpu = inference.fastest_calls(rows, call, gpu=True, batch=batch)
     if gpu is None and cpu is None:
         return None
-    if gpu is None and call == inference.QUEUED:  # a CPU queues nothing: that is its one call's time again
+    if gpu is None and call == inference.QUEUED:  # no call of a CPU is queued: it is the line of a resident call again
         return None
     speedup = _speedup(cpu[1], gpu[1]) if cpu and gpu else "-"
     left = _device_cells(cpu, batch)
@@ -64,6 +66,7 @@ def _line(
 
 
 def _device_cells(side: tuple[Measurement, Estimate] | None, batch: int) -> _DeviceCells:
+    """The cells of one device. side: its fastest row and the seconds of a call; None where it was not measured."""
     if side is None:
         return _DeviceCells(call=(time(None), width(None)), rate="-", joules="-")
     row, seconds = side

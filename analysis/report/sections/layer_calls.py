@@ -58,7 +58,9 @@ def section(run: Material) -> list[Block]:
 
 
 def fastest_lines(rows: list[Measurement], roofs: Roofs) -> list[LayerLine]:
-    """A line for each layer, batch and device that was timed: the way of compiling it that is faster in all directions."""
+    """A line for each layer, batch, device and thread count that was timed. A layer may have been timed compiled by XLA and op
+    by op: the line is of the one with more directions, and of the faster if both have as many.
+    """
     places = group_by([m for m in rows if m.ok], lambda m: (m.problem.layer, m.problem.batch, m.device, m.threads))
     lines = []
     for place_rows in places.values():
@@ -72,7 +74,7 @@ def fastest_lines(rows: list[Measurement], roofs: Roofs) -> list[LayerLine]:
 
 
 def _line(rows: list[Measurement], roofs: Roofs) -> LayerLine:
-    """The line of a layer from its rows, one a direction."""
+    """The line of a layer. rows: one for each of its directions, all compiled in the same way."""
     by_direction: dict[str, Estimate] = {}
     bounds_s: list[float] = []
     bound_by = ""
@@ -93,6 +95,7 @@ def _line(rows: list[Measurement], roofs: Roofs) -> LayerLine:
 
 
 def _table(lines: list[LayerLine]) -> Table:
+    """The table under _HEADS."""
     rows = []
     for line in lines:
         problem = line.row.problem

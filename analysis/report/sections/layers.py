@@ -58,7 +58,9 @@ def _totals_table(operation: Layers) -> list[Block]:
 
 
 def _crossings(operation: Layers) -> list[Block]:
-    """The answers: the first sentences, all of them in a table, and where the GPU's time goes."""
+    """Where the GPU wins: sentences, then a table of the answers that no chart shows, sizes that were not measured, and where the
+    GPU's time goes.
+    """
     if not operation.answers:
         return []
     two_sided = answered(operation.answers)
@@ -83,7 +85,7 @@ def _crossings(operation: Layers) -> list[Block]:
 
 
 def _framework_slowdowns(operation: Layers) -> list[Block]:
-    """A table: a framework's calls beside the best library's."""
+    """A table of how much slower a framework's call is than the fastest library's, with warm caches."""
     compared = layers.against_library(operation.rows, operation.op)
     spreads = layers.by_size(pair for pair in compared if pair[0].settings.cache == "warm")
     says = f"Slowdown of a {NOUNS[operation.op]} beside the best library's call."
@@ -92,14 +94,16 @@ def _framework_slowdowns(operation: Layers) -> list[Block]:
 
 
 def _cold_slowdowns(operation: Layers) -> list[Block]:
-    """A table: calls from cold caches beside those from warm ones."""
+    """A table of how much slower calls with cold caches are than with warm ones."""
     spreads = layers.by_size(layers.cold_and_warm(operation.rows, operation.op))
     title = f"{HEADINGS[operation.op]}: cold beside warm"
     return titled(title, "Slowdown of a call from cold caches.", _slowdown_table(operation.op, spreads))
 
 
 def _slowdown_table(op: str, spreads: dict[tuple, layers.Spread]) -> Table:
-    """A line a device, precision, kernel and size (the keys of layers.by_size): the slowdowns of its problems."""
+    """A table of slowdowns. spreads: (device, ..., precision, kernel, ..., size), as layers.by_size has them -> the median,
+    smallest and largest slowdown of its problems.
+    """
     heads = f"device | precision | by | at | {NOUNS[op]}s | {_TIMES} | least | most"
     rows = []
     for (device, _, math, kernel, _, size), slowdown in spreads.items():
@@ -109,7 +113,9 @@ def _slowdown_table(op: str, spreads: dict[tuple, layers.Spread]) -> Table:
 
 
 def _arithmetic(operation: Layers) -> list[Block]:
-    """A table of each backend's rate by precision and alignment; [] for fewer than two lines."""
+    """A table of the rates of each backend by precision and by the multiple of which all sizes are; [] for fewer than two
+    lines.
+    """
     rows = []
     for rates in layers.arithmetic(operation.rows, operation.op, operation.roofs):
         share = rates.share.words(percent) if rates.share else "-"

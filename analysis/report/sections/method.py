@@ -41,7 +41,7 @@ inference | samples a second: the samples of a call over its median time
 
 
 def _measured(lines: str, measurements: Measurements) -> list[str]:
-    """The sentences of `lines` whose operations were measured."""
+    """The sentences whose operations were measured. lines: a sentence each, after its operations and a bar, as in _LIMITS."""
     measured = {m.problem.op for m in measurements if m.ok}
     sentences = []
     for operations, words in parsed(lines):
@@ -75,7 +75,7 @@ def how_section(loaded: Loaded) -> list[Block]:
 
 
 def _checks(rows: Measurements) -> str:
-    """How many rows had each check, the checks in words."""
+    """How many rows had each check of their answer, with the meaning of the check: `120 exact (equal to ...), 3 not checked`."""
     counts = Counter(m.check or "not checked" for m in rows if m.ok)
     words = []
     for check, n in counts.most_common():
@@ -90,12 +90,12 @@ def formulas(measurements: Measurements) -> list[Block]:
 
 
 def software_words(runs: "Iterable[Run]") -> list[str]:
-    """`numpy 2.4.6`: the software of all runs; every version where they differ, the newest run's last."""
+    """The software of all runs, each as `numpy 2.4.6`; every version where runs differ, that of the newest run last."""
     by_name: dict[str, dict[str, None]] = {}
     for run in runs:
         for name, version in run.software.items():
             versions = by_name.setdefault(name, {})
-            versions.pop(version, None)
+            versions.pop(version, None)  # put it behind the others
             versions[version] = None
     return [f"{name} {' or '.join(versions)}" for name, versions in by_name.items()]
 

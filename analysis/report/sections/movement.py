@@ -32,7 +32,7 @@ def memory_section(material: Material) -> list[Block]:
 
 
 def copies_section(material: Material) -> list[Block]:
-    """The fitted laws of copies, and the share of the link's bandwidth that they reach."""
+    """A table of the fits of copies between host and GPU, and a sentence on the share of the link's bandwidth that they reach."""
     laws = tabled(links.link_table(material.rows))
     sentence = links.pcie_sentence(material.rows)
     if laws and sentence:

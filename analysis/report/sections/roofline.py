@@ -14,7 +14,7 @@ CEILINGS = "device | roof | rate | ± | of the data sheet | ridge, FLOP per byte
 
 
 def section(material: Material) -> list[Block]:
-    """The ceilings; nothing without a measured one or a matmul."""
+    """The table of roofs; [] without a measured roof and without square products."""
     roofs = material.analysis.roofs
     rows = ceilings(roofs)
     if not rows and not products(material.rows, roofs):
@@ -28,9 +28,9 @@ def section(material: Material) -> list[Block]:
     return blocks
 
 
-def ceilings(roofs: Roofs) -> list[tuple]:
-    """The measured roofs under CEILINGS."""
-    rows = []
+def ceilings(roofs: Roofs) -> list[tuple[str, ...]]:
+    """The cells under CEILINGS of the measured roofs."""
+    rows: list[tuple[str, ...]] = []
     for roof in roofs:
         if not roof.measured:
             continue
@@ -58,7 +58,9 @@ def _ridge(roof: Roof, roofs: Roofs) -> str:
 
 
 def ladder_section(material: Material, op: str) -> list[Block]:
-    """What each rung gained, by device, arithmetic and thread count; [] without teaching rungs. The chart has the numbers."""
+    """Sentences on what each of our kernels for an operation gains over the simpler one before it, for each device, arithmetic
+    and thread count; [] where none was measured. Its numbers are in the chart.
+    """
     ladders = material.analysis.ladders[op]
     if not ladders:
         return []

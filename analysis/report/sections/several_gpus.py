@@ -43,7 +43,7 @@ _ABOUT = (
 
 
 def section(measurements: Measurements) -> list[Block]:
-    """The sentences, then a table of each kind of rows that is there; nothing without any."""
+    """The section: sentences, then a table of copies, of all-reduces, and of the same work on all GPUs; [] without such rows."""
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
         return []
@@ -51,7 +51,9 @@ def section(measurements: Measurements) -> list[Block]:
 
 
 def _copies(measurements: Measurements) -> list[Block]:
-    """A table of copies, a line a pair of GPUs, size and kernel."""
+    """A table of copies from GPU to GPU, a line a pair, size and kernel. Small copies have no rate, as they are mostly
+    latency.
+    """
     rows = []
     for m in measurements:
         if not isinstance(m.problem, PeerCopy) or not m.ok:
@@ -105,7 +107,7 @@ def _at_once(measurements: Measurements) -> list[Block]:
 
 
 def trainings(measurements: Measurements) -> Table | None:
-    """A line a training on several GPUs beside one; None without such rows."""
+    """The table of trainings on several GPUs, each beside the same training on one; None without such rows."""
     cases = [case for case in data_parallel.cases(measurements) if case.several.on_gpu]
     if not cases:
         return None
@@ -113,7 +115,8 @@ def trainings(measurements: Measurements) -> Table | None:
     return Table((*_ALWAYS, *_OPTIONAL), map(_row, cases), left=2, optional=_OPTIONAL, least=_LEAST)
 
 
-def _model_setting_and_size(case: DataParallelCase) -> tuple:
+def _model_setting_and_size(case: DataParallelCase) -> tuple[object, ...]:
+    """The key by which trainings are sorted: model, Keras's backend and compilation, batch, number of GPUs."""
     problem = case.several.problem
     return problem.model, setting_name(case.several), problem.batch, case.count
 
@@ -158,7 +161,9 @@ def _row(case: DataParallelCase) -> tuple[str, ...]:
 
 
 def _memory_cells(case: DataParallelCase) -> list[str]:
-    """Bytes of a step's state, of its temporary arrays, and at their peak: of one GPU, then of one among several."""
+    """The cells of memory: bytes of a step's state, of its temporary arrays, and at the peak. Each has two cells: on one GPU
+    alone, and on each of several.
+    """
     states = []
     temporaries = []
     peaks = []

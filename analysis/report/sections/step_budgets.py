@@ -11,8 +11,11 @@ from workloads.records import Measurements
 
 
 def section(budgets: list[Budget], measurements: Measurements, not_on_steps: Iterable[str] = ()) -> list[Block]:
-    """Sentences, commands for missing parts, and the sources of the parts' times. If no part of any step is known there is no
-    chart, so a table of the steps is here. not_on_steps: sentences on trainings that do not concern the time of a step."""
+    """The page's part on where a step's time goes: failed rows, commands that measure missing parts, and the sources of the
+    parts' times. The parts are in a chart; where none is known, a table of the steps takes its place.
+
+    not_on_steps: sentences on trainings that are not about the time of a step.
+    """
     rows = [m for m in measurements if m.problem.op == "training"]
     if not rows:
         return []
@@ -24,7 +27,7 @@ def section(budgets: list[Budget], measurements: Measurements, not_on_steps: Ite
 
 
 def _sources(budgets: list[Budget]) -> list[Block]:
-    """A list: what the time of each part of a step was taken from."""
+    """A list that says, for each part of a step, from which rows or rule its time was taken."""
     sources: dict[str, dict[str, None]] = {}
     for group in groups(budgets):
         for step in group:

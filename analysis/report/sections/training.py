@@ -18,7 +18,9 @@ from workloads.records import Measurements
 
 
 def section(material: Material) -> list[Block]:
-    """The part of the page on trainings below the budgets."""
+    """The page's part on trainings, which follows the parts of a step: who wins, forms of the CPU, losses, options, several
+    GPUs.
+    """
     several = several_gpus.training_section(material.rows)
     if not break_even.trainings(material.rows):
         return several
@@ -54,7 +56,9 @@ def _copy_costs(measurements: Measurements) -> list[Block]:
 
 
 def _answers(answers: list[Answer]) -> list[Block]:
-    """A table, a line a training and size that varies: the winner by step, by epoch and by whole training."""
+    """A table of who wins a training along one size: a line a training and size, a column each for the winner by the step, by the
+    epoch and by the whole training.
+    """
     groups: dict[tuple, dict[str, Answer]] = {}
     modes = set()
     for a in answers:
@@ -83,7 +87,7 @@ def _verdict_cell(a: Answer | None, whole_training: str) -> str:
 
 
 def _articles(measurements: Measurements) -> list[Block]:
-    """A table of every article's claim beside our measurement, or `not measured`; [] where none was measured."""
+    """A table of every article's claim and the same training here, or `not measured`; [] where none was measured."""
     claims = comparisons(measurements)
     if not any(claim_row.here for claim_row in claims):
         return []
@@ -104,7 +108,9 @@ def _articles(measurements: Measurements) -> list[Block]:
 
 
 def _forms(pairs: list[Pair]) -> list[Block]:
-    """A table of step times in each CPU form, a line a training. A GPU compared with a slow form looks too good."""
+    """A table of a step's time on the CPU in each form of setting it up (GPU hidden or visible, compiled or not), a line a
+    training. A GPU that is compared with a slow form looks too good.
+    """
     several = [pair for pair in pairs if len(pair.cpus) > 1]
     forms: dict[str, None] = {}
     for pair in several:
