@@ -138,7 +138,7 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def code(change: Change, training: Training, settings: Settings) -> Code:
-    """The code of a change to a training on the settings' device."""
+    """The code of a change to a training, before and after, with its model and sizes. settings: those before the change."""
     advice = ADVICE[change.kind]
     return Code(
         change=change.words,
@@ -149,6 +149,7 @@ def code(change: Change, training: Training, settings: Settings) -> Code:
 
 
 def _filled(template: str, training: Training, settings: Settings) -> str:
+    """A template of Python code with the model, sizes and options of a training in its fields."""
     compile_options = ["optimizer=optimizer", "loss=loss"]
     keras = settings.keras
     if keras.jit_compile != "auto":
@@ -170,7 +171,9 @@ def _filled(template: str, training: Training, settings: Settings) -> str:
 
 
 def _model(name: str) -> str:
-    """Python that gives the model: of a saved file, of a function in the user's file, or of an article."""
+    """Python that gives the model of this name: it loads a saved file, calls the function of a user's file (file.py:function), or
+    calls `build()` for a model that comes with the project.
+    """
     if name.endswith((".keras", ".h5")):
         return f'keras.models.load_model("{name}")'
     file, _, function = name.rpartition(":")
@@ -178,7 +181,7 @@ def _model(name: str) -> str:
 
 
 def examples() -> list[Code]:
-    """Every advice for one training on a GPU."""
+    """The code of every kind of change, for one training on a GPU, in the order of ADVICE."""
     training = Training("mine.py:build", 32, 50_000, 10)
     by_kind: dict[str, Code] = {}
     for options in ({"tf32": "off"}, {"jit_compile": "off"}):

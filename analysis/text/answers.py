@@ -40,7 +40,7 @@ def sentence(answer: Answer) -> str:
 
 
 def _how(form: Form) -> list[str]:
-    """The framework of a form, and its caches where they are not warm."""
+    """What is unusual in a form of a call: `by tensorflow` for a framework's, and caches that are not warm."""
     words = []
     if form.framework:
         words.append(f"by {form.framework}")
@@ -64,7 +64,9 @@ def family_name(family: Family) -> str:
 
 
 def together(works: Iterable[Work], measurements: Measurements, what: str) -> list[str]:
-    """Sentences on the time of all `works` together; [] without a time. what: the works in words, `convolutions of vgg-16`."""
+    """A sentence for each precision and batch on the summed time of all these operations on each device; [] without a time.
+    what: the operations in words, `convolutions of vgg-16`.
+    """
     works = list(works)
     op = next((work.problem.op for work in works if work.problem), "")
     lines = []
@@ -92,7 +94,9 @@ def together(works: Iterable[Work], measurements: Measurements, what: str) -> li
 def lines(
     answers: Sequence[Answer], measurements: Measurements, machine: Machine | None = None, most: int = 12
 ) -> list[str]:
-    """At most `most` sentences, one an answer, then how many more there are. Without a GPU: the one sentence that says so."""
+    """A sentence for each of the first `most` answers, then how many more there are. Where no answer has a GPU, the one
+    sentence that says why.
+    """
     if answers and all(a.kind == "no-gpu" for a in answers):
         return [crossings.no_gpu_sentence(measurements, machine)]
     lines = [sentence(answer) for answer in answers[:most]]
@@ -103,15 +107,16 @@ def lines(
 
 
 def summaries(answers: Iterable[Answer]) -> list[str]:
-    """Counts of families by winner: a sentence for each operation, size that varies, precision and form with two families or
-    more. The square products are not counted."""
+    """A sentence for each operation, size that varies, precision and form of a call on who wins in how many of its layers; none
+    for a single layer. Square products are not counted.
+    """
     complete = [a for a in answers if a.points and a.family != SQUARES]
     groups = group_by(complete, lambda a: (a.family.op, a.family.varies, crossings.precision_name(a), a.form))
     return [_summary(group) for group in groups.values() if len(group) > 1]
 
 
 def _summary(group: list[Answer]) -> str:
-    """A sentence: how many of these families have each kind of answer."""
+    """`Of 12 convolutions (...): the GPU wins throughout in 9, ...`: how many of these answers have each kind of winner."""
     first = group[0]
     by_kind = group_by(group, lambda a: a.kind)
     sizes: list[float] = []
@@ -141,8 +146,9 @@ def layer_rows(measurements: Measurements, op: str) -> list[Measurement]:
 
 
 def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Machine | None = None) -> list[str]:
-    """Sentences on the layers of an operation; [] without rows. They say who wins in the first precision, with resident data
-    and with plain copies (the first of COPIES), then how fast each device is."""
+    """Sentences on the layers of an operation (conv, matmul); [] without rows. They say who wins in the first precision that was
+    measured, with resident data and with plain copies, then how fast each device is. ceilings: the machine's roofs.
+    """
     rows = layer_rows(measurements, op)
     rates = layers.rate_sentences(rows, op, ceilings)
     answers = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]), machine=machine)
@@ -155,8 +161,9 @@ def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Ma
 
 
 def steps(measurements: Measurements, op: str, machine: Machine | None = None) -> list[str]:
-    """A sentence for each network's step, form and precision: the winner by batch. It ends with both times at the smallest and
-    at the largest batch."""
+    """A sentence for each network whose layers were all measured, form of a call and precision: who wins their sum at which
+    batch, and both times at the smallest and at the largest batch.
+    """
     lines = []
     for step in network_steps.complete_steps(measurements, op):
         name = capital(step.words)

@@ -22,7 +22,7 @@ SENTENCES = {
 
 
 def where(training: Measurement) -> str:
-    """The device of a row in words, with its threads when they were chosen."""
+    """The device of a row in words, with its number of threads where that is not the library's own."""
     device = device_name(training.device)
     if not training.threads:
         return device
@@ -34,7 +34,7 @@ def subject(training: Measurement) -> str:
 
 
 def sentence(budget: Budget) -> str:
-    """The budget in two or three sentences: the step, its largest parts, and what is not explained."""
+    """Two or three sentences on a training step: its time, its largest parts, and the share that no part explains."""
     step = budget.step.value
     doubt = f" (doubtful: {join(budget.flags)})" if budget.flags else ""
     device = where(budget.training)

@@ -32,7 +32,9 @@ def lines(predictions: Iterable[Prediction], profile: Profile) -> list[str | Tab
 
 
 def error_sentence(template: str, device: str, errors: list[float], **words: object) -> str:
-    """A template with the median and mean of a device's errors. words: the template's other fields."""
+    """A template filled with the median and the mean of a device's relative errors. device: cpu or gpu:0. words: values for the
+    template's other fields.
+    """
     return say(
         template,
         device=NAMES[device],
@@ -50,5 +52,5 @@ def step_cells(predicted: Estimate, training: TimedTraining) -> tuple[str, str, 
 
 
 def milliseconds(seconds: Estimate) -> str:
-    """`0.25 (0.2 to 0.3)`."""
+    """Seconds as milliseconds with their interval: `0.25 (0.2 to 0.3)`."""
     return f"{1e3 * seconds.value:.3g} ({1e3 * seconds.low:.3g} to {1e3 * seconds.high:.3g})"

@@ -17,7 +17,9 @@ _MOST_ROWS = 0.9  # of the rows of a clock, to say what most of them would show
 
 
 def rows(comparison: RunComparison, words: tuple[str, ...] = WORDS) -> Table:
-    """A table, a line for each compared row with one of these verdicts; within a verdict the largest change comes first."""
+    """The table of compared rows whose verdict is one of `words`, in that order; within a verdict the largest change comes
+    first.
+    """
     lines = []
     for word in words:
         lines += [_cells(row) for row in comparison.with_verdict(word)]
@@ -61,8 +63,10 @@ def summary(comparison: RunComparison) -> str:
 
 
 def smallest_slowdowns(comparison: RunComparison, share: float | None = None) -> list[str]:
-    """A sentence a clock: in how many of its rows a slowdown by `share` would have shown (None: MARGIN), and the slowdown that
-    nine of ten rows would have shown. None for a clock whose rows all show `share`."""
+    """For each clock a sentence on the smallest slowdown that would have been seen: in how many of its rows one by `share`
+    would, and which would in nine of ten rows. No sentence for a clock whose rows would all have shown `share`; None stands for
+    MARGIN.
+    """
     share = MARGIN if share is None else share
     lines: list[str] = []
     for clock, rows in group_by(comparison.rows, lambda r: side(r.new, r.clock)).items():
@@ -83,7 +87,9 @@ def smallest_slowdowns(comparison: RunComparison, share: float | None = None) ->
 
 
 def notes(comparison: RunComparison, verbose: bool = False) -> list[str]:
-    """Notes on the comparison: broken and disturbed rows, rows of one run alone, noise between runs, other differences."""
+    """Lines under a comparison: rows that are broken now, disturbed rows, rows that only one run has, the noise between runs, and
+    differences of machine and software. verbose: all differences, else the first two.
+    """
     lines: list[str] = []
     for m in comparison.broken:
         status = f"{labels.row(m)}: {m.status} now ({terminal.on_one_line(m.reason)})"

@@ -100,7 +100,7 @@ def crossing_sentence(a: Answer) -> str:
 
 
 def verdict_words(a: Answer) -> str:
-    """The answer in a cell: `the GPU wins from about n = 131 (128 to 135); can't tell at 512`."""
+    """Who wins at which size, for a cell: `the GPU wins from about n = 131 (128 to 135); can't tell at 512`."""
     unsure = sentences.unsure(a)
     if not unsure or sentences.has_no_sure_size(a):
         return sentences.crossing(a)
@@ -108,7 +108,9 @@ def verdict_words(a: Answer) -> str:
 
 
 def copies_sentence(answers: list[Answer]) -> str:
-    """How the way of copying moves the crossover. After the first only the size is named where the GPU wins from one too."""
+    """Who wins at which size for each way of copying, a sentence each. After the first sentence `the GPU wins` is left out
+    where it wins from some size in both. answers: one a way of copying.
+    """
     first, *others = answers
     parts = [f"{sentences.capital(form_name(first.form))}: {sentences.crossing(first)}."]
     for answer in others:
@@ -120,8 +122,9 @@ def copies_sentence(answers: list[Answer]) -> str:
 
 
 def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[str]:
-    """Where the noise between runs in the answers' intervals is from, unless it was measured on this machine; [] without a
-    crossover."""
+    """A sentence on the noise between runs that the answers' intervals contain: where it was measured, and how to measure it
+    here; [] where it was measured on this machine, or nothing was compared.
+    """
     points: list[CrossoverPoint] = []
     for a in answers:
         if not a.predicted:
@@ -140,7 +143,9 @@ def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[
 
 
 def at_once(family: Family) -> str:
-    """`, 256 in one launch` or `, bias-relu`; "" for plain products, one a call."""
+    """What is special about the products of a family: `, 256 in one launch`, or `, bias-relu` for one with an epilogue; "" for
+    plain ones.
+    """
     fixed = dict(family.fixed)
     if "batch" in fixed:
         return f", {fixed['batch']:,} in one launch"
@@ -155,7 +160,9 @@ def side_name(side: FastestRow) -> str:
 
 
 def why_sentence(w: Why, form: Form) -> str:
-    """The times of both devices at the deciding size, and the largest part of the GPU's time."""
+    """A sentence on the times of both devices at one size, and the largest part of the GPU's. w: the GPU's time in parts; a
+    remainder below half a percent does not count as one.
+    """
     total = w.gpu.seconds.value
     parts = {name: s for name, s in w.known.items() if name != REMAINDER or abs(s) >= 0.005 * total}
     part = max(parts, key=parts.__getitem__)

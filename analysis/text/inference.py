@@ -18,8 +18,9 @@ _SENTENCES = {
 
 
 def lines(measurements: Measurements, machine: Machine | None = None) -> list[str]:
-    """Sentences: the crossovers along the batch with samples a second at the largest batch, the gain of batching, and requests
-    in flight."""
+    """Sentences on a model's answers: from which batch the GPU wins, with samples a second at the largest batch; the gain of
+    batching; single requests, of which several may be in flight. [] without such rows.
+    """
     rows_by_case = cases(measurements)
     answers = crossovers(measurements)
     lines = [_crossover(case, method, answer) for case, method, answer in answers]
@@ -33,7 +34,9 @@ def lines(measurements: Measurements, machine: Machine | None = None) -> list[st
 
 
 def _crossover(case: InferenceCase, method: CallForm, a: Answer) -> str:
-    """The winner by batch, then samples a second at the largest batch that ran on both devices."""
+    """Sentences: who wins at which batch, then samples a second at the largest batch that ran on both devices. method: how a
+    batch is answered, such as by model.predict.
+    """
     point = a.points[-1]
     cpu, gpu = point.cpu.seconds, point.gpu.seconds
     largest = say(
@@ -47,8 +50,9 @@ def _crossover(case: InferenceCase, method: CallForm, a: Answer) -> str:
 
 
 def batching_sentences(case: InferenceCase, rows: Measurements) -> list[str]:
-    """The gain in samples a second from the smallest batch to the largest, for each device; on the CPU for each setting of
-    oneDNN."""
+    """A sentence on the gain in samples a second from the smallest batch to the largest, on the GPU and on the CPU (for each
+    setting of oneDNN); [] without rows of both.
+    """
     batches = [m.problem.batch for m in rows if m.kernel != SERVE]
     if not batches:
         return []
@@ -76,7 +80,9 @@ def _batching_gain(rows: Measurements, first: int, last: int, *, on_gpu: bool, w
 
 
 def serving_sentences(case: InferenceCase, rows: Measurements) -> list[str]:
-    """Single requests in samples a second: with the fewest in flight, and with the number that is fastest."""
+    """A sentence for each device on single requests: samples a second with the fewest in flight, and with the number that is
+    fastest.
+    """
     lines = []
     for on_gpu, device in ((False, "CPU"), (True, "GPU")):
         served = []

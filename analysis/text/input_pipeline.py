@@ -39,7 +39,9 @@ def image_bytes(dtype: str) -> int:
 
 
 def laws(measurements: Measurements) -> Table:
-    """A table: the law by which each way brings batches into a step, a line a device, way and type."""
+    """A table of what each way of bringing a batch into a step costs, a line a device, way and type of samples: seconds a call, a
+    sample and a byte, as fitted.
+    """
     rows = [_law_cells(law) for law in pipeline_costs.fits(measurements)]
     return Table("device | way | samples as | a call | a sample | bandwidth | within | sizes", rows, 3)
 
@@ -69,7 +71,9 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 
 def sentences(rows: Measurements) -> list[str]:
-    """Sentences: how fast batches arrive on each device, what limits them, their largest shares of steps known within half."""
+    """Sentences on the input pipeline: how fast batches arrive on each device, what limits them, and the trainings in whose
+    steps it has the largest shares; steps that are too noisy (_KNOWN) do not count.
+    """
     fitted = pipeline_costs.fits(rows)
     sentences = []
     for device in sorted({m.device for m, _ in pipeline_costs.timed_rows(rows)}, reverse=True):
@@ -91,7 +95,9 @@ def sentences(rows: Measurements) -> list[str]:
 
 
 def view_sentence(fitted: Iterable[PipelineCost], device: str, dtype: str) -> str:
-    """The seconds that a step of BATCH images takes in each way of one device and type, the fastest first; "" without laws."""
+    """A sentence on the seconds of a step with BATCH images by each way of bringing them, the fastest first, for one device and
+    type of samples; "" without fits.
+    """
     ranked = []
     for law in fitted:
         if (law.device, law.dtype) == (device, dtype) and law.variant != InputPipeline.RESIDENT:
@@ -103,7 +109,9 @@ def view_sentence(fitted: Iterable[PipelineCost], device: str, dtype: str) -> st
 
 
 def _device(fitted: tuple[PipelineCost, ...], rows: Measurements, device: str) -> list[str]:
-    """Sentences: the time that NumPy arrays add to a step on a device, and whether a copy of the same bytes explains it."""
+    """Sentences on one device: the time that BATCH images from NumPy arrays add to a step, and whether a bare copy of as many
+    bytes explains it. fitted: the fits of all devices; rows: where the copies are looked up.
+    """
     nbytes = BATCH * image_bytes("float32")
     law = pipeline_costs.find(fitted, device, "numpy")
     if law is None:
@@ -127,7 +135,9 @@ def _device(fitted: tuple[PipelineCost, ...], rows: Measurements, device: str) -
 
 
 def small_sentences(rows: Measurements) -> list[str]:
-    """Sentences on the parts of the GPU training with fewest samples, at the model's own batch if possible; [] without one."""
+    """One or two sentences on where the time of the GPU's training with the fewest samples goes; [] without one. Trainings at
+    the batch that the model's article used come first.
+    """
     shares = []
     for share in pipeline_costs.shares(rows):
         problem = share.training.problem

@@ -23,8 +23,13 @@ _AGAINST = {"baseline": "its baseline", "fleet": "the fleet's median"}
 
 
 def best(old: Measurements, new: Measurements, names: tuple[str, str], machine: Machine | None = None) -> list[str]:
-    """A sentence for each device and precision: the fastest square product at the largest n that both runs have, with a
-    verdict. The verdict allows for the difference between two runs of `machine`, that of the new rows."""
+    """A sentence for each device and precision on the fastest square product at the largest n that both runs have: faster,
+    slower or the same.
+
+    Args:
+        names: of the old and of the new run, for the sentence.
+        machine: of the new run; the verdict allows for what two runs of it differ by.
+    """
     sentences = []
     before, after = best_resident(old), best_resident(new)
     for device, precision in before:
@@ -91,7 +96,7 @@ def lines(judgment: FleetJudgment, verbose: bool = False) -> list[str]:
 
 
 def broken(judgment: FleetJudgment) -> list[str]:
-    """A line for each device that lost rows or failed some."""
+    """A line for each device that lost rows, as its node died, and for each on which rows failed."""
     sentences = []
     for device in judgment.devices:
         lost = [m for m in device.broken if LOST in m.flags]

@@ -51,7 +51,9 @@ def device_name(device: str) -> str:
 
 
 def _largest(measurements: Measurements, device: str) -> list[Measurement]:
-    """The device's fastest product at its largest n: of float32 where it was measured, else of the first precision."""
+    """The fastest square product of a device at its largest n, in float32 where that was measured, else in the first precision;
+    [] if there is none.
+    """
     by_precision = {}
     for (row_device, precision), by_size in best_resident(measurements).items():
         if row_device == device and by_size:
@@ -62,7 +64,7 @@ def _largest(measurements: Measurements, device: str) -> list[Measurement]:
 
 
 def largest_products(measurements: Measurements) -> list[Measurement]:
-    """The fastest product of each device at its largest n."""
+    """The fastest square product of the CPU and of the GPU, each at its largest n."""
     return [*_largest(measurements, "cpu"), *_largest(measurements, "gpu:0")]
 
 
@@ -72,7 +74,7 @@ def rate_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
 
 
 def rate_sentence(m: Measurement, roofs: Roofs) -> str:
-    """The rate of a product, with its part of the roof."""
+    """A sentence on the rate of a product, and the share of its measured roof that it reaches."""
     judged = judge(m, roofs)
     share = judged.note
     if judged.fraction and judged.roof:
@@ -92,7 +94,9 @@ def rate_sentence(m: Measurement, roofs: Roofs) -> str:
 
 
 def bound_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
-    """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
+    """A sentence on what limits the CPU's largest product, by its FLOP per byte against the ridge point of the roofs: arithmetic,
+    memory, or neither; [] without these roofs.
+    """
     sentences = []
     for m in _largest(measurements, "cpu"):
         problem = m.problem
@@ -119,7 +123,9 @@ def bound_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
 
 
 def roof_sentences(roofs: Roofs) -> list[str]:
-    """The measured roofs, a sentence a device: memory and the arithmetic of the first precisions, launches, the link."""
+    """The measured roofs, a sentence a kind and device: memory and arithmetic, empty calls, copies over the link. Each names the
+    _NAMED fastest at most, float32 before other precisions.
+    """
     sentences = []
     order = sorted(roofs, key=lambda r: (r.device, r.kind == "compute", r.name != "float32", -r.rate.value))
     for kinds, template in _ROOFS.items():

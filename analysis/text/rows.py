@@ -1,6 +1,6 @@
 """A row in words: how it was run and how fast. A training's row also says where the samples lived and what it learned."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from analysis import units
 from analysis.numbers import share
@@ -28,8 +28,10 @@ _OPTIONS = {
 }
 
 
-def option_words(options: Iterable, without: Iterable[str] = ()) -> list[str]:
-    """Options that are not their default, in words."""
+def option_words(options: Mapping[str, str] | Iterable[tuple[str, str]], without: Collection[str] = ()) -> list[str]:
+    """Options that differ from their defaults, in words: `jit on`, `2 GPUs`. options: by name; rows store no defaults, but for
+    data that are made up. without: names that are left out.
+    """
     words = []
     for name, text in dict(options).items():
         if name in without or (name, text) == ("data", "synthetic"):
@@ -40,7 +42,9 @@ def option_words(options: Iterable, without: Iterable[str] = ()) -> list[str]:
 
 
 def loop_name(m: Measurement) -> str:
-    """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
+    """How a row was trained in a word or two: `jax loop` by bare steps on samples that are on the GPU, `jax fed` by bare steps to
+    which batches are copied, else the place of the samples of Keras's fit (prefetch, resident), or fit for NumPy arrays.
+    """
     home = m.keras.residence
     if m.variant.endswith("loop"):
         return f"{_LOOPS[m.backend]} {'fed' if home == 'fed' else 'loop'}"
@@ -48,7 +52,9 @@ def loop_name(m: Measurement) -> str:
 
 
 def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
-    """Notes on a training's row: how it was compiled, further options, its step's noise where that is wide, flags."""
+    """Notes on a training's row: how it was compiled, options that are no defaults, how noisy its step is, flags. step: the
+    seconds of its step; None to take them from the row's samples.
+    """
     problem = m.problem
     notes = []
     if "jit_compile" in m.values:
@@ -65,9 +71,11 @@ def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
 
 
 def _timing_notes(m: Measurement, step: Estimate | None) -> list[str]:
-    """How many starts or trials a row has; of a step its noise, where that is wide."""
+    """A note on a row's times: of a row that only started processes their number, of trials (short trainings of a search) their
+    number and seconds, of a step its noise if that is above _NOISY.
+    """
     timed = m.on("host-latency")
-    if not timed:  # fresh processes started, and did nothing else
+    if not timed:
         return [f"{len(m.series['import_s'])} starts"]
     if m.kernel == contention.TRIAL:
         processes = "a process each" if m.process == "fresh" else "one process"
@@ -77,8 +85,9 @@ def _timing_notes(m: Measurement, step: Estimate | None) -> list[str]:
 
 
 def losses(m: Measurement) -> str:
-    """First and last losses of a row's own fit, and of a short run from the first weights. Marked `does not learn` where they
-    do not fall."""
+    """The first and the last loss of a row's fit, and of the short run on few samples that each row makes from its first
+    weights; "" without losses. They are marked `does not learn` where they do not fall.
+    """
     fit = _losses(m.series.get("job_loss", ()), m.series.get("job_accuracy", ()), count(m.problem.epochs, "epoch"))
     short = m.series.get("loss", ())
     run = _losses(short, m.series.get("accuracy", ()), f"{count(len(short), 'epoch')} of few samples")
@@ -86,7 +95,9 @@ def losses(m: Measurement) -> str:
 
 
 def _losses(losses: Sequence[float], accuracies: Sequence[float], epochs: str) -> str:
-    """The first and last of losses and accuracies; "" without losses. epochs: how many they are of, in words."""
+    """`loss 2.3 to 0.9, accuracy 10 % to 68 % in 10 epochs`: the first and last of each list; "" without losses. epochs: the
+    number of epochs in words.
+    """
     if not losses:
         return ""
     accuracy = ""
@@ -100,9 +111,10 @@ def _losses(losses: Sequence[float], accuracies: Sequence[float], epochs: str) -
 
 
 def how(m: Measurement) -> str:
-    """How a row was run, besides device and threads: copy mode, caches, process, for whole models the CPU's form and
-    options; for the input pipeline's study, that its time is an epoch's share. Defaults are left out; `-` where nothing is
-    left."""
+    """How a row was run, without device and threads: its copy mode, caches and process; of models also whether the CPU ran with
+    the GPU hidden and compiled, and options. Defaults are left out; `-` where nothing is left. The times of the input
+    pipeline's study (operation feeding) are a batch's share of an epoch, which is said too.
+    """
     settings = m.settings
     operation = m.problem.op
     words = []

@@ -18,6 +18,7 @@ from workloads import terminal
 
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
+_MOST_SPANS = 3  # ranges of sizes in a sentence
 NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
 _SINGULAR = {"samples": "sample", "epochs": "epoch", "channels": "channel"}  # counts that stand before their names
 
@@ -27,14 +28,18 @@ def capital(text: str) -> str:
 
 
 def speed(ratio: Estimate | float, than: str = "") -> str:
-    """`3.2x faster than one`, `1.4x slower than one`; `not told from one` where the interval holds 1."""
+    """A speedup in words: `3.2x faster`, `1.4x slower`; `can't tell` where the interval holds 1. With `than`, such as `NCCL`:
+    `3.2x faster than NCCL`, and `not told from NCCL`.
+    """
     e = exact(ratio)
     if e.low <= 1 <= e.high:
         return f"not told from {than}" if than else CANT_TELL
     gain = e if e.value >= 1 else 1 / e
     if factor(gain) == "1.0x":
         return f"as fast as {than}" if than else "as fast"
-    return f"{factor(gain)} {'faster' if gain is e else 'slower'}" + (f" than {than}" if than else "")
+    direction = "faster" if gain is e else "slower"
+    words = f"{factor(gain)} {direction}"
+    return f"{words} than {than}" if than else words
 
 
 def shares(p: Prediction) -> str:
@@ -43,17 +48,25 @@ def shares(p: Prediction) -> str:
 
 
 def part_shares(shares: dict[str, float]) -> str:
-    """Parts of a step with the share of each."""
+    """`72 % dispatch and 26 % kernel launches`. shares: part of a step -> its share; the keys are those of WORDS."""
     return join(f"{share(part)} {WORDS.get(name, name)}" for name, part in shares.items())
 
 
 def digits(size: float) -> str:
-    """A size in digits. Whole numbers with thousands apart; computed ones rounded up below 100, else in three digits."""
-    return f"{size:,}" if isinstance(size, int) else f"{math.ceil(size - 1e-9):,}" if size < 100 else number(size)
+    """A size in digits: `40,000`. A size that was computed, which is a float, is rounded up to a whole number below 100, else
+    to three digits.
+    """
+    if isinstance(size, int):
+        return f"{size:,}"
+    if size < 100:
+        return f"{math.ceil(size - 1e-9):,}"  # what is whole but for rounding errors stays
+    return number(size)
 
 
 def counted(size: float | str, name: str) -> str:
-    """A size, or sizes in digits, in words: `n = 115`, `batch 32`, `9,200 samples`, `n = 100 and 40,000`."""
+    """A size with its name: `n = 115`, `batch 32`, `9,200 samples`. size: a number, or numbers in digits such as `100 and
+    40,000`.
+    """
     words = size if isinstance(size, str) else digits(size)
     if name in _SINGULAR:
         return f"{words} {_SINGULAR[name] if words == '1' else name}"
@@ -103,7 +116,9 @@ _say_if_known = _KnownWords().format
 
 
 def lines(template: str, **values) -> list[str]:
-    """The lines of a template, filled; lines with an unknown value (None) are left out."""
+    """The lines of a template with the values in its fields, such as {step:timed}: see _Words. A line with a value that is not
+    known (None) is left out.
+    """
     filled_lines = []
     for line in template.strip().splitlines():
         with contextlib.suppress(_UnknownValue):
@@ -115,9 +130,16 @@ def lines(template: str, **values) -> list[str]:
 
 
 def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, subject: str = "", *, disturbed: bool = False) -> str:
-    """The winner with both times: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list, after the `subject`:
-    `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.` Of an upper bound: `at most 3 ms .. at least 1.9x faster`.
-    From rows that were disturbed: `Probably the GPU: ...`, in a list `..., probably 2.1x faster.`"""
+    """A sentence on which device is faster: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`
+
+    Where an interval reaches down to 0 only a bound is told: `at most 3 ms .. at least 1.9x faster`.
+
+    Args:
+        cpu, gpu: seconds on each device.
+        source: measured or predicted.
+        subject: what took these times; it begins the sentence: `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.`
+        disturbed: whether rows were measured beside other work, so that the winner is only probable.
+    """
     predicted = source == PREDICTED
     (best, quick), (other, slow) = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
     overlap = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
@@ -172,8 +194,10 @@ def faster_by(cpu: Estimate, gpu: Estimate) -> str:
 
 def crossing_size(c: Crossing, name: str, predicted: bool = False) -> str:
     """The size at which the winner changes, with its interval: `about n = 102 (94 to 129)`; `n = 300` where both ends are that
-    size; `n = 100 to 40,000` where the measured sizes lie too far apart to say more. `predicted`: `about n = 102 (94 to 129,
-    predicted)`."""
+    size; `n = 100 to 40,000` where the measured sizes lie too far from each other to say more.
+
+    name: of the size, such as n or batch. predicted: whether the bracket says so: `about n = 102 (94 to 129, predicted)`.
+    """
     if c.wide:
         return counted(f"{c.below:,} to {c.above:,}", name)
     low, high = digits(c.at.low), digits(c.at.high)
@@ -185,8 +209,9 @@ def crossing_size(c: Crossing, name: str, predicted: bool = False) -> str:
 
 
 def unsure_spans(a: Answer) -> list[tuple[float, float]]:
-    """(first, last) of the sizes without a certain winner beyond those of the crossing that `crossing` prints, from the
-    smallest."""
+    """(first, last) of each range of sizes without a certain winner, from the smallest. The interval of the last crossing, which
+    `crossing` prints, is not among them.
+    """
     last = [(c.at.low, c.at.high) for c in a.crossings[-1:]]
     spans = [(c.at.low, c.at.high) for c in a.crossings[:-1] if not c.wide and digits(c.at.low) != digits(c.at.high)]
     for first, end in a.bands:
@@ -196,19 +221,25 @@ def unsure_spans(a: Answer) -> list[tuple[float, float]]:
 
 
 def unsure(a: Answer) -> list[str]:
-    """The sizes of `unsure_spans` in digits: `103 to 115`, `512`; three at most, then how many more."""
-    words = [digits(x) if x == y else f"{digits(x)} to {digits(y)}" for x, y in unsure_spans(a)]
-    return words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
+    """The sizes without a certain winner (see unsure_spans) in digits: `103 to 115`, `512`; after three of them `2 more`."""
+    words = []
+    for first, last in unsure_spans(a):
+        words.append(digits(first) if first == last else f"{digits(first)} to {digits(last)}")
+    hidden = len(words) - _MOST_SPANS
+    if hidden > 0:
+        return [*words[:_MOST_SPANS], f"{hidden} more"]
+    return words
 
 
 def has_no_sure_size(a: Answer) -> bool:
-    """Whether `crossing` says that no size has a certain winner."""
+    """Whether no measured size has a certain winner, which `crossing` says then."""
     return a.kind == "cant-tell" and not any(point.sign for point in a.points)
 
 
 def crossing(a: Answer) -> str:
-    """The winner by size, without a full stop: `the GPU wins from about n = 102 (94 to 129)`. Between the ends of the bracket
-    it can't be told."""
+    """Who wins at which size, without a full stop: `the GPU wins from about n = 102 (94 to 129)`. Within the bracket it can't
+    be told who does.
+    """
     name = a.family.size_name
     mark = " (predicted)" if a.predicted else ""
     how = "looked at" if a.predicted else "measured"
@@ -249,8 +280,9 @@ def _sure_sizes(a: Answer) -> str:
 
 
 def crossover(a: Answer, subject: str) -> list[str]:
-    """The winner by size, and further sizes at which it can't be told (`At 512 it can't be told.`): two sentences at most.
-    `subject`: `Square float32 products`."""
+    """One or two sentences: who wins at which size, and further sizes at which it can't be told (`At 512 it can't be told.`).
+    subject: what the first one begins with, such as `Square float32 products`.
+    """
     sentences = [f"{subject}: {crossing(a)}."]
     spans = unsure_spans(a)
     if not spans or a.predicted or has_no_sure_size(a):
@@ -264,7 +296,9 @@ def crossover(a: Answer, subject: str) -> list[str]:
 
 
 def break_even(epochs: Estimate | None) -> str:
-    """A sentence on the break-even, in epochs; None: the GPU never makes up for its longer start."""
+    """A sentence on the break-even: the epochs after which the GPU is ahead although it begins later. None: it never is;
+    infinite: it may never be.
+    """
     if epochs is None:
         return "The GPU never catches up."
     if epochs.value <= 0:

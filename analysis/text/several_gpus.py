@@ -31,7 +31,7 @@ _SENTENCES = {
 
 
 def lines(rows: Measurements) -> list[str]:
-    """Sentences on copies, on work on all GPUs at once, and on sums, in the order in which people ask."""
+    """Sentences on several GPUs of one host: copies between them, work on all at once, and all-reduces."""
     return copy_lines(rows) + at_once_lines(rows) + sum_lines(rows)
 
 
@@ -52,7 +52,9 @@ def copy_lines(rows: Measurements) -> list[str]:
 
 
 def sum_lines(rows: Measurements) -> list[str]:
-    """NCCL's best bus bandwidth, type by type, and how our one-shot kernel compares at the smallest and largest size."""
+    """Sentences on all-reduces for each type: NCCL's best bus bandwidth, and the speed of our one-shot kernel against NCCL at the
+    smallest and the largest size.
+    """
     lines = []
     for dtype in dict.fromkeys(m.problem.dtype for m in rows if isinstance(m.problem, AllReduce) and m.ok):
         by_nccl = sums(rows, NCCL, dtype)
@@ -75,7 +77,9 @@ def sum_lines(rows: Measurements) -> list[str]:
 
 
 def at_once_lines(rows: Measurements) -> list[str]:
-    """A sentence for each work with contention, on the slowest GPU; then one sentence on all work without."""
+    """A sentence for each kind of work that is slower while all GPUs work at once, on the GPU that is slowed down most; then one
+    sentence on all kinds that are not.
+    """
     lines = []
     without: dict[str, float] = {}
     gpus = 0
@@ -104,7 +108,9 @@ def at_once_lines(rows: Measurements) -> list[str]:
 
 
 def training_lines(measurements: Measurements) -> list[str]:
-    """Losses that differ from one GPU's; then the least and the largest speedup for each number of GPUs, most first."""
+    """Sentences on trainings on several GPUs: losses that differ from one GPU's, then the smallest and the largest speedup for
+    each number of GPUs and setting, most GPUs first. Speedups that may be 1 do not count.
+    """
     on_gpus = [case for case in data_parallel.cases(measurements) if case.several.on_gpu]
     lines = []
     for case in on_gpus:
@@ -158,7 +164,7 @@ def _training_name(case: data_parallel.DataParallelCase) -> str:
 
 
 def setting_name(m: Measurement) -> str:
-    """`Keras on JAX, jit on`: the setting that was in force, whatever the command line says."""
+    """`Keras on JAX, jit on`, as the row says that it ran; --jit auto leaves it to Keras."""
     return f"Keras on {library(m)}"
 
 
@@ -168,6 +174,8 @@ def library(m: Measurement) -> str:
 
 
 def between(e: Estimate) -> str:
-    """`1.9x [1.8, 2.0]`; where the step may be as short as its noise, `at least 1.2x`."""
+    """A speedup with its interval: `1.9x [1.8, 2.0]`; `at least 1.2x` where its upper end is infinite, as a step may be no
+    longer than noise.
+    """
     finite = math.isfinite(e.high)
     return f"{numbers.factor(e)} {numbers.interval(e, 2)}" if finite else f"at least {numbers.factor(e.low)}"

@@ -109,7 +109,7 @@ def summary(analysis: Analysis, *, why_no_crossover: bool = True) -> RunSentence
 
 
 def _without_repeats(sentences: Iterable[Sentence]) -> list[Sentence]:
-    """The sentences without those whose statement an earlier one makes."""
+    """The sentences without those that repeat the statement of an earlier one. Sentences without a statement all stay."""
     statements: set[str | NoCrossover] = set()
     first = []
     for sentence in sentences:
@@ -122,12 +122,14 @@ def _without_repeats(sentences: Iterable[Sentence]) -> list[Sentence]:
 
 
 def _about(topic: str, texts: Iterable[str]) -> list[Sentence]:
-    """Sentences on a topic."""
+    """These texts as sentences on a topic, without a statement."""
     return [Sentence(topic=topic, text=text) for text in texts]
 
 
 def _kernels(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
-    """Sentences on square products and on layers, then how fast each device is."""
+    """Sentences on square products and on layers, the most interesting first, then how fast each device is. why_no_crossover:
+    whether they say why where nothing can be compared.
+    """
     rows = analysis.rows
     candidates = []
     if analysis.crossovers:
@@ -148,7 +150,9 @@ def _kernels(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
 
 
 def _layers(analysis: Analysis, measurements: Measurements, op: str) -> list[Sentence]:
-    """Sentences on the layers of an operation; without a time on the GPU, the first says why there is no crossover."""
+    """Sentences on the layers of an operation (conv, matmul) among these rows; [] without them. Where none has a time on the
+    GPU, the first sentence says why.
+    """
     rows = answers.layer_rows(measurements, op)
     if not rows:
         return []
@@ -159,7 +163,7 @@ def _layers(analysis: Analysis, measurements: Measurements, op: str) -> list[Sen
 
 
 def _no_crossover(rows: Measurements, analysis: Analysis) -> Sentence:
-    """Why these rows have no crossover."""
+    """The sentence that says why these rows have no crossover."""
     why_none = no_crossover(rows)
     text = no_crossover_sentence(why_none, analysis.machine)
     return Sentence(topic="kernels", text=text, statement=why_none)
@@ -175,7 +179,9 @@ def _rates(analysis: Analysis) -> list[Sentence]:
 
 
 def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
-    """(resident, the ways of copying) of the first precision, where both devices were timed."""
+    """(answers of calls with resident data, answers of calls with copies) among those of the first precision that was timed on
+    both devices.
+    """
     complete = [a for a in answers if a.points]
     first = [a for a in complete if a.precision == complete[0].precision]
     return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
@@ -187,8 +193,9 @@ def products(analysis: Analysis) -> list[str]:
 
 
 def _products(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
-    """Sentences on square products. First precision: the winner resident and copied, and why; other precisions: resident only.
-    Without both devices: why, and how fast the measured one is."""
+    """Sentences on square products: for the first precision who wins with resident data and with copies, and why; for others with
+    resident data only. Where only one device was timed: how fast it is, and why nothing can be compared.
+    """
     rows = analysis.rows
     resident, copied = _forms(analysis.crossovers)
     lines = []
@@ -205,7 +212,9 @@ def _products(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
 
 
 def _one_device(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
-    """Sentences on square products that one device has a time of: how fast it is and why there is no crossover."""
+    """Sentences on square products that only one device has times of: how fast it is, what limits it, and with
+    `why_no_crossover` why there is no crossover.
+    """
     rows = analysis.rows
     has_gpu = any(m.on_gpu and m.ok for m in rows)
     rate = _rates(analysis)[:1]
@@ -220,25 +229,35 @@ def _one_device(analysis: Analysis, why_no_crossover: bool) -> list[Sentence]:
 
 
 def _reason(rows: Measurements, a: Answer) -> list[str]:
-    return [why_sentence(w, a.form) for w in why(rows_of(rows, a.family), a) if len(w.known) > 1][:1]
+    """One sentence on where the GPU's time goes near the crossing; [] where too little of it was measured."""
+    for split in why(rows_of(rows, a.family), a):
+        if len(split.known) > 1:
+            return [why_sentence(split, a.form)]
+    return []
 
 
 # ---------------------------------------------------------------- findings, for README
 
 
 def findings(analysis: Analysis) -> list[str]:
-    """The findings of a machine's rows: bare products, copies, small data sets and batches."""
+    """The findings of a machine for README, a Markdown list item each. A finding that the rows do not tell is left out."""
     resident, copied = _forms(analysis.crossovers)
-    small = next((training.answer_sentence(a) for a in analysis.training_crossovers if _is_small(a)), None)
-    words: dict[str, object] = {"small": small, "model": _FIRST, "parts": _parts(analysis.profile)}
-    words |= {"product": next(map(crossing_sentence, resident), None)}
-    words |= {"copies": copies_sentence(copied) if copied else None}
-    words |= {"batches": " ".join(input_pipeline.sentences(analysis.rows)[:2]) or None}
-    return [f"- {line}" for line in sentences.lines(FINDINGS, **words)]
+    small = [training.answer_sentence(a) for a in analysis.training_crossovers if _is_small(a)]
+    batches = " ".join(input_pipeline.sentences(analysis.rows)[:2])
+    lines = sentences.lines(
+        FINDINGS,
+        small=small[0] if small else None,
+        model=_FIRST,
+        parts=_parts(analysis.profile),
+        product=crossing_sentence(resident[0]) if resident else None,
+        copies=copies_sentence(copied) if copied else None,
+        batches=batches or None,
+    )
+    return [f"- {line}" for line in lines]
 
 
 def _is_small(a: Answer) -> bool:
-    """Whether an answer gives the number of samples from which the GPU wins the first article's whole training."""
+    """Whether an answer gives the number of samples from which the winner of the first article's whole training changes."""
     setup = break_even.setup_in(a.family)
     same = (setup.model, setup.switches, a.family.varies, a.form.mode) == (_FIRST, (), "samples", BY_WHOLE_TRAINING)
     return same and any(not c.wide for c in a.crossings[:1])

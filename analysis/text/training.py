@@ -54,8 +54,9 @@ Building and compiling take {built:time}, training {trained:time}.""",
 
 
 def subject(setup: Setup, varies: str = "") -> str:
-    """`CIFAR-10 CNN, batch 32, 50,000 samples`, and how it was trained where that is not Keras's fit of NumPy arrays. The size
-    that `varies` is left out."""
+    """A training in words: `CIFAR-10 CNN, batch 32, 50,000 samples`, then how it was trained where that is not Keras's fit of
+    NumPy arrays. varies: the size that a crossover is along, which is left out; setup has 0 for it.
+    """
     words = [networks.title(setup.model), *_sizes(setup, varies)]
     _, backend, variant = setup.kernel.split("/")
     if variant.endswith("loop"):
@@ -67,7 +68,9 @@ def subject(setup: Setup, varies: str = "") -> str:
 
 
 def _sizes(setup: Setup, varies: str) -> list[str]:
-    """`batch 32`, `50,000 samples`; one phrase for a single batch of all samples."""
+    """The batch and the samples in words: `batch 32`, `50,000 samples`; `50,000 samples in one batch` where the batch is all
+    samples. Sizes of 0 are left out; varies is as in `subject`.
+    """
     if setup.batch == setup.samples and varies != "batch":
         samples = count(setup.samples, "sample") if setup.samples else "all samples"
         return [f"{samples} in one batch"]
@@ -80,13 +83,15 @@ def _sizes(setup: Setup, varies: str) -> list[str]:
 
 
 def with_type(setup: Setup, varies: str = "") -> str:
-    """`subject`, with float64 inputs named too; for lists that have the same training in float32."""
+    """The same words, but float64 inputs are named too, for lists that also have the training in float32."""
     words = subject(setup, varies)
     return f"{words}, float64 inputs" if setup.dtype == "float64" else words
 
 
 def how(m: Measurement, dtype: str = "float32") -> list[str]:
-    """The options, type and threads in which a row differs from a plain training of type `dtype`: `jit on`, `2 threads`."""
+    """What differs in a row from a training with default options, samples of type `dtype` and the framework's own threads: `jit
+    on`, `2 threads`.
+    """
     words = option_words(m.settings.switches)
     if m.problem.dtype != dtype:
         words.append(f"{m.problem.dtype} inputs")
@@ -137,15 +142,16 @@ def answer_sentence(a: Answer) -> str:
 
 
 def break_even_sentence(pair: Pair) -> str:
-    """When the first epoch begins on each device, and the epoch after which the device that begins later is ahead."""
+    """When the first epoch begins on each device, and the epoch after which the device that begins later is ahead. pair: the
+    rows of one training on the CPU and on the GPU.
+    """
     gpu_cost = pair.gpu.cost
     cpu_cost = pair.opponent.cost
-    gpu = whole_training(gpu_cost, 0, pair.steps)
-    cpu = whole_training(cpu_cost, 0, pair.steps)
+    gpu = whole_training(gpu_cost, epochs=0, steps=pair.steps)  # of no epochs: what comes before the first
+    cpu = whole_training(cpu_cost, epochs=0, steps=pair.steps)
     caught_up = sentences.break_even(pair.break_even)
-    after = costs.break_even(
-        gpu_cost, cpu_cost, steps=pair.steps
-    )  # epochs until the CPU is ahead, where the GPU begins sooner
+    # Epochs until the CPU is ahead, where it is the GPU that begins sooner.
+    after = costs.break_even(gpu_cost, cpu_cost, steps=pair.steps)
     if after and 0 < after.value < inf:
         caught_up = _SENTENCES["overtaken"].format(epochs=sentences.counted(after.value, "epochs"))
     return say(_SENTENCES["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
@@ -181,7 +187,9 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
 
 
 def training_sentences(rows: Measurements) -> list[str]:
-    """Sentences: the winner of each training and of its step, where the winner changes, and trainings of one device alone."""
+    """The sentences on trainings that a run's answer begins with: the winner of each, the size at which it changes, and the
+    time of trainings that ran on one device alone.
+    """
     trained = break_even.trained(rows)
     pairs = [_pair_sentence(pair, trained) for pair in break_even.main_pairs(rows)]
     changes = map(answer_sentence, break_even.main_answers(rows))
@@ -211,7 +219,9 @@ def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
 
 
 def single_jobs(rows: Measurements) -> list[str]:
-    """A sentence for each training of one device alone; none where there are more than MOST_SINGLE."""
+    """A sentence for each training that ran on one device alone; [] where there are more than MOST_SINGLE, as a table is easier
+    to read then.
+    """
     alone = break_even.unpaired(rows)
     return [single_job(m, rows) for m in alone] if len(alone) <= MOST_SINGLE else []
 
@@ -355,7 +365,7 @@ def changes(measurements: Measurements) -> list[StepChange]:
 
 
 def change_sentences(measurements: Measurements) -> list[str]:
-    """A sentence for each change that makes a step certainly shorter or longer, the largest savings first."""
+    """A sentence for each set of options that makes a step certainly shorter or longer, the shortest first."""
     sentences = []
     for one in sorted(changes(measurements), key=lambda one: one.step.value / one.plain_step.value):
         if faster(one.step, one.plain_step) == "neither":
@@ -370,7 +380,9 @@ def change_sentences(measurements: Measurements) -> list[str]:
 
 
 def start_sentences(measurements: Measurements) -> list[str]:
-    """Seconds until the first step ends, a sentence for each row of fresh processes that measured the start-up."""
+    """A sentence for each row that measured start-up in fresh processes: seconds until the first step ends, and the part of
+    them that importing the framework takes. The times are medians over the processes.
+    """
     sentences = []
     for m in measurements:
         if m.process != "fresh" or "first_call_s" not in m.series or not settings.ordinary(m):
@@ -389,7 +401,7 @@ def start_sentences(measurements: Measurements) -> list[str]:
 
 
 def lines(rows: Measurements) -> list[str]:
-    """All sentences on trainings; empty where no row has one."""
+    """All sentences on the trainings of a run, in the order of a command's output; [] without trainings."""
     pairs = break_even.pairs(rows)
     lines = single_jobs(rows)
     lines += [answer_sentence(a) for a in break_even.answers(rows)]
@@ -400,7 +412,9 @@ def lines(rows: Measurements) -> list[str]:
 
 
 def side_by_side(measurements: Measurements) -> list[str]:
-    """Sentences: a student beside a teacher, several trainings at once, a trial in a shared or in its own process."""
+    """Sentences on work at the same time: a student and its teacher, several trainings at once, and trials (short trainings of a
+    search) that share a process or have one each.
+    """
     rows = [m for m in measurements if m.ok]
     sentences = []
     for pair in taught(rows):
@@ -430,7 +444,9 @@ def side_by_side(measurements: Measurements) -> list[str]:
 
 
 def _trial_sentences(rows: Measurements) -> list[str]:
-    """A sentence for each model and side with trials in a process of their own and in one that has run trials before."""
+    """A sentence for each model and device whose trials were measured both in a process each (fresh) and in one process
+    (warm).
+    """
     sentences = []
     trials = [m for m in rows if m.kernel == TRIAL]
     for (problem, side), alike in group_by(trials, lambda m: (m.problem, m.side)).items():
