@@ -29,6 +29,7 @@ _MOST = 40  # lines on a terminal; -v shows all
 
 
 def parser() -> CommandParser:
+    """The command line of python -m analysis.compare."""
     command_line = CommandParser(
         module="analysis.compare",
         description=LONG,

@@ -112,6 +112,7 @@ class _PredictedSweep:
     """Predicted steps of a training at several values of one size."""
 
     def __init__(self, request: Request, varies: str, predictor: TrainingPredictor) -> None:
+        """varies: the name of the size: batch, samples, width or depth."""
         self.request = request
         self.varies = varies
         self.predictor = predictor

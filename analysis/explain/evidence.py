@@ -186,7 +186,7 @@ def _faster(asking: CaseRows) -> Finding | None:
 
 
 def _claims(article: ArticleTraining, rows: Measurements) -> list[Comparison]:
-    """An article's claims that were measured."""
+    """An article's claims of which the training was measured here on both devices, an item each."""
     times = " against ".join(time(one.epoch_s) for one in article.published)
     compared = []
     for one in published.picked(rows, article):

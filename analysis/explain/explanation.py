@@ -176,7 +176,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False
 
     @functools.cached_property
     def crossovers(self) -> tuple[Answer, ...]:
-        """Where the winner changes along a size."""
+        """Where the winner changes along each size: measured where rows of several sizes were, else predicted unless
+        predictions are withheld. () without a prediction for both devices.
+        """
         if not (self.cpu and self.gpu):
             return ()
         swept = crossovers.swept(self.request, self._measured_rows, self.sources.cpu.measurements)

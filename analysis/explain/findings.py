@@ -42,7 +42,7 @@ def findings(explanation: Explanation) -> tuple[Finding, ...]:
 
 
 def with_winner(explanation: Explanation, cpu: Side, gpu: Side) -> list[Finding]:
-    """The winner, why, where that changes, and its price."""
+    """The findings of a training with seconds on both devices: who wins, why, where that changes, and what it costs."""
     return [
         winner(explanation, cpu, gpu),
         steps(cpu, gpu),
@@ -72,7 +72,9 @@ def winner(explanation: Explanation, cpu: Side, gpu: Side) -> Finding:
 
 
 def without_winner(explanation: Explanation) -> list[Finding]:
-    """Why there is no winner, then the time on the device that has one."""
+    """The findings of a training without seconds on one device or on both: why there is no winner, then the time where
+    there is one.
+    """
     reasons = [
         Finding(
             kind="too-big",
@@ -108,8 +110,9 @@ def without_winner(explanation: Explanation) -> list[Finding]:
 
 
 def steps(cpu: Side, gpu: Side) -> Finding:
-    """The speedup of the GPU's steps, and how much later or earlier it starts, if that is more than noise. If both spend most
-    time in the same other part, that part instead."""
+    """Why a device wins: the speedup of the GPU's steps, and the seconds that it starts later, as far as they are more than
+    noise. Where both devices spend most of their time in the same part, and that is not one of _WORKING, that part instead.
+    """
     largest = cpu.largest
     if largest == gpu.largest and largest not in _WORKING:
         return Finding(
@@ -136,7 +139,7 @@ def steps(cpu: Side, gpu: Side) -> Finding:
 
 
 def step_shares(explanation: Explanation) -> list[Finding]:
-    """What a predicted step's time goes to; none without a prediction that can be shown."""
+    """What the time of a predicted step goes to, on the GPU if there is one; [] without a prediction that may be shown."""
     prediction = explanation.main
     if prediction is None or explanation.withheld:
         return []
@@ -155,7 +158,9 @@ def host(explanation: Explanation) -> list[Finding]:
 
 
 def data_alone(explanation: Explanation) -> list[Finding]:
-    """The samples a second that the user's data give without training, and the devices whose steps wait for them."""
+    """The samples a second that the user's data give without training, and the devices whose steps wait for them: those whose
+    step takes less than _WAITING times as long as a batch of the data. [] where that was not measured.
+    """
     alone_s = explanation.data_alone_s
     if alone_s is None:
         return []
@@ -166,15 +171,18 @@ def data_alone(explanation: Explanation) -> list[Finding]:
 
 
 def turning_point(explanation: Explanation) -> Finding:
-    """The samples or epochs from which the other device wins. It is sure where rows of fewer and of more were measured, or the
-    winner of the training itself is sure."""
+    """The samples or epochs from which a device wins. It is sure where rows of fewer and of more samples were measured, or
+    where the winner of the training itself is sure.
+    """
     point = explanation.turning_point
     is_sure = bool(explanation.swept_turning_points) or explanation.winner != "neither"
     return Finding(kind="turning-point", subject=point.device, numbers={"counts": point.counts, "sure": is_sure})
 
 
 def question(assumed: Iterable[Assumption]) -> Finding | None:
-    """The device that wins below, or else from, assumed numbers near which the winner changes; None without such a number."""
+    """The question about numbers that were assumed: which device wins below (or, if the assumed ones are smaller, from) the
+    counts at which the winner changes; None where it changes near none of them.
+    """
     near = [one for one in assumed if one.changes_at is not None]
     below = [one for one in near if one.changes_at is not None and one.changes_at <= one.value]
     shown = below or near
@@ -188,8 +196,9 @@ def question(assumed: Iterable[Assumption]) -> Finding | None:
 
 
 def price(explanation: Explanation, cpu: Estimate, gpu: Estimate) -> Finding:
-    """The money on each device, the cheapest and the fastest, if both prices are given; else the highest price ratio at which
-    the GPU pays. cpu, gpu: seconds of the whole training."""
+    """What the training costs on each device, the cheapest device and the fastest, if both prices are known; else how many
+    times the CPU's price an hour the GPU's may be for the GPU to pay. cpu, gpu: seconds of the whole training.
+    """
     rank = ALWAYS if explanation.request.prices else IN_DETAIL
     money = [cost.money for cost in explanation.costs if cost.money]
     if len(money) < 2:
@@ -208,7 +217,9 @@ def price(explanation: Explanation, cpu: Estimate, gpu: Estimate) -> Finding:
 
 
 def changes(explanation: Explanation) -> list[Finding]:
-    """Every change with the time that it saves; those that are sure to save are ranked, the surest first."""
+    """Every change that may help, with the time that it saves. Those that are sure to save have ranks below IN_DETAIL, the
+    surest the lowest; without any, a finding says so.
+    """
     actions = explanation.actions
     every = []
     for what_if in explanation.what_ifs:
@@ -226,7 +237,9 @@ def changes(explanation: Explanation) -> list[Finding]:
 
 
 def gpu_wins_with(saved: Estimate | None, both: tuple[Side, Side] | tuple[()]) -> bool:
-    """Whether the GPU surely wins when it saves so many seconds, where it does not without."""
+    """Whether a change makes the GPU the sure winner, which it is not without. saved: seconds that the change saves on the GPU;
+    both: the CPU's and the GPU's side, () where one is unknown.
+    """
     if not both:
         return False
     cpu, gpu = (side.whole for side in both)
@@ -237,9 +250,11 @@ def gpu_wins_with(saved: Estimate | None, both: tuple[Side, Side] | tuple[()]) -
 
 
 def doubts(explanation: Explanation) -> list[Finding]:
-    """Disturbed rows, layers that are only estimated, parts without a row, and a loss that was chosen here."""
+    """Reasons to believe the answer less: one finding for all disturbed rows, then one for each other warning (layers that are
+    only estimated, parts without a row, a loss that was chosen here). [] where no seconds are shown.
+    """
     if explanation.withheld and not explanation.both:
-        return []  # no seconds are shown
+        return []
     notes = []
     if explanation.disturbances:
         notes.append(Finding(kind="disturbed", doubts=explanation.disturbances))
@@ -255,7 +270,9 @@ def doubts(explanation: Explanation) -> list[Finding]:
 
 
 def widest_part(explanation: Explanation) -> list[Finding]:
-    """Where a predicted time is too wide to tell a winner: its part with the widest interval, and what measures that."""
+    """Where a predicted time is too uncertain to tell a winner: the part of it with the widest interval, and the command that
+    measures that part; [] elsewhere.
+    """
     narrowing = narrowest(explanation)
     if narrowing is None:
         return []
@@ -278,7 +295,7 @@ def crossovers(explanation: Explanation) -> list[Finding]:
 
 
 def gaps(explanation: Explanation) -> list[Finding]:
-    """What the predictions do not know, and what they lack."""
+    """What the predictions leave out or estimate, and for each device without a prediction the rows that it lacks."""
     unknown = [Finding(kind="not-known", subject=text, rank=IN_DETAIL) for text in explanation.partial]
     missing = []
     for device, error in explanation.lacking.items():

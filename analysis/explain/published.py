@@ -13,21 +13,29 @@ from kernels import networks
 from workloads.records import Measurement, Measurements
 from workloads.records.published_cases import CASES, ArticleTraining, Claim, Reported
 
-NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
+#: A row whose batch is at most so many times larger or smaller may stand for a complaint's training.
+NEAR = 4.0
+# The parts of a step on the GPU, in words.
 STARTING = "dispatch"
 COPYING = "copied bytes"
 WORKING = "kernels"
+#: The Keras option of a training whose samples are on the GPU.
 _RESIDENT = ("residence", "resident")
-_SMALLEST_COPY = 4  # bytes
+_SMALLEST_COPY_BYTES = 4
 
 
 class ClaimRow(msgspec.Struct, frozen=True):
-    """One claim beside our row on the GPU and both sides' seconds of an epoch, of a bare loop of a step; None without rows."""
+    """An article's claim and the same training here."""
 
+    #: The article's training.
     case: ArticleTraining
+    #: The claim, about one number of samples.
     claim: Claim
+    #: The row on the GPU; None where the training was not measured on both devices.
     row: Measurement | None = None
+    #: Seconds of an epoch on the CPU, of a bare loop those of a step; None without rows.
     cpu: Estimate | None = None
+    #: The same on the GPU.
     gpu: Estimate | None = None
 
     @property
@@ -42,7 +50,9 @@ class ClaimRow(msgspec.Struct, frozen=True):
 
 
 def comparisons(measurements: Measurements, cases: Iterable[ArticleTraining] = CASES) -> list[ClaimRow]:
-    """Every claim with each training that it may be compared with; those without rows once."""
+    """Every claim of the articles with each measured training that is the same: a claim may have several, by Keras's fit and by
+    bare loops. A claim without any is listed once, without seconds.
+    """
     pairs = break_even.pairs(measurements)
     compared = []
     for case in cases:
@@ -53,8 +63,9 @@ def comparisons(measurements: Measurements, cases: Iterable[ArticleTraining] = C
 
 
 def picked(measurements: Measurements, case: ArticleTraining) -> list[ClaimRow]:
-    """One comparison for each of a case's claims that has rows: a bare loop if the article trained by one, and of these the
-    fastest GPU."""
+    """The comparison for each claim of an article that was measured: of several a bare loop if the article trained by one, else
+    Keras's fit, and of these the one with the fastest GPU.
+    """
     with_rows = [one for one in comparisons(measurements, (case,)) if one.gpu]
 
     def rank(one: ClaimRow) -> tuple[bool, float]:
@@ -66,8 +77,9 @@ def picked(measurements: Measurements, case: ArticleTraining) -> list[ClaimRow]:
 
 
 def _is_claimed(pair: Pair, case: ArticleTraining, claim: Claim) -> bool:
-    """Whether a pair is the claim's training: the article's model, type, batch and samples, with no switch but where a
-    bare loop keeps its data."""
+    """Whether a measured training is the one of a claim: the article's model, type, batch and samples, with default options. Bare
+    loops may keep their samples on the GPU.
+    """
     setup = pair.setup
     batch = claim.samples if case.loop else case.batch
     if (setup.model, setup.batch, setup.samples, setup.dtype) != (case.model, batch, claim.samples, case.dtype):
@@ -78,20 +90,25 @@ def _is_claimed(pair: Pair, case: ArticleTraining, claim: Claim) -> bool:
 
 
 def _compared(case: ArticleTraining, claim: Claim, pair: Pair) -> ClaimRow:
+    """A claim with the seconds of a pair of rows: of an epoch, of a bare loop those of a step."""
     by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
     cpu = break_even.seconds_by(pair.cpu(by).cost, by, pair.one_epoch)
     gpu = break_even.seconds_by(pair.gpu.cost, by, pair.one_epoch)
     return ClaimRow(case=case, claim=claim, row=pair.gpu.row, cpu=cpu, gpu=gpu)
 
 
-class Measured(msgspec.Struct, frozen=True):
-    """Seconds of a step on both sides, measured at `batch`, and the parts of the GPU's: a step with almost no work, the batch's
-    bytes over the link, and the rest."""
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A reported training and a similar one that was measured here."""
 
+    #: What was reported.
     reported: Reported
+    #: The batch that was measured, which may be another.
     batch: int
+    #: Seconds of a step on the CPU.
     cpu: Estimate
+    #: Seconds of a step on the GPU.
     gpu: Estimate
+    #: Parts of the GPU's step (STARTING, COPYING, WORKING) -> their seconds.
     parts: dict[str, float]
 
     @property
@@ -117,7 +134,9 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measured(reported: Reported, measurements: Measurements) -> Measured | None:
-    """A reported training by the pair of its model at the nearest batch that ranks first; None without both devices."""
+    """The measured training that stands for a reported one: of the same model by Keras's fit with default options, at the nearest
+    batch. None if none was measured on both devices at a batch within NEAR times the reported one.
+    """
     wanted = reported.training
     rows = [m for m in measurements if m.problem.model == wanted.model or m.fits]
     near = []
@@ -139,11 +158,14 @@ def measured(reported: Reported, measurements: Measurements) -> Measured | None:
 
 
 def _distance(pair: Pair, batch: int) -> float:
+    """How far a pair's batch is from another: the logarithm of their ratio."""
     return abs(math.log(pair.setup.batch / batch))
 
 
 def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, float]:
-    """The GPU's step: the constant of a Keras step, the bytes by the copies' law beyond a few bytes' copy, the rest."""
+    """The parts of the GPU's step of `step` seconds: a Keras step with almost no work, the copy of a batch beyond that of a few
+    bytes (whose cost is in the former), and the rest. Parts whose rows were not measured are in the rest.
+    """
     setup = pair.setup
     parts = {}
     constant = step_constant(overheads.constants(measurements), pair.gpu.device)
@@ -154,7 +176,7 @@ def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, flo
     if network and law:
         dtype = "float32" if setup.dtype == "float64" else setup.dtype
         nbytes = min(setup.batch, setup.samples) * networks.sample_bytes(network, dtype)
-        parts[COPYING] = max(0.0, law.seconds(nbytes).value - law.seconds(_SMALLEST_COPY).value)
+        parts[COPYING] = max(0.0, law.seconds(nbytes).value - law.seconds(_SMALLEST_COPY_BYTES).value)
     parts[WORKING] = max(0.0, step - sum(parts.values()))
     return parts
 

@@ -161,6 +161,9 @@ def _plan(flags: argparse.Namespace) -> "FleetPlan":
 
 
 def _run(plan: "FleetPlan") -> int:
+    """Judges the devices of the plan's run and prints what was found. Saves the run as a baseline if the plan asks for it and
+    no device is too slow. Returns the exit code.
+    """
     judged = judge(plan)
     _show(plan, judged)
     code = _verdict(plan, judged)

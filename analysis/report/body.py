@@ -36,6 +36,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _trainings(run: Material) -> list[Block]:
+    """The blocks on trainings: where a step's time goes, then who wins and why."""
     not_on_steps = run.summary.left("side by side") + run.summary.left("starts")
     budgets = step_budgets.section(run.analysis.budgets, run.rows, not_on_steps)
     return budgets + training.section(run)

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 QUESTION = "What did a run measure, on one page?"
 
 
-def parser(command: str, does: str, makes: str, question: str) -> CommandParser:
+def parser(command: str, *, does: str, makes: str, question: str) -> CommandParser:
+    """The command line of a command that writes files about runs: RUN... and -o DIR.
+
+    Args:
+        command: the module, such as analysis.report.
+        does: what it does, for the top of its help.
+        makes: the files that it writes, in words.
+        question: what it answers, for the list of commands.
+    """
     examples = (
         f"python -m {command} reports/local/MACHINE/RUN",
         f"python -m {command} reports/nvidia-h200/suite -o DIR",
@@ -48,10 +56,10 @@ def main(argv: list[str] | None = None) -> int:
     """Writes the pages and their pictures; prints the answer and the page's path. Returns the exit status."""
     report_parser = parser(
         "analysis.report",
-        "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
+        does="Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
         "Other machines, and runs that measured the same again, are set beside the first.",
-        "report.html, report.md and the pictures",
-        QUESTION,
+        makes="report.html, report.md and the pictures",
+        question=QUESTION,
     )
     report_parser.add_argument("--open", action="store_true", help="open the page in a browser")
     readme = "also put the answer, or a short page, between FILE's markers that name RUN"
@@ -72,7 +80,10 @@ def _run(plan: "ReportPlan") -> int:
 
 @contextlib.contextmanager
 def refusals(command: str, runs: Sequence[str]) -> Iterator[None]:
-    """Turns what is wrong with the runs or the folder of a command into a Usage."""
+    """A context in which errors about the runs or the folder of a command become Usage errors, with a command that would work.
+
+    command: the module that was called, such as analysis.report. runs: its runs, of which the first is proposed alone.
+    """
     from analysis.report import page
 
     try:
@@ -83,7 +94,7 @@ def refusals(command: str, runs: Sequence[str]) -> Iterator[None]:
         tip = f"python -m {command} {page.folder_of(runs[0])}" if len(runs) > 1 else None
         raise options.Usage(str(error), tip) from error
     except OSError as error:
-        if error.filename is None:  # what stdout goes to
+        if error.filename is None:  # it is stdout that cannot be written
             raise
         raise options.Usage(
             f"cannot write {error.filename}: {error.strerror}", wrong="--output", right=f"-o {options.PLACE}"
@@ -91,6 +102,10 @@ def refusals(command: str, runs: Sequence[str]) -> Iterator[None]:
 
 
 def _report(plan: "ReportPlan") -> int:
+    """Writes the page and what else the plan asks for, and prints the answer and the page's path. Returns the exit code.
+
+    Raises: Missing where libraries for the pictures or the HTML page are not installed, after everything else is done.
+    """
     from analysis import report
     from analysis.report import html, material, page
 
@@ -116,7 +131,7 @@ def _report(plan: "ReportPlan") -> int:
 
 
 def _write_blocks(plan: "ReportPlan", readme: pathlib.Path, runs: "list[Material]") -> None:
-    """Writes the blocks of another page anew, between its markers that name the first run."""
+    """Writes the parts of a README page anew that stand between its markers: see plan.BLOCKS. The markers name the first run."""
     from analysis import table
     from analysis.report import page
 

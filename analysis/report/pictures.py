@@ -38,7 +38,7 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
 
 
 def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
-    """Draws the pictures of one run, or of several runs in one picture each. Needs matplotlib."""
+    """Draws all charts that have a picture as SVG files into a folder; several runs are in one picture. Needs matplotlib."""
     from analysis.report.charts import svg
 
     labels = ", ".join(run.label for run in runs if run.label)
@@ -47,7 +47,7 @@ def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
 
 
 def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
-    """The Markdown lines of the pictures of these charts, each with its sentence as alternative text."""
+    """Markdown lines that show the pictures of the charts of these names, each with its sentence as alternative text."""
     lines = []
     for name, title, view in _views(charts, runs):
         lines += [f"![{text(view.says or title)}]({name})", ""]
@@ -55,7 +55,7 @@ def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
 
 
 def numbers(charts: Iterable[str], runs: "list[Material]") -> list[str]:
-    """The Markdown lines of these charts' tables, each under its chart's title."""
+    """Markdown lines of the tables of the charts of these names, each under its chart's title."""
     lines = []
     for chart in merged_charts(charts, runs):
         if not chart.numbers.rows:
@@ -67,7 +67,7 @@ def numbers(charts: Iterable[str], runs: "list[Material]") -> list[str]:
 
 
 def merged_charts(charts: Iterable[str], runs: "list[Material]") -> list[Chart]:
-    """The charts of these names, those of several runs drawn over each other."""
+    """The charts of these names (keys of CHARTS); those of several runs are drawn over each other."""
     every = []
     for name in charts:
         by_letter = [(run.letter, charts_of(name, run)) for run in runs]

@@ -33,7 +33,7 @@ def write(path: pathlib.Path, content: bytes) -> None:
 
 
 def _has_mark(path: pathlib.Path) -> bool:
-    """Whether a line of a file has a mark of ours.
+    """Whether a file was written by a report: some line of it has the mark that files of this suffix get.
 
     Raises: Unreadable for a line that is too long.
     """
@@ -45,7 +45,9 @@ def _has_mark(path: pathlib.Path) -> bool:
 
 
 def require_ours(path: pathlib.Path) -> None:
-    """Raises Usage for a file that no report wrote, and for what is no file."""
+    """Raises Usage where a path is a file that no report wrote, a link or something else; not where it does not exist or is
+    empty.
+    """
     if not os.path.lexists(path):
         return
     foreign = path.is_symlink()

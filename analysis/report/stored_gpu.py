@@ -17,7 +17,10 @@ STORED = "nvidia-h200"
 
 
 def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
-    """The predicted winner of the first training at its article's size, this CPU or a stored GPU; [] if a GPU is here."""
+    """A sentence on whether a stored GPU would be faster than this machine's CPU: predicted for the first named model that the
+    rows have a default training of, with the samples and epochs of its article. [] if the machine has a GPU, or the rows do not
+    tell it.
+    """
     known = profile.stored(STORED).is_file()
     if not known or machine is None or machine.gpus or any(is_gpu(m.device) for m in rows):
         return []
@@ -37,7 +40,7 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     sources = Sources(cpu=profile.Profile(rows, machine), gpu=profile.read(STORED))
     explanation = explain(Request(training), sources)
     both = explanation.both
-    # with the stored machine's own CPU the GPU's time is no prediction for here
+    # Without a factor between both hosts, the GPU's time would be that beside the stored machine's CPU.
     if explanation.host_factor is None or not both:
         return []
     training_words = f"{subject(explanation)}, with the GPU of {STORED}"

@@ -39,7 +39,7 @@ def inline(words: object) -> "Markup":
 
 @functools.cache
 def templates() -> "jinja2.Environment":
-    """The templates of the page, with the filter `inline`."""
+    """The templates of the page (web/*.j2). They escape all values, and have `inline` as a filter."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(WEB)

@@ -22,9 +22,9 @@ def main(argv: list[str] | None = None) -> int:
     """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
     roofline_parser = command.parser(
         "analysis.roofline",
-        "Prints a machine's measured ceilings and how near its rows come to them.",
-        "roofline.svg",
-        QUESTION,
+        does="Prints a machine's measured ceilings and how near its rows come to them.",
+        makes="roofline.svg",
+        question=QUESTION,
     )
     return running.run_command(roofline_parser, argv, make_plan=_plan, carry_out=_run)
 

@@ -243,14 +243,16 @@ def findings(analysis: Analysis) -> list[str]:
     """The findings of a machine for README, a Markdown list item each. A finding that the rows do not tell is left out."""
     resident, copied = _forms(analysis.crossovers)
     small = [training.answer_sentence(a) for a in analysis.training_crossovers if _is_small(a)]
+    product = crossing_sentence(resident[0]) if resident else None
+    copies = copies_sentence(copied) if copied else None
     batches = " ".join(input_pipeline.sentences(analysis.rows)[:2])
     lines = sentences.lines(
         FINDINGS,
         small=small[0] if small else None,
         model=_FIRST,
         parts=_parts(analysis.profile),
-        product=crossing_sentence(resident[0]) if resident else None,
-        copies=copies_sentence(copied) if copied else None,
+        product=product,
+        copies=copies,
         batches=batches or None,
     )
     return [f"- {line}" for line in lines]

@@ -130,7 +130,7 @@ def layer_rows(measurements: Measurements, roofs: Roofs) -> list[JudgedRow]:
 
 
 def layer_points(measurements: Measurements) -> "list[Measurement]":
-    """The fastest library row of every convolution and dense layer at its largest batch, a device and arithmetic."""
+    """The fastest library row of every convolution and dense layer at its largest batch, one for each device and arithmetic."""
     rows = []
     for op in _LAYERS:
         rows += [row for row in layers.largest(measurements, op) if not layers.framework_of(row)]

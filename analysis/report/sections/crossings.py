@@ -20,7 +20,9 @@ _ADDS_UP = (
 
 
 def section(measurements: Measurements, answers: tuple[Answer, ...], machine: Machine | None = None) -> list[Block]:
-    """The winner by size in every form, and the parts of the GPU's time at the deciding sizes; [] for one device alone."""
+    """The section on square products: who wins at which size for each form of a call, and the parts of the GPU's time on both
+    sides of each crossing; [] where only one device was timed.
+    """
     two_sided = answered(answers)
     if not any(a.points for a in two_sided):
         return []

@@ -192,8 +192,9 @@ def answers_section(runs: "list[Material]") -> list[str]:
 
 
 def commands(runs: "Iterable[Run]") -> list[str]:
-    """The commands in the order they were run, each once. Flags that stop and resume are removed, so that a resumed command
-    counts once."""
+    """The commands that measured these runs, in the order in which they were run, each once. Flags by which a run is stopped or
+    resumed are left out, so that a command that was resumed counts once.
+    """
     ran = sorted(runs, key=lambda r: r.started_at)
     typed = (command_lines.without(run.command, command_lines.STOPPING) for run in ran)
     return list(dict.fromkeys(map(command_lines.portable, typed)))

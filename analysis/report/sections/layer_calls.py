@@ -131,7 +131,9 @@ def _crossovers(run: Material) -> list[Block]:
 
 
 def _sums(run: Material) -> list[Block]:
-    """The layers of each model beside its training step."""
+    """For each model a comparison of the sum of its layers' times with its measured training step: a table and sentences; []
+    without such rows.
+    """
     blocks: list[Block] = []
     for one in layer_sum.sums(run.rows):
         head = layer_sums.head(one)

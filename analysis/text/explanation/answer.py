@@ -78,13 +78,14 @@ def answer(
     complete: bool = False,
     markdown: bool = False,
 ) -> list[str]:
-    """The answer for a terminal or as Markdown.
+    """The lines of the answer for a terminal or as Markdown; a terminal's are at most MOST.
 
-    command: as it was typed, for the last line, which says what more it can do; "" leaves that line out.
-    passed_on: `-- --lr 0.1`, the words of the command that are a script's.
-    measuring_s: seconds in which --measure measures what the answer lacks; 0 where it measures nothing.
-    can_check: whether this machine can measure a change.
-    complete: whether all of --all follows, to which nothing needs to lead.
+    Args:
+        command: as it was typed, for the last line, which says what more it can do; "" leaves that line out.
+        passed_on: the words of the command that are a script's own: `-- --lr 0.1`.
+        measuring_s: seconds in which --measure would measure what the answer lacks; 0 where it would measure nothing.
+        can_check: whether this machine can measure a change.
+        complete: whether the details of --all follow, so that no line needs to name that flag.
     """
     every = findings(explanation)
     kind = _follow_up_kind(every, measuring_s, can_check)
@@ -104,7 +105,7 @@ def answer(
 
 
 def _always(every: Iterable[Finding]) -> list[str]:
-    """The lines of the findings that are shown in any case."""
+    """The lines of the findings that are shown in any case (rank ALWAYS), to count how much room they take."""
     lines = []
     for finding in every:
         if finding.rank != ALWAYS:
@@ -117,8 +118,13 @@ def _always(every: Iterable[Finding]) -> list[str]:
 
 
 def _shown(every: Sequence[Finding], room: int, *, complete: bool) -> Shown:
-    """The findings that are shown in any case, and as many of the others, a line each, as there is room for: those of the
-    lowest rank. A line is kept for what is said under the changes."""
+    """The findings to show: those of rank ALWAYS, and of the others those of the lowest rank.
+
+    Args:
+        every: all findings of the training, the verdict first.
+        room: how many lines the others may take; one of them is for what is said under the changes.
+        complete: as in `answer`.
+    """
     first, *others = every
     ranked = sorted((one for one in others if ALWAYS < one.rank < IN_DETAIL), key=lambda one: one.rank)
     best_changes = [one for one in ranked if one.kind == "change"][:CHANGES]
@@ -143,7 +149,9 @@ def _shown(every: Sequence[Finding], room: int, *, complete: bool) -> Shown:
 
 
 def _follow_up_kind(every: Sequence[Finding], measuring_s: float, can_check: bool) -> str:
-    """A key of FOLLOW_UPS."""
+    """What the last line of the answer proposes, a key of FOLLOW_UPS: to measure what is missing, to compare with a stored GPU,
+    to verify a change, or to show everything.
+    """
     kinds = [finding.kind for finding in every]
     if "too-big" in kinds or "untraced" in kinds:
         return "all"
@@ -156,6 +164,9 @@ def _follow_up_kind(every: Sequence[Finding], measuring_s: float, can_check: boo
 
 
 def _follow_up(kind: str, command: str, passed_on: str, measuring_s: float) -> FollowUp:
+    """The command for the last line of the answer: the typed one with the flags of its kind. The arguments are those of
+    `answer`.
+    """
     purpose, flags = FOLLOW_UPS[kind]
     words = [command, flags, passed_on] if passed_on else [command, flags]
     return FollowUp(purpose=purpose.format(seconds=measuring_s), command=" ".join(words))
@@ -165,7 +176,9 @@ def _follow_up(kind: str, command: str, passed_on: str, measuring_s: float) -> F
 
 
 def _lines(head: list[str], shown: Shown, follow_up: FollowUp | None) -> list[str]:
-    """The answer on a terminal: a bar a device, the points with their names before them."""
+    """The lines on a terminal: the head, the verdict with a bar for each device, then the points (Why, From, Do ...) with their
+    names before them, and the command that says more.
+    """
     lines = [*head, sentence(shown.verdict)]
     if shown.verdict.kind == "winner":
         lines += verdict.bars(shown.verdict.numbers["cpu"], shown.verdict.numbers["gpu"])
@@ -179,7 +192,9 @@ def _lines(head: list[str], shown: Shown, follow_up: FollowUp | None) -> list[st
 
 
 def _change_rows(table: Table) -> list[str]:
-    """The rows of the table of changes; where they are too long for the terminal, their cells one after the other."""
+    """The rows of the table of changes as lines. Where they are too long for the terminal, the cells of each follow one
+    another.
+    """
     _, *rows = table.text(0)
     widest = max(map(len, rows), default=0)
     if widest <= (terminal.width() or WIDTH) - INDENT:

@@ -20,7 +20,7 @@ _TEMPLATES = {
 
 
 def table(changes: Sequence[Finding]) -> Table:
-    """The changes that are shown, by number."""
+    """The table of these changes: numbered, with what each saves and a note."""
     rows = []
     for number, change in enumerate(changes, 1):
         notes = [change.numbers["note"], "then the GPU wins" if change.numbers["gpu_wins"] else ""]
@@ -30,10 +30,13 @@ def table(changes: Sequence[Finding]) -> Table:
 
 
 def footer(shown: Sequence[Finding], hidden: Sequence[Finding], *, most: int, complete: bool) -> list[str]:
-    """The lines under the changes that are shown: that savings overlap, how many more there are, and where the code is.
+    """The lines under the table of changes: that savings overlap, how many more changes there are, and where the code is.
 
-    most: how many lines there is room for.
-    complete: whether the table of all changes follows.
+    Args:
+        shown: the changes in the table.
+        hidden: those that it has no room for, or that are not sure to save.
+        most: how many lines there is room for.
+        complete: whether the table of all changes follows.
     """
     if most < 1 or not shown:
         return []
@@ -69,7 +72,9 @@ def all_changes(changes: Sequence[Finding]) -> Table:
 
 
 def saved(seconds: Estimate | None) -> str:
-    """`1.5 s [0.9, 2.1]`, `perhaps 2.00 s`, `costs 2.00 s`, `nothing`."""
+    """What a change saves, in words: `1.5 s [0.9, 2.1]`, `perhaps 2.00 s` where it may save nothing, `costs 2.00 s`, `nothing`;
+    None: `not known`.
+    """
     if seconds is None:
         return "not known"
     if seconds.low > 0:

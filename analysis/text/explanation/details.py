@@ -23,7 +23,7 @@ _JOULES_PER_KWH = 3.6e6
 
 
 def details(explanation: Explanation, markdown: bool = False) -> list[str]:
-    """The sections of --all as lines: each title, then its lines or table. Anything based on withheld seconds is left out."""
+    """The sections of --all as lines: each with its title, then sentences and tables. Sections without content are left out."""
     lines = [""] if markdown else []
     for title, parts in sections(explanation).items():
         if not parts:
@@ -72,7 +72,9 @@ def _sentences(every: Iterable[Finding], *kinds: str) -> list[Table | str]:
 
 
 def training_table(explanation: Explanation) -> Table:
-    """The parts of the whole training; a dash where a part takes no time or was not measured. Empty without seconds."""
+    """The table of the whole training's parts, a column a device; a dash where a part takes no time or was not measured. It has
+    no rows where no device has seconds.
+    """
     sides = explanation.sides
     if not sides:
         return Table("part")
@@ -85,8 +87,9 @@ def training_table(explanation: Explanation) -> Table:
 
 
 def step_table(explanation: Explanation) -> Table:
-    """The predicted step: its parts with their sum, the measured step, and measured less predicted. Empty where the prediction
-    is withheld."""
+    """The table of a predicted step's parts, a column a device, with their sum; where it was measured, also the measured step
+    and by how much the prediction is off. It has no rows where the prediction is withheld.
+    """
     predictions = explanation.predictions
     if explanation.withheld or not predictions:
         return Table("part")
@@ -110,13 +113,13 @@ def step_table(explanation: Explanation) -> Table:
 
 
 def _part(prediction: Prediction, part: str) -> str:
-    """Seconds of a part with their share; "" where it takes none."""
+    """A part of a predicted step for a cell: seconds with their share of all parts; "" where it takes none."""
     seconds = prediction.parts.get(part, NOTHING).value
     return _signed(seconds, prediction.parts_s) if seconds else ""
 
 
 def _signed(seconds: float, whole: float) -> str:
-    """`-450 µs (-16 %)`."""
+    """Seconds, which may be below 0, with their share of a whole: `-450 µs (-16 %)`."""
     return f"{numbers.time(seconds)} ({numbers.share(seconds / whole)})"
 
 

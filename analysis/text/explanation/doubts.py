@@ -33,13 +33,16 @@ _DISTURBED = {
 
 
 def disturbed(finding: Finding) -> str:
-    """`Other programs used 40 % of the CPU in 8 of 20 rows: measure again (--wait-quiet).`; each kind once, by the device with
-    the most such rows."""
+    """The sentence on rows that were measured beside other work: `Other programs used 40 % of the CPU in 8 of 20 rows: measure
+    again (--wait-quiet).`
+    """
     return say(_TEMPLATES["disturbed"], what=capital(join(_clauses(finding.doubts))))
 
 
 def _clauses(warnings: Sequence[Warning]) -> list[str]:
-    """What happened, once for each kind of warning."""
+    """What happened, a clause for each kind of warning: `other programs used 40 % of the CPU in 8 of 20 rows`. Of a kind on both
+    devices it is about the one with more such rows.
+    """
     by_kind = best_by(warnings, lambda warning: warning.kind, lambda warning: -warning.rows).values()
     clauses = []
     for warning in by_kind:

@@ -13,7 +13,9 @@ _HERE = "This machine has {gpu}. {used}"
 
 
 def gpu_use(finding: Finding) -> str:
-    """Whether the framework used the GPU; of a stored one, first what this machine has."""
+    """The sentence on whether TensorFlow used the GPU. Where the GPU is another machine's (here_problem is no None), first what
+    this machine has.
+    """
     used = say(_TEMPLATES[finding.kind], where=finding.subject, **finding.numbers)
     problem = finding.numbers["here_problem"]
     if problem is None:

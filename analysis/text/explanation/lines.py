@@ -9,7 +9,7 @@ INDENT = 6  # of a point's sentences, as wide as its name with a space
 
 
 def line_count(lines: Iterable[str]) -> int:
-    """How many lines these are at WIDTH columns."""
+    """How many lines of a terminal with WIDTH columns these take."""
     return sum(len(terminal.wrapped(line, WIDTH)) for line in lines)
 
 
@@ -19,7 +19,7 @@ def fits(sentence: str) -> bool:
 
 
 def labeled(name: str, sentences: Iterable[str]) -> list[str]:
-    """The sentences of a point, its name before the first."""
+    """The sentences of one point of an answer, such as Why, with its name before the first and as much room before the others."""
     lines: list[str] = []
     for sentence in sentences:
         label = "" if lines else name

@@ -10,6 +10,7 @@ _TEMPLATES = {
 
 
 def price(finding: Finding) -> str:
+    """The sentence on the money of the training on each device, the cheapest one and the fastest one (cpu, gpu or neither)."""
     numbers = finding.numbers
     return say(
         _TEMPLATES["price"],

@@ -20,6 +20,11 @@ _PARTS = {"start-up": "start-up", "build and compile": "compilation", "data-set 
 
 
 def steps(finding: Finding) -> str:
+    """The sentence on the steps of both devices and their start: `The GPU's steps are 3.1x faster; it starts 14 s later.`
+
+    Its numbers: the speedup of a step (is_bound: only its least is known), and later_s, the seconds that the GPU starts later,
+    which are below 0 if it starts earlier (mostly: the part of the start that takes most of them).
+    """
     numbers = finding.numbers
     later_s = numbers["later_s"]
     start = ""
@@ -38,12 +43,18 @@ def most_elsewhere(finding: Finding) -> str:
 
 
 def step_shares(finding: Finding) -> str:
+    """The sentence on what a step's time goes to: `GPU step: 72 % dispatch and 26 % kernel launches (predicted).` The shares are
+    always predicted; that is said where the time itself is measured.
+    """
     predicted = " (predicted)" if finding.numbers["time"] == MEASURED else ""
     shares = part_shares(finding.numbers["shares"])
     return say(_TEMPLATES["step-shares"], name=NAMES[finding.subject], shares=shares, predicted=predicted)
 
 
 def host(finding: Finding) -> str:
+    """The sentence on this CPU beside that of the machine of a borrowed GPU, which is the subject: `Dispatch is 1.4x slower
+    than with nvidia-h200's own CPU.` Its number: the factor by which dispatch takes longer here; None where it is not known.
+    """
     factor = finding.numbers["factor"]
     if factor is None:
         return say(_TEMPLATES["unknown host"], gpu=finding.subject)
@@ -53,6 +64,9 @@ def host(finding: Finding) -> str:
 
 
 def data_alone(finding: Finding) -> str:
+    """The sentence on the user's data: `Your data alone give 9,000 samples/s: the GPU waits for them.` Its numbers: samples_per_s
+    without training, and the devices that wait.
+    """
     rate = digits(finding.numbers["samples_per_s"])
     waiting = finding.numbers["waiting"]
     if not waiting:

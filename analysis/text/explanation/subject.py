@@ -13,8 +13,9 @@ from workloads.records.script_fit import ScriptFit
 
 
 def subject(explanation: Explanation) -> str:
-    """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`; with assumed numbers
-    `mine.py:build, batch 32, assumed: 50,000 samples, 10 epochs`."""
+    """The training in words: `CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`. Numbers that were assumed, as nobody gave
+    them, stand at the end: `mine.py:build, batch 32, assumed: 50,000 samples, 10 epochs`.
+    """
     request = explanation.request
     if request.script is not None:
         return script_subject(explanation, request.script)
@@ -28,6 +29,8 @@ def subject(explanation: Explanation) -> str:
         dtype=size.dtype,
         switches=tuple(request.switches.items()),
     )
+    # Without both numbers training.subject would say that all samples are one batch; as for a crossover along the batch it does
+    # not.
     is_batch_unknown = setup.batch == setup.samples == 0
     words = [training.subject(setup, "batch" if is_batch_unknown else "")]
     if "epochs" not in assumed:
@@ -39,7 +42,10 @@ def subject(explanation: Explanation) -> str:
 
 
 def script_subject(explanation: Explanation, fit: ScriptFit) -> str:
-    """`train.py, fit at line 41: 1 input, 8,000 samples, batch 64, at most 20 epochs (from your script)`."""
+    """A script's training in words: `train.py, fit at line 41: 1 input, 8,000 samples, batch 64, at most 20 epochs (from your
+    script)`. Numbers that flags changed are named by these flags: `(from your script, but for --batch)`. fit: what the script
+    says.
+    """
     request = explanation.request
     size = request.training
     epochs = counted(size.epochs, "epochs")
@@ -62,7 +68,7 @@ def script_subject(explanation: Explanation, fit: ScriptFit) -> str:
 
 
 def _inputs(explanation: Explanation) -> list[str]:
-    """Inputs of float64, and samples for validation."""
+    """Words on float64 inputs and on validation, where the training has them."""
     words = []
     if explanation.request.training.dtype == "float64":
         words.append("float64 inputs")
@@ -79,8 +85,9 @@ def flags(explanation: Explanation) -> str:
 
 
 def sources(explanation: Explanation) -> str:
-    """Where the times come from: `measured`, `predicted`, `GPU predicted`, or `from measured parts` (no row ran as many samples
-    and epochs). A stored GPU's machine is named too. "" without a time."""
+    """Where the times come from: `measured`, `predicted`, `GPU predicted`, or `from measured parts` where no row ran as many
+    samples and epochs. The machine of a borrowed GPU is named too. "" without a time.
+    """
     sides = explanation.sides
     if not sides:
         return ""
@@ -97,8 +104,9 @@ def sources(explanation: Explanation) -> str:
 
 
 def head(explanation: Explanation) -> list[str]:
-    """The training, the flags of what was assumed, and at the right the sources of its times: one line, or two if they are too
-    long for one."""
+    """The first line of an answer on a terminal: the training and the flags for what was assumed, and at the right end where
+    its times come from. It is two lines where one is too short.
+    """
     left = subject(explanation)
     right = sources(explanation)
     assumed_flags = flags(explanation)

@@ -14,6 +14,10 @@ _VERBS = {"samples": "have you"}
 
 
 def turning_point(finding: Finding) -> str:
+    """The sentence on where the winner changes: `about 24,600 samples or 39 epochs on, the GPU finishes first.` Its numbers:
+    the counts of samples and epochs from which the device wins, and whether it is sure. Without a count it wins from the first
+    epoch on.
+    """
     probably = "" if finding.numbers["sure"] else " probably"
     counts = _counted(finding)
     template = _TEMPLATES["from" if counts else "always"]
@@ -21,8 +25,10 @@ def turning_point(finding: Finding) -> str:
 
 
 def question(finding: Finding) -> str:
-    """`Below about 7,200 samples the CPU probably wins: how many have you?`; of several numbers the first, if the line is too
-    short for all."""
+    """The question about numbers that were assumed: `Below about 7,200 samples the CPU probably wins: how many have you?` Its
+    numbers: the counts at which the winner changes, and whether the device wins below them. Where a line is too short for all
+    counts it has the first.
+    """
     words = {
         "where": "Below" if finding.numbers["below"] else "From",
         "device": NAMES[finding.subject],

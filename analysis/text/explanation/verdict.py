@@ -25,15 +25,20 @@ VERDICTS = ("winner", "too-big", "withheld", "not-measured", "untraced")
 
 
 def winner(finding: Finding, subject: str = "") -> str:
-    """The winner with both times; in a list, after the `subject`."""
+    """The sentence on who finishes first, with both times. subject: what it begins with, as in a list of trainings; "" for
+    none.
+    """
     times = finding.numbers
     return sentences.winner(times["cpu"], times["gpu"], times["source"], subject, disturbed=bool(finding.doubts))
 
 
 def too_big(finding: Finding) -> str:
+    """The sentence on a training that needs more memory than a device has. Its numbers in bytes: peak, capacity, and copied, the
+    samples that Keras's fit copies there; where these are at least half of the peak, how to leave them on the host is said too.
+    """
     sentence = say(_TEMPLATES["too-big"], name=NAMES[finding.subject], **finding.numbers)
     copied = finding.numbers.get("copied", 0)
-    if not copied or 2 * copied < finding.numbers["peak"].value:  # most of the memory is not the data set's
+    if not copied or 2 * copied < finding.numbers["peak"].value:
         return sentence
     return f"{sentence} {say(_TEMPLATES['copied'], copied=copied)}"
 
@@ -62,12 +67,14 @@ SENTENCES: dict[str, Callable[[Finding], str]] = {
 
 
 def _blocks(length: float, most: int) -> int:
-    """Whole blocks of a length, at most those of a bar."""
+    """A length rounded to whole blocks, from 0 to `most`."""
     return round(min(max(0.0, length), most))
 
 
 def bars(cpu: Estimate, gpu: Estimate) -> list[str]:
-    """A bar a device: full to the interval's low end, light to its high end, with a mark at the value."""
+    """A line with a bar for each device: dark up to the lower end of its time's interval, light up to the upper end, with a
+    mark at the value. cpu, gpu: seconds of the whole training. Bars are shorter on narrow terminals.
+    """
     longest = max(cpu.value, gpu.value)
     blocks = max(_BAR // 4, min(_BAR, (terminal.width() or WIDTH) - WIDTH + _BAR))
     scale = blocks / min(max(cpu.high, gpu.high), _REACH * longest)
