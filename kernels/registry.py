@@ -12,10 +12,17 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernels.problems import Problem
 
 FOLDER = pathlib.Path(__file__).parent
 #: The environment variable that names a further folder of kernels, <operation>/<backend>[_<topic>].py; tests plant theirs there.
 PLANTED = "CROSSOVER_PLANTED_KERNELS"
+#: What binding a kernel to a problem and its arrays gives. Only these calls are timed; each computes the problem and returns the
+#: result.
+TimedCall = Callable[[], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,9 +115,9 @@ def title(backend: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """One way to compute one operation: `bind(problem, *inputs)` gives the `run()` that is timed.
+    """One way to compute one operation: `bind(problem, *inputs)` gives the call that is timed.
 
-    `run` may carry two attributes: `passes`, the number of times that a call does the problem, and `before`, untimed work
+    That call may carry two attributes: `passes`, the number of times that it does the problem, and `before`, untimed work
     before each call (the device is waited for in between).
     """
 
@@ -125,9 +132,9 @@ class Kernel:
     devices: tuple[str, ...]
     #: Whether it uses as many threads as it may.
     parallel: bool = True
-    #: Whether `run` makes a fresh result each call, so that it may not be queued behind a kernel that holds the stream.
+    #: Whether each timed call makes a fresh result, so that it may not be queued behind a kernel that holds the stream.
     allocates: bool = False
-    #: Whether `run` returns when the device is done, so that there is nothing to queue.
+    #: Whether a timed call returns when the device is done, so that there is nothing to queue.
     waits: bool = False
     #: Whether it is a step of a ladder, or costs more than it shows: it runs only when named or with --ladder, and stands for no
     #: side of a comparison.
@@ -143,12 +150,14 @@ class Kernel:
 
     @property
     def idea(self) -> str:
-        """Its idea and its memory behavior: its docstring, on one line."""
-        return " ".join((self.bind.__doc__ or "").split())
+        """Its idea and its memory behavior: its docstring's first paragraph, on one line. The others are about the arrays."""
+        first_paragraph, _, _ = (inspect.getdoc(self.bind) or "").partition("\n\n")
+        return " ".join(first_paragraph.split())
 
     @property
     def notes(self) -> dict[str, str]:
-        """Notes that its rows store, so that a report has its idea where the kernel's library is not installed."""
+        """Notes by name that each stored row of this kernel gets. A report thus has the idea of a kernel written here (not of a
+        library's) where its library is not installed."""
         notes = {}
         if self.backend in WRITTEN_HERE and ladder(self.op):
             notes["idea"] = self.idea
@@ -158,7 +167,8 @@ class Kernel:
 
 
 class NotInstalled(Exception):
-    """Raised for a backend whose own library is missing, or another library that its rows need; the message says what installs
+    """Raised for a backend (a name of BACKENDS) whose own library is missing, or another library that its rows need; the message
+    says what installs
     it."""
 
     def __init__(self, backend: str, library: str = ""):
@@ -171,32 +181,37 @@ class NotInstalled(Exception):
 _registered: dict[str, Kernel] = {}
 
 
-def kernel(function: Callable | None = None, /, *, variant: str = "", **flags: bool):
-    """Registers `function` as the kernel <op>/<backend>/<variant>, op and backend taken from its file's name; flags are those of
-    Kernel.
+def kernel(function: Callable | None = None, /, *, variant: str = "", **flags: bool) -> Callable:
+    """A decorator, with or without arguments, that registers a function as the kernel <op>/<backend>/<variant>; its module is
+    called kernels.<op>.<backend>[_<topic>].
 
     variant: the name that its rows are stored by, where it is not the function's.
-    Raises: ValueError for a name that is taken.
+    flags: fields of Kernel: parallel, allocates, waits, rung, batched, fused.
+    Raises: ValueError for a name that another function has.
     """
-    if function is None:
+    if function is None:  # used as @kernel(...): Python then calls what is returned with the function
         return functools.partial(kernel, variant=variant, **flags)
     module = sys.modules[function.__module__]
     package, _, stem = function.__module__.rpartition(".")
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
-    devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
+    devices = (
+        getattr(module, "DEVICES", None) or BACKENDS[backend].devices
+    )  # a module may run on fewer devices than its backend
     if op in ("conv", "matmul"):
-        function = _shaped(function, flags)
+        function = _checking_operands(function, flags)
     name = variant or function.__name__
     registered = Kernel(op=op, backend=backend, variant=name, bind=function, devices=devices, **flags)
     before = _registered.get(registered.name)
+    # The same code again is no second kernel: the module was imported anew.
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {registered.name}")
     _registered[registered.name] = registered
     return function
 
 
-def refusal(problem, flags: Mapping[str, bool]) -> str:
-    """Why a kernel with those flags cannot do the problem, judged by the flags alone; "" if they do not exclude it."""
+def refusal(problem: "Problem", flags: Mapping[str, bool]) -> str:
+    """Why a kernel with those flags (fields of Kernel) cannot do the problem, judged by the flags alone; "" if they do not
+    exclude it."""
     if getattr(problem, "batch", None) and not flags.get("batched"):
         return "this kernel makes one product a call"
     if getattr(problem, "epilogue", None) and not flags.get("fused"):
@@ -204,11 +219,13 @@ def refusal(problem, flags: Mapping[str, bool]) -> str:
     return ""
 
 
-def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
-    """The kernel, which first refuses what its flags do not have, and operands of other shapes, which many would read past."""
+def _checking_operands(function: Callable, flags: Mapping[str, bool]) -> Callable:
+    """The kernel of a product or convolution, which now raises ValueError for a problem that its flags exclude, and for operands
+    of other shapes than the problem's: compiled code would read past their end."""
 
     @functools.wraps(function)
-    def bind(problem, *operands, **options):
+    def bind(problem: "Problem", *operands: Any, **options: Any) -> TimedCall:
+        """Binds the operands of a Matmul or Conv when they have passed the checks; what has no shape is not checked."""
         why = refusal(problem, flags)
         if why:
             raise ValueError(why)
@@ -227,8 +244,12 @@ def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
     return bind
 
 
-def into(result, call: Callable, *arguments, keep=(), **named) -> Callable:
-    """The `run()` that makes the call and returns `result`, filled; `keep`: objects known to the call by raw address only."""
+def timed_call(call: Callable, *arguments: Any, result: Any, keep: Any = (), **named: Any) -> TimedCall:
+    """What a kernel returns to be timed: a call without arguments that makes call(*arguments, **named), which fills `result`, and
+    returns `result`.
+
+    keep: objects that stay alive as long as the returned call does, as `call` knows them by raw address only.
+    """
 
     def run(keep=keep):
         call(*arguments, **named)
@@ -239,18 +260,19 @@ def into(result, call: Callable, *arguments, keep=(), **named) -> Callable:
 
 @functools.cache
 def ladder(op: str) -> tuple[str, ...]:
-    """The kernels of an operation's ladder, the simplest first; () of an operation without one."""
+    """The full names of the kernels of an operation's ladder (versions of one computation, a new idea in each), the simplest
+    first; () of an operation without one."""
     names = getattr(importlib.import_module(f"kernels.{op}"), "LADDER", ())
     return tuple(f"{op}/{name}" for name in names)
 
 
 def backends(op: str) -> list[str]:
-    """The backends that have kernels for `op`, found by file name; nothing is imported."""
+    """The backends that have kernels for the operation `op`, each once, found by file name; nothing is imported."""
     return list(dict.fromkeys(stem.split("_")[0] for stem in _stems(op)))
 
 
 def _stems(op: str) -> list[str]:
-    """The files of an operation, in the order of BACKENDS.
+    """The names of an operation's kernel files, <backend>[_<topic>], without their ending, in the order of BACKENDS.
 
     Raises: ValueError for one that names no backend.
     """
@@ -265,7 +287,7 @@ def _stems(op: str) -> list[str]:
 
 
 def _folders(op: str) -> list[pathlib.Path]:
-    """The folders of an operation's kernels."""
+    """The folders of an operation's kernels: the project's, and one of the user's if the variable PLANTED names it."""
     planted = os.environ.get(PLANTED)
     return [FOLDER / op, pathlib.Path(planted) / op] if planted else [FOLDER / op]
 
@@ -275,25 +297,27 @@ def load(op: str, backend: str) -> list[Kernel]:
 
     Raises: NotInstalled when the backend's own library is missing; any other import error as it is.
     """
-    order = [f"kernels.{op}.{stem}" for stem in _stems(op) if stem.split("_")[0] == backend]
-    if order and backend in FRAMEWORKS and importlib.util.find_spec(BACKENDS[backend].library) is None:
-        raise NotInstalled(backend)  # frameworks are imported when a kernel is bound
-    for folder in _folders(op)[1:]:
+    modules = [f"kernels.{op}.{stem}" for stem in _stems(op) if stem.split("_")[0] == backend]
+    if modules and backend in FRAMEWORKS and importlib.util.find_spec(BACKENDS[backend].library) is None:
+        raise NotInstalled(backend)  # frameworks are imported when a kernel is bound, so no import below would fail
+    for planted_folder in _folders(op)[1:]:
+        # Modules in the user's folder are imported as if they were in kernels/<op>/.
         package = importlib.import_module(f"kernels.{op}")
-        if str(folder) not in package.__path__:
-            package.__path__.append(str(folder))
-    for module in order:
+        if str(planted_folder) not in package.__path__:
+            package.__path__.append(str(planted_folder))
+    for module in modules:
         try:
-            importlib.import_module(module)
+            importlib.import_module(module)  # its @kernel decorators register what it has
         except ImportError as error:
             if (error.name or "").split(".")[0] == BACKENDS[backend].library:
                 raise NotInstalled(backend) from error
             raise
-    return _in_file_order(op, backend, order)
+    return _in_file_order(op, backend, modules)
 
 
 def _in_file_order(op: str, backend: str, modules: list[str]) -> list[Kernel]:
-    """The registered kernels of an operation on a backend in the order of their modules, whichever was imported first."""
+    """The registered kernels of an operation on a backend in the order of their modules (dotted names), whichever was imported
+    first."""
 
     def position(kernel: Kernel) -> int:
         module = kernel.bind.__module__
@@ -304,9 +328,9 @@ def _in_file_order(op: str, backend: str, modules: list[str]) -> list[Kernel]:
 
 
 def find(name: str) -> Kernel:
-    """The kernel of that full name.
+    """The kernel of that full name, <op>/<backend>/<variant>; its module is imported if need be.
 
-    Raises: KeyError when no file has it; NotInstalled.
+    Raises: KeyError when no file has it; NotInstalled when its backend's library is missing.
     """
     op, backend, _ = name.split("/")
     load(op, backend)

@@ -40,7 +40,7 @@ ALLOWANCE = pathlib.Path(__file__).parent / "style_allowance.toml"
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: Functions of ours that launch a compiled kernel with its arguments.
-LAUNCHES = {"into", "launcher", "overlapping"}
+LAUNCHES = {"timed_call", "launcher", "overlapping"}
 MOST_IN_A_STATEMENT = 2
 MOST_POSITIONAL = 4
 MOST_TARGETS = 2
@@ -522,7 +522,7 @@ SNIPPETS = [
         "def f(*a): ...\ndef g():\n f(1, 2, 3, 4, 5)",
         "def f(*a): ...\n@numba.njit\ndef g():\n f(1, 2, 3, 4, 5)",
     ),
-    ("positional arguments", "def f(*a): ...\nf(1, 2, 3, 4, 5)", "def into(*a): ...\ninto(1, 2, 3, 4, 5)"),
+    ("positional arguments", "def f(*a): ...\nf(1, 2, 3, 4, 5)", "def timed_call(*a): ...\ntimed_call(1, 2, 3, 4, 5)"),
     ("tuple assignment", "a, b, c = 1, 2, 3", "a, b, c = f()"),
     ("tuple assignment", "a, b, c = row", "a, b = row"),
     ("args written", "args.device = 1", "device = args.device"),

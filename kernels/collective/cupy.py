@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cupy
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from kernels.cuda import loader, several_gpus
 from kernels.problems import ONE_SHOT_BYTES, AllReduce
 from kernels.problems.arrays import numpy_dtype
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: Calls in a graph: launching it is then small against them.
 RECORDED = 32
@@ -46,7 +46,7 @@ Sum = tuple[Callable[[], None], list, Callable[[], None]]
 
 def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
     """(the arrays that the GPUs send, the arrays that receive the sum)."""
-    several_gpus.require(len(problem.members))
+    several_gpus.require_gpus(len(problem.members))
     sent = [several_gpus.array(gpu, row) for gpu, row in enumerate(data)]
     if problem.form == "in-place":
         return sent, sent
@@ -56,10 +56,10 @@ def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
 def _bound(problem: AllReduce, run: Callable[[], None], results: list, wait: Callable[[], None]) -> Callable:
     """The call of a sum with the attributes that clocks and checks read: its wait, and how its results come to the host."""
 
-    def on_host(arrays) -> np.ndarray:
+    def on_host(arrays: Sequence[cupy.ndarray]) -> np.ndarray:
         return np.stack([cupy.asnumpy(array) for array in arrays]).view(numpy_dtype(problem.dtype))
 
-    call = into(results, run)
+    call = timed_call(run, result=results)
     call.synchronize = wait
     call.on_host = on_host
     return call
@@ -108,7 +108,7 @@ def _one_shot_sum(problem: AllReduce, data: np.ndarray, early: bool = False) -> 
     missing[:] = 0
     boxes = np.array([inbox.data.ptr for inbox in inboxes], np.uint64).view(f"V{8 * count}")
     macros = {"GPUS": count, "BFLOAT16": int(problem.dtype == "bfloat16"), "EARLY": int(early)}
-    compiled = loader.load("collective/cupy", "one_shot", **macros)
+    compiled = loader.compile_kernel("collective/cupy", "one_shot", **macros)
     launches = []
     for gpu in range(count):
         arguments = (
@@ -145,31 +145,31 @@ def _in_graphs(problem: AllReduce, run: Callable[[], None], results: list, wait:
 
 
 @kernel
-def nccl(problem: AllReduce, data):
+def nccl(problem: AllReduce, data: np.ndarray) -> TimedCall:
     """NCCL's all-reduce, a group of calls from one thread: its ring or tree, chosen by size; NVLink multicast off."""
     return _bound(problem, *_nccl_sum(problem, data))
 
 
 @kernel
-def nccl_graph(problem: AllReduce, data):
+def nccl_graph(problem: AllReduce, data: np.ndarray) -> TimedCall:
     """The same calls recorded as CUDA graphs of 32, one a GPU: what NCCL takes without the host's part."""
     return _in_graphs(problem, *_nccl_sum(problem, data))
 
 
 @kernel
-def one_shot(problem: AllReduce, data):
+def one_shot(problem: AllReduce, data: np.ndarray) -> TimedCall:
     """Each GPU writes its values into all others' inboxes and adds what comes: one way over the link, no second step."""
     return _bound(problem, *_one_shot_sum(problem, data))
 
 
 @kernel
-def one_shot_graph(problem: AllReduce, data):
+def one_shot_graph(problem: AllReduce, data: np.ndarray) -> TimedCall:
     """The same kernel recorded as CUDA graphs of 32, one a GPU: what it takes without the host's part."""
     return _in_graphs(problem, *_one_shot_sum(problem, data))
 
 
 @kernel
-def one_shot_early_graph(problem: AllReduce, data):
+def one_shot_early_graph(problem: AllReduce, data: np.ndarray) -> TimedCall:
     """The same, each call's blocks started while those before it end: programmatic dependent launch, from Hopper on."""
     if int(cupy.cuda.Device(0).compute_capability) < 90:
         raise ValueError("programmatic dependent launch needs a GPU of compute capability 9.0 or later")

@@ -43,7 +43,7 @@ def whole(channels: int, item_bytes: int) -> int:
     return -(-channels * item_bytes // 16) * 16 // item_bytes
 
 
-def widened(images) -> Placed:
+def widened(images: cupy.ndarray) -> Placed:
     """The images, or a copy padded with zero channels. Every pixel then begins at a multiple of 16 bytes."""
     channels = images.shape[-1]
     wide = whole(channels, images.dtype.itemsize)
@@ -54,13 +54,13 @@ def widened(images) -> Placed:
         return in_place(images)
     wide_images = cupy.empty((*images.shape[:-1], wide), images.dtype)
     pieces = wide_images.size // 8
-    compiled = loader.load("conv/cuda_sums", "widen")
+    compiled = loader.compile_kernel("conv/cuda_sums", "widen")
     arguments = (images, wide_images, np.int32(pieces), np.int32(channels))
     grid = (-(-pieces // THREADS),)
     return Placed(array=wide_images, pitch=wide, copy=lambda: compiled(grid, (THREADS,), arguments))
 
 
-def wide_filters(filters, channels: int):
+def wide_filters(filters: cupy.ndarray, channels: int):
     """Filters r x s x c_in x c_out, padded with zeros: as many input channels as the images have, output channels up to a
     multiple of 16 bytes."""
     c_in, c_out = filters.shape[2:]
@@ -72,7 +72,7 @@ def wide_filters(filters, channels: int):
     return wide
 
 
-def matrix_product(problem: Conv, name: str, a, b) -> Callable | None:
+def matrix_product(problem: Conv, name: str, a: cupy.ndarray, b: cupy.ndarray) -> Callable | None:
     """1x1 filters at every pixel are a product of matrices as they lie, by the matmul kernel of that name.
 
     It is bound through the registry, as operations share no code. None for other filters, and for a gradient of few: products
@@ -87,7 +87,7 @@ def matrix_product(problem: Conv, name: str, a, b) -> Callable | None:
     left = a.reshape(-1, a.shape[-1])
     right = b.reshape(-1, b.shape[-1])
     call = registry.find(f"matmul/cuda/{name}").bind(product, left, right)
-    run = registry.into(call().reshape(problem.out_shape), call)
+    run = registry.timed_call(call, result=call().reshape(problem.out_shape))
     run.notes = call.notes
     return run
 
@@ -132,7 +132,13 @@ Products = tuple[list[Product], list[Callable]]
 
 
 def implicit_products(
-    problem: Conv, a, b, *, out, widen: Callable = widened, filters: Callable = wide_filters
+    problem: Conv,
+    a: cupy.ndarray,
+    b: cupy.ndarray,
+    *,
+    out: cupy.ndarray,
+    widen: Callable = widened,
+    filters: Callable = wide_filters,
 ) -> Products:
     """The implicit GEMMs of a problem.
 
@@ -155,7 +161,9 @@ def implicit_products(
     return [product], before
 
 
-def _phase_products(problem: Conv, gradients, w, *, out, filters: Callable, before: list) -> Products:
+def _phase_products(
+    problem: Conv, gradients: cupy.ndarray, w: cupy.ndarray, *, out: cupy.ndarray, filters: Callable, before: list
+) -> Products:
     """The implicit GEMMs of dgrad: one for each phase of the stride."""
     channels = gradients.shape[-1]
     phases = sorted(conv_tiles.phases(problem, channels), key=lambda phase: -phase.gather.taps)
@@ -186,7 +194,9 @@ def adding_parts(product: Product, sums) -> Callable:
     teams of 64 that divide the parts. Its blocks start while those that write the sums end."""
     parts = len(sums)
     rows, columns = sums.shape[1:]
-    reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(product.out.dtype.itemsize == 2), **product.macros)
+    reduce = loader.compile_kernel(
+        "conv/cuda_sums", "reduce", HALVES=int(product.out.dtype.itemsize == 2), **product.macros
+    )
     sums_of_a_thread = 4 if columns % 4 == 0 else 1
     blocks = -(-rows * columns // sums_of_a_thread // _ROUND)
     threads = _ROUND * max(1, min(parts, _TEAMS))
@@ -223,7 +233,7 @@ def implicit_gemm_call(file: str, product: Product, plan: TilePlan, *more, macro
     """The call of the file's `implicit_gemm` by that plan. `more`: its last arguments."""
     tiles = plan.tiles
     rows, columns, _ = product.sides()
-    compiled = loader.load(file, "implicit_gemm", **tiles.macros(), **macros)
+    compiled = loader.compile_kernel(file, "implicit_gemm", **tiles.macros(), **macros)
     sums = product.out
     after = None
     if plan.parts > 1:
@@ -250,7 +260,7 @@ def fitting(tiles: Sequence, wgrad: int) -> list:
     return [tile for tile in tiles if tile.shared_bytes(wgrad) <= limit]
 
 
-def tuned(file: str, work: Products, forms: Sequence, call: Callable, *, out, whole: int = 1) -> Callable:
+def tuned(file: str, work: Products, forms: Sequence, call: Callable, *, out: cupy.ndarray, whole: int = 1) -> Callable:
     """The call of what comes before, then of each product by the fastest of its plans.
 
     Of the phases of a stride, which differ in their taps alone, the first, which has most, chooses the tiles of all.

@@ -14,7 +14,7 @@ from kernels.cuda.rows import Placed, in_place
 from kernels.cuda.tiles import TilePlan
 from kernels.problems import Conv
 from kernels.problems.arrays import HALVES
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: Products of a call from which `direct` would take most of a second.
 _MOST_DIRECT = 1 << 37
@@ -27,7 +27,7 @@ _COPY_READS = 256
 
 
 @kernel(rung=True)
-def direct(problem: Conv, a, b):
+def direct(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """An output a thread, seven plain loops: every product reads its image and its filter anew, from the caches
     at best."""
     _implicit_gemm.refuse(problem, ("float32",), "direct")
@@ -39,14 +39,14 @@ def direct(problem: Conv, a, b):
     sizes = [getattr(problem, side) for side in ("n", "h", "w", "c_in", "p", "q", "c_out", "r", "s", "stride")]
     loops = np.array([*sizes, top, left, problem.groups, problem.layout == "NHWC"], np.int32)
     out = cupy.empty(problem.out_shape, np.float32)
-    compiled = loader.load("conv/cuda", "direct")
+    compiled = loader.compile_kernel("conv/cuda", "direct")
     direction = problem.DIRECTIONS.index(problem.direction)
     arguments = (a, b, out, loops.view(f"V{loops.nbytes}"), np.int32(direction), np.int32(out.size))
     grid = (-(-out.size // THREADS),)
-    return into(out, compiled, grid, (THREADS,), arguments)
+    return timed_call(compiled, grid, (THREADS,), arguments, result=out)
 
 
-def _in_fours(channels: int, array) -> int:
+def _in_fours(channels: int, array: cupy.ndarray) -> int:
     """1 where it is copied 16 bytes at a time: every piece lies in one pixel and begins on 16 bytes."""
     return int(channels % 4 == 0 and array.data.ptr % 16 == 0)
 
@@ -63,7 +63,7 @@ def _call(product: Product, plan: TilePlan[ConvWarps]) -> Callable:
 
 
 @kernel
-def implicit_gemm(problem: Conv, a, b):
+def implicit_gemm(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """The columns of im2col are never written: pixels are copied from the images straight into tiles in shared
     memory, several stages ahead, as warp_tiled does it; tiles and parts of the sum are the fastest of several
     on this GPU."""
@@ -73,7 +73,7 @@ def implicit_gemm(problem: Conv, a, b):
         return product
     out = cupy.empty(problem.out_shape, np.float32)
 
-    def widen(images) -> Placed:
+    def widen(images: cupy.ndarray) -> Placed:
         """The images, copied into whole fours of channels where that saves more than it takes."""
         is_multiplied_often = problem.flops >= max(_COPY_FLOPS, 2 * _COPY_READS * images.size)
         channels = images.shape[-1]
@@ -96,11 +96,11 @@ def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable:
 
 
 @kernel
-def tensor_core(problem: Conv, a, b):
+def tensor_core(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """mma.sync on pixels that cp.async gathers into tiles, ldmatrix brings them into registers; images whose
     channels are no eights are copied into eights first, each time."""
     _implicit_gemm.refuse(problem, HALVES, "tensor_core")
-    loader.require(80)
+    loader.require_capability(80)
     product = _implicit_gemm.matrix_product(problem, "tensor_core", a, b)
     if product:
         return product

@@ -14,7 +14,7 @@ from kernels.cuda.rows import placed
 from kernels.cuda.tiles import LINE, TilePlan
 from kernels.problems import Conv
 from kernels.problems.arrays import HALVES
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 #: Channels of a stage.
 _DEEP = ConvGroups.deep
@@ -89,7 +89,7 @@ def im2col_map(address: int, gather: Gather, pixels: int) -> np.ndarray:
     return whole_map.view(f"V{loader.MAP_BYTES}")
 
 
-def chunked(filters, _=None):
+def chunked(filters: cupy.ndarray, _=None):
     """Filters r x s x c_in x c_out as c_out x (taps x channels), each tap's channels padded with zeros to a multiple of 64.
     Made once, when they are bound, as a library would."""
     taps = filters.shape[:2]
@@ -118,7 +118,7 @@ def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable:
     b = product.b
     rows, columns, _ = product.sides(_DEEP)
     leave = _results_leave(product, plan.parts)
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "conv/cuda_wgmma", "convolve", _arch="sm_90a", **product.macros, OUT=leave, **groups.macros()
     )
     tile_m, tile_n = groups.tile
@@ -162,12 +162,12 @@ def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable:
 
 
 @kernel
-def wgmma(problem: Conv, a, b):
+def wgmma(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """TMA in im2col mode walks the pixels and fills a ring of tiles, warpgroups multiply them by wgmma while it
     runs ahead; a step takes whole lines of channels, zeros where an image has fewer; blocks stay on their
     multiprocessors."""
     _implicit_gemm.refuse(problem, HALVES, "wgmma")
-    loader.require(90, only=True)
+    loader.require_capability(90, only=True)
     product = _implicit_gemm.matrix_product(problem, "wgmma", a, b)
     if product:
         return product

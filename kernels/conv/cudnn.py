@@ -22,7 +22,7 @@ from kernels.cuda import autotuner
 from kernels.problems import Conv
 from kernels.problems.arrays import DTYPES, numpy_dtype
 from kernels.reference.conv import check, transform_bound
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: A plan that needs more bytes is not built.
 WORKSPACE_BYTES = 4 << 30
@@ -197,7 +197,7 @@ def built(problem: Conv, index: int) -> Calls:
 def call_of(graph, index: int, pack: dict) -> Callable[[], None]:
     """The call of a built plan; it keeps the plan's workspace."""
     room = workspace(graph.get_workspace_size_plan_at_index(index))
-    return into(None, graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), keep=(room,))
+    return timed_call(graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), result=None, keep=(room,))
 
 
 def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
@@ -311,7 +311,7 @@ def is_exact(problem: Conv, arrays: Arrays, call: Callable[[], None], transforms
     return check(problem, operands, _on_host(arrays.result, numbers), bound).passed
 
 
-def _on_host(array, numbers: np.dtype) -> np.ndarray:
+def _on_host(array: cupy.ndarray, numbers: np.dtype) -> np.ndarray:
     """A device array's numbers; those of types that CuPy lacks lie in unsigned integers there."""
     values = cupy.asnumpy(array)
     return values.view(numbers) if values.dtype.kind == "u" else values
@@ -352,7 +352,9 @@ def _call(problem: Conv, index: int, arrays: Arrays) -> Callable:
     pack = dict(zip(calls.tensors, arrays.pointers, strict=True))
     room = workspace(calls.graph.get_workspace_size_plan_at_index(index))
     keep = (*arrays.bound, room)
-    return into(arrays.result, calls.graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), keep=keep)
+    return timed_call(
+        calls.graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), result=arrays.result, keep=keep
+    )
 
 
 def _choice(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
@@ -391,7 +393,7 @@ def _stored(key: str, problem: Conv) -> Choice | None:
 
 
 @kernel
-def plan(problem: Conv, a, b, direct: bool = False):
+def plan(problem: Conv, a: cupy.ndarray, b: cupy.ndarray, direct: bool = False) -> TimedCall:
     """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
     if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")

@@ -5,11 +5,11 @@ import cupy
 from kernels.cuda import cublas
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ITEM_BYTES
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 
 @kernel
-def im2col(problem: Conv, a, b):
+def im2col(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """Every window of the batch copied into one large matrix, r * s times the images' bytes, then one cuBLAS product."""
     _refuse(problem)
     layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
@@ -26,7 +26,7 @@ def im2col(problem: Conv, a, b):
     return run
 
 
-def _rows(array):
+def _rows(array: cupy.ndarray):
     """An array as a matrix with its last axis for columns."""
     return array.reshape(-1, array.shape[-1])
 
@@ -55,7 +55,7 @@ def _padded(problem: Conv, dtype):
     return padded, padded[:, top : top + problem.h, left : left + problem.w]
 
 
-def _columns(problem: Conv, x):
+def _columns(problem: Conv, x: cupy.ndarray):
     """(the matrix of columns, the call that fills it from the images). For a 1 x 1 filter at every pixel: the images."""
     taps = problem.r * problem.s * problem.c_in
     is_padded = problem.pads != ((0, 0), (0, 0))

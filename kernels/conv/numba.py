@@ -1,14 +1,15 @@
 """Convolution in plain Numba loops: the definition, as it is read from a book."""
 
 import numba
+import numpy as np
 
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _fprop(x, w, y, stride, top, left, groups):
+def _fprop(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride, top, left, groups):
     channels = w.shape[2]
     filters = y.shape[3] // groups
     for n in numba.prange(y.shape[0]):
@@ -28,7 +29,7 @@ def _fprop(x, w, y, stride, top, left, groups):
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _dgrad(dy, w, dx, stride, top, left, groups):
+def _dgrad(dy: np.ndarray, w: np.ndarray, dx: np.ndarray, stride, top, left, groups):
     channels = w.shape[2]
     filters = dy.shape[3] // groups
     for n in numba.prange(dx.shape[0]):
@@ -47,7 +48,7 @@ def _dgrad(dy, w, dx, stride, top, left, groups):
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _wgrad(x, dy, dw, stride, top, left, groups):
+def _wgrad(x: np.ndarray, dy: np.ndarray, dw: np.ndarray, stride, top, left, groups):
     channels = dw.shape[2]
     filters = dy.shape[3] // groups
     for o in numba.prange(dy.shape[3]):
@@ -66,7 +67,7 @@ def _wgrad(x, dy, dw, stride, top, left, groups):
 
 
 @kernel(rung=True)
-def direct(problem: Conv, a, b):
+def direct(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Seven loops in the order of the definition, the images (the filters, for wgrad) shared out over the
     threads: each product reads its two factors anew, the filter's a row apart."""
     if problem.math not in ("float32", "float64") or problem.layout != "NHWC":
@@ -76,4 +77,4 @@ def direct(problem: Conv, a, b):
     loops = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[problem.direction]
     out = empty(problem.out_shape, a.dtype, 5)
     (top, _), (left, _) = problem.pads
-    return into(out, loops, a, b, out, problem.stride, top, left, problem.groups)
+    return timed_call(loops, a, b, out, problem.stride, top, left, problem.groups, result=out)

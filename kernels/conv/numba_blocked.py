@@ -17,7 +17,7 @@ from kernels.conv._pixel_tiles import PAST_CACHES, VECTORS, scattered_tile, tile
 from kernels.conv.numba_wgrad import gradient
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.simd import emit
 from kernels.simd.caches import second_level_bytes
 from kernels.simd.calls import direct
@@ -41,7 +41,7 @@ _TILE = 512
 
 
 @numba.njit(cache=True)
-def _tables(w, b, deep, rows_at, runs_at, out_at):
+def _tables(w: np.ndarray, b: np.ndarray, deep, rows_at, runs_at, out_at):
     """Where each pixel of a block begins in its source and in the output, and the runs of a window in the source. A row of all
     images comes before the next row: tiles at an image's edge then lie beside it whole."""
     width = (w.across - 1) * w.stride + w.taps_across
@@ -68,7 +68,7 @@ def _tables(w, b, deep, rows_at, runs_at, out_at):
 
 
 @numba.njit(cache=True)
-def _pack(lanes, w, filters, right, at, first, channel, deep):
+def _pack(lanes, w: np.ndarray, filters: np.ndarray, right, at, first, channel, deep):
     """A panel of filters: their columns from `first` on side by side, step by step in the order of the window's runs."""
     width = len(lanes) * VECTORS
     for i in range(w.taps_down):
@@ -84,12 +84,12 @@ def _pack(lanes, w, filters, right, at, first, channel, deep):
 def _block(
     lanes,
     rows,
-    w,
-    b,
+    w: np.ndarray,
+    b: np.ndarray,
     source,
     right,
     depth,
-    out,
+    out: np.ndarray,
     scratch,
     scratch_at,
     tables,
@@ -165,14 +165,14 @@ def _convolve(
     threads,
     lanes,
     rows,
-    w,
-    b,
+    w: np.ndarray,
+    b: np.ndarray,
     span,
     source,
-    filters,
+    filters: np.ndarray,
     right,
     depth,
-    out,
+    out: np.ndarray,
     scratch,
     rows_at,
     runs_at,
@@ -326,14 +326,14 @@ def _is_product(problem: Conv) -> bool:
 
 
 @kernel
-def blocked(problem: Conv, a, b):
+def blocked(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Tiles of some pixels by whole vectors of filters stay in registers while windows are read where the
     images lie, borders from a copy, and the filters from panels in the second-level cache."""
     return bound(problem, a, b)
 
 
 @kernel(variant="held")
-def constant_filters(problem: Conv, a, b):
+def constant_filters(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Filters are laid out once, when they are bound, as they can be where nothing is trained."""
     return bound(problem, a, b, constant_filters=True)
 
@@ -361,7 +361,7 @@ def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, const
             left = left.T
         if problem.direction == "dgrad":
             right = right.T
-        return into(out, product(left, right, to, vector))
+        return timed_call(product(left, right, to, vector), result=out)
     flat = (left.reshape(-1), right.reshape(-1), to.reshape(-1))
     parts = windows(problem)
     calls = []

@@ -21,7 +21,7 @@ _PIXELS = 224
 
 
 @numba.njit(cache=True)
-def _tables(w, b, deep, runs_at, out_at):
+def _tables(w: np.ndarray, b: np.ndarray, deep, runs_at, out_at):
     """Where the rows of a block of output pixels meet the source, and where each tap and channel of a filter's row goes."""
     row = ((w.across - 1) * w.stride + w.taps_across) * deep
     image = ((b.rows - 1) * w.stride + w.taps_down) * row
@@ -37,11 +37,11 @@ def _tables(w, b, deep, runs_at, out_at):
 def _block(
     lanes,
     high,
-    w,
-    b,
-    x,
-    dy,
-    out,
+    w: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    dy: np.ndarray,
+    out: np.ndarray,
     out_from,
     scratch,
     scratch_at,
@@ -100,7 +100,23 @@ def _block(
 
 
 @numba.njit(cache=True, parallel=True)
-def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, runs_at, out_at, counters, begun):
+def _gradient(
+    threads,
+    lanes,
+    highs,
+    w: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    dy: np.ndarray,
+    out: np.ndarray,
+    sums,
+    scratch,
+    right,
+    runs_at,
+    out_at,
+    counters,
+    begun,
+):
     """All blocks, a chunk of channels after the other; with several threads each adds to a gradient of its own, and those are
     added in the end."""
     down = -(-w.rows // b.rows)

@@ -7,14 +7,14 @@ import numpy as np
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
 from kernels.reference.conv import channels_last
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 # Columns are made and used a piece at a time: few enough to stay in a last cache, enough to keep all threads of a product busy.
 _PIECE_BYTES = 1 << 22
 
 
 @kernel
-def im2col(problem: Conv, a, b):
+def im2col(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Each position's window copied into a row, then one BLAS product; by pieces that a cache holds. NCHW is turned to NHWC on
     the way in and out."""
     if problem.math not in ("float32", "float64"):
@@ -22,7 +22,7 @@ def im2col(problem: Conv, a, b):
     out = empty(problem.out_shape, a.dtype, 5)
     by_direction = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}
     call = _product if _pointwise(problem) else by_direction[problem.direction]
-    return into(out, call(problem, *channels_last(problem, a, b, out)))
+    return timed_call(call(problem, *channels_last(problem, a, b, out)), result=out)
 
 
 def _pointwise(problem: Conv) -> bool:
@@ -31,7 +31,7 @@ def _pointwise(problem: Conv) -> bool:
     return problem.layout == "NHWC" and is_of_pixels and problem.pads == ((0, 0), (0, 0))
 
 
-def _product(problem: Conv, a, b, out) -> Callable:
+def _product(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable:
     a, b, c = map(_rows, (a, b, out))
     if problem.direction == "dgrad":
         b = b.T
@@ -106,7 +106,7 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1])
 
 
-def _fprop(problem: Conv, x, w, y) -> Callable:
+def _fprop(problem: Conv, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Callable:
     columns = _Columns(problem, x.dtype)
 
     def run():
@@ -124,7 +124,7 @@ def _fprop(problem: Conv, x, w, y) -> Callable:
     return run
 
 
-def _dgrad(problem: Conv, dy, w, dx) -> Callable:
+def _dgrad(problem: Conv, dy: np.ndarray, w: np.ndarray, dx: np.ndarray) -> Callable:
     columns = _Columns(problem, dy.dtype)
     stride = problem.stride
 
@@ -146,7 +146,7 @@ def _dgrad(problem: Conv, dy, w, dx) -> Callable:
     return run
 
 
-def _wgrad(problem: Conv, x, dy, dw) -> Callable:
+def _wgrad(problem: Conv, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> Callable:
     columns = _Columns(problem, x.dtype)
 
     def run():

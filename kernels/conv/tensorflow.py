@@ -6,15 +6,18 @@ layouts.
 
 # The filters of an NCHW problem are transposed when they are bound, and back for the check.
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernels.problems import Conv
 from kernels.problems.arrays import ITEM_BYTES
 from kernels.reference.conv import transform_bound
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 from kernels.tensorflow import calls
+
+if TYPE_CHECKING:
+    import tensorflow
 
 #: Convolutions in one call of `constant_filters`.
 IN_ONE_CALL = 50
@@ -60,21 +63,21 @@ def _formula(problem: Conv):
 class _Oihw:
     """Filters that TensorFlow made, turned to (c_out, c_in / groups, r, s) when somebody looks at them."""
 
-    def __init__(self, filters):
+    def __init__(self, filters: "tensorflow.Tensor"):
         self._filters = filters
 
     def numpy(self) -> np.ndarray:
         return np.ascontiguousarray(self._filters.numpy().transpose(3, 2, 0, 1))
 
 
-def _refuse(problem: Conv, tensor, execution: str) -> None:
+def _refuse(problem: Conv, tensor: "tensorflow.Tensor", execution: str) -> None:
     """Raises: ValueError for what the tensor's device does not compute. `execution` is `eager`, `function` or `jit`."""
     calls.allow(problem, tensor, execution)
     if problem.layout == "NCHW" and not calls.on_gpu(tensor):
         raise ValueError("TensorFlow's CPU convolutions are NHWC; NCHW is its GPU layout")
 
 
-def _bound(problem: Conv, a, b, execution: str):
+def _bound(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execution: str):
     import tensorflow
 
     _refuse(problem, a, execution)
@@ -89,26 +92,26 @@ def _bound(problem: Conv, a, b, execution: str):
 
 
 @kernel(allocates=True)
-def eager(problem: Conv, a, b):
+def eager(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """One operation outside a tf.function: Python and TensorFlow's dispatch before every convolution, and a fresh result."""
     return _bound(problem, a, b, "eager")
 
 
 @kernel(allocates=True)
-def function(problem: Conv, a, b):
+def function(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """The operation in a tf.function, as a training step that is not compiled runs it; oneDNN lays the filters out anew
     in every call."""
     return _bound(problem, a, b, "function")
 
 
 @kernel(allocates=True)
-def jit(problem: Conv, a, b):
+def jit(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """The operation in a tf.function with jit_compile=True: XLA picks or writes the kernel."""
     return _bound(problem, a, b, "jit")
 
 
 @kernel(variant="held", allocates=True)
-def constant_filters(problem: Conv, a, b):
+def constant_filters(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, 50 convolutions one after the other in one graph whose filters are constants: oneDNN lays them out once
     and keeps them, and nothing is dispatched from Python between."""
     import tensorflow
@@ -118,7 +121,7 @@ def constant_filters(problem: Conv, a, b):
         raise ValueError("layouts are held on the CPU only: cuDNN takes images and filters as they lie")
     options, filters = _with_constant_filters(problem, b.numpy())
 
-    def formula(images):
+    def formula(images: "tensorflow.Tensor"):
         return tensorflow.raw_ops.Conv2D(input=images, filter=tensorflow.constant(filters), **options)
 
     return calls.in_a_row(formula, a, count=IN_ONE_CALL)
@@ -150,7 +153,7 @@ def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarr
 
 
 @kernel(allocates=True, rung=True)
-def graph(problem: Conv, a, b):
+def graph(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, the same convolution again and again in one tf.function, each after the one before: what it takes inside a
     step, whose filters change and are laid out anew each time."""
     _refuse(problem, a, "function")

@@ -20,7 +20,7 @@ def batches(stream) -> Callable[[Callable, int], tuple[float, bool]]:
     """
     import cupy
 
-    kernel = loader.load("cuda/hold", "hold")
+    kernel = loader.compile_kernel("cuda/hold", "hold")
     # Two numbers that host and kernel share: the host says go, the kernel says that it ended before that.
     flags = np.frombuffer(cupy.cuda.alloc_pinned_memory(8), np.int32, 2).reshape(2, 1)
     go, ended = flags

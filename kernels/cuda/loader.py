@@ -71,7 +71,7 @@ def source(file: str) -> str:
 
 
 @functools.cache
-def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
+def compile_kernel(file: str, kernel: str, _arch: str = "", **macros: str | int):
     """The kernel of that name in kernels/<file>.cu as a cupy.RawKernel, compiled with `macros` defined, for the GPU at
     hand or for `_arch` (sm_90a has instructions that sm_90 leaves out)."""
     import cupy
@@ -86,7 +86,7 @@ def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
     return raw_kernel
 
 
-def require(least: int, only: bool = False) -> None:
+def require_capability(least: int, only: bool = False) -> None:
     """Raises ValueError where the GPU at hand has a lesser compute capability (80 is 8.0), or with `only` another one."""
     import cupy
 
@@ -102,7 +102,7 @@ def stream(real: str, formula: str, arrays: int, nbytes: int):
     One load a thread where one array is read and two an array where two are: most on an H200 (copy 4.27 TB/s against 4.13
     with two, triad 4.39 against 4.37 with one).
     """
-    compiled = load("stream/cupy", "stream", REAL=real, FORMULA=formula, HAS_B=arrays - 1, FLIGHT=arrays)
+    compiled = compile_kernel("stream/cupy", "stream", REAL=real, FORMULA=formula, HAS_B=arrays - 1, FLIGHT=arrays)
     bytes_of_a_block = STREAM_THREADS * arrays * 16
     return compiled, -(-nbytes // bytes_of_a_block)
 

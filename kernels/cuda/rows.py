@@ -99,7 +99,7 @@ def _by_driver(copy: _Copy) -> Callable[[], None]:
 
 def _by_words(copy: _Copy) -> Callable[[], None]:
     """The call that copies rows of 4-byte words, by our kernel."""
-    compiled = loader.load("cuda/rows", "rows")
+    compiled = loader.compile_kernel("cuda/rows", "rows")
     size = copy.source.dtype.itemsize
     row_words = copy.columns * size // 4
     words = copy.rows * row_words
@@ -120,7 +120,7 @@ def turned(array: cupy.ndarray) -> Placed:
     rows, columns = array.shape
     pitch = -(-rows // 4) * 4
     transpose = cupy.zeros((columns, pitch), array.dtype)
-    compiled = loader.load("cuda/rows", "turned")
+    compiled = loader.compile_kernel("cuda/rows", "turned")
     grid = (-(-rows // _SIDE) * -(-columns // _SIDE),)
     arguments = (array, transpose, np.int32(rows), np.int32(columns), np.int32(pitch))
     return Placed(array=transpose, pitch=pitch, copy=lambda: compiled(grid, (_THREADS,), arguments), turned=True)

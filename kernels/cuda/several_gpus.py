@@ -20,7 +20,7 @@ def stream(gpu: int) -> cupy.cuda.Stream:
         return cupy.cuda.Stream(non_blocking=True)
 
 
-def require(count: int) -> None:
+def require_gpus(count: int) -> None:
     """Raises ValueError where the process sees fewer GPUs."""
     visible = runtime.getDeviceCount()
     if visible < count:

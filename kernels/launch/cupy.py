@@ -6,14 +6,14 @@ import numpy as np
 from kernels.cuda import loader
 from kernels.launch._calls import only
 from kernels.problems import Launch
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 
 @kernel
 @only("empty")
-def rawkernel(problem: Launch, *_):
+def rawkernel(problem: Launch, *_) -> TimedCall:
     """An empty kernel of ours by cupy.RawKernel, one thread: Python's way into a launch, and the launch."""
-    nothing = loader.load("launch/cupy", "nothing")
+    nothing = loader.compile_kernel("launch/cupy", "nothing")
     repeats = range(problem.count)
 
     def run():
@@ -25,7 +25,7 @@ def rawkernel(problem: Launch, *_):
 
 @kernel
 @only("elementwise")
-def ufunc(problem: Launch, x=None, *_):
+def ufunc(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
     """x + 1 by CuPy's own element-wise call, each on the result of the one before."""
     one = np.float32(1)
     out = cupy.empty_like(x)
@@ -42,7 +42,7 @@ def ufunc(problem: Launch, x=None, *_):
 
 @kernel
 @only("empty", "elementwise")
-def graph(problem: Launch, x=None, *_):
+def graph(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
     """The same launches recorded once as a CUDA graph and launched as one: no Python and less driver between them."""
     record = rawkernel(problem) if problem.call == "empty" else ufunc(problem, x)
     record()  # compiles, which a recording may not
@@ -62,7 +62,7 @@ def graph(problem: Launch, x=None, *_):
 
 @kernel
 @only("matmul")
-def cublas(problem: Launch, a=None, b=None):
+def cublas(problem: Launch, a: cupy.ndarray = None, b: cupy.ndarray = None) -> TimedCall:
     """A 16 x 16 float32 product by cupy.matmul into a result that is there: cuBLAS with CuPy's checks before it."""
     out = cupy.empty((a.shape[0], b.shape[1]), a.dtype)
 
@@ -75,7 +75,7 @@ def cublas(problem: Launch, a=None, b=None):
 
 @kernel(waits=True)
 @only("copy")
-def set(problem: Launch, x=None, *_):
+def set(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
     """4 bytes to the device by `ndarray.set`: the cost of a copy that copies next to nothing."""
     host = cupy.asnumpy(x)
     out = cupy.zeros_like(x)

@@ -6,31 +6,31 @@ import numpy as np
 from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 _NOTHING = np.empty(0)
 
 
 @numba.njit(cache=True)
-def _nothing(out):
+def _nothing(out: np.ndarray):
     pass
 
 
 @numba.njit(cache=True)
-def _plus_one(x, out):
+def _plus_one(x: np.ndarray, out: np.ndarray):
     for i in range(out.size):
         out[i] = x[i] + np.float32(1)
 
 
 @numba.njit(cache=True, parallel=True)
-def _wake(out):
+def _wake(out: np.ndarray):
     for i in numba.prange(out.size):  # one store a thread: a region without any would be removed
         out[i] = i
 
 
 @kernel(parallel=False)
 @only("empty", "elementwise")
-def njit(problem: Launch, *arrays):
+def njit(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """Compiled code called from Python: unboxing the arguments and a jump; `elementwise` adds a loop over 256 values."""
     if problem.call == "empty":
         return _repeated(_nothing, _NOTHING, problem.count)
@@ -49,7 +49,7 @@ def njit(problem: Launch, *arrays):
 
 @kernel
 @only("empty")
-def prange(problem: Launch, *arrays):
+def prange(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """A parallel region with one store a thread: what it costs to share work out (fork) and to wait for all (join)."""
     return _repeated(_wake, np.zeros(numba.get_num_threads(), np.int64), problem.count)
 

@@ -5,12 +5,12 @@ import numpy as np
 from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 
 @kernel(parallel=False)
 @only("elementwise", "matmul")
-def ufunc(problem: Launch, *arrays):
+def ufunc(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """np.add and np.matmul into an array that is there: the arguments' checks, the loop's choice, the call."""
     out, repeats = empty(arrays[0].shape, arrays[0].dtype, 5), range(problem.count - 1)
     if problem.call == "matmul":
@@ -35,7 +35,7 @@ def ufunc(problem: Launch, *arrays):
 
 @kernel(parallel=False, allocates=True)
 @only("elementwise", "matmul")
-def operator(problem: Launch, *arrays):
+def operator(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """`x + 1` and `a @ b` as people write them: a fresh array each time."""
     repeats = range(problem.count)
     if problem.call == "matmul":

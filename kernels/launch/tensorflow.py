@@ -1,16 +1,22 @@
 """The cost of a TensorFlow call before any work: one operation at a time, in a graph, in a compiled graph."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from kernels.launch._calls import only
 from kernels.problems import Launch
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 from kernels.tensorflow import calls
+
+if TYPE_CHECKING:
+    import tensorflow
 
 
 @kernel(allocates=True)
 @only("elementwise", "matmul", "copy")
-def eager(problem: Launch, *arrays):
+def eager(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """An operation at a time from Python, as code outside a tf.function runs; `copy` makes a tensor of 4 bytes there."""
     import tensorflow
 
@@ -44,7 +50,7 @@ def eager(problem: Launch, *arrays):
     return run
 
 
-def _operands(problem: Launch, arrays) -> tuple:
+def _operands(problem: Launch, arrays: Sequence[np.ndarray]) -> tuple:
     """The call's two tensors. x + 1 is computed as x - (-1) with the -1 an argument: TensorFlow's optimizer makes one
     addition of a chain of x + 1, and of x + one with `one` an argument, but lets a chain of subtractions stand."""
     import tensorflow
@@ -53,13 +59,13 @@ def _operands(problem: Launch, arrays) -> tuple:
     return tuple(tensorflow.identity(tensorflow.constant(value)) for value in (arrays[0], second))
 
 
-def _in_a_function(problem: Launch, arrays, jit_compile: bool):
+def _in_a_function(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool):
     import tensorflow
 
     first, second = _operands(problem, arrays)
 
     @tensorflow.function(jit_compile=jit_compile, autograph=False)
-    def chain(x, y):
+    def chain(x: "tensorflow.Tensor", y: "tensorflow.Tensor"):
         if problem.call == "matmul":
             return tensorflow.matmul(x, y)
         for _ in range(problem.count):
@@ -85,13 +91,13 @@ def _require(problem: Launch, call) -> None:
 
 @kernel(allocates=True)
 @only("elementwise", "matmul")
-def function(problem: Launch, *arrays):
+def function(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """A tf.function, not compiled: one call runs its graph's `count` operations, each a kernel of its own."""
     return _in_a_function(problem, arrays, False)
 
 
 @kernel(allocates=True)
 @only("elementwise", "matmul")
-def jit(problem: Launch, *arrays):
+def jit(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """A tf.function with jit_compile=True: XLA fuses its `count` operations into one kernel."""
     return _in_a_function(problem, arrays, True)

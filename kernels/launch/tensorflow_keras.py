@@ -3,11 +3,13 @@
 The model is Dense(1) on one feature; analysis.roofline.overheads separates calls from steps by rows of several counts.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from kernels.launch._calls import only
 from kernels.problems import Launch
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 _CALLS = "step", "epoch", "predict", "train_on_batch"
 
@@ -31,7 +33,7 @@ class _Steps:
         return np.array([int(self._optimizer.iterations.numpy()) - self._before], np.int64)
 
 
-def _bound(problem: Launch, arrays, jit_compile: bool | str):
+def _bound(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool | str):
     model, count = tiny_model(jit_compile), problem.count
     if problem.call == "predict":
         rows = arrays[0].reshape(count, 1)
@@ -60,20 +62,20 @@ def _bound(problem: Launch, arrays, jit_compile: bool | str):
 
 @kernel(waits=True, allocates=True)
 @only(*_CALLS)
-def fit(problem: Launch, *arrays):
+def fit(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """As Keras chooses by itself (jit_compile="auto"): compiled where a GPU is visible, op by op where none is."""
     return _bound(problem, arrays, "auto")
 
 
 @kernel(waits=True, allocates=True)
 @only(*_CALLS)
-def fit_jit(problem: Launch, *arrays):
+def fit_jit(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """With jit_compile=True: a step is one compiled call."""
     return _bound(problem, arrays, True)
 
 
 @kernel(waits=True, allocates=True)
 @only(*_CALLS)
-def fit_op_by_op(problem: Launch, *arrays):
+def fit_op_by_op(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """With jit_compile=False: a step is a graph of single operations."""
     return _bound(problem, arrays, False)

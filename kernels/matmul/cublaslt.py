@@ -11,7 +11,7 @@ from nvmath.bindings import cublasLt as library
 from kernels.cuda import autotuner
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, DTYPES
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: cublasOperation_t: the operand is transposed. From cublas_api.h.
 _TRANSPOSE = 1
@@ -113,7 +113,7 @@ def _refuse(problem: Matmul) -> None:
 
 
 @kernel(fused=True)
-def best(problem: Matmul, a, b, *bias):
+def best(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
     """The fastest of the algorithms that cuBLASLt's heuristic offers, timed here; sums are float32 or wider. Bias and ReLU are
     its own epilogue."""
     _refuse(problem)
@@ -141,4 +141,4 @@ def best(problem: Matmul, a, b, *bias):
         _chosen[problem] = _fastest(calls, stream)
     choice = min(_chosen[problem], len(calls) - 1)
     # The call has raw addresses alone: this keeps their arrays alive.
-    return into(c, calls[choice], keep=(one, zero, a, b, bias, workspace, algorithms[choice]))
+    return timed_call(calls[choice], result=c, keep=(one, zero, a, b, bias, workspace, algorithms[choice]))

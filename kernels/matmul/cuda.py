@@ -14,7 +14,7 @@ from kernels.cuda.rows import Placed, copying, in_place, placed, turned
 from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: m n k from which a call of `naive` would take most of a second: nobody learns more from it.
 _MOST_NAIVE = 1 << 36
@@ -55,7 +55,9 @@ def _refuse(problem: Matmul, most_products: int | None) -> None:
         raise ValueError(f"more than 2^{most_products.bit_length() - 1} products would take this kernel seconds a call")
 
 
-def _bound(name: str, problem: Matmul, a, b, *, block: tuple[int, int], tile: tuple[int, int]):
+def _bound(
+    name: str, problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *, block: tuple[int, int], tile: tuple[int, int]
+):
     """The kernel of that name in matmul/cuda.cu, a block of threads for each tile of C.
 
     Raises: ValueError where the grid would have too many rows.
@@ -66,10 +68,10 @@ def _bound(name: str, problem: Matmul, a, b, *, block: tuple[int, int], tile: tu
     grid = (down, across) if name == "naive" else (across, down)
     if grid[1] > _MOST_GRID_ROWS:
         raise ValueError(f"a grid has 65,535 blocks in its second direction at most, this would need {grid[1]}")
-    compiled = loader.load("matmul/cuda", name)
+    compiled = loader.compile_kernel("matmul/cuda", name)
     c = cupy.empty((problem.m, problem.n), np.float32)
     arguments = (a, b, c, np.int32(problem.m), np.int32(problem.n), np.int32(problem.k))
-    run = into(c, compiled, grid, block, arguments)
+    run = timed_call(compiled, grid, block, arguments, result=c)
     run.notes = {"traffic": _traffic(name, block, tile)}
     return run
 
@@ -84,7 +86,7 @@ def _traffic(name: str, block: tuple[int, int], tile: tuple[int, int]) -> str:
 
 
 @kernel(rung=True)
-def naive(problem: Matmul, a, b):
+def naive(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32
     lines of memory."""
     _refuse(problem, _MOST_NAIVE)
@@ -92,7 +94,7 @@ def naive(problem: Matmul, a, b):
 
 
 @kernel(rung=True)
-def coalesced(problem: Matmul, a, b):
+def coalesced(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """The same product a thread with a warp's threads in a row of C: loads of B and stores are whole lines, A's
     are shared."""
     _refuse(problem, _MOST_COALESCED)
@@ -100,7 +102,7 @@ def coalesced(problem: Matmul, a, b):
 
 
 @kernel(rung=True)
-def tiled(problem: Matmul, a, b):
+def tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """Tiles of 32 x 32 of A and B in shared memory: each element is read from memory once for 32 products, not
     once for each."""
     _refuse(problem, None)
@@ -108,7 +110,7 @@ def tiled(problem: Matmul, a, b):
 
 
 @kernel(rung=True)
-def register_tiled(problem: Matmul, a, b):
+def register_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """8 x 8 of C in each thread's registers, 128 x 128 a block: 16 loads from shared memory feed 64 products,
     not 2 for each."""
     _refuse(problem, None)
@@ -118,24 +120,24 @@ def register_tiled(problem: Matmul, a, b):
 # ---------------------------------------------------------------- a tile of C for each warp
 
 
-def operand(array, along: bool, copied: bool) -> Placed:
+def operand(array: cupy.ndarray, along: bool, copied: bool) -> Placed:
     """An operand as it lies, along k or across; or as it is copied in each call, across k with rows on 16 bytes."""
     if not copied:
         return in_place(array)
     return turned(array) if along else placed(array)
 
 
-def _in_fours(pitch: int, array) -> int:
+def _in_fours(pitch: int, array: cupy.ndarray) -> int:
     """1 where 16 bytes are read at once: every row of float32 begins on 16 bytes."""
     return int(pitch % 4 == 0 and array.data.ptr % 16 == 0)
 
 
-def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c):
+def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c: cupy.ndarray):
     """The call of matmul/cuda_warp.cu by that plan."""
     a_in_fours = _in_fours(a.pitch, a.array)
     b_in_fours = _in_fours(b.pitch, b.array)
     compiled_tiles = plan.tiles if a_in_fours and b_in_fours else plan.tiles.by_items()
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "matmul/cuda_warp",
         "matmul",
         **compiled_tiles.macros(),
@@ -166,7 +168,7 @@ def _layout_as_multiplied(a_along: bool, b_along: bool) -> str:
 
 
 @kernel(batched=True)
-def warp_tiled(problem: Matmul, a, b):
+def warp_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """A tile a warp inside the block's: 16-byte loads that neighbors share, stages fetched ahead, a tile of C a
     thread in banks that multiply-adds read at once; few rows or columns, or short sums, straight from memory;
     the fastest here."""
@@ -203,7 +205,7 @@ def warp_tiled(problem: Matmul, a, b):
     return fastest_plan("matmul/cuda_warp", problem, plans, call)
 
 
-def _copy_pays(problem: Matmul, array) -> bool:
+def _copy_pays(problem: Matmul, array: cupy.ndarray) -> bool:
     """Whether a product is faster if an operand is copied first, than if it is fetched item by item."""
     saved_s = _BY_ITEMS * problem.flops / _FLOPS_S
     copy_s = _LAUNCH_S + 2 * array.nbytes / _BYTES_S
@@ -225,7 +227,7 @@ class _Side(NamedTuple):
     c_step: int
 
 
-def direct_call(problem: Matmul, plan: TilePlan[Direct], a, b, c):
+def direct_call(problem: Matmul, plan: TilePlan[Direct], a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray):
     """The call of matmul/cuda_direct.cu by that plan; of few columns it multiplies the transposes, B's by A's."""
     k = problem.k
     few = _Side(array=a, lines=problem.m, along=problem.layout != "tn", c_step=problem.n)
@@ -236,7 +238,7 @@ def direct_call(problem: Matmul, plan: TilePlan[Direct], a, b, c):
     along = many.along and k > 1
     vector = (k if along else many.lines) % 4 == 0 and many.array.data.ptr % (4 * size) == 0
     fitted = plan.tiles.fitted(few.lines, along, vector)
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "matmul/cuda_direct",
         "matmul",
         ALONG=int(along),
@@ -260,7 +262,7 @@ def direct_call(problem: Matmul, plan: TilePlan[Direct], a, b, c):
     sums = cupy.empty(blocks * plan.parts * sums_of_a_block if plan.parts > 1 else 1, np.float32)
     arrived = cupy.zeros(blocks, np.uint32)
     arguments = (few.array, many.array, c, *map(np.int32, sizes), sums, arrived)
-    run = into(c, compiled, (blocks, plan.parts), (fitted.lanes * fitted.deep,), arguments)
+    run = timed_call(compiled, (blocks, plan.parts), (fitted.lanes * fitted.deep,), arguments, result=c)
     unit_loads = lines_and_results(fitted.few, fitted.columns)
     run.notes = {"tiles": str(plan), "traffic": traffic(size, unit_loads, unit_loads)}
     return run

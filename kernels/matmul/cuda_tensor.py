@@ -11,19 +11,19 @@ from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_work
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 
-def _aligned_bytes(row_items: int, array) -> int:
+def _aligned_bytes(row_items: int, array: cupy.ndarray) -> int:
     """Bytes, 16 at most, on which every row of an operand begins: so many are loaded at once."""
     return math.gcd(16, row_items * array.dtype.itemsize, array.data.ptr)
 
 
-def call(problem: Matmul, plan: TilePlan[Tensors], a, b, c):
+def call(problem: Matmul, plan: TilePlan[Tensors], a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray):
     """The call of matmul/cuda_tensor.cu by that plan."""
     size = a.dtype.itemsize
     a_across, b_across = matmul_tiles.is_across(problem.layout)
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "matmul/cuda_tensor",
         "matmul",
         TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
@@ -41,7 +41,7 @@ def call(problem: Matmul, plan: TilePlan[Tensors], a, b, c):
     stages_of_a_part = plan.steps(problem.k * size // 2)
     sizes = (problem.m, problem.n, problem.k, plan.tiles.group(), work.whole, plan.parts, stages_of_a_part)
     arguments = (a, b, c, *map(np.int32, sizes), work.sums, work.arrived)
-    run = into(c, compiled, (work.units,), (plan.tiles.threads,), arguments, shared_mem=shared_bytes)
+    run = timed_call(compiled, (work.units,), (plan.tiles.threads,), arguments, shared_mem=shared_bytes, result=c)
     loads = traffic(size, lines_and_results(*plan.tiles.tile), lines_and_results(*plan.tiles.unit))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
@@ -58,12 +58,12 @@ def plans(problem: Matmul) -> list[TilePlan[Tensors]]:
 
 
 @kernel
-def tensor_core(problem: Matmul, a, b):
+def tensor_core(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: all
     that Ampere's tensor cores have, not all that Hopper's have."""
     if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
         raise ValueError(f"this kernel multiplies tf32, float16 and bfloat16, not {problem.math} to {problem.out}")
     count_in_32_bits(problem)
-    loader.require(80)
+    loader.require_capability(80)
     c = cupy.empty((problem.m, problem.n), a.dtype)
     return fastest_plan("matmul/cuda_tensor", problem, plans(problem), lambda plan: call(problem, plan, a, b, c=c))

@@ -9,10 +9,10 @@ from kernels.cuda.tiles import LINE, lines_and_results, traffic
 from kernels.matmul.cuda import count_in_32_bits
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 
-def _maps(problem: Matmul, tiles: Thin, a, b) -> tuple[np.ndarray, np.ndarray]:
+def _maps(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The maps by which TMA loads B and A.
 
     Raises: ValueError where rows do not begin on 16 bytes.
@@ -27,11 +27,11 @@ def _maps(problem: Matmul, tiles: Thin, a, b) -> tuple[np.ndarray, np.ndarray]:
     return b_map, a_map
 
 
-def call(problem: Matmul, tiles: Thin, a, b, *, c):
+def call(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray, *, c: cupy.ndarray):
     """The call of matmul/cuda_thin.cu by those tiles."""
     size = a.dtype.itemsize
     maps = _maps(problem, tiles, a, b)
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "matmul/cuda_thin",
         "matmul",
         _arch="sm_90a",
@@ -56,7 +56,7 @@ def call(problem: Matmul, tiles: Thin, a, b, *, c):
 
 
 @kernel
-def thin(problem: Matmul, a, b):
+def thin(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """Few rows: bound by reading the weights once. They are wgmma's side of 64 lines and fill a ring in all shared
     memory; a cluster splits k and adds its sums in shared memory, so that most multiprocessors read."""
     if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
@@ -64,7 +64,7 @@ def thin(problem: Matmul, a, b):
     if problem.m > thin_tiles.MOST_ROWS or problem.layout not in ("nn", "nt"):
         raise ValueError(f"this kernel multiplies {thin_tiles.MOST_ROWS} rows at most in nn or nt, not {problem}")
     count_in_32_bits(problem)
-    loader.require(90, only=True)
+    loader.require_capability(90, only=True)
     tiles = thin_tiles.chosen(
         problem.m,
         problem.n,

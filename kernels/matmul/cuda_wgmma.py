@@ -14,7 +14,7 @@ from kernels.matmul import cuda_tensor
 from kernels.matmul.cuda import count_in_32_bits, direct_call, fastest_plan, split_work
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 #: Most rows or columns of a product that takes less time than copies of its operands.
 _FEW_COPIED = 64
@@ -79,7 +79,7 @@ def _result_map(c: Placed, shape: tuple[int, int], columns: int, item_bytes: int
 def _compiled(problem: Matmul, product: HopperProduct, groups: Groups, bias_count: int):
     """The kernel of matmul/cuda_wgmma.cu for a product by those tiles."""
     a_across, b_across = matmul_tiles.is_across(product.layout)
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "matmul/cuda_wgmma",
         "matmul",
         _arch="sm_90a",
@@ -120,7 +120,14 @@ def _traffic(product: HopperProduct, groups: Groups) -> str:
 
 
 def call(
-    problem: Matmul, plan: TilePlan[Groups], operands: Sequence[Placed], *, c: Placed, result, bias=(), early=True
+    problem: Matmul,
+    plan: TilePlan[Groups],
+    operands: Sequence[Placed],
+    *,
+    c: Placed,
+    result,
+    bias: Sequence[cupy.ndarray] = (),
+    early=True,
 ):
     """The call of matmul/cuda_wgmma.cu by that plan, which gives `result`.
 
@@ -155,7 +162,7 @@ def _plans_straight_from_memory(problem: Matmul, product: HopperProduct, has_cop
 
 
 @kernel(fused=True)
-def wgmma(problem: Matmul, a, b, *bias):
+def wgmma(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
     """Four warps at once multiply tiles straight from shared memory (wgmma), a warp has TMA fill a ring of
     them, which blocks of a cluster share, results leave by TMA while the next tile begins; the tiles are the
     fastest of several here."""
@@ -165,7 +172,7 @@ def wgmma(problem: Matmul, a, b, *bias):
     if bias and problem.math not in HALVES:
         raise ValueError(f"this kernel adds a bias to {' and '.join(HALVES)} alone")
     count_in_32_bits(problem)
-    loader.require(90, only=True)
+    loader.require_capability(90, only=True)
     result = cupy.empty((problem.m, problem.n), a.dtype)
     placed_a = placed(a, line=LINE)
     placed_b = placed(b, line=LINE)

@@ -5,7 +5,7 @@ import cupy
 from kernels.cuda.cublas import product
 from kernels.problems import Matmul
 from kernels.reference import operands
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 # c + bias, or 0 where that is less; of bfloat16's bits, rounded to even.
 _ADDED = "const T x = c + bias; out = x < T(0) ? T(0) : x"
@@ -14,7 +14,7 @@ _ADDED_BITS = """const float x = __uint_as_float((unsigned)c << 16) + __uint_as_
 
 
 @kernel(allocates=True, batched=True, fused=True)
-def operator(problem: Matmul, a, b, *bias):
+def operator(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
     """`a @ b` as people write it: CuPy checks types, takes a fresh result from its pool and calls cuBLAS."""
     if problem.math not in ("float32", "float64", "float16") or problem.out != problem.dtype:
         raise ValueError(f"CuPy's operator has no {problem.math} product; the variant cublas has")
@@ -23,7 +23,7 @@ def operator(problem: Matmul, a, b, *bias):
 
 
 @kernel(batched=True, fused=True)
-def cublas(problem: Matmul, a, b, *bias):
+def cublas(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
     """cublasGemmEx into a result that is already there, in the arithmetic asked for; sums are float32 or wider. Many products:
     cublasGemmStridedBatchedEx. Bias and ReLU: a second kernel."""
     run = product(problem, a, b)

@@ -4,9 +4,11 @@ import ctypes
 import functools
 import importlib.metadata
 
+import numpy as np
+
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: CBLAS_LAYOUT, from cblas.h.
 _ROW_MAJOR = 101
@@ -40,7 +42,7 @@ library()  # now, so that a missing package is told as one
 
 
 @kernel
-def gemm(problem: Matmul, a, b):
+def gemm(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """cblas_sgemm or cblas_dgemm of MKL into a result that is already there; layouts are its own flags, nothing is copied."""
     if problem.math not in _GEMMS or problem.out != problem.dtype:
         raise ValueError(f"MKL's gemm is called here for float32 and float64, not {problem.math}")
@@ -68,4 +70,4 @@ def gemm(problem: Matmul, a, b):
         c.ctypes.data,
         c.shape[1],
     )
-    return into(c, call, *arguments, keep=(a, b))
+    return timed_call(call, *arguments, result=c, keep=(a, b))

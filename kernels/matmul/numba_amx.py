@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.simd import emit
 from kernels.simd.amx import ROW_BYTES, require, tile_shapes, tiles_allowed
 from kernels.simd.packing import copy_group, origin, peek, room
@@ -224,7 +224,7 @@ def _stream(typingctx, group, target, target_at, source, source_at):
 
 
 @numba.njit(cache=True)
-def _store(tile, sums, at, c, c_at, length, high, wide):
+def _store(tile, sums, at, c: np.ndarray, c_at, length, high, wide):
     """Stores four tiles of sums as high x wide of C, whose rows are `length` long; bfloat16 (16-bit words) is rounded to even."""
     for i in range(high):
         for j0 in range(0, wide, 16):
@@ -241,7 +241,7 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
 
 
 @numba.njit(cache=True)
-def _pack(lanes, b, b_by, sizes, right, counters):
+def _pack(lanes, b: np.ndarray, b_by, sizes, right, counters):
     """Packs panels of B, as long as there are any that no thread has taken, and waits until all are packed. In `right` all
     panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use."""
     n = sizes[1]
@@ -267,7 +267,7 @@ def _pack(lanes, b, b_by, sizes, right, counters):
 
 
 @numba.njit(cache=True)
-def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep):
+def _pack_block(lanes, a: np.ndarray, a_by, left, first_panel, end_panel, sizes, step, deep):
     """Packs `deep` steps of some panels of A: _FEW steps of all panels, then the next ones, as they are read."""
     m = sizes[0]
     k = sizes[2]
@@ -284,7 +284,7 @@ def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep)
 
 
 @numba.njit(cache=True)
-def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, counters):
+def _multiply(lanes, tile, shapes, a: np.ndarray, a_by, left, right, sums, c: np.ndarray, sizes, block, counters):
     """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take."""
     m = sizes[0]
     n = sizes[1]
@@ -337,7 +337,22 @@ def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, 
 
 
 @numba.njit(cache=True, parallel=True)
-def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right, sums, counters):
+def _product(
+    lanes,
+    tile,
+    shapes,
+    a: np.ndarray,
+    a_by,
+    b: np.ndarray,
+    b_by,
+    c: np.ndarray,
+    sizes,
+    block,
+    left,
+    right,
+    sums,
+    counters,
+):
     """C = A B: all threads pack B together, then each takes blocks of C. `a_by`, `b_by`: steps from row to row and from column
     to column, in elements."""
     counters[:] = 0
@@ -348,7 +363,7 @@ def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right
 
 
 @kernel(rung=True)
-def amx(problem: Matmul, a, b):
+def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """AMX: four tiles of sums take products of two tiles of A and two of B; a packed block of A stays in the
     second-level cache, and a piece of a panel of B, the next one asked for early, in the first-level one."""
     require(problem, "amx-tile", "amx-bf16")
@@ -386,7 +401,7 @@ def amx(problem: Matmul, a, b):
         sums,
         np.zeros(3, np.int64),
     )
-    return into(c, _product, *arguments, keep=(a, b))
+    return timed_call(_product, *arguments, result=c, keep=(a, b))
 
 
 def _block(a_panels: int, b_panels: int, steps: int, *, threads: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import numpy as np
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
 from kernels.reference import operands
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: Steps in k that go onto two rows of C in one pass over them.
 _AT_ONCE = 4
@@ -29,7 +29,7 @@ def _pack(target, source):
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _panel_product(left, right, depth, c):
+def _panel_product(left, right, depth, c: np.ndarray):
     """C += left right, of the rows and columns that C has and of `depth` steps rounded up to _AT_ONCE."""
     row = np.empty(_COLUMNS, right.dtype)
     next_row = np.empty(_COLUMNS, right.dtype)
@@ -62,7 +62,7 @@ def _panel_product(left, right, depth, c):
                 c[i + 1, j] += next_row[j]
 
 
-def _product(a, b, c, left, right):
+def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray, left, right):
     """C = A B. For each stretch of k all panels of B are packed first; then each thread packs its panels of A and multiplies."""
     k = a.shape[1]
     for i in numba.prange(left.shape[0]):
@@ -87,7 +87,7 @@ def _compiled(dtype: str):
 
 
 @kernel(rung=True)
-def packed(problem: Matmul, a, b):
+def packed(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Panels: blocks of A and B are copied into the order in which they are used, B's fitting the first-level
     cache, and four steps in k go onto two rows of C in one pass over them."""
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
@@ -98,4 +98,4 @@ def packed(problem: Matmul, a, b):
     right = empty((-(-problem.n // _COLUMNS), _DEPTH, _COLUMNS), a.dtype, 6)
     multiply = _compiled(problem.dtype)
 
-    return into(c, multiply, a, b, c, left, right)
+    return timed_call(multiply, a, b, c, left, right, result=c)

@@ -8,19 +8,19 @@ import numpy as np
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.simd.amx import require
 from kernels.simd.product import product
 
 
 @kernel(batched=True)
-def simd(problem: Matmul, a, b):
+def simd(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """A tile of C stays in registers while a panel of A meets panels of B in the second-level cache, or B's
     rows where they lie if A has few; the transpose of C where that is cheaper; threads take the next piece."""
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty(problem.out_shape, a.dtype, 5)
-    return into(c, product(*operands(problem, (a, b)), c))
+    return timed_call(product(*operands(problem, (a, b)), c), result=c)
 
 
 @numba.njit(cache=True, parallel=True)
@@ -65,7 +65,7 @@ def _paired(x: np.ndarray) -> tuple[np.ndarray, list[Callable]]:
 
 
 @kernel(rung=True)
-def dots(problem: Matmul, a, b):
+def dots(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Steps in k are laid out in pairs, so that vdpbf16ps adds two products to each of 16 sums; all else is as in `simd`."""
     require(problem, "avx512f", "avx512bf16")
     if problem.out not in ("bfloat16", "float32"):

@@ -5,18 +5,18 @@ import numpy as np
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 
 @kernel(allocates=True, batched=True, fused=True)
-def operator(problem: Matmul, a, b, *bias):
+def operator(problem: Matmul, a: np.ndarray, b: np.ndarray, *bias: np.ndarray) -> TimedCall:
     """`a @ b` as people write it: BLAS plus a fresh result each call, whose pages the system has to hand out."""
     a, b = _blas_operands(problem, a, b)
     return (lambda: np.maximum(a @ b + bias[0], 0)) if bias else lambda: a @ b
 
 
 @kernel(batched=True, fused=True)
-def blas(problem: Matmul, a, b, *bias):
+def blas(problem: Matmul, a: np.ndarray, b: np.ndarray, *bias: np.ndarray) -> TimedCall:
     """BLAS into a result that is already there: packed panels, vector FMAs, blocks sized for the caches. Of many products one
     call of BLAS after the other."""
     a, b = _blas_operands(problem, a, b)
@@ -29,7 +29,7 @@ def blas(problem: Matmul, a, b, *bias):
     return run
 
 
-def _blas_operands(problem: Matmul, a, b):
+def _blas_operands(problem: Matmul, a: np.ndarray, b: np.ndarray):
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"NumPy's BLAS multiplies float32 and float64, not {problem.math}")
     assert a.dtype == numpy_dtype(problem.dtype)

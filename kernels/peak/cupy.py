@@ -5,7 +5,7 @@ import numpy as np
 
 from kernels.cuda import loader
 from kernels.problems import Peak
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 _CHAINS = 8  # independent values a thread
 _UNROLL = 16  # FMAs of a chain in a trip of the loop
@@ -16,7 +16,7 @@ _MOST_TRIPS = 1 << 20  # so that a launch ends soon
 
 
 @kernel
-def fma(problem: Peak, constants):
+def fma(problem: Peak, constants: cupy.ndarray) -> TimedCall:
     """Eight independent FMA chains a thread on 2048 threads a multiprocessor; the trips are counted out beforehand."""
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"no GPU FMA peak in {problem.math} yet")
@@ -33,7 +33,7 @@ def fma(problem: Peak, constants):
         most = _MOST_TRIPS * trip_flops
         raise ValueError(f"{problem.flops} FLOPs in one launch is too long; the most here is {most}")
     real = {"float32": "float", "float64": "double"}[problem.math]
-    compiled = loader.load("peak/cupy", "fma_chains", REAL=real, CHAINS=_CHAINS, UNROLL=_UNROLL)
+    compiled = loader.compile_kernel("peak/cupy", "fma_chains", REAL=real, CHAINS=_CHAINS, UNROLL=_UNROLL)
     arguments = (out, factor, addend, np.int32(trips))
 
-    return into(out, compiled, (blocks,), (_THREADS,), arguments)
+    return timed_call(compiled, (blocks,), (_THREADS,), arguments, result=out)

@@ -7,7 +7,7 @@ import numpy as np
 from kernels.cuda import loader
 from kernels.problems import Peak
 from kernels.problems.arrays import ARITHMETIC, HALVES, ITEM_BYTES, precision
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 _MMA = ("float16", "bfloat16", "tf32", "float64")
 _CHAINS = 8  # independent tiles of sums a warp, as peak/cupy_tensor.cu has them
@@ -106,19 +106,19 @@ def _depth(math: str) -> int:
     return 32 // ITEM_BYTES[precision(math)[0]]
 
 
-def _bound(compiled, out, constants, *, trips: int, blocks: int, threads: int):
+def _bound(compiled, out: cupy.ndarray, constants: cupy.ndarray, *, trips: int, blocks: int, threads: int):
     arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
-    return into(out, compiled, (blocks,), (threads,), arguments)
+    return timed_call(compiled, (blocks,), (threads,), arguments, result=out)
 
 
 @kernel
-def tensor(problem: Peak, constants):
+def tensor(problem: Peak, constants: cupy.ndarray) -> TimedCall:
     """mma.sync on every warp, eight independent tiles each, operands in registers: the form that all GPUs since Ampere have."""
     if problem.math not in _MMA:
         raise ValueError(f"mma.sync has no {problem.math}; this kernel has {', '.join(_MMA)}")
-    loader.require(80)
+    loader.require_capability(80)
     form = _mma(problem.math, int(cupy.cuda.Device().compute_capability))
-    compiled = loader.load("peak/cupy_tensor", "mma_chains", **form.macros)
+    compiled = loader.compile_kernel("peak/cupy_tensor", "mma_chains", **form.macros)
     blocks = loader.attribute("MultiProcessorCount") * _BLOCKS_A_MULTIPROCESSOR
     warps = blocks * _THREADS // 32
     trips = _trips(problem, 2 * form.rows * 8 * form.depth * warps * _CHAINS * _UNROLL)
@@ -128,14 +128,14 @@ def tensor(problem: Peak, constants):
 
 
 @kernel
-def wgmma(problem: Peak, constants):
+def wgmma(problem: Peak, constants: cupy.ndarray) -> TimedCall:
     """wgmma on two warpgroups a multiprocessor, 64 x 256 tiles from shared memory: the only form at Hopper's full rate."""
     if problem.math not in _WGMMA:
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
-    loader.require(90, only=True)
+    loader.require_capability(90, only=True)
     kind = ARITHMETIC[problem.math].ptx
     depth = _depth(problem.math)
-    compiled = loader.load(
+    compiled = loader.compile_kernel(
         "peak/cupy_wgmma",
         "wgmma_chain",
         _arch="sm_90a",

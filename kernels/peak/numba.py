@@ -5,12 +5,12 @@ import numpy as np
 
 from kernels.problems import Peak
 from kernels.problems.arrays import numpy_dtype
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.simd import emit
 
 
 @kernel
-def fma(problem: Peak, constants):
+def fma(problem: Peak, constants: np.ndarray) -> TimedCall:
     """Twelve independent chains of vector FMAs a thread: more than two FMA units of four cycles' latency can hide."""
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"CPUs have no vector FMA in {problem.math} that this kernel knows; it has float32, float64")
@@ -26,4 +26,4 @@ def fma(problem: Peak, constants):
             f"{2 * out.size * most:.3g} FLOPs on {threads} threads here"
         )
 
-    return into(out, emit.fma_peak, out, factor, addend, trips)
+    return timed_call(emit.fma_peak, out, factor, addend, trips, result=out)

@@ -8,7 +8,7 @@ from numba.extending import intrinsic
 
 from kernels.problems import Peak
 from kernels.problems.arrays import empty, numpy_dtype
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.simd import emit
 from kernels.simd.amx import ROW_BYTES, ROWS, require, tile_shapes, tiles_allowed
 
@@ -82,7 +82,7 @@ def _tile_products(typingctx, sums, a, b, config, trips):
 
 
 @numba.njit(cache=True, parallel=True)
-def _dot_peak(total, sums, a, b, rounds, trips):
+def _dot_peak(total, sums, a: np.ndarray, b: np.ndarray, rounds, trips):
     for thread in numba.prange(total.shape[0]):
         total[thread] = 0
         for _ in range(rounds):
@@ -91,7 +91,7 @@ def _dot_peak(total, sums, a, b, rounds, trips):
 
 
 @numba.njit(cache=True, parallel=True)
-def _tile_peak(total, sums, a, b, shapes, passes, rounds, trips):
+def _tile_peak(total, sums, a: np.ndarray, b: np.ndarray, shapes, passes, rounds, trips):
     for thread in numba.prange(total.shape[0]):
         for _ in range(passes):
             total[thread] = 0
@@ -100,7 +100,7 @@ def _tile_peak(total, sums, a, b, shapes, passes, rounds, trips):
                 total[thread] += sums[thread]
 
 
-def _operands(constants, size: int) -> np.ndarray:
+def _operands(constants: np.ndarray, size: int) -> np.ndarray:
     """`size` bfloat16 values: the addend times the powers of the factor, so all ones of ones and no zero of others."""
     factor, addend = constants
     return (addend * factor ** np.arange(size)).astype(numpy_dtype("bfloat16")).view(np.uint32)
@@ -117,7 +117,7 @@ def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
 
 
 @kernel
-def dot(problem: Peak, constants):
+def dot(problem: Peak, constants: np.ndarray) -> TimedCall:
     """AVX-512's vdpbf16ps, twelve independent sums a thread: each of 16 lanes adds two products of pairs."""
     require(problem, "avx512f", "avx512bf16")
     a = _operands(constants, 32)
@@ -126,11 +126,11 @@ def dot(problem: Peak, constants):
     total = np.zeros(sums.shape)
     rounds, trips = _plan(problem, 4 * sums.size * _UNROLL, 2 * _UNROLL)
 
-    return into(total, _dot_peak, total, sums, a, b, rounds, trips)
+    return timed_call(_dot_peak, total, sums, a, b, rounds, trips, result=total)
 
 
 @kernel
-def tiles(problem: Peak, constants):
+def tiles(problem: Peak, constants: np.ndarray) -> TimedCall:
     """AMX's tdpbf16ps on six independent tiles a thread: 16 x 32 by 32 x 16 in an instruction, 16 cycles each."""
     require(problem, "amx-tile", "amx-bf16")
     if not tiles_allowed():
@@ -142,6 +142,6 @@ def tiles(problem: Peak, constants):
     rounds, trips = _plan(problem, 2 * 32 * sums.size, 32)
     passes = max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
 
-    run = into(total, _tile_peak, total, sums, a, b, tile_shapes(), passes, rounds, trips)
+    run = timed_call(_tile_peak, total, sums, a, b, tile_shapes(), passes, rounds, trips, result=total)
     run.passes = passes
     return run

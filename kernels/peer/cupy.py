@@ -1,6 +1,6 @@
 """Copies from one GPU to another: straight over their link, and through the host."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import cupy
@@ -10,7 +10,7 @@ from cupy.cuda import runtime
 from kernels.cuda import several_gpus
 from kernels.cuda.loader import D2H, H2D
 from kernels.problems import PeerCopy
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: Bytes of a piece that `staged` copies at once, at most.
 STAGE_BYTES = 4 << 20
@@ -29,9 +29,12 @@ class Route(NamedTuple):
     received: cupy.ndarray
 
 
-def _routes(problem: PeerCopy, data) -> list[Route]:
-    """The problem's one or two ways, its values at their sources and zeros at their targets."""
-    several_gpus.require(len(problem.members))
+def _routes(problem: PeerCopy, data: Sequence[np.ndarray]) -> list[Route]:
+    """The copy that the problem asks for and, if it has two ways, the one back. Sources have the bytes of `data`, targets zeros.
+
+    data: for each copy its `problem.nbytes` bytes, in host memory.
+    """
+    several_gpus.require_gpus(len(problem.members))
     first = problem.members.index(problem.source)
     second = problem.members.index(problem.target)
     routes = []
@@ -44,14 +47,14 @@ def _routes(problem: PeerCopy, data) -> list[Route]:
 
 def _bound(run: Callable[[], None], routes: list[Route]) -> Callable:
     """`run` with the attributes that clocks and checks read: its wait, and how its results come to the host."""
-    call = into([route.received for route in routes], run)
+    call = timed_call(run, result=[route.received for route in routes])
     call.synchronize = several_gpus.wait_for(2)
     call.on_host = lambda arrays: np.concatenate([cupy.asnumpy(array) for array in arrays])
     return call
 
 
 @kernel
-def direct(problem: PeerCopy, *data):
+def direct(problem: PeerCopy, *data: np.ndarray) -> TimedCall:
     """cudaMemcpyPeerAsync on the source's stream, access to the other's memory on: a copy engine writes over the link."""
     several_gpus.require_reach(2)
     routes = _routes(problem, data)
@@ -75,7 +78,7 @@ def _events(gpu: int) -> list[cupy.cuda.Event]:
 
 
 @kernel
-def staged(problem: PeerCopy, *data):
+def staged(problem: PeerCopy, *data: np.ndarray) -> TimedCall:
     """Piece by piece into page-locked host memory and out again, four pieces under way: what works without a link."""
     if problem.ways > 1:
         raise ValueError("staged goes one way")

@@ -5,7 +5,7 @@ import numpy as np
 
 from kernels.cuda import loader
 from kernels.problems import Stream
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.stream import _passes
 
 _EXPRESSIONS = {"copy": "a", "scale": "3 * a", "add": "a + b", "triad": "a + 3 * b"}
@@ -20,7 +20,7 @@ def _known(problem: Stream, *operations: str) -> None:
 
 
 @kernel
-def library(problem: Stream, *arrays):
+def library(problem: Stream, *arrays: cupy.ndarray) -> TimedCall:
     """CuPy's own calls, one for each operator: the triad takes two passes over five arrays, `read` is cupy.sum."""
     _known(problem, *_EXPRESSIONS, "read")
     out = cupy.empty(1 if problem.operation == "read" else problem.elements, arrays[0].dtype)
@@ -28,7 +28,7 @@ def library(problem: Stream, *arrays):
 
 
 @kernel
-def elementwise(problem: Stream, *arrays):
+def elementwise(problem: Stream, *arrays: cupy.ndarray) -> TimedCall:
     """CuPy's ElementwiseKernel, the usual way to fuse a formula: one element a thread at a time."""
     _known(problem, *_EXPRESSIONS)
     names = "T a, T b" if len(arrays) == 2 else "T a"
@@ -36,11 +36,11 @@ def elementwise(problem: Stream, *arrays):
     fused = cupy.ElementwiseKernel(names, "T out", formula, f"crossover_{problem.operation}")
     out = cupy.empty(problem.elements, arrays[0].dtype)
 
-    return into(out, fused, *arrays, out)
+    return timed_call(fused, *arrays, out, result=out)
 
 
 @kernel
-def wide(problem: Stream, *arrays):
+def wide(problem: Stream, *arrays: cupy.ndarray) -> TimedCall:
     """16-byte loads, several in flight a thread: enough requests under way to keep the memory busy."""
     _known(problem, *_EXPRESSIONS, "read")
     real = _REALS[problem.dtype]
@@ -50,12 +50,12 @@ def wide(problem: Stream, *arrays):
     compiled, blocks = loader.stream(real, _EXPRESSIONS[problem.operation], len(arrays), out.nbytes)
     arguments = (arrays[0], arrays[-1], out, np.int64(problem.elements))
 
-    return into(out, compiled, (blocks,), (loader.STREAM_THREADS,), arguments)
+    return timed_call(compiled, (blocks,), (loader.STREAM_THREADS,), arguments, result=out)
 
 
-def _sum(problem: Stream, array, real: str):
-    add_tiles = loader.load("stream/cupy_sum", "tiles", REAL=real)
-    add_places = loader.load("stream/cupy_sum", "places", REAL=real)
+def _sum(problem: Stream, array: cupy.ndarray, real: str):
+    add_tiles = loader.compile_kernel("stream/cupy_sum", "tiles", REAL=real)
+    add_places = loader.compile_kernel("stream/cupy_sum", "places", REAL=real)
     blocks = -(-array.nbytes // (loader.STREAM_THREADS * _SUM_FLIGHT * 16))
     places = cupy.zeros(_SUM_PLACES, array.dtype)
     out = cupy.empty(1, array.dtype)

@@ -1,6 +1,7 @@
 """STREAM operations in Numba: whole vectors, each thread on a slice of its own."""
 
 import functools
+from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 import numba
@@ -11,7 +12,7 @@ from numba.extending import intrinsic
 
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.simd import emit
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
@@ -98,7 +99,8 @@ def _drain(builder) -> None:
         builder.fence("seq_cst")
 
 
-def _combined(builder, operation: str, factors, x, y):
+def _combined(builder: ir.IRBuilder, operation: str, factors: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Emits the operation on one vector of each array; `factors` has the scalar of `scale` and `triad` in every lane."""
     match operation:
         case "copy":
             return x
@@ -171,7 +173,7 @@ def _compiled(operation: str, nontemporal: bool):
     large = "nontemporal" if nontemporal else "far"
 
     @numba.njit(cache=True, parallel=True)
-    def passed_over(a, b, out, factor, share, passes, near):
+    def passed_over(a: np.ndarray, b: np.ndarray, out: np.ndarray, factor, share, passes, near):
         for thread in numba.prange(-(-out.size // share)):
             start = thread * share
             stop = min((thread + 1) * share, out.size)
@@ -186,7 +188,7 @@ def _compiled(operation: str, nontemporal: bool):
 
 
 @numba.njit(cache=True, parallel=True)
-def _read(a, sums, out, share, passes):
+def _read(a: np.ndarray, sums, out: np.ndarray, share, passes):
     for thread in numba.prange(sums.shape[0]):
         for _ in range(passes):
             _sum(a, sums[thread], min(thread * share, a.size), min((thread + 1) * share, a.size))
@@ -194,7 +196,7 @@ def _read(a, sums, out, share, passes):
     out[0] = sums.astype(np.float64).sum()
 
 
-def _bound(problem: Stream, arrays, nontemporal: bool):
+def _bound(problem: Stream, arrays: Sequence[np.ndarray], nontemporal: bool):
     if problem.operation not in OPERATIONS or problem.dtype not in ("float32", "float64"):
         raise ValueError(
             f"no {problem.operation} of {problem.dtype} in Numba's vectors; they have {', '.join(OPERATIONS)}"
@@ -217,20 +219,20 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
         compiled = _compiled(problem.operation, nontemporal)
         arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)
 
-    run = into(out, compiled, *arguments)
+    run = timed_call(compiled, *arguments, result=out)
     run.passes = passes
     return run
 
 
 @kernel
-def loop(problem: Stream, *arrays):
+def loop(problem: Stream, *arrays: np.ndarray) -> TimedCall:
     """Vectors through the caches, which read each line of the output before it is written; a call on little data makes
     many passes inside compiled code."""
     return _bound(problem, arrays, nontemporal=False)
 
 
 @kernel
-def nontemporal(problem: Stream, *arrays):
+def nontemporal(problem: Stream, *arrays: np.ndarray) -> TimedCall:
     """The same with stores that go past the caches: no line of the output is read first, a third less traffic for a triad
     beyond them. Within them it shows what that costs."""
     return _bound(problem, arrays, nontemporal=True)

@@ -4,14 +4,14 @@ import numpy as np
 
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 from kernels.stream import _passes
 
 _OPERATIONS = ("copy", "scale", "add", "triad", "read")
 
 
 @kernel(parallel=False)
-def ufunc(problem: Stream, *arrays):
+def ufunc(problem: Stream, *arrays: np.ndarray) -> TimedCall:
     """One NumPy pass an operator: the triad takes two, so it moves five arrays where a fused loop moves three."""
     if problem.dtype not in ("float32", "float64"):
         raise ValueError(f"NumPy has no native {problem.dtype} arithmetic")

@@ -3,21 +3,27 @@
 Every result is a fresh tensor, as in a training step; the optimizers update variables in place.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from kernels.problems import Stream
 from kernels.reference import stream
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 from kernels.tensorflow import calls
+
+if TYPE_CHECKING:
+    import tensorflow
 
 _POOL = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID"}
 
 
-def _scaled(tf, x):
+def _scaled(tf, x: "tensorflow.Tensor"):
     return x * tf.constant(3, x.dtype)
 
 
-def _flat(tf, x):
+def _flat(tf, x: "tensorflow.Tensor"):
     """The tensor as a vector; nothing is copied."""
     return tf.reshape(x, (-1,))
 
@@ -41,13 +47,13 @@ def formulas(tf, jit_compile: bool) -> dict:
     }
 
 
-def _keras_batchnorm(tf, x):
+def _keras_batchnorm(tf, x: "tensorflow.Tensor"):
     """Batch normalization in training as Keras 3's layer computes it: moments, then the formula, no fused kernel."""
     mean, variance = tf.nn.moments(x, (0, 1, 2))
     return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), stream.EPSILON)
 
 
-def tensors(tf, problem: Stream, arrays) -> list:
+def tensors(tf, problem: Stream, arrays: Sequence["tensorflow.Tensor"]) -> list:
     """The arguments: images where the operation knows of images, the seed of dropout, maxpool_grad's pooled images."""
     arguments = list(arrays)
     if problem.operation in problem.IMAGE_OPERATIONS:
@@ -78,7 +84,7 @@ def formula(tf, problem: Stream, jit_compile: bool = False):
     return computed
 
 
-def _bound(problem: Stream, arrays, jit_compile: bool):
+def _bound(problem: Stream, arrays: Sequence["tensorflow.Tensor"], jit_compile: bool):
     import tensorflow as tf
 
     computed = formula(tf, problem, jit_compile)
@@ -102,7 +108,7 @@ def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
     weights.assign_sub((m * rate) / (tf.sqrt(v) + stream.ADAM_EPSILON))
 
 
-def updates(tf, problem: Stream, arrays, count: int, jit_compile: bool = False):
+def updates(tf, problem: Stream, arrays: Sequence["tensorflow.Tensor"], count: int, jit_compile: bool = False):
     """The call that updates `count` variables and gives the first, compiled or not."""
     variables = []
     for _ in range(count):
@@ -117,19 +123,19 @@ def updates(tf, problem: Stream, arrays, count: int, jit_compile: bool = False):
 
     step = tf.function(update_all, jit_compile=jit_compile, autograph=False)
     step.get_concrete_function(arrays[1], rate)  # traced, and no step taken: the first call is the one that is checked
-    run = into(variables[0][0], step, arrays[1], rate)
+    run = timed_call(step, arrays[1], rate, result=variables[0][0])
     run.passes = count
     return run
 
 
 @kernel(allocates=True)
-def function(problem: Stream, *arrays):
+def function(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
     """A tf.function, not compiled: every operation of the formula is a pass over memory with a fresh result."""
     return _bound(problem, arrays, False)
 
 
 @kernel(allocates=True)
-def jit(problem: Stream, *arrays):
+def jit(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
     """A tf.function with jit_compile=True: XLA fuses the formula into one or a few passes."""
     return _bound(problem, arrays, True)
 
@@ -145,7 +151,7 @@ class _OneElement:
 
 
 @kernel(allocates=True, waits=True, rung=True)
-def dataset(problem: Stream, *arrays):
+def dataset(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
     """tf.data.Dataset.from_tensors of an array: a fresh copy in host memory; where TensorFlow sees a GPU, there and back."""
     import tensorflow
 
@@ -156,7 +162,7 @@ def dataset(problem: Stream, *arrays):
 
 
 @kernel(allocates=True, rung=True)
-def graph(problem: Stream, *arrays):
+def graph(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, the same pass again and again in one tf.function, each after the one before. Of an optimizer the updates of 8
     variables, which do not wait for each other: so they stand in a step."""
     import tensorflow as tf
@@ -170,7 +176,7 @@ def graph(problem: Stream, *arrays):
 
 
 @kernel(allocates=True, rung=True)
-def pooled(problem: Stream, *arrays):
+def pooled(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, a pool and its gradient again and again in one tf.function: the gradient knows where the maxima were, as it
     does in a step, where by itself it searches for them. Both are timed."""
     import tensorflow as tf

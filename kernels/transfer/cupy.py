@@ -18,7 +18,7 @@ from kernels.cuda import loader
 from kernels.cuda.loader import D2D, D2H, H2D
 from kernels.problems import Transfer
 from kernels.problems.arrays import empty
-from kernels.registry import into, kernel
+from kernels.registry import TimedCall, kernel, timed_call
 
 #: cudaHostAllocWriteCombined, from driver_types.h.
 _WRITE_COMBINED = 0x04
@@ -104,7 +104,7 @@ def only(directions: tuple[str, ...], memories: tuple[str, ...] = ("",), why: st
 
     def mark(bind):
         @functools.wraps(bind)
-        def checked(problem, data):
+        def checked(problem, data: np.ndarray):
             if not takes(problem):
                 kinds = f" from and to {', '.join(filter(None, memories))} memory" if any(memories) else ""
                 raise ValueError(f"{bind.__name__} copies {', '.join(directions)}{kinds}{why and '; '}{why}")
@@ -116,13 +116,13 @@ def only(directions: tuple[str, ...], memories: tuple[str, ...] = ("",), why: st
     return mark
 
 
-def _address(array) -> int:
+def _address(array: cupy.ndarray) -> int:
     return array.data.ptr if isinstance(array, cupy.ndarray) else array.ctypes.data
 
 
 @kernel(waits=True)
 @only(("h2d", "d2h"), ("pageable", *LOCKED))
-def array(problem: Transfer, data):
+def array(problem: Transfer, data: np.ndarray) -> TimedCall:
     """`ndarray.set` and `ndarray.get(out=)` into memory that is there, as people write it who care."""
     source, target = _source_and_target(problem, data)
 
@@ -138,7 +138,7 @@ def array(problem: Transfer, data):
 
 @kernel(allocates=True)
 @only(("h2d", "d2h"), ("pageable",))
-def asarray(problem: Transfer, data):
+def asarray(problem: Transfer, data: np.ndarray) -> TimedCall:
     """`cp.asarray` and `cp.asnumpy`, as people write it: fresh memory each call, staged through CuPy's pinned pool."""
     source, _ = _source_and_target(problem, data)
     if problem.direction == "h2d":
@@ -148,7 +148,7 @@ def asarray(problem: Transfer, data):
 
 @kernel(waits=True)
 @only(("h2d", "d2h", "d2d"), ("pageable", *LOCKED))
-def memcpy(problem: Transfer, data):
+def memcpy(problem: Transfer, data: np.ndarray) -> TimedCall:
     """cudaMemcpy, waited for: of few pageable bytes and on the device it returns before they have arrived. The driver stages
     pageable memory through its own buffers."""
     source, target = _source_and_target(problem, data)
@@ -169,7 +169,7 @@ def memcpy(problem: Transfer, data):
     why="the driver stages pageable memory while the call waits, and reading "
     "write-combined memory takes a hundred times longer",
 )
-def memcpy_async(problem: Transfer, data):
+def memcpy_async(problem: Transfer, data: np.ndarray) -> TimedCall:
     """cudaMemcpyAsync on a stream: the host only enqueues it, and a copy engine does the rest."""
     stream, n = cupy.cuda.get_current_stream(), problem.nbytes
     if problem.direction == "both":
@@ -177,12 +177,12 @@ def memcpy_async(problem: Transfer, data):
     source, target = _source_and_target(problem, data)
     arguments = (_address(target), _address(source), n, _KINDS[problem.direction], stream.ptr)
 
-    run = into(target, runtime.memcpyAsync, *arguments, keep=source)
+    run = timed_call(runtime.memcpyAsync, *arguments, result=target, keep=source)
     run.source_and_target = source, target
     return run
 
 
-def _both(problem: Transfer, data, stream):
+def _both(problem: Transfer, data: np.ndarray, stream):
     """One copy each way at once, on two streams that begin after what `stream` holds and that it then waits for."""
     n = problem.nbytes
     host_source, device_target = _source_and_target(Transfer("h2d", n, problem.host_memory), data)
@@ -251,7 +251,7 @@ class StagedPiece(NamedTuple):
 
 @kernel(waits=True)
 @only(("h2d", "d2h"), ("pageable",))
-def staged(problem: Transfer, data):
+def staged(problem: Transfer, data: np.ndarray) -> TimedCall:
     """Pageable memory through our own page-locked buffers, copied into by all threads while the engine empties others."""
     source, target = _source_and_target(problem, data)
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -295,13 +295,13 @@ def staged(problem: Transfer, data):
 
 @kernel
 @only(("d2d",))
-def wide(problem: Transfer, data):
+def wide(problem: Transfer, data: np.ndarray) -> TimedCall:
     """Device to device by a kernel of ours with 16-byte loads, several in flight: no copy engine."""
     source, target = _source_and_target(problem, data)
     compiled, blocks = loader.stream("char", "a", 1, problem.nbytes)
     arguments = (source, source, target, np.int64(problem.nbytes))
 
-    run = into(target, compiled, (blocks,), (loader.STREAM_THREADS,), arguments)
+    run = timed_call(compiled, (blocks,), (loader.STREAM_THREADS,), arguments, result=target)
     run.source_and_target = source, target
     return run
 
@@ -323,7 +323,7 @@ def _managed(nbytes: int) -> tuple[np.ndarray, cupy.ndarray, Callable[[], None]]
 
 @kernel
 @only(("h2d",), ("managed",))
-def prefetch(problem: Transfer, data):
+def prefetch(problem: Transfer, data: np.ndarray) -> TimedCall:
     """Managed memory moved to the device by cudaMemPrefetchAsync; the host takes it back, untimed, before each call."""
     memory, on_device, send = _managed(data.size)
     memory[:] = data
@@ -338,11 +338,11 @@ def prefetch(problem: Transfer, data):
 
 @kernel(waits=True)
 @only(("d2h",), ("managed",))
-def page_faults(problem: Transfer, data):
+def page_faults(problem: Transfer, data: np.ndarray) -> TimedCall:
     """Managed memory read on the host, which fetches it page by page; sent to the device, untimed, before each call."""
     memory, on_device, send = _managed(data.size)
     on_device.set(data)  # written by the device's copy engine: what the host reads must have come from there
 
-    run = into(memory, np.max, memory[::_PAGE])
+    run = timed_call(np.max, memory[::_PAGE], result=memory)
     run.before = send
     return run

@@ -10,7 +10,7 @@ from cupy.cuda import runtime
 from kernels.cuda import autotuner, loader
 from kernels.cuda.loader import H2D
 from kernels.problems import Transfer
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 from kernels.transfer.cupy import LOCKED, device_array, forks, host_array, only
 
 #: Threads of a block of the kernels that run during the copies.
@@ -68,7 +68,9 @@ def _blocks(compute: str) -> int:
     return loader.attribute("MultiProcessorCount") * _BLOCKS[compute]
 
 
-def _pipeline(problem: Transfer, data, streams, trips: int) -> tuple[list[Chunk], cupy.ndarray, cupy.ndarray]:
+def _pipeline(
+    problem: Transfer, data: np.ndarray, streams, trips: int
+) -> tuple[list[Chunk], cupy.ndarray, cupy.ndarray]:
     """(the copy of the data in chunks with a kernel for each, what the copies write, what the kernels write).
 
     The first stream has the copies; the other streams take the kernels one after the other, each of which waits for its chunk. A
@@ -78,7 +80,7 @@ def _pipeline(problem: Transfer, data, streams, trips: int) -> tuple[list[Chunk]
     source = host_array(problem.host_memory, problem.nbytes)
     source[:] = data
     target = device_array(problem.nbytes)
-    work = loader.load("transfer/cupy_overlap", f"{problem.compute}_trips")
+    work = loader.compile_kernel("transfer/cupy_overlap", f"{problem.compute}_trips")
     blocks = _blocks(problem.compute)
     if problem.compute == "triad":
         results = cupy.ones((3, _TRIAD_VALUES), np.float64)
@@ -110,7 +112,7 @@ def _pipeline(problem: Transfer, data, streams, trips: int) -> tuple[list[Chunk]
     return [chunk(number) for number in range(problem.chunks)], target, results
 
 
-def _overlapping(problem: Transfer, data, *, copies: bool, computes: bool):
+def _overlapping(problem: Transfer, data: np.ndarray, *, copies: bool, computes: bool):
     """The call of the chunks' copies, of their kernels, or of both at once."""
     stream = cupy.cuda.get_current_stream()
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(problem.streams)]
@@ -149,20 +151,20 @@ def _worked(compute: str, results) -> bool:
 
 @kernel
 @_while_computing
-def overlap_copy(problem: Transfer, data):
+def overlap_copy(problem: Transfer, data: np.ndarray) -> TimedCall:
     """The chunks' copies alone, one after another on a stream of their own."""
     return _overlapping(problem, data, copies=True, computes=False)
 
 
 @kernel
 @_while_computing
-def overlap_compute(problem: Transfer, data):
+def overlap_compute(problem: Transfer, data: np.ndarray) -> TimedCall:
     """The chunks' kernels alone, made as long as the copies."""
     return _overlapping(problem, data, copies=False, computes=True)
 
 
 @kernel
 @_while_computing
-def overlap_both(problem: Transfer, data):
+def overlap_both(problem: Transfer, data: np.ndarray) -> TimedCall:
     """Each chunk copied and then computed on: one stream copies chunk after chunk, the others follow with their kernels."""
     return _overlapping(problem, data, copies=True, computes=True)

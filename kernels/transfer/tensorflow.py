@@ -1,7 +1,9 @@
 """Copies between host and GPU as TensorFlow makes them of pageable memory: one tensor, a tf.data pipeline."""
 
+import numpy as np
+
 from kernels.problems import Transfer
-from kernels.registry import kernel
+from kernels.registry import TimedCall, kernel
 
 DEVICES = ("gpu",)  # on the CPU there is no link: a tensor may share NumPy's memory
 _MOST_SAMPLES = 128
@@ -25,7 +27,7 @@ def _gpu(problem: Transfer) -> str:
 
 
 @kernel(allocates=True, waits=True)
-def constant(problem: Transfer, data):
+def constant(problem: Transfer, data: np.ndarray) -> TimedCall:
     """tf.constant under the device: a tensor of the array's bytes, fresh memory each call, waited for by TensorFlow."""
     import tensorflow
 
@@ -39,7 +41,7 @@ def constant(problem: Transfer, data):
 
 
 @kernel(allocates=True)
-def dataset(problem: Transfer, data):
+def dataset(problem: Transfer, data: np.ndarray) -> TimedCall:
     """The next batch of a tf.data pipeline that cuts an array into samples, batches them and prefetches to the GPU."""
     import tensorflow
 

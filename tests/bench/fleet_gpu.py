@@ -105,7 +105,7 @@ def kept_busy(multiprocessors: int):
     """
     global _stream
     _stream = _stream or cupy.cuda.Stream(non_blocking=True)
-    kernel = loader.load("cuda/hold", "keep_busy")
+    kernel = loader.compile_kernel("cuda/hold", "keep_busy")
     room = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     kernel.max_dynamic_shared_size_bytes = room
     stop, out = np.frombuffer(cupy.cuda.alloc_pinned_memory(8), np.int32, 1), cupy.zeros(1, np.float32)

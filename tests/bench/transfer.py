@@ -67,7 +67,7 @@ def nvbandwidth(way: str, size: int):
     host, device, latch = alloc_pinned_memory(size), alloc(size), alloc_pinned_memory(8)
     np.frombuffer(host, np.uint8, size)[:] = 0xCA
     go = np.frombuffer(latch, np.int32, 1)
-    hold = loader.load("cuda/hold", "hold")
+    hold = loader.compile_kernel("cuda/hold", "hold")
     arguments = (device.ptr, host.ptr, size, 1) if way == "h2d" else (host.ptr, device.ptr, size, 2)
 
     def take() -> float:

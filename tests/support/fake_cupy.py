@@ -182,7 +182,7 @@ def cupy(gpu: Gpu) -> types.ModuleType:
 
 
 def load(gpu: Gpu):
-    """kernels.cuda.loader.load, which knows one kernel: the one that holds the current stream."""
+    """kernels.cuda.loader.compile_kernel, which knows one kernel: the one that holds the current stream."""
 
     def loaded(file: str, name: str):
         assert (file, name) == ("cuda/hold", "hold")
@@ -204,7 +204,7 @@ def installed(monkeypatch):
     gpu = Gpu()
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "cupy", cupy(gpu))
-        patch.setattr(loader, "load", load(gpu))
+        patch.setattr(loader, "compile_kernel", load(gpu))
         patch.setattr(copy_modes, "_stream", None)
         patch.setattr("time.perf_counter", lambda: gpu.now)
         yield gpu

@@ -296,7 +296,7 @@ def imported(monkeypatch, folder, count: int = 2, reach: bool = True, names: tup
             patch.setitem(sys.modules, name, module)
         driver = Driver(host, folder)
         patch.setattr(loader, "_driver", lambda: driver)
-        patch.setattr(loader, "load", driver.load)
+        patch.setattr(loader, "compile_kernel", driver.load)
         patch.setattr(registry, "_registered", {})
         for name in names:
             patch.setitem(sys.modules, name, None)

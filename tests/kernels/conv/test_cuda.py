@@ -153,7 +153,7 @@ RUNGS = [
 @pytest.mark.parametrize(("of", "rung", "dtype", "tile", "way"), slow_cases.every(8, RUNGS), ids=str)
 def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
-    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(loader, "compile_kernel", functools.partial(cuda_on_cpu.load, built))
     module, parts, loads = bound(), set(), set()
     monkeypatch.setattr(conv_tiles, "TENSORS" if of else "WARPS", (tile,))  # one to build
     monkeypatch.setattr(conv_tiles, "_REDUCE_CYCLES", -1e12)  # a sum is split wherever it can be
@@ -192,7 +192,7 @@ def unaligned(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("way", Conv.DIRECTIONS)
 def test_images_beginning_between_16_bytes_are_convolved(way, bound, built, monkeypatch):
     """They are fetched item by item: for wgrad by tiles no longer than a block has threads, each of which has one of a line."""
-    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(loader, "compile_kernel", functools.partial(cuda_on_cpu.load, built))
     offered = {}
 
     def some(gpu, file, problem, calls):

@@ -191,7 +191,7 @@ def test_plans_are_ranked_by_waves_and_bytes():
 
 def test_a_launch_has_whole_clusters(monkeypatch):
     module, blocks = cuda_on_cpu.bindings(monkeypatch, multiprocessors=133)("_wgmma", "matmul"), []
-    monkeypatch.setattr(loader, "load", lambda *given, **macros: types.SimpleNamespace())
+    monkeypatch.setattr(loader, "compile_kernel", lambda *given, **macros: types.SimpleNamespace())
     monkeypatch.setattr(loader, "_driver", cuda_on_cpu.Encoder)
     monkeypatch.setattr(loader, "overlapping", lambda of, count, *given, **how: blocks.append(count))
     for n, parts in ((8, 1), (264, 1), (2048, 1), (4096, 1), (256, 5)):
@@ -357,7 +357,7 @@ RUNGS = [
 @pytest.mark.parametrize(("of", "rung", "tile", "math"), slow_cases.every(8, RUNGS), ids=str)
 def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
-    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(loader, "compile_kernel", functools.partial(cuda_on_cpu.load, built))
     layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
     math = how if how in ("float16", "bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates: str(tile))
@@ -403,7 +403,7 @@ def test_faults_planted_in_a_kernel_are_found(old, new, how, built, tmp_path, mo
 
 @pytest.mark.parametrize("shape", [(700, 3), (2, 2049), (1, 65), (130, 1), (67, 131)])
 def test_unaligned_rows_are_copied_to_16_bytes(shape, built, monkeypatch):
-    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(loader, "compile_kernel", functools.partial(cuda_on_cpu.load, built))
     cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)
     rows = importlib.import_module("kernels.cuda.rows")
     values = np.arange(1, 1 + math.prod(shape), dtype=np.float32).reshape(shape)

@@ -152,7 +152,7 @@ def test_what_is_loaded_and_launched(layout, b_map, monkeypatch):
 
     driver = Recorder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
-    monkeypatch.setattr(loader, "load", load)
+    monkeypatch.setattr(loader, "compile_kernel", load)
     tiles = replace(HALVED, consumers=2)
     monkeypatch.setattr(thin_tiles, "chosen", lambda *sizes, **more: tiles)
     problem = Matmul(16, 4096, 512, "bfloat16", layout=layout)
