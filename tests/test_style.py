@@ -87,8 +87,10 @@ TEXT_METHODS |= {"splitlines", "replace", "find", "index", "rstrip", "lstrip", "
 PATTERN_FUNCTIONS = {"sub", "search", "match", "fullmatch", "findall", "split"}
 #: (file, class): a kernel's function, and what lives only inside the worker that times it.
 RECORDS_OF_FUNCTIONS = {
+    ("kernels/collective/cupy.py", "Sum"),
     ("kernels/cuda/rows.py", "Placed"),
     ("kernels/registry.py", "Kernel"),
+    ("kernels/transfer/cupy_overlap.py", "Chunk"),
     ("workloads/frameworks/layer_graphs/direction_graph.py", "DirectionGraph"),
     ("workloads/frameworks/layer_graphs/layer_row.py", "_Timed"),
     ("workloads/frameworks/layer_graphs/layer_use.py", "LayerUse"),

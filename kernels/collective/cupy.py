@@ -2,7 +2,9 @@
 
 import functools
 import os
+import types
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import cupy
 import numpy as np
@@ -25,8 +27,8 @@ LONGEST_NS = 2_000_000_000
 
 
 @functools.cache
-def _communicators(count: int):
-    """(NCCL's bindings, a communicator for each GPU), all in this process.
+def _communicators(count: int) -> tuple[types.ModuleType, list]:
+    """(NCCL's bindings, its communicators, one for each of the first `count` GPUs, all in this process).
 
     NVLink multicast stays off: a program that dies with it can leave the host's GPUs unusable for all.
     Raises: ValueError where NCCL does not load.
@@ -40,12 +42,23 @@ def _communicators(count: int):
     return nccl, nccl.NcclCommunicator.initAll(list(range(count)))
 
 
-#: A sum over all GPUs: the call that starts it on all streams, the array of each GPU that receives it, the wait for all GPUs.
-Sum = tuple[Callable[[], None], list, Callable[[], None]]
+class Sum(NamedTuple):
+    """A sum over all GPUs that is ready to start."""
+
+    #: The call that starts it on the streams of all GPUs.
+    run: Callable[[], None]
+    #: The array of each GPU that receives it.
+    results: list[cupy.ndarray]
+    #: The call that waits for all GPUs.
+    wait: Callable[[], None]
 
 
 def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
-    """(the arrays that the GPUs send, the arrays that receive the sum)."""
+    """(the arrays that the GPUs send, the arrays that receive the sum), a CuPy array on each GPU; the same arrays for a sum
+    in place.
+
+    data: a row for each GPU, in host memory.
+    """
     several_gpus.require_gpus(len(problem.members))
     sent = [several_gpus.array(gpu, row) for gpu, row in enumerate(data)]
     if problem.form == "in-place":
@@ -53,20 +66,24 @@ def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
     return sent, [several_gpus.poisoned(array) for array in sent]
 
 
-def _bound(problem: AllReduce, run: Callable[[], None], results: list, wait: Callable[[], None]) -> Callable:
-    """The call of a sum with the attributes that clocks and checks read: its wait, and how its results come to the host."""
+def _bound(problem: AllReduce, all_reduce: Sum) -> TimedCall:
+    """The timed call of a sum, which returns the arrays that receive it. It has the attributes that timing and checks read:
+    `synchronize` waits for all GPUs, `on_host` stacks the results in one host array, a row for each GPU."""
 
     def on_host(arrays: Sequence[cupy.ndarray]) -> np.ndarray:
         return np.stack([cupy.asnumpy(array) for array in arrays]).view(numpy_dtype(problem.dtype))
 
-    call = timed_call(run, result=results)
-    call.synchronize = wait
+    call = timed_call(all_reduce.run, result=all_reduce.results)
+    call.synchronize = all_reduce.wait
     call.on_host = on_host
     return call
 
 
 def _nccl_sum(problem: AllReduce, data: np.ndarray) -> Sum:
-    """One ncclAllReduce per GPU, grouped in one thread, as in nccl-tests -g."""
+    """The sum by one ncclAllReduce per GPU, grouped in one thread, as in nccl-tests -g.
+
+    data: a row for each GPU, in host memory.
+    """
     count = len(problem.members)
     nccl, communicators = _communicators(count)
     sent, results = _placed(problem, data)
@@ -83,12 +100,16 @@ def _nccl_sum(problem: AllReduce, data: np.ndarray) -> Sum:
             reduce(*arguments)
         nccl.groupEnd()
 
-    return run, results, several_gpus.wait_for(count)
+    return Sum(run=run, results=results, wait=several_gpus.wait_for(count))
 
 
 def _one_shot_sum(problem: AllReduce, data: np.ndarray, early: bool = False) -> Sum:
-    """Our kernel on every GPU; its wait reports a missing GPU. early: a call's blocks start while those of the call before it
-    end."""
+    """The sum by our kernel on every GPU; its wait raises RuntimeError for a GPU that did not answer in time.
+
+    data: a row for each GPU, in host memory.
+    early: a call's blocks start while those of the call before it end.
+    Raises: ValueError for arrays that are too large or of another type, and for GPUs without access to each other's memory.
+    """
     count = len(problem.members)
     if problem.nbytes > ONE_SHOT_BYTES:
         raise ValueError(
@@ -126,51 +147,68 @@ def _one_shot_sum(problem: AllReduce, data: np.ndarray, early: bool = False) -> 
     wait_for_all = several_gpus.wait_for(count)
 
     def wait(keep=(inboxes, missing)):
+        """Waits for all GPUs, then looks whether one of them gave up. keep: alive as long as this call, as kernels know their
+        addresses only."""
         wait_for_all()
         if missing.any():
             gpu = int(np.flatnonzero(missing)[0])
             raise RuntimeError(f"GPU {gpu} waited {LONGEST_NS / 1e9:.3g} s for GPU {missing[gpu] - 1} and gave up")
 
-    return several_gpus.on_all(launches), results, wait
+    return Sum(run=several_gpus.on_all(launches), results=results, wait=wait)
 
 
-def _in_graphs(problem: AllReduce, run: Callable[[], None], results: list, wait: Callable[[], None]) -> Callable:
-    """The call of a sum recorded as CUDA graphs, with the attributes that clocks and checks read."""
+def _in_graphs(problem: AllReduce, all_reduce: Sum) -> TimedCall:
+    """The timed call of RECORDED sums that were recorded as CUDA graphs, with the attributes that timing and checks read."""
     if problem.form == "in-place":
         raise ValueError("a recorded sum has a place of its own: in place each call would add up the one before")
-    replay = several_gpus.recorded(run, len(problem.members), RECORDED)
-    call = _bound(problem, replay, results, wait)
+    replay = several_gpus.recorded(all_reduce.run, len(problem.members), RECORDED)
+    call = _bound(problem, all_reduce._replace(run=replay))
     call.passes = RECORDED
     return call
 
 
 @kernel
 def nccl(problem: AllReduce, data: np.ndarray) -> TimedCall:
-    """NCCL's all-reduce, a group of calls from one thread: its ring or tree, chosen by size; NVLink multicast off."""
-    return _bound(problem, *_nccl_sum(problem, data))
+    """NCCL's all-reduce, a group of calls from one thread: its ring or tree, chosen by size; NVLink multicast off.
+
+    data: a row for each GPU, in host memory.
+    """
+    return _bound(problem, _nccl_sum(problem, data))
 
 
 @kernel
 def nccl_graph(problem: AllReduce, data: np.ndarray) -> TimedCall:
-    """The same calls recorded as CUDA graphs of 32, one a GPU: what NCCL takes without the host's part."""
-    return _in_graphs(problem, *_nccl_sum(problem, data))
+    """The same calls recorded as CUDA graphs of 32, one a GPU: what NCCL takes without the host's part.
+
+    data: a row for each GPU, in host memory.
+    """
+    return _in_graphs(problem, _nccl_sum(problem, data))
 
 
 @kernel
 def one_shot(problem: AllReduce, data: np.ndarray) -> TimedCall:
-    """Each GPU writes its values into all others' inboxes and adds what comes: one way over the link, no second step."""
-    return _bound(problem, *_one_shot_sum(problem, data))
+    """Each GPU writes its values into all others' inboxes and adds what comes: one way over the link, no second step.
+
+    data: a row for each GPU, in host memory.
+    """
+    return _bound(problem, _one_shot_sum(problem, data))
 
 
 @kernel
 def one_shot_graph(problem: AllReduce, data: np.ndarray) -> TimedCall:
-    """The same kernel recorded as CUDA graphs of 32, one a GPU: what it takes without the host's part."""
-    return _in_graphs(problem, *_one_shot_sum(problem, data))
+    """The same kernel recorded as CUDA graphs of 32, one a GPU: what it takes without the host's part.
+
+    data: a row for each GPU, in host memory.
+    """
+    return _in_graphs(problem, _one_shot_sum(problem, data))
 
 
 @kernel
 def one_shot_early_graph(problem: AllReduce, data: np.ndarray) -> TimedCall:
-    """The same, each call's blocks started while those before it end: programmatic dependent launch, from Hopper on."""
+    """The same, each call's blocks started while those before it end: programmatic dependent launch, from Hopper on.
+
+    data: a row for each GPU, in host memory.
+    """
     if int(cupy.cuda.Device(0).compute_capability) < 90:
         raise ValueError("programmatic dependent launch needs a GPU of compute capability 9.0 or later")
-    return _in_graphs(problem, *_one_shot_sum(problem, data, early=True))
+    return _in_graphs(problem, _one_shot_sum(problem, data, early=True))

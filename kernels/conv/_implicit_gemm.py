@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import cupy
@@ -11,11 +11,12 @@ from cupy.cuda import runtime
 
 from kernels import registry
 from kernels.cuda import autotuner, conv_tiles, loader
-from kernels.cuda.conv_tiles import Gather
+from kernels.cuda.conv_tiles import ConvTensors, ConvWarps, Gather
 from kernels.cuda.rows import Placed, in_place, placed
 from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ARITHMETIC
+from kernels.registry import TimedCall
 
 #: Threads of a block of `widen` and of `direct`, as the .cu have them.
 THREADS = 256
@@ -28,7 +29,11 @@ _FEW_FILTERS = 1 << 16
 
 
 def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
-    """Raises ValueError for other arithmetic, for arrays too large to count in 32 bits, and for another layout or groups."""
+    """Raises ValueError for arithmetic that is not in `maths`, for arrays too large to count in 32 bits, and (but for the
+    kernel `direct`) for another layout than NHWC or several groups.
+
+    name: the kernel's, for the message.
+    """
     if problem.math not in maths:
         raise ValueError(f"{name} convolves {' and '.join(maths)}, not {problem.math}")
     most_items = max(math.prod(shape) for shape in (problem.x_shape, problem.w_shape, problem.y_shape))
@@ -38,15 +43,16 @@ def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
         raise ValueError(f"{name} is for NHWC in one group, not for {problem.layout} in {problem.groups}")
 
 
-def whole(channels: int, item_bytes: int) -> int:
-    """The number of channels, rounded up to a multiple of 16 bytes."""
+def padded_channels(channels: int, item_bytes: int) -> int:
+    """The number of channels rounded up so that a pixel's channels, of `item_bytes` each, fill a multiple of 16 bytes."""
     return -(-channels * item_bytes // 16) * 16 // item_bytes
 
 
 def widened(images: cupy.ndarray) -> Placed:
-    """The images, or a copy padded with zero channels. Every pixel then begins at a multiple of 16 bytes."""
+    """The images (n x h x w x channels), or a copy padded with zero channels, filled anew in each call: every pixel begins at
+    a multiple of 16 bytes."""
     channels = images.shape[-1]
-    wide = whole(channels, images.dtype.itemsize)
+    wide = padded_channels(channels, images.dtype.itemsize)
     if images.dtype.itemsize == 4:
         pixels = placed(images.reshape(-1, channels))
         return pixels._replace(array=pixels.array.reshape(*images.shape[:-1], wide))
@@ -60,11 +66,11 @@ def widened(images: cupy.ndarray) -> Placed:
     return Placed(array=wide_images, pitch=wide, copy=lambda: compiled(grid, (THREADS,), arguments))
 
 
-def wide_filters(filters: cupy.ndarray, channels: int):
-    """Filters r x s x c_in x c_out, padded with zeros: as many input channels as the images have, output channels up to a
-    multiple of 16 bytes."""
+def wide_filters(filters: cupy.ndarray, channels: int) -> cupy.ndarray:
+    """Filters of r x s x c_in x c_out padded with zeros: to `channels` input channels, as many as the images have, and to
+    output channels that fill a multiple of 16 bytes."""
     c_in, c_out = filters.shape[2:]
-    shape = (*filters.shape[:2], channels, whole(c_out, filters.dtype.itemsize))
+    shape = (*filters.shape[:2], channels, padded_channels(c_out, filters.dtype.itemsize))
     if shape == filters.shape and filters.data.ptr % 16 == 0:
         return filters
     wide = cupy.zeros(shape, filters.dtype)
@@ -72,11 +78,11 @@ def wide_filters(filters: cupy.ndarray, channels: int):
     return wide
 
 
-def matrix_product(problem: Conv, name: str, a: cupy.ndarray, b: cupy.ndarray) -> Callable | None:
-    """1x1 filters at every pixel are a product of matrices as they lie, by the matmul kernel of that name.
+def matrix_product(problem: Conv, name: str, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall | None:
+    """The convolution as one matrix product by the matmul kernel `name`, if its filters are 1 x 1 at every pixel; else None.
 
-    It is bound through the registry, as operations share no code. None for other filters, and for a gradient of few: products
-    split a sum in few parts.
+    Such images and filters are matrices as they lie. The kernel is bound through the registry, as operations share no code.
+    Also None for a gradient of few filters: the matmul kernel splits a long sum into too few parts.
     """
     is_pointwise = (problem.r, problem.s, problem.stride, problem.pads) == (1, 1, 1, ((0, 0), (0, 0)))
     has_few_filters = problem.direction == "wgrad" and problem.c_in * problem.c_out < _FEW_FILTERS
@@ -118,7 +124,7 @@ class Product(NamedTuple):
         return {"WGRAD": self.wgrad, "TYPE": f'"{ARITHMETIC[self.problem.math].ptx}"'}
 
     def sides(self, whole: int = 1) -> tuple[int, int, int]:
-        """Rows, columns and depth, the channels of a tap counted in multiples of `whole`."""
+        """(rows, columns, depth of the sum) of the matrix product; channels of a tap are rounded up to a multiple of `whole`."""
         channels = -(-self.gather.c // whole) * whole
         taps = self.gather.taps * channels
         if self.wgrad:
@@ -137,13 +143,16 @@ def implicit_products(
     b: cupy.ndarray,
     *,
     out: cupy.ndarray,
-    widen: Callable = widened,
-    filters: Callable = wide_filters,
+    widen: Callable[[cupy.ndarray], Placed] = widened,
+    filters: Callable[[cupy.ndarray, int], cupy.ndarray] = wide_filters,
 ) -> Products:
-    """The implicit GEMMs of a problem.
+    """The implicit GEMMs of a problem, and the copies that must run before them.
 
-    widen: gives images as the kernel reads them. filters: gives filters for images of so many channels; they are made once here,
-    as a library would keep them.
+    a, b: the operands, shaped as problem.operand_shapes says.
+    out: where the result goes.
+    widen: images -> the images as the kernel reads them.
+    filters: (filters, channels of the images) -> filters as the kernel reads them; called once here, as a library would keep
+    them.
     """
     images = widen(a)
     before = [images.copy] if images.copy else []
@@ -162,9 +171,21 @@ def implicit_products(
 
 
 def _phase_products(
-    problem: Conv, gradients: cupy.ndarray, w: cupy.ndarray, *, out: cupy.ndarray, filters: Callable, before: list
+    problem: Conv,
+    gradients: cupy.ndarray,
+    w: cupy.ndarray,
+    *,
+    out: cupy.ndarray,
+    filters: Callable[[cupy.ndarray, int], cupy.ndarray],
+    before: list[Callable],
 ) -> Products:
-    """The implicit GEMMs of dgrad: one for each phase of the stride."""
+    """The implicit GEMMs of dgrad, one for each phase: the pixels of dx at one position within a stride, which meet the same
+    taps.
+
+    gradients: dy as the kernel reads it.
+    filters: as in implicit_products.
+    before: calls that must run first; one that zeroes `out` is added if some pixels are in no phase.
+    """
     channels = gradients.shape[-1]
     phases = sorted(conv_tiles.phases(problem, channels), key=lambda phase: -phase.gather.taps)
     if len(phases) < min(problem.stride, problem.h) * min(problem.stride, problem.w):  # pixels that no tap reaches
@@ -189,9 +210,12 @@ def _can_start_early() -> bool:
     return int(cupy.cuda.Device().compute_capability) >= 90
 
 
-def adding_parts(product: Product, sums) -> Callable:
-    """The call that adds the sums of split-k, parts x rows x columns: four neighbors per thread where rows divide by four,
-    teams of 64 that divide the parts. Its blocks start while those that write the sums end."""
+def adding_parts(product: Product, sums: cupy.ndarray) -> Callable[[], None]:
+    """The call that adds the partial sums of split-k and writes the product's result.
+
+    sums: parts x rows x columns. A thread adds four neighbors if columns divide by four, else one; up to eight teams of 64
+    threads share the parts. Its blocks start while those that write the sums end.
+    """
     parts = len(sums)
     rows, columns = sums.shape[1:]
     reduce = loader.compile_kernel(
@@ -206,9 +230,17 @@ def adding_parts(product: Product, sums) -> Callable:
 
 
 def launch_of(
-    compiled, product: Product, plan: TilePlan, *, grid: tuple, shared_bytes: int, arguments: tuple, after=None
-) -> Callable:
-    """The call of a kernel, followed by the call `after` it, if any. A phase that is not split starts early."""
+    compiled: "cupy.RawKernel",
+    product: Product,
+    plan: TilePlan,
+    *,
+    grid: tuple[int, ...],
+    shared_bytes: int,
+    arguments: tuple,
+    after: Callable[[], None] | None = None,
+) -> Callable[[], None]:
+    """The call that launches a compiled kernel and then calls `after`, if there is one. A phase of dgrad that is not split
+    starts while the phase before it ends."""
     compiled.max_dynamic_shared_size_bytes = shared_bytes
     threads = plan.tiles.threads
     if product.early and plan.parts == 1:
@@ -229,8 +261,13 @@ def launch_of(
     return run
 
 
-def implicit_gemm_call(file: str, product: Product, plan: TilePlan, *more, macros: dict) -> Callable:
-    """The call of the file's `implicit_gemm` by that plan. `more`: its last arguments."""
+def implicit_gemm_call(
+    file: str, product: Product, plan: TilePlan, *more: np.generic, macros: Mapping[str, str | int]
+) -> Callable[[], None]:
+    """The call of the kernel `implicit_gemm` in kernels/<file>.cu by that plan; with split-k the partial sums are then added.
+
+    more: the kernel's last arguments. macros: compile-time constants beside the tiles' own.
+    """
     tiles = plan.tiles
     rows, columns, _ = product.sides()
     compiled = loader.compile_kernel(file, "implicit_gemm", **tiles.macros(), **macros)
@@ -254,17 +291,28 @@ def implicit_gemm_call(file: str, product: Product, plan: TilePlan, *more, macro
     return launch_of(compiled, product, plan, grid=grid, shared_bytes=shared_bytes, arguments=arguments, after=after)
 
 
-def fitting(tiles: Sequence, wgrad: int) -> list:
-    """The tiles that fit the shared memory of a thread block on this GPU."""
+def fitting(tiles: Sequence[ConvWarps | ConvTensors], wgrad: bool) -> list:
+    """The tiles that fit the shared memory of a thread block on this GPU, for wgrad or for the other directions."""
     limit = loader.attribute("MaxSharedMemoryPerBlockOptin")
     return [tile for tile in tiles if tile.shared_bytes(wgrad) <= limit]
 
 
-def tuned(file: str, work: Products, forms: Sequence, call: Callable, *, out: cupy.ndarray, whole: int = 1) -> Callable:
-    """The call of what comes before, then of each product by the fastest of its plans.
+def tuned(
+    file: str,
+    work: Products,
+    forms: Sequence,
+    call: Callable[[Product, TilePlan], Callable],
+    *,
+    out: cupy.ndarray,
+    whole: int = 1,
+) -> TimedCall:
+    """The timed call: what must run before, then each product by the fastest of its plans, timed here. It returns `out`.
 
-    Of the phases of a stride, which differ in their taps alone, the first, which has most, chooses the tiles of all.
-    call: (product, plan) -> its call. whole: the channels of a tap are counted in multiples of it.
+    Of dgrad's phases, which differ in their taps alone, the first, which has most taps, chooses the tiles of all.
+    file: the kernel's source, for the key under which the choice is stored.
+    forms: the tiles to choose from.
+    call: makes the call of a product by a plan.
+    whole: channels of a tap are rounded up to a multiple of it.
     """
     products, before = work
     multiprocessors = loader.attribute("MultiProcessorCount")

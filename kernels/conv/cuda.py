@@ -29,7 +29,10 @@ _COPY_READS = 256
 @kernel(rung=True)
 def direct(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """An output a thread, seven plain loops: every product reads its image and its filter anew, from the caches
-    at best."""
+    at best.
+
+    a, b: the operands, shaped as problem.operand_shapes says, float32 on the GPU.
+    """
     _implicit_gemm.refuse(problem, ("float32",), "direct")
     products = problem.flops // 2
     depth = problem.gemm[2]
@@ -47,11 +50,16 @@ def direct(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
 
 
 def _in_fours(channels: int, array: cupy.ndarray) -> int:
-    """1 where it is copied 16 bytes at a time: every piece lies in one pixel and begins on 16 bytes."""
+    """1 where the array is copied 16 bytes (four float32) at a time: every such piece lies in one pixel and begins on 16
+    bytes.
+
+    channels: of a pixel, as stored.
+    """
     return int(channels % 4 == 0 and array.data.ptr % 16 == 0)
 
 
-def _call(product: Product, plan: TilePlan[ConvWarps]) -> Callable:
+def _call(product: Product, plan: TilePlan[ConvWarps]) -> Callable[[], None]:
+    """The call of conv/cuda.cu's implicit_gemm for a product by that plan."""
     macros = {
         "WGRAD": product.wgrad,
         "VECTOR_A": _in_fours(product.gather.c, product.a),
@@ -66,7 +74,10 @@ def _call(product: Product, plan: TilePlan[ConvWarps]) -> Callable:
 def implicit_gemm(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """The columns of im2col are never written: pixels are copied from the images straight into tiles in shared
     memory, several stages ahead, as warp_tiled does it; tiles and parts of the sum are the fastest of several
-    on this GPU."""
+    on this GPU.
+
+    a, b: the operands, shaped as problem.operand_shapes says, float32 on the GPU.
+    """
     _implicit_gemm.refuse(problem, ("float32",), "implicit_gemm")
     product = _implicit_gemm.matrix_product(problem, "warp_tiled", a, b)
     if product:
@@ -74,10 +85,10 @@ def implicit_gemm(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     out = cupy.empty(problem.out_shape, np.float32)
 
     def widen(images: cupy.ndarray) -> Placed:
-        """The images, copied into whole fours of channels where that saves more than it takes."""
+        """The images (n x h x w x channels), copied into whole fours of channels where that saves more time than it takes."""
         is_multiplied_often = problem.flops >= max(_COPY_FLOPS, 2 * _COPY_READS * images.size)
         channels = images.shape[-1]
-        padding_is_much = images is a and 5 * channels < 4 * _implicit_gemm.whole(channels, 4)
+        padding_is_much = images is a and 5 * channels < 4 * _implicit_gemm.padded_channels(channels, 4)
         if is_multiplied_often and not padding_is_much:
             return _implicit_gemm.widened(images)
         return in_place(images)
@@ -91,14 +102,17 @@ def implicit_gemm(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     return _implicit_gemm.tuned("conv/cuda", (products, before), forms, _call, out=out)
 
 
-def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable:
+def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable[[], None]:
     return _implicit_gemm.implicit_gemm_call("conv/cuda_tensor", product, plan, macros=product.macros)
 
 
 @kernel
 def tensor_core(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """mma.sync on pixels that cp.async gathers into tiles, ldmatrix brings them into registers; images whose
-    channels are no eights are copied into eights first, each time."""
+    channels are no eights are copied into eights first, each time.
+
+    a, b: the operands, shaped as problem.operand_shapes says, float16 or bfloat16 (as 16-bit words) on the GPU.
+    """
     _implicit_gemm.refuse(problem, HALVES, "tensor_core")
     loader.require_capability(80)
     product = _implicit_gemm.matrix_product(problem, "tensor_core", a, b)

@@ -41,8 +41,8 @@ _IN_PAIRS = 3
 
 
 def box(gather: Gather) -> tuple[tuple[int, int], tuple[int, int]]:
-    """((first column, row), (last column, row) counted from the image's last) of the pixels that the first tap meets: as many as
-    the product has, whatever the padding was called.
+    """The corners of the walk of TMA's im2col mode over the source images: ((first column, first row), (last column, last
+    row)) of the pixels that the first tap meets. The last two are counted from the image's own last column and row.
 
     Raises: ValueError where the copy engine cannot count so far.
     """
@@ -56,9 +56,11 @@ def box(gather: Gather) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def im2col_map(address: int, gather: Gather, pixels: int) -> np.ndarray:
-    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) walks through images. A copy takes 64
-    channels of so many pixels, zeros outside the images; in shared memory they lie in lines of 128 bytes, swizzled.
+    """A TMA descriptor (CUtensorMap, passed to a kernel by value) by which the copy engine walks through images as im2col
+    does. One copy takes 64 channels of `pixels` pixels, with zeros outside the images; in shared memory they lie in lines of
+    128 bytes, swizzled.
 
+    address: of the first item of images n x h x w x c of 16-bit items, sizes from `gather`.
     Raises: ValueError for what the engine or the driver cannot do.
     """
     if address % 16 or gather.c % 8:
@@ -89,7 +91,7 @@ def im2col_map(address: int, gather: Gather, pixels: int) -> np.ndarray:
     return whole_map.view(f"V{loader.MAP_BYTES}")
 
 
-def chunked(filters: cupy.ndarray, _=None):
+def chunked(filters: cupy.ndarray, _: int | None = None) -> cupy.ndarray:
     """Filters r x s x c_in x c_out as c_out x (taps x channels), each tap's channels padded with zeros to a multiple of 64.
     Made once, when they are bound, as a library would."""
     taps = filters.shape[:2]
@@ -101,8 +103,11 @@ def chunked(filters: cupy.ndarray, _=None):
 
 
 def _results_leave(product: Product, parts: int) -> int:
-    """OUT of the .cu. Split sums and wgrad's rows, which have channels of padding, go through `reduce`; results that do not
-    follow each other in memory cannot leave by TMA."""
+    """How results leave, the macro OUT of conv/cuda_wgmma.cu. Split sums and wgrad's rows, which have channels of padding, go
+    through `reduce`; results that do not follow each other in memory cannot leave by TMA.
+
+    parts: of k, in split-k; 1: not split.
+    """
     if parts > 1 or product.wgrad:
         return _AS_SUMS
     if product.gather.to_step == 1:
@@ -110,8 +115,9 @@ def _results_leave(product: Product, parts: int) -> int:
     return _IN_PAIRS if product.gather.k % 8 else _IN_EIGHTS
 
 
-def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable:
-    """The call of conv/cuda_wgmma.cu by that plan."""
+def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable[[], None]:
+    """The call of conv/cuda_wgmma.cu for a product by that plan, followed by what adds split sums or copies the result, if
+    need be."""
     groups = plan.tiles
     gather = product.gather
     a = product.a
@@ -165,7 +171,10 @@ def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable:
 def wgmma(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """TMA in im2col mode walks the pixels and fills a ring of tiles, warpgroups multiply them by wgmma while it
     runs ahead; a step takes whole lines of channels, zeros where an image has fewer; blocks stay on their
-    multiprocessors."""
+    multiprocessors.
+
+    a, b: the operands, shaped as problem.operand_shapes says, float16 or bfloat16 (as 16-bit words) on the GPU.
+    """
     _implicit_gemm.refuse(problem, HALVES, "wgmma")
     loader.require_capability(90, only=True)
     product = _implicit_gemm.matrix_product(problem, "wgmma", a, b)

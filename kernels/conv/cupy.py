@@ -1,6 +1,9 @@
 """Convolution as im2col and cuBLAS, all on CuPy's arrays."""
 
+from collections.abc import Callable
+
 import cupy
+import numpy as np
 
 from kernels.cuda import cublas
 from kernels.problems import Conv, Matmul
@@ -10,7 +13,10 @@ from kernels.registry import TimedCall, kernel
 
 @kernel
 def im2col(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
-    """Every window of the batch copied into one large matrix, r * s times the images' bytes, then one cuBLAS product."""
+    """Every window of the batch copied into one large matrix, r * s times the images' bytes, then one cuBLAS product.
+
+    a, b: the operands, shaped as problem.operand_shapes says, on the GPU.
+    """
     _refuse(problem)
     layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
     product = Matmul(*problem.gemm, dtype=problem.dtype, math=problem.math, layout=layout)
@@ -26,7 +32,7 @@ def im2col(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     return run
 
 
-def _rows(array: cupy.ndarray):
+def _rows(array: cupy.ndarray) -> cupy.ndarray:
     """An array as a matrix with its last axis for columns."""
     return array.reshape(-1, array.shape[-1])
 
@@ -48,15 +54,16 @@ def _refuse(problem: Conv) -> None:
         raise ValueError(f"its columns need {need / 2**30:.3g} GiB of GPU memory; {have}")
 
 
-def _padded(problem: Conv, dtype):
+def _padded(problem: Conv, dtype: np.dtype | str) -> tuple[cupy.ndarray, cupy.ndarray]:
     """(zeroed images with room for the padding, the view of them that holds the images)."""
     (top, bottom), (left, right) = problem.pads
     padded = cupy.zeros((problem.n, problem.h + top + bottom, problem.w + left + right, problem.c_in), dtype)
     return padded, padded[:, top : top + problem.h, left : left + problem.w]
 
 
-def _columns(problem: Conv, x: cupy.ndarray):
-    """(the matrix of columns, the call that fills it from the images). For a 1 x 1 filter at every pixel: the images."""
+def _columns(problem: Conv, x: cupy.ndarray) -> tuple[cupy.ndarray, Callable[[], None]]:
+    """(the im2col matrix, one row a position of the filter, and the call that fills it from the images). For a 1 x 1 filter
+    at every pixel the matrix is the images themselves."""
     taps = problem.r * problem.s * problem.c_in
     is_padded = problem.pads != ((0, 0), (0, 0))
     if not is_padded and (problem.r, problem.s, problem.stride) == (1, 1, 1):
@@ -79,8 +86,11 @@ def _columns(problem: Conv, x: cupy.ndarray):
     return columns.reshape(-1, taps), fill
 
 
-def _scattered(problem: Conv, product):
-    """dx: the sum, tap by tap, of the product's columns over all windows that contain a pixel."""
+def _scattered(problem: Conv, product: Callable[[], cupy.ndarray]) -> TimedCall:
+    """The timed call that computes dx (col2im): it adds the product's columns, tap by tap, to the pixels that the tap meets.
+
+    product: gives the matrix of n p q rows and r s c_in columns.
+    """
     padded, inside = _padded(problem, problem.dtype)
     dx = cupy.empty(problem.x_shape, problem.dtype)
     step = problem.stride
@@ -92,6 +102,7 @@ def _scattered(problem: Conv, product):
     shape = (problem.n, problem.p, problem.q, problem.r, problem.s, problem.c_in)
 
     def run():
+        """Multiplies, then adds each tap's columns to its pixels; the padding is cut off at the end."""
         columns = product().reshape(shape)
         padded.fill(0)
         for (i, j), target in pixels.items():

@@ -100,23 +100,7 @@ def _block(
 
 
 @numba.njit(cache=True, parallel=True)
-def _gradient(
-    threads,
-    lanes,
-    highs,
-    w: np.ndarray,
-    b: np.ndarray,
-    x: np.ndarray,
-    dy: np.ndarray,
-    out: np.ndarray,
-    sums,
-    scratch,
-    right,
-    runs_at,
-    out_at,
-    counters,
-    begun,
-):
+def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, runs_at, out_at, counters, begun):
     """All blocks, a chunk of channels after the other; with several threads each adds to a gradient of its own, and those are
     added in the end."""
     down = -(-w.rows // b.rows)

@@ -49,7 +49,7 @@ class HopperProduct(NamedTuple):
 
 
 def hopper_product(problem: Matmul) -> HopperProduct:
-    """The product as the kernel computes it."""
+    """The problem as the kernel computes it: k counted in items of two bytes, and of tf32 stored nn the transpose of C."""
     if problem.math != "tf32":
         return HopperProduct(m=problem.m, n=problem.n, k=problem.k, layout=problem.layout, item_bytes=2)
     k = 2 * problem.k
@@ -59,9 +59,11 @@ def hopper_product(problem: Matmul) -> HopperProduct:
 
 
 def _operand_map(operand: Placed, side: int, k: int, *, across: bool, share: int, item_bytes: int) -> np.ndarray:
-    """The map by which TMA loads a block's share of an operand, `side` x k or, across k, k x `side`.
+    """The TMA descriptor (a CUtensorMap, passed by value) by which a block loads its share of an operand.
 
-    share: the lines that the block loads along k; across k it loads boxes of one line's width.
+    side: rows of the left operand or columns of the right one.
+    across: whether it is stored k x side, so that it lies across k, not side x k.
+    share: how many of the `side` lines the block loads; across k it loads boxes as wide as a line of shared memory.
     """
     line_items = LINE // item_bytes
     shape = (k, side) if across else (side, k)
@@ -71,13 +73,16 @@ def _operand_map(operand: Placed, side: int, k: int, *, across: bool, share: int
 
 
 def _result_map(c: Placed, shape: tuple[int, int], columns: int, item_bytes: int) -> np.ndarray:
-    """The map by which TMA stores 64 rows of `columns` results."""
+    """The TMA descriptor (a CUtensorMap, passed by value) by which C, of `shape`, is stored in boxes of 64 rows x `columns`."""
     item = loader.FLOAT32 if item_bytes == 4 else loader.UINT16
     return loader.tensor_map(c.array.data.ptr, shape, c.pitch, (64, columns), item=item)
 
 
-def _compiled(problem: Matmul, product: HopperProduct, groups: Groups, bias_count: int):
-    """The kernel of matmul/cuda_wgmma.cu for a product by those tiles."""
+def _compiled(problem: Matmul, product: HopperProduct, groups: Groups, bias_count: int) -> "cupy.RawKernel":
+    """Compiles matmul/cuda_wgmma.cu for a product by those tiles; its upper-case arguments are the source's macros.
+
+    bias_count: 1 to add a bias and apply ReLU before C is stored, else 0.
+    """
     a_across, b_across = matmul_tiles.is_across(product.layout)
     compiled = loader.compile_kernel(
         "matmul/cuda_wgmma",
@@ -94,8 +99,14 @@ def _compiled(problem: Matmul, product: HopperProduct, groups: Groups, bias_coun
     return compiled
 
 
-def _maps(problem: Matmul, product: HopperProduct, groups: Groups, operands: Sequence[Placed], *, c: Placed) -> list:
-    """The maps that the kernel is passed: both operands', the result's, and the result's by half lines."""
+def _maps(
+    problem: Matmul, product: HopperProduct, groups: Groups, operands: Sequence[Placed], *, c: Placed
+) -> list[np.ndarray]:
+    """The four TMA descriptors that the kernel takes: of its left and right operand, of C by lines of 128 bytes, and of C by
+    half lines.
+
+    operands: A and B; the kernel's left operand is B where it computes the transpose of C.
+    """
     left, right = reversed(operands) if product.is_transposed else operands
     a_across, b_across = matmul_tiles.is_across(product.layout)
     a_share, b_share = groups.shares()
@@ -110,7 +121,8 @@ def _maps(problem: Matmul, product: HopperProduct, groups: Groups, operands: Seq
 
 
 def _traffic(product: HopperProduct, groups: Groups) -> str:
-    """The traffic of a block, which loads its share of both operands; of a B that lies across k it loads whole boxes."""
+    """Text with the bytes that a block loads per FLOP: its share of both operands. Of a B that lies across k it loads whole
+    boxes."""
     tile_m, tile_n = groups.tile
     a_share, b_share = groups.shares()
     line_items = LINE // product.item_bytes
@@ -125,13 +137,16 @@ def call(
     operands: Sequence[Placed],
     *,
     c: Placed,
-    result,
+    result: cupy.ndarray,
     bias: Sequence[cupy.ndarray] = (),
-    early=True,
-):
-    """The call of matmul/cuda_wgmma.cu by that plan, which gives `result`.
+    early: bool = True,
+) -> TimedCall:
+    """The call that launches matmul/cuda_wgmma.cu by that plan and returns `result`, C of m x n.
 
-    operands: A and B. bias: () or (the bias of each column,). early: it starts before the launch before it has ended.
+    operands: A and B.
+    c: where the kernel writes, `result` itself or a copy of it with aligned rows.
+    bias: empty, or one array: the n numbers that are added to C's columns before ReLU.
+    early: its blocks start while the launch before it ends (programmatic dependent launch).
     """
     product = hopper_product(problem)
     groups = plan.tiles
@@ -153,7 +168,11 @@ def call(
 
 
 def _plans_straight_from_memory(problem: Matmul, product: HopperProduct, has_copies: bool) -> list[TilePlan]:
-    """Plans for few rows or short sums, and where copies would take longer than the product."""
+    """Plans of other kernels to time beside this one's: for few rows or short sums, and where copies take longer than the
+    product.
+
+    has_copies: whether an operand or C must be copied to have aligned rows.
+    """
     multiprocessors = loader.attribute("MultiProcessorCount")
     plans: list[TilePlan] = [*matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)]
     if has_copies and min(product.m, product.n) <= _FEW_COPIED:
@@ -165,7 +184,10 @@ def _plans_straight_from_memory(problem: Matmul, product: HopperProduct, has_cop
 def wgmma(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
     """Four warps at once multiply tiles straight from shared memory (wgmma), a warp has TMA fill a ring of
     them, which blocks of a cluster share, results leave by TMA while the next tile begins; the tiles are the
-    fastest of several here."""
+    fastest of several here.
+
+    a: m x k, b: k x n (as problem.layout stores them), bias: n numbers or none; all on the GPU.
+    """
     if problem.layout not in LAYOUTS.get(problem.math, ()) or problem.out != problem.dtype:
         wanted = f"{problem.math} {problem.layout} to {problem.out}"
         raise ValueError(f"this kernel multiplies float16, bfloat16 and (no tn) tf32 into their own type, not {wanted}")
@@ -192,7 +214,8 @@ def wgmma(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray
         others = _plans_straight_from_memory(problem, product, has_copies)
         plans = [*plans[: tiles.TRIED - len(others)], *others]
 
-    def bind(plan: TilePlan):
+    def bind(plan: TilePlan) -> TimedCall:
+        """The call of the product by that plan, with the kernel that the plan's tiles belong to."""
         if isinstance(plan.tiles, Groups):
             return call(problem, plan, (placed_a, placed_b), c=placed_c, result=result, bias=bias)
         if isinstance(plan.tiles, Direct):

@@ -337,24 +337,17 @@ def _multiply(lanes, tile, shapes, a: np.ndarray, a_by, left, right, sums, c: np
 
 
 @numba.njit(cache=True, parallel=True)
-def _product(
-    lanes,
-    tile,
-    shapes,
-    a: np.ndarray,
-    a_by,
-    b: np.ndarray,
-    b_by,
-    c: np.ndarray,
-    sizes,
-    block,
-    left,
-    right,
-    sums,
-    counters,
-):
-    """C = A B: all threads pack B together, then each takes blocks of C. `a_by`, `b_by`: steps from row to row and from column
-    to column, in elements."""
+def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right, sums, counters):
+    """C = A B: all threads pack B together, then each takes blocks of C.
+
+    lanes, tile: tuples as long as a vector of bfloat16 and of float32.
+    shapes: the 64 bytes that configure the tile registers.
+    a, b: flat arrays of 16-bit words; a_by, b_by: elements from row to row and from column to column.
+    c: flat, of 16-bit or 32-bit words.
+    sizes: (m, n, k). block: (down, across), a block of C in panels of 32.
+    left, right, sums: room for packed A (a row for each thread), for packed B, and for sums (a row for each thread).
+    counters: three numbers that the threads share.
+    """
     counters[:] = 0
     halves = right.view(np.uint16)
     for thread in numba.prange(sums.shape[0]):

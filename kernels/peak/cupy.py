@@ -17,7 +17,11 @@ _MOST_TRIPS = 1 << 20  # so that a launch ends soon
 
 @kernel
 def fma(problem: Peak, constants: cupy.ndarray) -> TimedCall:
-    """Eight independent FMA chains a thread on 2048 threads a multiprocessor; the trips are counted out beforehand."""
+    """Eight independent FMA chains a thread on 2048 threads a multiprocessor; the trips are counted out beforehand.
+
+    constants: the factor and the addend of every multiply-add. The result has each chain's value, a row for each of the
+    eight.
+    """
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"no GPU FMA peak in {problem.math} yet")
     dtype = np.dtype(problem.math)

@@ -43,7 +43,8 @@ class _Mma(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macros(self) -> dict[str, str | int]:
-        """The constants of peak/cupy_tensor.cu."""
+        """The compile-time constants of peak/cupy_tensor.cu for this form: types, register counts, and the instruction's
+        name."""
         types = f"{self.total}.{self.operand}.{self.operand}.{self.total}"
         return {
             "WORD": self.word,
@@ -58,8 +59,8 @@ class _Mma(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _mma(math: str, capability: int) -> _Mma:
-    """The largest form for that arithmetic. Sums are float32, or float64 of float64; operands are 32 bytes deep, of float64 128,
-    which before Hopper has only a small form."""
+    """The largest form of mma.sync for the arithmetic `math` on a GPU of that compute capability (80 is 8.0). Sums are
+    float32, or float64 of float64; operands are 32 bytes deep, of float64 128, which before Hopper has only a small form."""
     if math != "float64":
         return _Mma(
             rows=16,
@@ -91,7 +92,10 @@ def _mma(math: str, capability: int) -> _Mma:
 
 
 def _trips(problem: Peak, a_trip: int) -> int:
-    """Loop trips for the FLOPs of the problem, of which the whole grid does `a_trip` in each."""
+    """Loop trips that do at least the problem's FLOPs, if the whole grid does `a_trip` FLOPs in a trip.
+
+    Raises: ValueError where those are too few for an exact rate or too many for a short launch.
+    """
     trips = -(-problem.flops // a_trip)
     if not _LEAST_TRIPS <= trips <= _MOST_TRIPS:
         raise ValueError(
@@ -106,14 +110,23 @@ def _depth(math: str) -> int:
     return 32 // ITEM_BYTES[precision(math)[0]]
 
 
-def _bound(compiled, out: cupy.ndarray, constants: cupy.ndarray, *, trips: int, blocks: int, threads: int):
+def _bound(
+    compiled: "cupy.RawKernel", out: cupy.ndarray, constants: cupy.ndarray, *, trips: int, blocks: int, threads: int
+) -> TimedCall:
+    """The timed call that launches a compiled kernel of tensor-core products, which writes its sums to `out`.
+
+    constants: the first, the factor, is what the operands are made of.
+    """
     arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
     return timed_call(compiled, (blocks,), (threads,), arguments, result=out)
 
 
 @kernel
 def tensor(problem: Peak, constants: cupy.ndarray) -> TimedCall:
-    """mma.sync on every warp, eight independent tiles each, operands in registers: the form that all GPUs since Ampere have."""
+    """mma.sync on every warp, eight independent tiles each, operands in registers: the form that all GPUs since Ampere have.
+
+    constants: the factor, of which the operands are made, and an addend that is not used. The result has each tile's sums.
+    """
     if problem.math not in _MMA:
         raise ValueError(f"mma.sync has no {problem.math}; this kernel has {', '.join(_MMA)}")
     loader.require_capability(80)
@@ -129,7 +142,11 @@ def tensor(problem: Peak, constants: cupy.ndarray) -> TimedCall:
 
 @kernel
 def wgmma(problem: Peak, constants: cupy.ndarray) -> TimedCall:
-    """wgmma on two warpgroups a multiprocessor, 64 x 256 tiles from shared memory: the only form at Hopper's full rate."""
+    """wgmma on two warpgroups a multiprocessor, 64 x 256 tiles from shared memory: the only form at Hopper's full rate.
+
+    constants: the factor, of which the operands are made, and an addend that is not used. The result has each thread's 128
+    sums.
+    """
     if problem.math not in _WGMMA:
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
     loader.require_capability(90, only=True)

@@ -11,7 +11,11 @@ from kernels.simd import emit
 
 @kernel
 def fma(problem: Peak, constants: np.ndarray) -> TimedCall:
-    """Twelve independent chains of vector FMAs a thread: more than two FMA units of four cycles' latency can hide."""
+    """Twelve independent chains of vector FMAs a thread: more than two FMA units of four cycles' latency can hide.
+
+    constants: the factor and the addend of every multiply-add. The result has a row for each thread, the values of its
+    chains.
+    """
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"CPUs have no vector FMA in {problem.math} that this kernel knows; it has float32, float64")
     dtype = numpy_dtype(problem.math)

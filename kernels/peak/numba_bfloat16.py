@@ -45,7 +45,8 @@ def _dots(typingctx, sums, a, b, trips):
 
 
 def _tile_code() -> str:
-    """Assembly: $0 trips that are left, $1 sums, $2 A, $3 B, $4 the tiles' shapes, $5 bytes of a row."""
+    """Assembly text that multiplies tiles `$0` times. Its operands: $0 the trips left, $1 where sums go, $2 A, $3 B, $4 the
+    64 bytes of the tiles' shapes, $5 the bytes of a tile's row."""
     tiles = range(_TILES)
     lines = ["ldtilecfg ($4)"]
     lines += [f"tilezero %tmm{i}" for i in tiles]
@@ -82,7 +83,7 @@ def _tile_products(typingctx, sums, a, b, config, trips):
 
 
 @numba.njit(cache=True, parallel=True)
-def _dot_peak(total, sums, a: np.ndarray, b: np.ndarray, rounds, trips):
+def _dot_peak(total, sums, a, b, rounds, trips):
     for thread in numba.prange(total.shape[0]):
         total[thread] = 0
         for _ in range(rounds):
@@ -91,7 +92,13 @@ def _dot_peak(total, sums, a: np.ndarray, b: np.ndarray, rounds, trips):
 
 
 @numba.njit(cache=True, parallel=True)
-def _tile_peak(total, sums, a: np.ndarray, b: np.ndarray, shapes, passes, rounds, trips):
+def _tile_peak(total, sums, a, b, shapes, passes, rounds, trips):
+    """Numba, in parallel: each thread does `rounds` x `trips` products of tiles, `passes` times over, and adds them up in its
+    row of `total`.
+
+    total, sums: threads x values of six tiles, float64 and float32. a, b: one tile each. shapes: the tiles' shapes for
+    LDTILECFG.
+    """
     for thread in numba.prange(total.shape[0]):
         for _ in range(passes):
             total[thread] = 0
@@ -101,13 +108,19 @@ def _tile_peak(total, sums, a: np.ndarray, b: np.ndarray, shapes, passes, rounds
 
 
 def _operands(constants: np.ndarray, size: int) -> np.ndarray:
-    """`size` bfloat16 values: the addend times the powers of the factor, so all ones of ones and no zero of others."""
+    """`size` bfloat16 values as 32-bit words of two: the addend times the powers of the factor, so all ones of ones and no
+    zero of others."""
     factor, addend = constants
     return (addend * factor ** np.arange(size)).astype(numpy_dtype("bfloat16")).view(np.uint32)
 
 
 def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
-    """(rounds, trips of a round) for the FLOPs, of which all threads do `a_trip` in a trip, where a sum grows by `counts`."""
+    """(rounds, trips of a round) that do at least the problem's FLOPs. After each round the float32 sums are carried over
+    into float64, before they pass what float32 counts exactly.
+
+    a_trip: FLOPs of all threads in a trip. counts: by how much a trip raises a sum of ones.
+    Raises: ValueError where a whole number of trips would be more than 5 % too many FLOPs.
+    """
     trips = -(-problem.flops // a_trip)
     rounds = -(-trips * counts // _EXACT)
     trips = -(-trips // rounds)
@@ -118,7 +131,10 @@ def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
 
 @kernel
 def dot(problem: Peak, constants: np.ndarray) -> TimedCall:
-    """AVX-512's vdpbf16ps, twelve independent sums a thread: each of 16 lanes adds two products of pairs."""
+    """AVX-512's vdpbf16ps, twelve independent sums a thread: each of 16 lanes adds two products of pairs.
+
+    constants: the factor and the addend that the operands are made of. The result has a row for each thread, its lanes' sums.
+    """
     require(problem, "avx512f", "avx512bf16")
     a = _operands(constants, 32)
     b = _operands(constants, 32)
@@ -131,7 +147,10 @@ def dot(problem: Peak, constants: np.ndarray) -> TimedCall:
 
 @kernel
 def tiles(problem: Peak, constants: np.ndarray) -> TimedCall:
-    """AMX's tdpbf16ps on six independent tiles a thread: 16 x 32 by 32 x 16 in an instruction, 16 cycles each."""
+    """AMX's tdpbf16ps on six independent tiles a thread: 16 x 32 by 32 x 16 in an instruction, 16 cycles each.
+
+    constants: the factor and the addend that the operands are made of. The result has a row for each thread, its tiles' sums.
+    """
     require(problem, "amx-tile", "amx-bf16")
     if not tiles_allowed():
         raise ValueError("the kernel of this system does not let a process use AMX's tiles")

@@ -45,8 +45,9 @@ def _routes(problem: PeerCopy, data: Sequence[np.ndarray]) -> list[Route]:
     return routes
 
 
-def _bound(run: Callable[[], None], routes: list[Route]) -> Callable:
-    """`run` with the attributes that clocks and checks read: its wait, and how its results come to the host."""
+def _bound(run: Callable[[], None], routes: list[Route]) -> TimedCall:
+    """The timed call of `run`, which returns the arrays that receive. It has the attributes that timing and checks read:
+    `synchronize` waits for both GPUs, `on_host` copies its results to the host as one array."""
     call = timed_call(run, result=[route.received for route in routes])
     call.synchronize = several_gpus.wait_for(2)
     call.on_host = lambda arrays: np.concatenate([cupy.asnumpy(array) for array in arrays])
@@ -55,7 +56,10 @@ def _bound(run: Callable[[], None], routes: list[Route]) -> Callable:
 
 @kernel
 def direct(problem: PeerCopy, *data: np.ndarray) -> TimedCall:
-    """cudaMemcpyPeerAsync on the source's stream, access to the other's memory on: a copy engine writes over the link."""
+    """cudaMemcpyPeerAsync on the source's stream, access to the other's memory on: a copy engine writes over the link.
+
+    data: for each way the `problem.nbytes` bytes that are copied, in host memory.
+    """
     several_gpus.require_reach(2)
     routes = _routes(problem, data)
     copies = []
@@ -79,7 +83,10 @@ def _events(gpu: int) -> list[cupy.cuda.Event]:
 
 @kernel
 def staged(problem: PeerCopy, *data: np.ndarray) -> TimedCall:
-    """Piece by piece into page-locked host memory and out again, four pieces under way: what works without a link."""
+    """Piece by piece into page-locked host memory and out again, four pieces under way: what works without a link.
+
+    data: the `problem.nbytes` bytes that are copied, in host memory.
+    """
     if problem.ways > 1:
         raise ValueError("staged goes one way")
     routes = _routes(problem, data)
@@ -99,6 +106,8 @@ def staged(problem: PeerCopy, *data: np.ndarray) -> TimedCall:
     received = route.received
 
     def run(keep=routes):
+        """Queues each piece's copy into its page-locked buffer and out of it; events make a copy wait for its buffer to be
+        full or free."""
         for slot, start, count in pieces:
             runtime.setDevice(source)
             out_stream.wait_event(free[slot])  # an event that nobody recorded yet makes nothing wait

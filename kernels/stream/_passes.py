@@ -1,15 +1,23 @@
 """STREAM operations by NumPy's calls, which CuPy has too."""
 
-from collections.abc import Callable
+import types
+from collections.abc import Sequence
 
 from kernels.problems import Stream
+from kernels.registry import TimedCall
 
 
-def library(xp, problem: Stream, arrays: tuple, out) -> Callable:
-    """The call of one function for each operator, of the module `xp`, into `out`: the triad takes two."""
+def library(xp: types.ModuleType, problem: Stream, arrays: Sequence, out) -> TimedCall:
+    """The timed call of a STREAM operation by one function of the module `xp`, NumPy or CuPy, for each operator: the triad
+    takes two.
+
+    arrays: the one or two arrays read, xp's, of `problem.elements` values each.
+    out: the array written, of as many values; of one for `read`, a sum.
+    """
     three = arrays[0].dtype.type(3)
 
     def run():
+        """Computes the problem's operation into `out`; the factor of scale and triad is 3."""
         match problem.operation:
             case "copy":
                 xp.copyto(out, arrays[0])

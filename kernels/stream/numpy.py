@@ -12,7 +12,10 @@ _OPERATIONS = ("copy", "scale", "add", "triad", "read")
 
 @kernel(parallel=False)
 def ufunc(problem: Stream, *arrays: np.ndarray) -> TimedCall:
-    """One NumPy pass an operator: the triad takes two, so it moves five arrays where a fused loop moves three."""
+    """One NumPy pass an operator: the triad takes two, so it moves five arrays where a fused loop moves three.
+
+    arrays: the one or two arrays read, of `problem.elements` values each.
+    """
     if problem.dtype not in ("float32", "float64"):
         raise ValueError(f"NumPy has no native {problem.dtype} arithmetic")
     if problem.operation not in _OPERATIONS:

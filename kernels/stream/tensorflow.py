@@ -3,7 +3,8 @@
 Every result is a fresh tensor, as in a training step; the optimizers update variables in place.
 """
 
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,21 +17,34 @@ from kernels.tensorflow import calls
 if TYPE_CHECKING:
     import tensorflow
 
+#: Operations that update variables in place instead of giving a result.
+OPTIMIZERS = ("sgd", "adam")
+#: Arguments of TensorFlow's pooling operations: 2 x 2 windows, at every second row and column.
 _POOL = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID"}
 
 
-def _scaled(tf, x: "tensorflow.Tensor"):
+def _refuse(problem: Stream) -> None:
+    """Raises ValueError for another type than float32 and float64."""
+    if problem.dtype not in ("float32", "float64"):
+        raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
+
+
+def _scaled(tf: types.ModuleType, x: "tensorflow.Tensor") -> "tensorflow.Tensor":
     return x * tf.constant(3, x.dtype)
 
 
-def _flat(tf, x: "tensorflow.Tensor"):
+def _flat(tf: types.ModuleType, x: "tensorflow.Tensor") -> "tensorflow.Tensor":
     """The tensor as a vector; nothing is copied."""
     return tf.reshape(x, (-1,))
 
 
-def formulas(tf, jit_compile: bool) -> dict:
-    """operation -> function of its tensors that computes it. A constant seed would let TensorFlow draw the chances of dropout
-    once for all, so it is an argument. tf.identity copies nothing, but the output of a compiled function is always its own."""
+def formulas(tf: types.ModuleType, jit_compile: bool) -> dict[str, Callable]:
+    """Operation of Stream -> function of its tensors that computes it. tf: the module tensorflow; jit_compile: whether XLA
+    will compile it.
+
+    A constant seed would let TensorFlow draw dropout's random numbers once for all calls, so the seed is an argument.
+    tf.identity copies nothing, but the output of a compiled function is always a fresh array.
+    """
     raw = tf.raw_ops
     return {
         "copy": lambda x: tf.identity(x) if jit_compile else raw.DeepCopy(x=x),
@@ -47,14 +61,15 @@ def formulas(tf, jit_compile: bool) -> dict:
     }
 
 
-def _keras_batchnorm(tf, x: "tensorflow.Tensor"):
+def _keras_batchnorm(tf: types.ModuleType, x: "tensorflow.Tensor") -> "tensorflow.Tensor":
     """Batch normalization in training as Keras 3's layer computes it: moments, then the formula, no fused kernel."""
     mean, variance = tf.nn.moments(x, (0, 1, 2))
     return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), stream.EPSILON)
 
 
-def tensors(tf, problem: Stream, arrays: Sequence["tensorflow.Tensor"]) -> list:
-    """The arguments: images where the operation knows of images, the seed of dropout, maxpool_grad's pooled images."""
+def tensors(tf: types.ModuleType, problem: Stream, arrays: Sequence["tensorflow.Tensor"]) -> list["tensorflow.Tensor"]:
+    """The arguments of the operation's formula, from the problem's flat inputs: reshaped to images where it is of images;
+    dropout's seed and maxpool_grad's pooled images are added."""
     arguments = list(arrays)
     if problem.operation in problem.IMAGE_OPERATIONS:
         height, width, channels = tuple(problem.IMAGE)
@@ -67,15 +82,13 @@ def tensors(tf, problem: Stream, arrays: Sequence["tensorflow.Tensor"]) -> list:
     return arguments
 
 
-def formula(tf, problem: Stream, jit_compile: bool = False):
-    """The function that computes the problem from its tensors; None for an optimizer, which updates variables.
+def formula(tf: types.ModuleType, problem: Stream, jit_compile: bool = False) -> Callable:
+    """The function that computes the problem from its tensors.
 
-    Raises: ValueError for another type, and for a problem that Keras has no operation for.
+    jit_compile: whether XLA will compile it.
+    Raises: ValueError for another type than float32 and float64, for an optimizer, and for what Keras has no operation for.
     """
-    if problem.dtype not in ("float32", "float64"):
-        raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
-    if problem.operation in ("sgd", "adam"):
-        return None
+    _refuse(problem)
     computed = formulas(tf, jit_compile).get(problem.operation)
     if computed is None:
         raise ValueError(
@@ -84,21 +97,32 @@ def formula(tf, problem: Stream, jit_compile: bool = False):
     return computed
 
 
-def _bound(problem: Stream, arrays: Sequence["tensorflow.Tensor"], jit_compile: bool):
+def _bound(problem: Stream, arrays: Sequence["tensorflow.Tensor"], jit_compile: bool) -> TimedCall:
+    """The timed call of the operation in a tf.function, compiled by XLA or not; it is traced here."""
     import tensorflow as tf
 
-    computed = formula(tf, problem, jit_compile)
-    if computed is None:
+    if problem.operation in OPTIMIZERS:
         return updates(tf, problem, arrays, count=1, jit_compile=jit_compile)
+    computed = formula(tf, problem, jit_compile)
     arguments = tensors(tf, problem, arrays)
     compiled = tf.function(computed, jit_compile=jit_compile, autograph=False)
     compiled(*arguments)
     return lambda: compiled(*arguments)
 
 
-def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
-    """Keras's SGD or Adam update of one variable. Adam's step size, with the bias correction in it, is one number for all
-    weights and an argument; here it is the rate itself."""
+def update(
+    tf: types.ModuleType,
+    operation: str,
+    weights: "tensorflow.Variable",
+    state: list,
+    gradient: "tensorflow.Tensor",
+    rate: "tensorflow.Tensor",
+) -> None:
+    """Updates one variable as Keras's SGD or Adam does. Adam's step size, which has the bias correction in it, is one number
+    for all weights and an argument; here it is the learning rate itself.
+
+    operation: sgd or adam. state: none for sgd; the variables of the first and the second moment for adam.
+    """
     if operation == "sgd":
         weights.assign_sub(gradient * rate)
         return
@@ -108,8 +132,14 @@ def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
     weights.assign_sub((m * rate) / (tf.sqrt(v) + stream.ADAM_EPSILON))
 
 
-def updates(tf, problem: Stream, arrays: Sequence["tensorflow.Tensor"], count: int, jit_compile: bool = False):
-    """The call that updates `count` variables and gives the first, compiled or not."""
+def updates(
+    tf: types.ModuleType, problem: Stream, arrays: Sequence["tensorflow.Tensor"], count: int, jit_compile: bool = False
+) -> TimedCall:
+    """The timed call that updates `count` equal variables in one tf.function and returns the first.
+
+    arrays: weights, gradient and, for adam, the first and second moment.
+    """
+    _refuse(problem)
     variables = []
     for _ in range(count):
         weights = tf.Variable(arrays[0])
@@ -130,13 +160,19 @@ def updates(tf, problem: Stream, arrays: Sequence["tensorflow.Tensor"], count: i
 
 @kernel(allocates=True)
 def function(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
-    """A tf.function, not compiled: every operation of the formula is a pass over memory with a fresh result."""
+    """A tf.function, not compiled: every operation of the formula is a pass over memory with a fresh result.
+
+    arrays: the problem's inputs, flat tensors.
+    """
     return _bound(problem, arrays, False)
 
 
 @kernel(allocates=True)
 def jit(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
-    """A tf.function with jit_compile=True: XLA fuses the formula into one or a few passes."""
+    """A tf.function with jit_compile=True: XLA fuses the formula into one or a few passes.
+
+    arrays: the problem's inputs, flat tensors.
+    """
     return _bound(problem, arrays, True)
 
 
@@ -152,7 +188,10 @@ class _OneElement:
 
 @kernel(allocates=True, waits=True, rung=True)
 def dataset(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
-    """tf.data.Dataset.from_tensors of an array: a fresh copy in host memory; where TensorFlow sees a GPU, there and back."""
+    """tf.data.Dataset.from_tensors of an array: a fresh copy in host memory; where TensorFlow sees a GPU, there and back.
+
+    arrays: one flat tensor, which is copied.
+    """
     import tensorflow
 
     if problem.operation != "copy":
@@ -163,13 +202,16 @@ def dataset(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
 
 @kernel(allocates=True, rung=True)
 def graph(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
-    """On the CPU, the same pass again and again in one tf.function, each after the one before. Of an optimizer the updates of 8
-    variables, which do not wait for each other: so they stand in a step."""
+    """On the CPU, the same pass again and again in one tf.function, each after the one before. Of an optimizer the updates of
+    8
+    variables, which do not wait for each other: so they stand in a step.
+
+    arrays: the problem's inputs, flat tensors on the CPU.
+    """
     import tensorflow as tf
 
-    computed = formula(tf, problem)
-    if computed is not None:
-        return calls.in_a_row(computed, *tensors(tf, problem, arrays))
+    if problem.operation not in OPTIMIZERS:
+        return calls.in_a_row(formula(tf, problem), *tensors(tf, problem, arrays))
     if calls.on_gpu(arrays[0]):
         raise ValueError("a row of updates in one graph is for the CPU: on a GPU calls are queued one behind the other")
     return updates(tf, problem, arrays, stream.UPDATES)
@@ -178,7 +220,10 @@ def graph(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
 @kernel(allocates=True, rung=True)
 def pooled(problem: Stream, *arrays: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, a pool and its gradient again and again in one tf.function: the gradient knows where the maxima were, as it
-    does in a step, where by itself it searches for them. Both are timed."""
+    does in a step, where by itself it searches for them. Both are timed.
+
+    arrays: the images and the gradient of the pooled ones, flat tensors on the CPU.
+    """
     import tensorflow as tf
 
     if problem.operation != "maxpool_grad":

@@ -6,7 +6,7 @@ Device and host targets are zeroed first, so that a copy that does nothing is no
 import ctypes
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import cupy
@@ -34,8 +34,8 @@ STAGES = 4
 STAGING_THREADS = 8
 
 
-def _view(pointer: int, nbytes: int, release, keep: np.ndarray | None = None) -> np.ndarray:
-    """`nbytes` at a host address as an array of bytes; `release(pointer)` runs when nothing uses it any more.
+def _view(pointer: int, nbytes: int, release: Callable[[int], None], keep: np.ndarray | None = None) -> np.ndarray:
+    """`nbytes` at a host address as an array of bytes; `release(pointer)` is called once nothing uses the array any more.
 
     keep: the array whose memory it is, alive until then.
     """
@@ -44,12 +44,16 @@ def _view(pointer: int, nbytes: int, release, keep: np.ndarray | None = None) ->
     return np.frombuffer(memory, np.uint8)
 
 
-def _release(release, pointer: int, keep: np.ndarray | None) -> None:
+def _release(release: Callable[[int], None], pointer: int, keep: np.ndarray | None) -> None:
     release(pointer)
 
 
 def host_array(kind: str, nbytes: int) -> np.ndarray:
-    """Bytes of host memory of that kind, zeroed and so touched."""
+    """`nbytes` of host memory of that kind as an array, zeroed and thereby touched.
+
+    kind: pageable, pinned (page-locked), write-combined (page-locked and not cached), registered (pageable memory that is
+    page-locked afterwards) or managed (moved between host and device by the driver).
+    """
     match kind:
         case "pageable":
             array = empty((nbytes,), np.dtype(np.uint8))
@@ -72,15 +76,16 @@ def host_array(kind: str, nbytes: int) -> np.ndarray:
 
 
 def device_array(nbytes: int, data: np.ndarray | None = None) -> cupy.ndarray:
-    """Bytes on the device: the data, or zeros."""
+    """`nbytes` on the device: a copy of `data`, host memory of that length, or zeros."""
     array = cupy.zeros(nbytes, np.uint8)
     if data is not None:
         array.set(data)
     return array
 
 
-def _source_and_target(problem: Transfer, data: np.ndarray):
-    """(source, target) of a copy one way: the data at its source, zeros at its target."""
+def _source_and_target(problem: Transfer, data: np.ndarray) -> tuple[Any, Any]:
+    """(source, target) of a copy one way, host memory as NumPy's arrays and device memory as CuPy's: the bytes of `data` at
+    the source, zeros at the target."""
     n = problem.nbytes
     if problem.direction == "h2d":
         source = host_array(problem.host_memory, n)
@@ -94,15 +99,28 @@ def _source_and_target(problem: Transfer, data: np.ndarray):
 LOCKED = ("pinned", "write-combined", "registered", "managed")
 
 
-def only(directions: tuple[str, ...], memories: tuple[str, ...] = ("",), why: str = "", computes: bool = False):
-    """Marks a kernel with `takes(problem)`, whether it is for such a copy, and makes it refuse all others."""
+def only(
+    directions: tuple[str, ...], memories: tuple[str, ...] = ("",), why: str = "", computes: bool = False
+) -> Callable:
+    """A decorator of kernels: those other than for these copies are refused with a ValueError, and `kernel.takes(problem)`
+    says whether a copy is one of these.
+
+    directions, memories: fields `direction` and `host_memory` of Transfer that the kernel has; any memory for a copy on the
+    device.
+    why: the reason to give for refusing others.
+    computes: whether the kernel computes beside the copy (the field `compute`).
+    """
 
     def takes(problem: Transfer) -> bool:
+        """Whether the kernel is for that copy. Write-combined memory is never read on the host: that takes a hundred times
+        longer."""
         readable = problem.direction == "h2d" or problem.host_memory != "write-combined"
         memory = problem.host_memory in memories or problem.direction == "d2d"
         return problem.direction in directions and memory and readable and bool(problem.compute) == computes
 
-    def mark(bind):
+    def mark(bind: Callable) -> Callable:
+        """The kernel with the check in front of it."""
+
         @functools.wraps(bind)
         def checked(problem, data: np.ndarray):
             if not takes(problem):
@@ -116,14 +134,17 @@ def only(directions: tuple[str, ...], memories: tuple[str, ...] = ("",), why: st
     return mark
 
 
-def _address(array: cupy.ndarray) -> int:
+def _address(array: np.ndarray | cupy.ndarray) -> int:
     return array.data.ptr if isinstance(array, cupy.ndarray) else array.ctypes.data
 
 
 @kernel(waits=True)
 @only(("h2d", "d2h"), ("pageable", *LOCKED))
 def array(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """`ndarray.set` and `ndarray.get(out=)` into memory that is there, as people write it who care."""
+    """`ndarray.set` and `ndarray.get(out=)` into memory that is there, as people write it who care.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     source, target = _source_and_target(problem, data)
 
     def run():
@@ -139,7 +160,10 @@ def array(problem: Transfer, data: np.ndarray) -> TimedCall:
 @kernel(allocates=True)
 @only(("h2d", "d2h"), ("pageable",))
 def asarray(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """`cp.asarray` and `cp.asnumpy`, as people write it: fresh memory each call, staged through CuPy's pinned pool."""
+    """`cp.asarray` and `cp.asnumpy`, as people write it: fresh memory each call, staged through CuPy's pinned pool.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     source, _ = _source_and_target(problem, data)
     if problem.direction == "h2d":
         return lambda: cupy.asarray(source)
@@ -150,7 +174,10 @@ def asarray(problem: Transfer, data: np.ndarray) -> TimedCall:
 @only(("h2d", "d2h", "d2d"), ("pageable", *LOCKED))
 def memcpy(problem: Transfer, data: np.ndarray) -> TimedCall:
     """cudaMemcpy, waited for: of few pageable bytes and on the device it returns before they have arrived. The driver stages
-    pageable memory through its own buffers."""
+    pageable memory through its own buffers.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     source, target = _source_and_target(problem, data)
     arguments = (_address(target), _address(source), problem.nbytes, _KINDS[problem.direction])
 
@@ -170,23 +197,32 @@ def memcpy(problem: Transfer, data: np.ndarray) -> TimedCall:
     "write-combined memory takes a hundred times longer",
 )
 def memcpy_async(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """cudaMemcpyAsync on a stream: the host only enqueues it, and a copy engine does the rest."""
-    stream, n = cupy.cuda.get_current_stream(), problem.nbytes
+    """cudaMemcpyAsync on a stream: the host only enqueues it, and a copy engine does the rest.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
+    stream = cupy.cuda.get_current_stream()
     if problem.direction == "both":
         return _both(problem, data, stream)
     source, target = _source_and_target(problem, data)
-    arguments = (_address(target), _address(source), n, _KINDS[problem.direction], stream.ptr)
+    arguments = (_address(target), _address(source), problem.nbytes, _KINDS[problem.direction], stream.ptr)
 
     run = timed_call(runtime.memcpyAsync, *arguments, result=target, keep=source)
     run.source_and_target = source, target
     return run
 
 
-def _both(problem: Transfer, data: np.ndarray, stream):
-    """One copy each way at once, on two streams that begin after what `stream` holds and that it then waits for."""
+def _both(problem: Transfer, data: np.ndarray, stream: cupy.cuda.Stream) -> TimedCall:
+    """The timed call of two copies at once in opposite directions, host to device and device to host, of `problem.nbytes`
+    each.
+
+    The copies have a stream each. They begin after what is queued on `stream`, and what is queued there later waits for both.
+    """
     n = problem.nbytes
-    host_source, device_target = _source_and_target(Transfer("h2d", n, problem.host_memory), data)
-    device_source, host_target = _source_and_target(Transfer("d2h", n, problem.host_memory), data)
+    to_device = Transfer(direction="h2d", nbytes=n, host_memory=problem.host_memory)
+    to_host = Transfer(direction="d2h", nbytes=n, host_memory=problem.host_memory)
+    host_source, device_target = _source_and_target(to_device, data)
+    device_source, host_target = _source_and_target(to_host, data)
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
     copies = (
         (_address(device_target), _address(host_source), n, H2D, streams[0].ptr),
@@ -195,6 +231,7 @@ def _both(problem: Transfer, data: np.ndarray, stream):
     fork, join = forks(stream, streams)
 
     def run(keep=(host_source, device_source)):
+        """Queues both copies and returns (the array on the device, the array on the host) that they fill."""
         fork()
         for arguments in copies:
             runtime.memcpyAsync(*arguments)
@@ -204,8 +241,11 @@ def _both(problem: Transfer, data: np.ndarray, stream):
     return run
 
 
-def forks(stream, streams):
-    """(fork, join): the streams go on where `stream` is; `stream` waits for all of them."""
+def forks(
+    stream: cupy.cuda.Stream, streams: Sequence[cupy.cuda.Stream]
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """(fork, join): after fork() the `streams` wait for what is queued on `stream`; after join() `stream` waits for all of
+    them."""
     begun = cupy.cuda.Event(disable_timing=True)
     done = [cupy.cuda.Event(disable_timing=True) for _ in streams]
 
@@ -229,7 +269,7 @@ def _copy_words(source, target, words):
 
 
 def _copy_host(source: np.ndarray, target: np.ndarray) -> None:
-    """Host bytes to host bytes on STAGING_THREADS threads; both begin on 8 bytes."""
+    """Copies host bytes to host bytes on STAGING_THREADS threads, in words of 8 bytes; both arrays begin on 8 bytes."""
     words = source.size // 8
     _copy_words(source[: 8 * words].view(np.int64), target[: 8 * words].view(np.int64), words)
     target[8 * words :] = source[8 * words :]
@@ -252,7 +292,10 @@ class StagedPiece(NamedTuple):
 @kernel(waits=True)
 @only(("h2d", "d2h"), ("pageable",))
 def staged(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """Pageable memory through our own page-locked buffers, copied into by all threads while the engine empties others."""
+    """Pageable memory through our own page-locked buffers, copied into by all threads while the engine empties others.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     source, target = _source_and_target(problem, data)
     stream = cupy.cuda.Stream(non_blocking=True)
     size = min(STAGE_BYTES, problem.nbytes)
@@ -265,6 +308,8 @@ def staged(problem: Transfer, data: np.ndarray) -> TimedCall:
     _copy_host(buffers[0], buffers[0].copy())  # compiles
 
     def send():
+        """Host to device, piece by piece: a piece is copied into a page-locked buffer once the copy engine has emptied that
+        buffer."""
         for number, piece in enumerate(pieces):
             buffer = buffers[piece.slot]
             if number >= STAGES:  # the engine has emptied the buffer
@@ -276,11 +321,13 @@ def staged(problem: Transfer, data: np.ndarray) -> TimedCall:
         return target
 
     def begin_fetching(piece: StagedPiece) -> None:
+        """Queues the copy of a piece from the device into its page-locked buffer."""
         buffer = buffers[piece.slot]
         runtime.memcpyAsync(buffer.ctypes.data, source.data.ptr + piece.start, piece.nbytes, D2H, stream.ptr)
         events[piece.slot].record(stream)
 
     def fetch():
+        """Device to host, piece by piece: up to STAGES pieces are on their way while the oldest is copied out of its buffer."""
         for number in range(len(pieces) + STAGES - 1):
             if number < len(pieces):
                 begin_fetching(pieces[number])
@@ -296,7 +343,10 @@ def staged(problem: Transfer, data: np.ndarray) -> TimedCall:
 @kernel
 @only(("d2d",))
 def wide(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """Device to device by a kernel of ours with 16-byte loads, several in flight: no copy engine."""
+    """Device to device by a kernel of ours with 16-byte loads, several in flight: no copy engine.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     source, target = _source_and_target(problem, data)
     compiled, blocks = loader.stream("char", "a", 1, problem.nbytes)
     arguments = (source, source, target, np.int64(problem.nbytes))
@@ -307,7 +357,8 @@ def wide(problem: Transfer, data: np.ndarray) -> TimedCall:
 
 
 def _managed(nbytes: int) -> tuple[np.ndarray, cupy.ndarray, Callable[[], None]]:
-    """(zeroed managed memory for the host, the same bytes for the device, the call that sends them to the device)."""
+    """(`nbytes` of zeroed managed memory as the host's array, the same bytes as the device's array, the call that moves them
+    to the device)."""
     memory = host_array("managed", nbytes)
     stream = cupy.cuda.get_current_stream()
     device = cupy.cuda.Device().id
@@ -324,7 +375,10 @@ def _managed(nbytes: int) -> tuple[np.ndarray, cupy.ndarray, Callable[[], None]]
 @kernel
 @only(("h2d",), ("managed",))
 def prefetch(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """Managed memory moved to the device by cudaMemPrefetchAsync; the host takes it back, untimed, before each call."""
+    """Managed memory moved to the device by cudaMemPrefetchAsync; the host takes it back, untimed, before each call.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     memory, on_device, send = _managed(data.size)
     memory[:] = data
 
@@ -339,7 +393,10 @@ def prefetch(problem: Transfer, data: np.ndarray) -> TimedCall:
 @kernel(waits=True)
 @only(("d2h",), ("managed",))
 def page_faults(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """Managed memory read on the host, which fetches it page by page; sent to the device, untimed, before each call."""
+    """Managed memory read on the host, which fetches it page by page; sent to the device, untimed, before each call.
+
+    data: `problem.nbytes` bytes in host memory.
+    """
     memory, on_device, send = _managed(data.size)
     on_device.set(data)  # written by the device's copy engine: what the host reads must have come from there
 

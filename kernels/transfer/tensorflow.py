@@ -10,9 +10,9 @@ _MOST_SAMPLES = 128
 
 
 def _gpu(problem: Transfer) -> str:
-    """TensorFlow's name of the GPU that was chosen around the bind.
+    """TensorFlow's name of the current device, a GPU, which the caller has chosen by tensorflow.device around the bind.
 
-    Raises: ValueError where this kernel has nothing to copy.
+    Raises: ValueError on a CPU, where nothing is copied, and for other copies than host to device from pageable memory.
     """
     import tensorflow
 
@@ -28,7 +28,10 @@ def _gpu(problem: Transfer) -> str:
 
 @kernel(allocates=True, waits=True)
 def constant(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """tf.constant under the device: a tensor of the array's bytes, fresh memory each call, waited for by TensorFlow."""
+    """tf.constant under the device: a tensor of the array's bytes, fresh memory each call, waited for by TensorFlow.
+
+    data: `problem.nbytes` bytes in host memory, a NumPy array.
+    """
     import tensorflow
 
     device = _gpu(problem)
@@ -42,7 +45,11 @@ def constant(problem: Transfer, data: np.ndarray) -> TimedCall:
 
 @kernel(allocates=True)
 def dataset(problem: Transfer, data: np.ndarray) -> TimedCall:
-    """The next batch of a tf.data pipeline that cuts an array into samples, batches them and prefetches to the GPU."""
+    """The next batch of a tf.data pipeline that cuts an array into samples, batches them and prefetches to the GPU.
+
+    data: `problem.nbytes` bytes in host memory, a NumPy array; they are cut into as many equal samples as divide them, 128 at
+    most.
+    """
     import tensorflow
 
     device = _gpu(problem)
