@@ -60,7 +60,7 @@ def _step_of_panel(builder, tile: _Tile, panel, step: int) -> list:
     start = emit.INDEX(step * VECTORS * vector.count)
     loaded = []
     for v in range(tile.vectors):
-        place = emit.at(builder, panel, start, vector, ahead=v * vector.count)
+        place = emit.vector_pointer(builder, panel, start, vector, ahead=v * vector.count)
         loaded.append(builder.load(place, align=tile.item * vector.count))
     return loaded
 
@@ -105,7 +105,7 @@ def _tile_function(module: ir.Module, tile: _Tile) -> ir.Function:
     for r in range(tile.rows):
         for v in range(tile.vectors):
             row = _row_offset(builder, c_at, r, height)
-            places.append(emit.at(builder, c, row, vector, ahead=v * vector.count))
+            places.append(emit.vector_pointer(builder, c, row, vector, ahead=v * vector.count))
 
     def steps(unroll: int, lines: list, offset, slots: list) -> list:
         """Emits all whole trips of `unroll` steps of a run; returns the step reached, the place in B and the sums."""
@@ -187,7 +187,7 @@ def _first_lanes(builder, columns, first: int, vector):
 
 def _call(builder, vector: ir.VectorType, heights: tuple[int, ...], high, *, arguments: list, scattered: bool) -> None:
     """Emits a call of the tile function with `high` rows (one of `heights`) and as many vectors as the columns need."""
-    columns = arguments[-2]
+    columns = arguments[-2]  # of C that are present, the last argument but one of a tile function
 
     def cases():
         for rows in heights:
@@ -232,11 +232,14 @@ def scattered_tile(
     signature = types.void(lanes, rows, a, one, *tables, one, one, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
-        arrays = emit.starts(context, builder, signature, arguments, arrays=(2, 4, 6, 8, 12, 14, 16))
+        count, length = arguments[10:12]
+        height, columns, added = arguments[18:]
+        arrays = emit.element_pointers(context, builder, signature, arguments, arrays=(2, 4, 6, 8, 12, 14, 16))
         a_and_tables = arrays[:4]
         b_c_and_table = arrays[4:]
-        passed = [*a_and_tables, *arguments[10:12], emit.INDEX(1), *b_c_and_table, *arguments[18:]]
-        vector, _ = emit.vector_of(context, signature, 2)
+        step = emit.INDEX(1)  # the elements of a scattered row follow each other
+        passed = [*a_and_tables, count, length, step, *b_c_and_table, height, columns, added]
+        vector, _ = emit.vector_of(context, signature, array=2)
         rows = signature.args[1].count
         _call(builder, vector, (rows,), emit.INDEX(rows), arguments=passed, scattered=True)
         return context.get_dummy_value()
@@ -271,11 +274,14 @@ def adjacent_tile(
     signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
-        a, runs_at, b, c, c_at = emit.starts(context, builder, signature, arguments, arrays=(2, 4, 9, 11, 13))
-        # No rows' offsets and no next tile's are read.
-        passed = [a, runs_at, runs_at, runs_at, *arguments[6:9], b, c, c_at, *arguments[15:]]
-        vector, item = emit.vector_of(context, signature, 2)
-        _call(builder, vector, heights(vector.count * item), arguments[1], arguments=passed, scattered=False)
+        high = arguments[1]
+        count_length_step = arguments[6:9]
+        height_columns_added = arguments[15:]
+        a, runs_at, b, c, c_at = emit.element_pointers(context, builder, signature, arguments, arrays=(2, 4, 9, 11, 13))
+        rows_at = next_at = runs_at  # not read where rows are adjacent
+        passed = [a, rows_at, next_at, runs_at, *count_length_step, b, c, c_at, *height_columns_added]
+        vector, item = emit.vector_of(context, signature, array=2)
+        _call(builder, vector, heights(vector.count * item), high, arguments=passed, scattered=False)
         return context.get_dummy_value()
 
     return signature, codegen

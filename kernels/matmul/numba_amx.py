@@ -109,13 +109,14 @@ def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
     signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
-        a, b, sums = emit.datas(context, builder, signature, arguments, places=(0, 2, 4))
-        a_tiles = builder.gep(a, [arguments[1]])
-        b_tiles = builder.gep(b, [arguments[3]])
-        sum_tiles = builder.gep(sums, [arguments[5]])
-        b_ahead = builder.gep(b, [arguments[8]])
-        only_read = [sum_tiles, arguments[7], emit.INDEX(ROW_BYTES)]  # $5 to $7 of _TILE_CODE
-        changed = [arguments[6], a_tiles, b_tiles, b_ahead]  # $0 to $3; $4, a pointer too, begins as anything
+        _, a_at, _, b_at, _, sums_at, steps, add, ahead = tuple(arguments)
+        a, b, sums = emit.data_pointers(context, builder, signature, arguments, places=(0, 2, 4))
+        a_tiles = builder.gep(a, [a_at])
+        b_tiles = builder.gep(b, [b_at])
+        sum_tiles = builder.gep(sums, [sums_at])
+        b_ahead = builder.gep(b, [ahead])
+        only_read = [sum_tiles, add, emit.INDEX(ROW_BYTES)]  # $5 to $7 of _TILE_CODE
+        changed = [steps, a_tiles, b_tiles, b_ahead]  # $0 to $3; $4, a pointer too, begins as anything
         values = [*only_read, *changed]
         outputs = ir.LiteralStructType([value.type for value in [*changed, b_ahead]])
         kind = ir.FunctionType(outputs, [value.type for value in values])
@@ -131,7 +132,7 @@ def _shape_tiles(typingctx, shapes):
     """Configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
 
     def codegen(context, builder, signature, arguments):
-        pointers = emit.datas(context, builder, signature, arguments, places=(0,))
+        pointers = emit.data_pointers(context, builder, signature, arguments, places=(0,))
         kind = ir.FunctionType(ir.VoidType(), [pointers[0].type])
         builder.asm(kind, "ldtilecfg ($0)", "r,~{memory}", pointers, side_effect=True)
         return context.get_dummy_value()
@@ -158,18 +159,18 @@ def _zip_rows(typingctx, lanes, target, target_at, source, source_at, row_step, 
     signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
-        vector, _ = emit.vector_of(context, signature, 1)
-        to, source = emit.datas(context, builder, signature, arguments, places=(1, 3))
-        first_row = arguments[4]
-        second_row = builder.add(first_row, arguments[5])
+        _, _, target_at, _, first_row, row_step, ahead = tuple(arguments)
+        vector, _ = emit.vector_of(context, signature, array=1)
+        target, source = emit.data_pointers(context, builder, signature, arguments, places=(1, 3))
+        second_row = builder.add(first_row, row_step)
         rows = []
         for row in (first_row, second_row):
-            rows.append(builder.load(emit.at(builder, source, row, vector), align=2))
-            emit.prefetch(builder, emit.at(builder, source, builder.add(row, arguments[6]), vector))
+            rows.append(builder.load(emit.vector_pointer(builder, source, row, vector), align=2))
+            emit.prefetch(builder, emit.vector_pointer(builder, source, builder.add(row, ahead), vector))
         for i, value in enumerate(emit.zipped(builder, rows)):
-            next_tiles = emit.at(builder, to, arguments[2], vector, ahead=_TILE * i + 2 * _TILE)
+            next_tiles = emit.vector_pointer(builder, target, target_at, vector, ahead=_TILE * i + 2 * _TILE)
             emit.prefetch(builder, next_tiles, write=True)
-            builder.store(value, emit.at(builder, to, arguments[2], vector, ahead=_TILE * i), 2)
+            builder.store(value, emit.vector_pointer(builder, target, target_at, vector, ahead=_TILE * i), 2)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -214,10 +215,11 @@ def _stream(typingctx, group, target, target_at, source, source_at):
     signature = types.void(group, target, types.intp, source, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector, _ = emit.vector_of(context, signature, 1)
-        to, source = emit.datas(context, builder, signature, arguments, places=(1, 3))
-        loaded = builder.load(emit.at(builder, source, arguments[4], vector), align=64)
-        emit.store_past_caches(builder, loaded, emit.at(builder, to, arguments[2], vector), 64)
+        _, _, target_at, _, source_at = tuple(arguments)
+        vector, _ = emit.vector_of(context, signature, array=1)
+        target, source = emit.data_pointers(context, builder, signature, arguments, places=(1, 3))
+        loaded = builder.load(emit.vector_pointer(builder, source, source_at, vector), align=64)
+        emit.store_past_caches(builder, loaded, emit.vector_pointer(builder, target, target_at, vector), 64)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -367,7 +369,8 @@ def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     threads = numba.get_num_threads()
     b_panels = -(-problem.n // _SIDE)
     steps = -(-problem.k // _SIDE)
-    high, wide = _block(-(-problem.m // _SIDE), b_panels, steps, threads=threads)
+    a_panels = -(-problem.m // _SIDE)
+    high, wide = _block_panels(a_panels, b_panels, steps, threads=threads)
     columns_of_sums = wide if steps > _STEPS else 1
     left, right, sums = room(
         np.dtype(np.uint32),
@@ -378,9 +381,11 @@ def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     c = empty((problem.m, problem.n), numpy_dtype(problem.out), 5)
     raw = c.reshape(-1).view(np.uint16 if problem.out == "bfloat16" else np.uint32)
     a_bits, b_bits = operands(problem, (a.view(np.uint16), b.view(np.uint16)))
+    bfloat16_lanes = (0,) * 32  # of a vector of 64 bytes: Numba compiles for a tuple's length
+    float32_lanes = (0,) * 16
     arguments = (
-        (0,) * 32,
-        (0,) * 16,
+        bfloat16_lanes,
+        float32_lanes,
         tile_shapes(),
         origin(a_bits),
         _element_strides(a_bits),
@@ -397,7 +402,7 @@ def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     return timed_call(_product, *arguments, result=c, keep=(a, b))
 
 
-def _block(a_panels: int, b_panels: int, steps: int, *, threads: int) -> tuple[int, int]:
+def _block_panels(a_panels: int, b_panels: int, steps: int, *, threads: int) -> tuple[int, int]:
     """Panels of a block of C, down and across: as large as the caches allow, halved while threads would get too few blocks."""
     high = _HIGH
     wide = b_panels if steps <= _STEPS else min(b_panels, _WIDE)

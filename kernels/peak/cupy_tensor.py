@@ -134,7 +134,8 @@ def tensor(problem: Peak, constants: cupy.ndarray) -> TimedCall:
     compiled = loader.compile_kernel("peak/cupy_tensor", "mma_chains", **form.macros)
     blocks = loader.attribute("MultiProcessorCount") * _BLOCKS_A_MULTIPROCESSOR
     warps = blocks * _THREADS // 32
-    trips = _trips(problem, 2 * form.rows * 8 * form.depth * warps * _CHAINS * _UNROLL)
+    instruction_flops = 2 * form.rows * 8 * form.depth
+    trips = _trips(problem, a_trip=instruction_flops * warps * _CHAINS * _UNROLL)
     dtype = np.float64 if problem.math == "float64" else np.float32
     out = cupy.empty((_CHAINS * form.sums, blocks * _THREADS), dtype)
     return _bound(compiled, out, constants, trips=trips, blocks=blocks, threads=_THREADS)
@@ -149,7 +150,7 @@ def wgmma(problem: Peak, constants: cupy.ndarray) -> TimedCall:
     """
     if problem.math not in _WGMMA:
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
-    loader.require_capability(90, only=True)
+    loader.require_capability(90, only=True)  # wgmma is Hopper's alone
     kind = ARITHMETIC[problem.math].ptx
     depth = _depth(problem.math)
     compiled = loader.compile_kernel(
@@ -161,7 +162,9 @@ def wgmma(problem: Peak, constants: cupy.ndarray) -> TimedCall:
         WGMMA=f'"wgmma.mma_async.sync.aligned.m64n256k{depth}.f32.{kind}.{kind}"',
     )
     blocks = loader.attribute("MultiProcessorCount")
-    groups = blocks * _WGMMA_THREADS // 128
-    trips = _trips(problem, 2 * 64 * 256 * depth * groups * _WGMMA_UNROLL)
-    out = cupy.empty((128, blocks * _WGMMA_THREADS), np.float32)
+    groups = blocks * _WGMMA_THREADS // 128  # warpgroups
+    instruction_flops = 2 * 64 * 256 * depth
+    trips = _trips(problem, a_trip=instruction_flops * groups * _WGMMA_UNROLL)
+    sums_of_a_thread = 128
+    out = cupy.empty((sums_of_a_thread, blocks * _WGMMA_THREADS), np.float32)
     return _bound(compiled, out, constants, trips=trips, blocks=blocks, threads=_WGMMA_THREADS)

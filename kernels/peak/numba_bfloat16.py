@@ -27,18 +27,19 @@ def _dots(typingctx, sums, a, b, trips):
     signature = types.void(sums, a, b, types.intp)
 
     def codegen(context, builder, signature, arguments):
+        _, _, _, trips = tuple(arguments)
         vector = ir.VectorType(ir.FloatType(), 16)
         words = ir.VectorType(ir.IntType(32), 16)
-        target, *sources = emit.datas(context, builder, signature, arguments, (0, 1, 2))
+        target, *sources = emit.data_pointers(context, builder, signature, arguments, (0, 1, 2))
         operands = [builder.load(builder.bitcast(source, words.as_pointer()), align=4) for source in sources]
         multiply = emit.multiplier(builder, vector, words)
         slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(emit.CHAINS)]
-        with cgutils.for_range(builder, arguments[3]):
+        with cgutils.for_range(builder, trips):
             for _ in range(_UNROLL):
                 for slot in slots:
                     builder.store(multiply(*operands, builder.load(slot)), slot)
         for i, slot in enumerate(slots):
-            builder.store(builder.load(slot), emit.at(builder, target, emit.INDEX(i * 16), vector), 4)
+            builder.store(builder.load(slot), emit.vector_pointer(builder, target, emit.INDEX(i * 16), vector), 4)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -72,10 +73,11 @@ def _tile_products(typingctx, sums, a, b, config, trips):
     signature = types.void(sums, a, b, config, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        pointers = emit.datas(context, builder, signature, arguments, (0, 1, 2, 3))
-        kind = ir.FunctionType(emit.INDEX, [p.type for p in pointers] + [emit.INDEX] * 2)
+        *_, trips = tuple(arguments)
+        pointers = emit.data_pointers(context, builder, signature, arguments, places=(0, 1, 2, 3))
+        values = [*pointers, emit.INDEX(ROW_BYTES), trips]  # $1 to $5 of the code, and $0, which it counts down
+        kind = ir.FunctionType(emit.INDEX, [value.type for value in values])
         constraints = "=&r,r,r,r,r,r,0,~{memory},~{flags}"
-        values = [*pointers, emit.INDEX(ROW_BYTES), arguments[4]]
         builder.asm(kind, _tile_code(), constraints, values, side_effect=True)
         return context.get_dummy_value()
 
@@ -140,7 +142,8 @@ def dot(problem: Peak, constants: np.ndarray) -> TimedCall:
     b = _operands(constants, 32)
     sums = empty((numba.get_num_threads(), emit.CHAINS * 16), np.dtype(np.float32))
     total = np.zeros(sums.shape)
-    rounds, trips = _plan(problem, 4 * sums.size * _UNROLL, 2 * _UNROLL)
+    # A dot product of pairs is 4 FLOPs, and raises a sum of ones by 2.
+    rounds, trips = _plan(problem, a_trip=4 * sums.size * _UNROLL, counts=2 * _UNROLL)
 
     return timed_call(_dot_peak, total, sums, a, b, rounds, trips, result=total)
 
@@ -158,7 +161,8 @@ def tiles(problem: Peak, constants: np.ndarray) -> TimedCall:
     b = _operands(constants, ROWS * ROW_BYTES // 2)
     sums = empty((numba.get_num_threads(), _TILES * ROWS * ROW_BYTES // 4), np.dtype(np.float32))
     total = np.zeros(sums.shape)
-    rounds, trips = _plan(problem, 2 * 32 * sums.size, 32)
+    # A trip adds 32 products to each sum.
+    rounds, trips = _plan(problem, a_trip=2 * 32 * sums.size, counts=32)
     passes = max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
 
     run = timed_call(_tile_peak, total, sums, a, b, tile_shapes(), passes, rounds, trips, result=total)

@@ -2,10 +2,11 @@
 
 import functools
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -23,7 +24,8 @@ INDEX = ir.IntType(64)
 
 
 def features() -> set[str]:
-    """Names, as LLVM has them, of the CPU features that Numba's code may use; $NUMBA_CPU_FEATURES overrides them."""
+    """Names, as LLVM has them (`avx2`), of the CPU features that code compiled by Numba may use: this CPU's, or those of
+    $NUMBA_CPU_FEATURES (`+avx2,-avx512f`) if it is set."""
     chosen = numba.config.CPU_FEATURES
     if chosen is not None:
         return {word[1:] for word in chosen.split(",") if word.startswith("+")}
@@ -45,53 +47,66 @@ def cpu_name() -> str:
 
 
 def vector_sizes() -> tuple[int, ...]:
-    """Bytes of the vectors to choose from: the widest, and half of them on a Zen 4, whose units are half as wide."""
+    """Bytes of the vectors that kernels choose from: the widest; on AMD's Zen 4, whose units are half as wide, half of that
+    too."""
     return (64, 32) if vector_bytes() == 64 and cpu_name() == "znver4" else (vector_bytes(),)
 
 
-def fastest_size(row: int) -> int:
-    """Bytes of the vectors (one of vector_sizes) that take the least time for rows of `row` bytes."""
-    return min(vector_sizes(), key=lambda size: -(-row // size) * (1 if size == vector_bytes() else NARROW))
+def fastest_size(row_bytes: int) -> int:
+    """Bytes of the vectors, one of vector_sizes(), that take the least time for rows of `row_bytes`."""
+    return min(vector_sizes(), key=lambda size: -(-row_bytes // size) * (1 if size == vector_bytes() else NARROW))
 
 
 def registers(vector: int) -> int:
-    """Registers to plan with for vectors of `vector` bytes: 32 for AVX-512's 64 bytes and on ARM, else 16 (AVX, SSE)."""
+    """Vector registers to plan with, for vectors of `vector` bytes: 32 for AVX-512's 64 bytes and on ARM, else 16 (AVX, SSE)."""
     return 32 if vector == 64 or platform.machine().lower() in ("aarch64", "arm64") else 16
 
 
-def lanes(dtype) -> int:
-    """Values of `dtype` (a NumPy dtype) in a vector register."""
+def lanes(dtype: np.dtype) -> int:
+    """Values of `dtype` in the widest vector register."""
     return vector_bytes() // dtype.itemsize
 
 
 def vector_type(context, array: types.Array, width: int = 0) -> ir.VectorType:
-    """The vector of `width` bytes, else of the widest register, with the array's elements."""
+    """LLVM's vector type of the array's elements that has `width` bytes; by default as many as the widest register.
+
+    context: Numba's target context. array: Numba's type of the array.
+    """
     return ir.VectorType(context.get_value_type(array.dtype), (width or vector_bytes()) * 8 // array.dtype.bitwidth)
 
 
-def at(builder, pointer, index, vector, ahead: int = 0):
+def vector_pointer(
+    builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, vector: ir.VectorType, ahead: int = 0
+) -> ir.Value:
+    """Emits the address of element `index` + `ahead` of the array at `pointer`, as a pointer to a vector that begins there."""
     return builder.bitcast(builder.gep(pointer, [builder.add(index, INDEX(ahead))]), vector.as_pointer())
 
 
 def vector_of(context, signature, array: int, lanes: int = 0) -> tuple[ir.VectorType, int]:
-    """(vector type, bytes of an element): elements of argument number `array`, as many as the tuple argument `lanes` has."""
+    """(LLVM's vector type, bytes of an element) for an intrinsic: elements of its array parameter number `array`, as many as
+    its tuple parameter number `lanes` is long."""
     element = signature.args[array].dtype
     return ir.VectorType(context.get_value_type(element), signature.args[lanes].count), element.bitwidth // 8
 
 
-def datas(context, builder, signature, arguments, places):
-    """Data pointers of the array arguments whose numbers are in `places`."""
+def data_pointers(
+    context, builder: ir.IRBuilder, signature, arguments: Sequence[ir.Value], places: Sequence[int]
+) -> list[ir.Value]:
+    """Emits pointers to the data of an intrinsic's array arguments, those whose numbers are in `places`."""
     return [cgutils.create_struct_proxy(signature.args[i])(context, builder, arguments[i]).data for i in places]
 
 
-def starts(context, builder, signature, arguments, arrays: tuple[int, ...]) -> list:
-    """Pointers to one element of each array argument in `arrays`; the next argument is the index of that element."""
-    pointers = datas(context, builder, signature, arguments, places=arrays)
+def element_pointers(
+    context, builder: ir.IRBuilder, signature, arguments: Sequence[ir.Value], arrays: Sequence[int]
+) -> list[ir.Value]:
+    """Emits a pointer into each of an intrinsic's array arguments whose numbers are in `arrays`: to the element whose index
+    is the argument after the array."""
+    pointers = data_pointers(context, builder, signature, arguments, places=arrays)
     return [builder.gep(pointer, [arguments[i + 1]]) for pointer, i in zip(pointers, arrays, strict=True)]
 
 
-def fused(builder, vector: ir.VectorType, intrinsic_name: str):
-    """The LLVM function `intrinsic_name` (llvm.fma or llvm.fmuladd) for that vector type."""
+def fused(builder: ir.IRBuilder, vector: ir.VectorType, intrinsic_name: str) -> ir.Function:
+    """The LLVM function `intrinsic_name` for that vector type: llvm.fma, or llvm.fmuladd, which may round twice."""
     kind = ir.FunctionType(vector, [vector] * 3)
     return cgutils.get_or_insert_function(builder.module, kind, f"{intrinsic_name}.{_suffix(vector)}")
 
@@ -101,72 +116,90 @@ def _suffix(vector: ir.VectorType) -> str:
     return f"v{vector.count}{known.get(str(vector.element), vector.element)}"
 
 
-def broadcast(builder, value, vector):
+def broadcast(builder: ir.IRBuilder, value: ir.Value, vector: ir.VectorType) -> ir.Value:
+    """Emits a vector that has the scalar `value` in every lane."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
-def first_lanes(builder, count, vector):
-    """Mask of a vector's first `count` lanes (a 32-bit number): none if it is negative, all if it exceeds the length."""
+def first_lanes(builder: ir.IRBuilder, count: ir.Value, vector: ir.VectorType) -> ir.Value:
+    """Emits a mask of the vector's first `count` lanes: none if `count`, a 64-bit integer, is negative, all if it exceeds the
+    length."""
     word = ir.VectorType(ir.IntType(32), vector.count)
     counts = broadcast(builder, builder.trunc(count, word.element), word)
     return builder.icmp_signed("<", ir.Constant(word, list(range(vector.count))), counts)
 
 
-def row_mask(builder, columns, first: int, vector):
-    """Mask of a vector that begins at column `first` of a row of `columns`: the lanes that lie in the row."""
+def row_mask(builder: ir.IRBuilder, columns: ir.Value, first: int, vector: ir.VectorType) -> ir.Value:
+    """Emits a mask for a vector that begins at column `first` of a row of `columns` values: the lanes that lie in the row."""
     return first_lanes(builder, builder.sub(columns, INDEX(first)), vector)
 
 
-def masked_load(builder, pointer, mask, vector, align: int):
-    """The vector at `pointer`; lanes outside `mask` are 0 and their memory is not touched."""
+def masked_load(
+    builder: ir.IRBuilder, pointer: ir.Value, mask: ir.Value, vector: ir.VectorType, align: int
+) -> ir.Value:
+    """Emits a load of the vector at `pointer`; lanes outside `mask` are 0 and their memory is not touched. align: bytes on
+    which the address begins for sure."""
     flags = ir.VectorType(ir.IntType(1), vector.count)
     kind = ir.FunctionType(vector, [vector.as_pointer(), ir.IntType(32), flags, vector])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.{_suffix(vector)}.p0")
     return builder.call(function, [pointer, ir.IntType(32)(align), mask, ir.Constant(vector, None)])
 
 
-def masked_store(builder, value, pointer, mask, align: int) -> None:
-    """Stores the lanes in `mask`; the others' memory is not touched."""
+def masked_store(builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, mask: ir.Value, align: int) -> None:
+    """Emits a store of the lanes in `mask`; the others' memory is not touched. align: bytes on which the address begins for
+    sure."""
     flags = ir.VectorType(ir.IntType(1), value.type.count)
     kind = ir.FunctionType(ir.VoidType(), [value.type, value.type.as_pointer(), ir.IntType(32), flags])
     function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.store.{_suffix(value.type)}.p0")
     builder.call(function, [value, pointer, ir.IntType(32)(align), mask])
 
 
-def add_masked(builder, value, pointer, old, stored, align: int) -> None:
-    """Adds the memory's lanes in the mask `old` to the value, then stores the lanes in the mask `stored`."""
+def add_masked(
+    builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, old: ir.Value, stored: ir.Value, align: int
+) -> None:
+    """Emits what adds to a vector of sums what memory has in the lanes of the mask `old`, and stores its lanes in the mask
+    `stored`."""
     value = builder.fadd(value, masked_load(builder, pointer, old, value.type, align=align))
     masked_store(builder, value, pointer, stored, align=align)
 
 
-def prefetch(builder, pointer, write: bool = False) -> None:
-    """Prefetches the cache line at `pointer`, for reading or for writing."""
+def prefetch(builder: ir.IRBuilder, pointer: ir.Value, write: bool = False) -> None:
+    """Emits a prefetch of the cache line at `pointer` into all caches, for reading or for writing."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(function, [builder.bitcast(pointer, byte), flag(int(write)), flag(3), flag(1)])
 
 
-def store_past_caches(builder, value, pointer, align: int) -> None:
-    """Stores the value by a non-temporal store."""
+def store_past_caches(builder: ir.IRBuilder, value: ir.Value, pointer: ir.Value, align: int) -> None:
+    """Emits a non-temporal store: the line is written to memory and is not read into a cache first."""
     flag = builder.module.add_metadata([ir.IntType(32)(1)])
     builder.store(value, pointer, align).set_metadata("nontemporal", flag)
 
 
-def either(builder, *ways: tuple):
-    """A phi node for pairs of (value, block): the value of the block from which this one was reached."""
-    slot = builder.phi(ways[0][0].type)
-    for value, block in ways:
+def either(builder: ir.IRBuilder, *choices: tuple[ir.Value, ir.Block]) -> ir.Value:
+    """Emits a phi node for pairs of (value, block): it is the value whose block ran last before this one."""
+    slot = builder.phi(choices[0][0].type)
+    for value, block in choices:
         slot.add_incoming(value, block)
     return slot
 
 
 class Loop:
-    """A loop built by hand. `slots`: its counter, which begins at `start`, and values that are carried from trip to trip."""
+    """A loop built by hand in LLVM's form, where a variable is a phi node of its values from before the loop and from the
+    last trip.
 
-    def __init__(self, builder: ir.IRBuilder, start, values: list):
+    Loop(...) begins it; enter(condition) begins its body, which uses `slots`; leave(values) ends the body and the loop.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, start: ir.Value, values: list):
+        """Emits the block that every trip begins with. `slots` are then the loop's variables: its counter and those that are
+        carried.
+
+        start: the counter's value in the first trip. values: the carried variables' values in the first trip.
+        """
         self.builder = builder
         before = builder.block
         self.look = builder.append_basic_block("look")
@@ -176,23 +209,26 @@ class Loop:
         for slot, value in zip(self.slots, (start, *values), strict=True):
             slot.add_incoming(value, before)
 
-    def enter(self, going) -> None:
+    def enter(self, going: ir.Value) -> None:
+        """Emits the branch into the loop's body if `going`, else behind the loop; what is emitted next is the body."""
         trip = self.builder.append_basic_block("trip")
         self.after = self.builder.append_basic_block("after")
         self.builder.cbranch(going, trip, self.after)
         self.builder.position_at_end(trip)
 
     def leave(self, values: list) -> None:
+        """Ends the body: `values` are the loop's variables in the next trip. What is emitted next comes behind the loop."""
         for slot, value in zip(self.slots, values, strict=True):
             slot.add_incoming(value, self.builder.block)
         self.builder.branch(self.look)
         self.builder.position_at_end(self.after)
 
 
-def multiplier(builder, sums: ir.VectorType, words: ir.VectorType):
-    """A function (x, y, sum) that emits x y + sum on vectors. Integer words hold two bfloat16 each; both products are added.
+def multiplier(builder: ir.IRBuilder, sums: ir.VectorType, words: ir.VectorType) -> Callable:
+    """A function (x, y, total) that emits x y + total on vectors: x and y of the type `words`, total of the type `sums`.
 
-    Their instruction, vdpbf16ps, is inline assembly, as LLVM's name for it changes between versions.
+    Integer words hold two bfloat16 each, whose two products are both added. Their instruction, vdpbf16ps, is inline assembly,
+    as LLVM's name for it changes between versions.
     """
     if isinstance(words.element, ir.IntType):
         dot = ir.FunctionType(sums, [words, words, sums])
@@ -201,8 +237,15 @@ def multiplier(builder, sums: ir.VectorType, words: ir.VectorType):
     return lambda *values: builder.call(fma, values)
 
 
-def outer_product(builder, across: list, left: Iterable, sums: list, multiply) -> list:
-    """The new sums, row by row: each adds a vector of `across` times the factor at the row's pointer in `left`."""
+def outer_product(
+    builder: ir.IRBuilder, across: list, left: Iterable[ir.Value], sums: list, multiply: Callable
+) -> list:
+    """Emits one step of a matrix product on a tile of sums and gives the new sums, row by row: each adds a vector of B's row
+    times a number of A's column.
+
+    across: the vectors of B's row. left: for each row of the tile the pointer to its number of A. multiply: as `multiplier`
+    gives it.
+    """
     new_sums: list = []
     for pointer in left:
         factor = broadcast(builder, builder.load(pointer), across[0].type)
@@ -211,8 +254,9 @@ def outer_product(builder, across: list, left: Iterable, sums: list, multiply) -
     return new_sums
 
 
-def existing_vectors(builder, rows: int, vectors: int, height) -> Iterator[tuple[int, int]]:
-    """Yields (row, vector) of a tile, in code that only runs if the row exists: at the first missing row the function returns."""
+def existing_vectors(builder: ir.IRBuilder, rows: int, vectors: int, height: ir.Value) -> Iterator[tuple[int, int]]:
+    """Yields (row, vector) of a tile of `rows` x `vectors` vectors. What the caller emits for one only runs if its row is
+    below `height`: at the first row that is not, the function being emitted returns."""
     for r in range(rows):
         row = builder.append_basic_block("row")
         end = builder.append_basic_block("end")
@@ -224,8 +268,9 @@ def existing_vectors(builder, rows: int, vectors: int, height) -> Iterator[tuple
     builder.ret_void()
 
 
-def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
-    """Emits a call of the function in the first (condition, function) of `cases` whose condition holds; one must hold."""
+def call_first(builder: ir.IRBuilder, cases: Iterable[tuple[ir.Value, ir.Function]], arguments: list) -> None:
+    """Emits a call of the function in the first (condition, function) of `cases` whose condition holds when the code runs;
+    one must hold."""
     end = builder.append_basic_block("done")
     for condition, function in cases:
         fits = builder.append_basic_block("fits")
@@ -239,8 +284,9 @@ def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
     builder.position_at_end(end)
 
 
-def internal_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
-    """An LLVM function with arguments of those types that is never inlined, so that its callers take none of its registers.
+def internal_function(module: ir.Module, name: str, kinds: list[ir.Type]) -> ir.Function:
+    """A new LLVM function with parameters of these types and no result. It is never inlined, so that its callers take none of
+    its registers.
 
     LLVM's model of AMD's Zen loads so far ahead, and unrolls so much, that registers spill beside a tile's sums. On Zen this
     function is therefore tuned as for an Intel CPU: its loops are as fast, and nothing spills.
@@ -253,8 +299,12 @@ def internal_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
     return function
 
 
-def zipped(builder, rows: list) -> list:
-    """Interleaves the elements of a power of two of vectors (x0 y0 z0 w0 x1 y1 z1 w1 ...) into as many vectors."""
+def zipped(builder: ir.IRBuilder, rows: list) -> list:
+    """Emits the interleaving of a power of two of vectors, x0 x1 .., y0 y1 .., z0 z1 .., w0 w1 .., into as many: x0 y0 z0 w0
+    x1 y1 z1 w1 ...
+
+    In each round every vector is zipped with the one that lies half of them further on.
+    """
     count = rows[0].type.count
     masks = []
     for start in (0, count // 2):
@@ -270,8 +320,8 @@ def zipped(builder, rows: list) -> list:
     return series[0]
 
 
-def _shuffled(builder, first: list, second: list, masks: list) -> list:
-    """Both halves of each vector of `first` interleaved with its partner of `second`."""
+def _shuffled(builder: ir.IRBuilder, first: list, second: list, masks: list) -> list:
+    """Emits the interleaving of each vector of `first` with its partner of `second`: two vectors, by the two shuffle masks."""
     halves = []
     for x, y in zip(first, second, strict=True):
         halves += [builder.shuffle_vector(x, y, mask) for mask in masks]
@@ -280,18 +330,18 @@ def _shuffled(builder, first: list, second: list, masks: list) -> list:
 
 @intrinsic
 def address(typingctx, array):
-    """The address of an array's first value. Passing a number instead of an array avoids counting references."""
+    """An intrinsic: the address of an array's first value. Passing a number instead of an array avoids counting references."""
     signature = types.intp(array)
 
     def codegen(context, builder, signature, arguments):
-        return builder.ptrtoint(*datas(context, builder, signature, arguments, (0,)), INDEX)
+        return builder.ptrtoint(*data_pointers(context, builder, signature, arguments, (0,)), INDEX)
 
     return signature, codegen
 
 
 @intrinsic
 def ask_for(typingctx, place):
-    """Prefetches the cache line at an address."""
+    """An intrinsic: prefetches the cache line at the address `place`."""
     signature = types.void(types.intp)
 
     def codegen(context, builder, signature, arguments):
@@ -303,11 +353,12 @@ def ask_for(typingctx, place):
 
 @intrinsic
 def take_number(typingctx, counters, place):
-    """Atomically adds 1 to counters[place] (int64, shared by threads) and returns the value before."""
+    """An intrinsic: atomically adds 1 to counters[place] (int64, shared by threads) and returns the value before."""
     signature = types.intp(counters, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = starts(context, builder, signature, arguments, (0,))
+        """Emits the addition; Numba calls this with the LLVM values of the intrinsic's arguments."""
+        (pointer,) = element_pointers(context, builder, signature, arguments, (0,))
         return builder.atomic_rmw("add", pointer, INDEX(1), "seq_cst")
 
     return signature, codegen
@@ -315,18 +366,20 @@ def take_number(typingctx, counters, place):
 
 @intrinsic
 def wait_for(typingctx, counters, place, count):
-    """Spins until other threads have raised counters[place] to `count`."""
+    """An intrinsic: spins until other threads have raised counters[place] to `count`."""
     signature = types.void(counters, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = starts(context, builder, signature, arguments, (0,))
+        """Emits a loop that reads the counter; Numba calls this with the LLVM values of the intrinsic's arguments."""
+        _, _, count_wanted = tuple(arguments)
+        (pointer,) = element_pointers(context, builder, signature, arguments, (0,))
         look = builder.append_basic_block("look")
         spin = builder.append_basic_block("spin")
         after = builder.append_basic_block("after")
         builder.branch(look)
         builder.position_at_end(look)
         value = builder.load_atomic(pointer, "acquire", 8)
-        builder.cbranch(builder.icmp_signed(">=", value, arguments[2]), after, spin)
+        builder.cbranch(builder.icmp_signed(">=", value, count_wanted), after, spin)
         builder.position_at_end(spin)
         if "sse2" in features():
             kind = ir.FunctionType(ir.VoidType(), [])
@@ -340,29 +393,32 @@ def wait_for(typingctx, counters, place, count):
 
 @intrinsic
 def fma_chains(typingctx, out, factor, addend, trips):
-    """Runs `trips` x UNROLL steps x <- factor * x + addend on CHAINS vectors from 0 and stores them at `out`.
+    """An intrinsic: runs `trips` x UNROLL steps x <- factor * x + addend on CHAINS vectors from 0 and stores them at `out`.
 
-    out: array of CHAINS * lanes values; factor, addend: scalars of its dtype. Everything stays in registers, so only
-    the FMA units are at work.
+    out: array of CHAINS * lanes values; factor, addend: scalars of its dtype. Everything stays in registers, so only the FMA
+    units are at work.
     """
     if not (isinstance(out, types.Array) and isinstance(out.dtype, types.Float)):
         return None
     signature = types.void(out, factor, addend, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = datas(context, builder, signature, arguments, (0,))
+        """Emits the loop; Numba calls this with the LLVM values of the intrinsic's arguments."""
+        _, factor, addend, trips = tuple(arguments)
+        (pointer,) = data_pointers(context, builder, signature, arguments, (0,))
         vector = vector_type(context, signature.args[0])
+        item_bytes = signature.args[0].dtype.bitwidth // 8
         fma = fused(builder, vector, "llvm.fma")
-        factors, addends = (broadcast(builder, value, vector) for value in arguments[1:3])
+        factors = broadcast(builder, factor, vector)
+        addends = broadcast(builder, addend, vector)
         sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(CHAINS)]
-        with cgutils.for_range(builder, arguments[3]):
+        with cgutils.for_range(builder, trips):
             for _ in range(UNROLL):
                 for slot in sums:
                     builder.store(builder.call(fma, [factors, builder.load(slot), addends]), slot)
         target = builder.bitcast(pointer, vector.as_pointer())
         for i, slot in enumerate(sums):
-            item = signature.args[0].dtype.bitwidth // 8
-            builder.store(builder.load(slot), builder.gep(target, [INDEX(i)]), item)
+            builder.store(builder.load(slot), builder.gep(target, [INDEX(i)]), item_bytes)
         return context.get_dummy_value()
 
     return signature, codegen

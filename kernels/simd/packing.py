@@ -20,19 +20,19 @@ _HUGE = 1 << 21
 
 
 def origin(array: np.ndarray) -> np.ndarray:
-    """A flat view of array.size elements from the array's first one on. Its type is the same for all strides, so Numba
-    compiles once. The view does not keep the array alive."""
+    """A flat view of array.size elements that begins at the array's first one, whatever its strides. It has one type for all
+    strides, so that Numba compiles once. It does not keep the array alive."""
     start = array.__array_interface__["data"][0]
     interface = {"data": (start, False), "shape": (array.size,), "typestr": array.dtype.str, "version": 3}
     return np.asarray(py_types.SimpleNamespace(__array_interface__=interface))
 
 
 def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Uninitialized arrays of these shapes for panels, in one piece of memory, on huge pages if the system gives them: a block
-    that is read over and over has more small pages than the first-level TLB has entries.
+    """Uninitialized arrays of these shapes for panels, in one piece of memory, on huge pages if the system gives them: a
+    block that is read over and over has more small pages than the first-level TLB has entries.
 
-    NumPy asks for huge pages for 4 MiB and more, and this is always more. Each array begins on a cache line, a KiB further into
-    its page than the one before.
+    NumPy asks for huge pages for 4 MiB and more, and this is always more. Each array begins on a cache line, a KiB further
+    into its page than the one before.
     """
     sizes = [int(np.prod(shape)) * dtype.itemsize for shape in shapes]
     starts = np.cumsum([0, *(-(-size // _PAGE) * _PAGE + _PAGE // 4 for size in sizes)])
@@ -46,26 +46,30 @@ def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 @intrinsic
 def peek(typingctx, array, index):
-    """The value `index` elements after the array's first one; the index may be outside of the array's shape."""
+    """An intrinsic: the value `index` elements after the array's first one; the index may be outside of the array's shape."""
     signature = array.dtype(array, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        return builder.load(*emit.starts(context, builder, signature, arguments, (0,)))
+        return builder.load(*emit.element_pointers(context, builder, signature, arguments, (0,)))
 
     return signature, codegen
 
 
 @intrinsic
 def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
-    """Copies `valid` values, at most as many as `lanes` is long."""
+    """An intrinsic: copies `valid` values, at most as many as the tuple `lanes` is long, from source[source_at] on to
+    target[target_at] on."""
     signature = types.void(lanes, target, types.intp, source, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector, item = emit.vector_of(context, signature, 1)
-        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
-        mask = emit.first_lanes(builder, arguments[5], vector)
-        loaded = emit.masked_load(builder, emit.at(builder, source, arguments[4], vector), mask, vector, align=item)
-        emit.masked_store(builder, loaded, emit.at(builder, to, arguments[2], vector), mask, align=item)
+        """Emits a masked load and a masked store; Numba calls this with the LLVM values of the intrinsic's arguments."""
+        _, _, target_at, _, source_at, valid = tuple(arguments)
+        vector, item = emit.vector_of(context, signature, array=1)
+        target, source = emit.data_pointers(context, builder, signature, arguments, places=(1, 3))
+        mask = emit.first_lanes(builder, valid, vector)
+        read = emit.vector_pointer(builder, source, source_at, vector)
+        loaded = emit.masked_load(builder, read, mask, vector, align=item)
+        emit.masked_store(builder, loaded, emit.vector_pointer(builder, target, target_at, vector), mask, align=item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -73,15 +77,18 @@ def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
 
 @intrinsic
 def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
-    """Copies as many values as `group` is long, and prefetches the source `ahead` elements further on."""
+    """An intrinsic: copies as many values as the tuple `group` is long, from source[source_at] on to target[target_at] on,
+    and prefetches the source `ahead` elements further on."""
     signature = types.void(group, target, types.intp, source, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector, item = emit.vector_of(context, signature, 1)
-        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
-        loaded = builder.load(emit.at(builder, source, arguments[4], vector), align=item)
-        emit.prefetch(builder, emit.at(builder, source, builder.add(arguments[4], arguments[5]), vector))
-        builder.store(loaded, emit.at(builder, to, arguments[2], vector), item)
+        """Emits a load, a prefetch and a store; Numba calls this with the LLVM values of the intrinsic's arguments."""
+        _, _, target_at, _, source_at, ahead = tuple(arguments)
+        vector, item = emit.vector_of(context, signature, array=1)
+        target, source = emit.data_pointers(context, builder, signature, arguments, places=(1, 3))
+        loaded = builder.load(emit.vector_pointer(builder, source, source_at, vector), align=item)
+        emit.prefetch(builder, emit.vector_pointer(builder, source, builder.add(source_at, ahead), vector))
+        builder.store(loaded, emit.vector_pointer(builder, target, target_at, vector), item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -89,39 +96,61 @@ def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
 
 @intrinsic
 def transpose_block(typingctx, lanes, group, target, target_at, step, source, source_at, across, last, deep):
-    """Transposes a block. The source has as many rows as `group` is long, `across` apart. Of each row the first `deep` values are
-    read, at most as many as `lanes` is long. In the target the rows' values of one k are side by side, `step` after those of the
-    k before. Rows after number `last` repeat it. Whole vectors are written: zeros may follow the last k if `group` is shorter."""
+    """An intrinsic: transposes a block, from source[source_at] on to target[target_at] on.
+
+    The source has as many rows as the tuple `group` is long, `across` elements from each other. Of each row the first `deep`
+    values are read, at most as many as the tuple `lanes` is long; rows after number `last` repeat it. In the target the rows'
+    values of one k are side by side, `step` elements after those of the k before. Whole vectors are written: zeros may follow
+    the last k if `group` is shorter than `lanes`.
+    """
     signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
-        vector, item = emit.vector_of(context, signature, 2)
-        rows = signature.args[1].count
-        to, source = emit.datas(context, builder, signature, arguments, (2, 5))
+        """Emits a load of each row and stores of the interleaved rows; Numba calls this with the LLVM values of the
+        intrinsic's arguments."""
+        _, _, _, target_at, step, _, row_start, across, last, deep = tuple(arguments)
+        vector, item = emit.vector_of(context, signature, array=2)
+        rows = signature.args[1].count  # the length of `group`
+        target, source = emit.data_pointers(context, builder, signature, arguments, places=(2, 5))
         # Load: a vector of each row; lanes beyond `deep` are 0.
-        mask = emit.first_lanes(builder, arguments[9], vector)
-        row_start = arguments[6]
+        mask = emit.first_lanes(builder, deep, vector)
         loaded = []
         for r in range(rows):
             if r:
-                more = builder.icmp_signed("<=", emit.INDEX(r), arguments[8])
-                row_start = builder.add(row_start, builder.select(more, arguments[7], emit.INDEX(0)))
-            pointer = emit.at(builder, source, row_start, vector)
+                more = builder.icmp_signed("<=", emit.INDEX(r), last)
+                row_start = builder.add(row_start, builder.select(more, across, emit.INDEX(0)))
+            pointer = emit.vector_pointer(builder, source, row_start, vector)
             loaded.append(emit.masked_load(builder, pointer, mask, vector, align=item))
         # Transpose and store.
         for i, value in enumerate(emit.zipped(builder, loaded)):
-            first = emit.INDEX(i * (vector.count // rows))
-            into = builder.add(arguments[3], builder.mul(arguments[4], first))
-            with builder.if_then(builder.icmp_signed("<", first, arguments[9])):
-                builder.store(value, emit.at(builder, to, into, vector), item)
+            first_k = emit.INDEX(i * (vector.count // rows))  # of the steps that this vector has
+            place = builder.add(target_at, builder.mul(step, first_k))
+            with builder.if_then(builder.icmp_signed("<", first_k, deep)):
+                builder.store(value, emit.vector_pointer(builder, target, place, vector), item)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 @numba.njit(cache=True)
-def pack_panel(lanes, group, target, at, width, source, start, across, along, valid, depth):
-    """Packs a panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth."""
+def pack_panel(
+    lanes: tuple,
+    group: tuple,
+    target: np.ndarray,
+    at: int,
+    width: int,
+    source: np.ndarray,
+    start: int,
+    across: int,
+    along: int,
+    valid: int,
+    depth: int,
+):
+    """Packs a panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth.
+
+    lanes: a tuple as long as a vector; group: one as long as the rows that are copied or transposed at once, which divide
+    `width`. Compiled by Numba; target and source are flat.
+    """
     if across == 1 and valid == width:
         for k in range(depth):
             for w in range(0, width, len(group)):
@@ -144,9 +173,28 @@ def pack_panel(lanes, group, target, at, width, source, start, across, along, va
 
 
 @numba.njit(cache=True)
-def pack(lanes, group, target, at, width, source, across, along, first, stop, start, depth, stride):
-    """Packs the panels of the elements `first` to `stop`. If elements of one k are side by side in memory, a few k of all panels
-    are packed at a time, so that memory is read along its rows."""
+def pack(
+    lanes: tuple,
+    group: tuple,
+    target: np.ndarray,
+    at: int,
+    width: int,
+    source: np.ndarray,
+    across: int,
+    along: int,
+    first: int,
+    stop: int,
+    start: int,
+    depth: int,
+    stride: int,
+):
+    """Packs the panels, of `width` each, of the rows or columns `first` to `stop` of a matrix, `depth` k of them from k =
+    `start` on. If elements of one k are side by side in memory, a few k of all panels are packed at a time, so that memory is
+    read along its rows.
+
+    lanes, group: as in pack_panel. target: flat; row or column i of the matrix has its panel at `at` + i * stride. source:
+    flat; `across` and `along` are its elements from one row or column, and from one k, to the next. Compiled by Numba.
+    """
     few = _FEW if across == 1 else depth
     for k in range(0, depth, few):
         for i in range(first, stop, width):

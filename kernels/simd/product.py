@@ -3,6 +3,9 @@
 Threads share the pieces of C for one block of B at a time; if it costs less, the transpose of C is computed and transposed back.
 """
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numba
 import numpy as np
 from llvmlite import ir
@@ -78,7 +81,8 @@ def tile_rows(vector: int) -> int:
 
 
 def tile_shapes(vector: int) -> list[tuple[int, int]]:
-    """(rows, vectors per row) of all tiles, smallest first: the first one that covers the rest of C is used."""
+    """(rows, vectors per row) of all tiles for vectors of `vector` bytes, smallest first: the first one that covers the rest
+    of C is used."""
     most = tile_rows(vector)
     rows = [1 << i for i in range(most.bit_length())]
     shapes = []
@@ -88,8 +92,9 @@ def tile_shapes(vector: int) -> list[tuple[int, int]]:
     return shapes
 
 
-def _vectors(builder, places: list, vector: ir.VectorType, masks: list | None) -> list:
-    """The vectors at these places; with masks only the lanes in them, the others are 0."""
+def _vectors(builder: ir.IRBuilder, places: list, vector: ir.VectorType, masks: list | None) -> list:
+    """Emits loads of the vectors at these pointers; with masks, one for each, only their lanes are loaded and the others are
+    0."""
     item = 8 if isinstance(vector.element, ir.DoubleType) else 4
     if masks is None:
         return [builder.load(place, align=item) for place in places]
@@ -98,8 +103,9 @@ def _vectors(builder, places: list, vector: ir.VectorType, masks: list | None) -
     ]
 
 
-def _row_starts(builder, first, stride, *, height, rows: int) -> list:
-    """Where each row begins; rows beyond `height` repeat the last one, so that storing them too does no harm."""
+def _row_starts(builder: ir.IRBuilder, first: ir.Value, stride: ir.Value, *, height: ir.Value, rows: int) -> list:
+    """Emits pointers to the starts of `rows` rows, the first at `first` and the next `stride` elements on. Rows from number
+    `height` on repeat the last one below it, so that storing them too does no harm."""
     pointers = [first]
     for r in range(1, rows):
         exists = builder.icmp_signed("<", emit.INDEX(r), height)
@@ -107,9 +113,9 @@ def _row_starts(builder, first, stride, *, height, rows: int) -> list:
     return pointers
 
 
-def _across(builder, row, vector: ir.VectorType, vectors: int) -> list:
-    """The places of a row's vectors."""
-    return [emit.at(builder, row, emit.INDEX(0), vector, ahead=v * vector.count) for v in range(vectors)]
+def _across(builder: ir.IRBuilder, row: ir.Value, vector: ir.VectorType, vectors: int) -> list:
+    """Emits pointers to the first `vectors` vectors of the row that begins at `row`."""
+    return [emit.vector_pointer(builder, row, emit.INDEX(0), vector, ahead=v * vector.count) for v in range(vectors)]
 
 
 def _tile_function(
@@ -117,8 +123,10 @@ def _tile_function(
 ) -> ir.Function:
     """An LLVM function that computes a tile of C from panels of A and B. It is not inlined, so it has all registers.
 
-    Its arguments: A, its strides between rows and between steps in k; B and its stride between steps; C and its row length;
-    the steps, and how many of them may load whole vectors of B; the rows and columns of C present; whether to add to C.
+    vector, words: types of a vector of sums and of an operand's vector. shape: (rows, vectors per row) of the tile. The
+    function's arguments: A, its strides between rows and between steps in k; B and its stride between steps; C and its row
+    length; the steps, and how many of them may load whole vectors of B; the rows and columns of C present; whether to add to
+    C.
     """
     rows, vectors = shape
     name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{words.element}"
@@ -141,9 +149,12 @@ def _tile_function(
     masks = [emit.row_mask(builder, columns, v * vector.count, vector) for v in range(vectors)]
     early = builder.mul(b_step, index(_AHEAD))
 
-    def steps(until, start: list, masked: bool) -> list:
-        """Emits the steps before `until`; returns the places in A and B and the sums after them. The loop is not unrolled, as
-        the addresses of A's rows would then need more registers than there are."""
+    def steps(until: ir.Value, start: list, masked: bool) -> list:
+        """Emits a loop over the steps in k before `until`; returns the places in A and B and the sums after them. The loop is
+        not unrolled, as the addresses of A's rows would then need more registers than there are.
+
+        start: places in A and B and sums before the loop. masked: whether only the columns present are loaded from B.
+        """
         end = builder.gep(b, [builder.mul(until, b_step)])
         loop = emit.Loop(builder, start[0], start[1:])
         at, right, *sums = tuple(loop.slots)
@@ -163,8 +174,14 @@ def _tile_function(
     return function
 
 
-def _store_tile(builder, sums: list, places: list, masks: list, *, columns, added) -> None:
-    """Adds what C holds to the sums of a tile, if `added`, and stores them: whole vectors, or with fewer columns by the masks."""
+def _store_tile(
+    builder: ir.IRBuilder, sums: list, places: list, masks: list, *, columns: ir.Value, added: ir.Value
+) -> None:
+    """Emits the end of a tile function: adds what C has to the sums if `added`, and stores them as whole vectors, or by the
+    masks if fewer columns are present.
+
+    places: pointers into C, one for each vector of sums. masks: for each vector of a row, the lanes in `columns`.
+    """
     vector = sums[0].type
     vectors = len(masks)
     item = 8 if isinstance(vector.element, ir.DoubleType) else 4
@@ -187,19 +204,25 @@ def _store_tile(builder, sums: list, places: list, masks: list, *, columns, adde
 
 @intrinsic
 def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added):
-    """Computes a tile of C from panels of A and B at these addresses; _tile_function explains the arguments.
+    """An intrinsic: computes a tile of C from panels of A and B at these addresses; _tile_function explains the arguments.
 
     lanes: a tuple as long as a vector, of the operands' type: floating-point numbers, or words with two bfloat16 each.
     """
     signature = types.void(lanes, *[types.intp] * 12)
 
     def codegen(context, builder, signature, arguments):
-        words = ir.VectorType(context.get_value_type(signature.args[0].dtype), signature.args[0].count)
+        """Emits a call of the smallest tile function that covers `height` x `columns`; Numba calls this with the LLVM values
+        of the arguments."""
+        lanes = signature.args[0]
+        words = ir.VectorType(context.get_value_type(lanes.dtype), lanes.count)
+        vector_bytes = lanes.count * lanes.dtype.bitwidth // 8
         vector = ir.VectorType(ir.FloatType(), words.count) if isinstance(words.element, ir.IntType) else words
-        height, columns = arguments[10:12]
+        *_, height, columns, _ = tuple(arguments)
 
-        def cases():
-            for rows, vectors in tile_shapes(words.count * signature.args[0].dtype.bitwidth // 8):
+        def cases() -> Iterator[tuple[ir.Value, ir.Function]]:
+            """Yields (condition that the tile covers what is left of C, its function) for each shape of tile, the smallest
+            first."""
+            for rows, vectors in tile_shapes(vector_bytes):
                 fits = builder.icmp_signed("<=", height, emit.INDEX(rows))
                 enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * vector.count))
                 yield builder.and_(fits, enough), _tile_function(builder.module, vector, words, (rows, vectors))
@@ -214,8 +237,11 @@ def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole,
 
 
 @numba.njit(cache=True)
-def _store_transposed(group, c, at, stride, source, columns, high, wide):
-    """Stores the transpose of `high` rows of `wide` values into C. Rows are `columns` long in the source, `stride` in C."""
+def _store_transposed(
+    group: tuple, c: np.ndarray, at: int, stride: int, source: np.ndarray, columns: int, high: int, wide: int
+):
+    """Stores the transpose of `high` rows of `wide` values into C from c[at] on. Rows are `columns` elements long in the
+    source, `stride` in C. Compiled by Numba; group: a tuple as long as the rows that are transposed at once."""
     if high == len(group):
         for j in range(0, wide, len(group)):
             transpose_block(group, group, c, at + j * stride, stride, source, j, columns, high - 1, wide - j)
@@ -226,8 +252,26 @@ def _store_transposed(group, c, at, stride, source, columns, high, wide):
 
 
 @numba.njit(cache=True)
-def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0, j1):
-    """Computes the tiles of `high` rows of C from column j0 to j1. If B is packed, each prefetches a share of A's next panel."""
+def _row_of_tiles(
+    lanes: tuple,
+    item: int,
+    p,
+    left: tuple,
+    right: tuple,
+    c: int,
+    length: int,
+    start: int,
+    deep: int,
+    high: int,
+    j0: int,
+    j1: int,
+):
+    """Computes the tiles of `high` rows of C from column j0 to j1, adding `deep` steps in k from `start` on. If B is packed,
+    each prefetches a share of A's next panel. Compiled by Numba.
+
+    item: bytes of an operand's value. p: a record of PLAN. left: (address of A's rows, elements from row to row and from k to
+    k). right: (address of B's columns, elements from k to k). c: address of these rows of C, each `length` elements long.
+    """
     (a, a_row, a_step), (b, b_step) = left, right
     columns = p.columns if p.packs_b or 2 * high > p.rows else (_VECTORS + 1) * len(lanes)
     # Of A's next panel, or if it is not packed of each of its rows, a tile prefetches so many bytes.
@@ -260,9 +304,12 @@ def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0,
 
 
 @numba.njit(cache=True)
-def _take(counters, place, thread, threads, pieces):
-    """Number of the thread's next piece: first from its own share, whose operands its cache may hold from the last call, then
-    from other threads' shares; `pieces` if none is left."""
+def _take(counters: np.ndarray, place: int, thread: int, threads: int, pieces: int) -> int:
+    """Number of the thread's next piece of work: first from its own share, whose operands its cache may hold from the last
+    call, then from other threads' shares; `pieces` if none is left. Compiled by Numba.
+
+    counters[place + t]: how many pieces of thread t's share are taken.
+    """
     share = -(-pieces // threads)
     for i in range(threads):
         owner = (thread + i) % threads
@@ -274,13 +321,17 @@ def _take(counters, place, thread, threads, pieces):
 
 @numba.njit(cache=True)
 def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, threads):
-    """One thread's work. A phase has `depth` steps in k and `phase_columns` columns of B, whose panels stay in the second-level
-    cache. In each phase a free thread takes the next piece to pack, and then the next piece of C to add to.
+    """One thread's work on C = A B, compiled by Numba. A phase has `depth` steps in k and `phase_columns` columns of B, whose
+    panels stay in the second-level cache. In each phase a free thread takes the next piece to pack, and then the next piece
+    of C to add to.
 
     Packing all of B at once would write the panels to memory and read them back: 5 % of the time at n = 2048. Counters of a
-    phase: pieces taken to pack, pieces packed, pieces of C done, and pieces of C taken from each thread's share. A thread waits
-    only for pieces that others have begun, so any number of threads comes to an end. It packs a phase into one half of the
-    panels while others still finish the phase before from the other half.
+    phase: pieces taken to pack, pieces packed, pieces of C done, and pieces of C taken from each thread's share. A thread
+    waits only for pieces that others have begun, so any number of threads comes to an end. It packs a phase into one half of
+    the panels while others still finish the phase before from the other half.
+
+    lanes, group: tuples as long as a vector and as the rows transposed at once. plan: one record of PLAN. a, b, c: flat
+    arrays that begin at the matrices' first values. left, right: panels of A and B. spare: a row of tiles of a transposed C.
     """
     p = plan[0]
     item = a.itemsize
@@ -373,7 +424,8 @@ def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
 
 @numba.njit(cache=True, parallel=True)
 def _batch(lanes, group, plan, a, b, c, left, right, spare, counters):
-    """Computes many small products, stored one after the other in each array. A free thread takes the next one."""
+    """Computes many small products, stored one after the other in each array; a free thread takes the next one. Compiled by
+    Numba; arguments as in _work, but panels, spare tiles and counters are a row for each thread."""
     p = plan[0]
     count = p.count
     a_size = p.m * p.k
@@ -396,8 +448,10 @@ def _up(value: int, step: int) -> int:
 
 
 def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
-    """Estimated cost of A B in multiply-adds of the widest vectors. It includes `lay_out` for each value of an operand without
-    contiguous rows, which must be copied into panels."""
+    """Estimated cost of A B in multiply-adds of the widest vectors, computed with vectors of `vector` bytes.
+
+    lay_out: cost for each value of an operand without contiguous rows, which must be copied into panels.
+    """
     m, k = a.shape
     n = b.shape[1]
     rows = tile_rows(vector)
@@ -409,8 +463,14 @@ def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
     return (m // rows * rows + last) * across * k + lay_out * laid_out
 
 
-def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: int, transposed: bool, count: int):
-    """An array with one PLAN record, for A B; rows of the result are `length` elements long."""
+def _plan(
+    a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: int, transposed: bool, count: int
+) -> np.ndarray:
+    """An array with one PLAN record, which says how A B is cut into pieces.
+
+    length: elements from row to row of the result. vector: bytes of a vector. transposed: whether A and B were exchanged to
+    compute the transpose of C. count: products of a batch.
+    """
     m, k = a.shape
     n = b.shape[1]
     item = a.itemsize
@@ -461,7 +521,10 @@ def _plan(a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: in
 
 
 def _cheapest(a: np.ndarray, b: np.ndarray, c: np.ndarray, sizes: tuple[int, ...], lay_out: float) -> tuple[bool, int]:
-    """(whether the transpose of C is computed, bytes of a vector) at the least estimated cost."""
+    """(whether the transpose of C is computed, bytes of a vector) at the least estimated cost of C = A B.
+
+    sizes: bytes of the vectors to choose from. lay_out: cost of copying one value into a panel.
+    """
     costs = [(_cost(a, b, size, lay_out), False, size) for size in sizes]
     step = _VECTORS * max(sizes)  # bytes of a panel's step; a transposed panel with all of k should stay in a cache
     if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
@@ -470,11 +533,12 @@ def _cheapest(a: np.ndarray, b: np.ndarray, c: np.ndarray, sizes: tuple[int, ...
     return transposed, vector
 
 
-def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
-    """A function without arguments that computes C = A B, or a batch of products, on Numba's threads.
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0) -> Callable[[], Any]:
+    """A call without arguments that computes C = A B, or a batch of products, on Numba's threads.
 
-    a: m x k and b: k x n, any strides, either numbers or words with two bfloat16 each; c: m x n, contiguous. In a batch all three
-    have a leading dimension, and its products lie one after the other. vector: bytes of a vector; 0 chooses the fastest.
+    a: m x k and b: k x n, any strides, either numbers or words with two bfloat16 each; c: m x n, contiguous. In a batch all
+    three have a leading dimension, and its products lie one after the other. vector: bytes of a vector; 0 chooses the
+    fastest.
     """
     is_batch = c.ndim == 3 and len(c) > 1
     count = len(c) if c.ndim == 3 else 1
@@ -514,11 +578,19 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     group = (0,) * min(lanes, tile_rows(vector))
     arguments = ((a.dtype.type(0),) * lanes, group, plan, *starts, flat, *panels, counters)
     call = direct(function, *arguments)
-    return lambda keep=keep: call()
+
+    def run(keep=keep):  # the call has raw addresses alone: this keeps the operands alive
+        return call()
+
+    return run
 
 
-def _room(p, operand: np.dtype, result: np.dtype, *, threads: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """(panels of A and of B and a spare row of tiles for each thread, counters); in a batch each thread has all of them."""
+def _room(p: np.void, operand: np.dtype, result: np.dtype, *, threads: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """([panels of A, panels of B, spare tiles with a row for each thread], counters), as the plan needs them; in a batch all
+    have a row for each thread.
+
+    p: a record of PLAN. operand, result: types of A's and B's values and of C's.
+    """
     rows = int(p["rows"])
     left = p["packs_a"] * p["phases_stored"] * _up(p["m"], rows) * p["depth"]
     right = p["packs_b"] * p["phases_stored"] * p["phase_columns"] * p["depth"]

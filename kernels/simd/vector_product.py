@@ -1,5 +1,7 @@
 """Products with one row or one column: memory limits them, so each value of the matrix is read once, in storage order."""
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
 
@@ -11,8 +13,8 @@ _SHARE = 16
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _add_rows(x, w, y):
-    """y[j] = sum over k of x[k] w[k, j], with eight rows of w in one pass over y."""
+def _add_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray):
+    """y[j] = sum over k of x[k] w[k, j], with eight rows of w in one pass over y. Compiled by Numba."""
     y[:] = 0
     whole = x.size // 8 * 8
     for k in range(0, whole, 8):
@@ -33,8 +35,9 @@ def _add_rows(x, w, y):
 
 
 @numba.njit(cache=True, fastmath={"contract", "reassoc"})
-def _dot_rows(x, w, y, first, stop):
-    """y[i] = sum over k of w[i, k] x[k], four rows of w at a time; the last four rows may overlap the four before."""
+def _dot_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray, first: int, stop: int):
+    """y[i] = sum over k of w[i, k] x[k] for first <= i < stop, four rows of w at a time: they share the loads of x. The last
+    four rows may overlap the four before, which then are computed again. Compiled by Numba."""
     step = min(4, stop - first)
     for start in range(first, stop, 4):
         i = min(start, stop - step)
@@ -65,8 +68,13 @@ def _alone(x, w, y, dots):
 
 
 @numba.njit(cache=True, parallel=True)
-def _together(x, w, y, dots, parts):
-    """Each thread reads whole rows of w, in order. With `dots` it computes results of its own, else its part of all sums."""
+def _together(x: np.ndarray, w: np.ndarray, y: np.ndarray, dots: bool, parts: np.ndarray):
+    """The product of a vector x and a matrix w on all threads, compiled by Numba; each thread reads whole rows of w, in
+    order.
+
+    dots: y = w x, so a thread computes results of its own. Else y = x w: a thread sums over its rows into its row of `parts`
+    (threads x results), and the parts are added in the end.
+    """
     size = y.size if dots else x.size
     threads = len(parts)
     share = -(-size // (_SHARE * threads)) * _SHARE
@@ -82,8 +90,11 @@ def _together(x, w, y, dots, parts):
             y[j] = parts[:, j].sum()
 
 
-def vector_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, threads: int):
-    """A function that computes C = A B if C has one row or one column and A and B are contiguous, with k > 1; else None."""
+def vector_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, threads: int) -> Callable[[], None] | None:
+    """A call that computes C = A B, if C has one row or one column and A and B are contiguous, with k > 1; else None.
+
+    a: m x k, b: k x n, c: m x n.
+    """
     for vector, matrix in ((a[:1], b), (b[:, :1].T, a.T)):
         is_whole_product = c.size == matrix.shape[1] and len(matrix) > 1
         is_contiguous = matrix.flags.c_contiguous or matrix.flags.f_contiguous

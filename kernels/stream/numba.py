@@ -53,17 +53,19 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
     width = emit.vector_bytes() if how == "near" else min(_FAR_BYTES, emit.vector_bytes())
 
     def codegen(context, builder, signature, arguments):
-        whole = emit.vector_type(context, signature.args[4], width)
-        item = signature.args[4].dtype.bitwidth // 8
-        sources = emit.datas(context, builder, signature, arguments, (2, 3))
-        (target,) = emit.datas(context, builder, signature, arguments, (4,))
+        _, _, _, _, _, factor, start, stop = tuple(arguments)
+        array_type = signature.args[4]
+        whole = emit.vector_type(context, array_type, width)
+        item = array_type.dtype.bitwidth // 8
+        sources = emit.data_pointers(context, builder, signature, arguments, places=(2, 3))
+        (target,) = emit.data_pointers(context, builder, signature, arguments, places=(4,))
 
         def load(pointer, places, vector):
-            return [builder.load(emit.at(builder, pointer, place, vector), align=item) for place in places]
+            return [builder.load(emit.vector_pointer(builder, pointer, place, vector), align=item) for place in places]
 
         def some(index, count, vector):
             places = [builder.add(index, emit.INDEX(i * vector.count)) for i in range(count)]
-            factors = emit.broadcast(builder, arguments[5], vector)
+            factors = emit.broadcast(builder, factor, vector)
             # Load: all vectors of both arrays.
             x = load(sources[0], places, vector)
             y = load(sources[1], places, vector)
@@ -71,18 +73,19 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
             for i, place in enumerate(places):
                 value = _combined(builder, word, factors, x=x[i], y=y[i])
                 if how == "far" and vector is whole and i * width % _LINE == 0:
-                    ahead = emit.at(builder, target, place, vector, ahead=_AHEAD_BYTES // item)
+                    ahead = emit.vector_pointer(builder, target, place, vector, ahead=_AHEAD_BYTES // item)
                     emit.prefetch(builder, ahead, write=True)
-                to = emit.at(builder, target, place, vector)
+                to = emit.vector_pointer(builder, target, place, vector)
                 if how == "nontemporal" and vector is whole:
                     emit.store_past_caches(builder, value, to, width)
                 else:
                     builder.store(value, to, item)
 
-        index = cgutils.alloca_once_value(builder, arguments[6])
+        index = cgutils.alloca_once_value(builder, start)
         one = ir.VectorType(whole.element, 1)
+        # As many whole trips as there are, then single vectors, then single elements.
         for count, vector in ((_UNROLL, whole), (1, whole), (1, one)):
-            _steps(builder, index, arguments[7], count=count, vector=vector, body=some)
+            _steps(builder, index, stop, count=count, vector=vector, body=some)
         if how == "nontemporal":
             _drain(builder)
         return context.get_dummy_value()
@@ -137,9 +140,11 @@ def _sum(typingctx, a, sums, start, stop):
     signature = types.void(a, sums, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        whole = emit.vector_type(context, signature.args[0])
-        item = signature.args[0].dtype.bitwidth // 8
-        source, target = emit.datas(context, builder, signature, arguments, (0, 1))
+        _, _, start, stop = tuple(arguments)
+        array_type = signature.args[0]
+        whole = emit.vector_type(context, array_type)
+        item = array_type.dtype.bitwidth // 8
+        source, target = emit.data_pointers(context, builder, signature, arguments, places=(0, 1))
         slots = [cgutils.alloca_once_value(builder, ir.Constant(whole, None)) for _ in range(_SUMS)]
         rest = ir.VectorType(whole.element, 1)
         last = cgutils.alloca_once_value(builder, ir.Constant(rest, None))
@@ -147,12 +152,14 @@ def _sum(typingctx, a, sums, start, stop):
         def some(index, count, vector):
             for i, slot in enumerate(slots[:count] if vector is whole else [last]):
                 place = builder.add(index, emit.INDEX(i * vector.count))
-                loaded = builder.load(emit.at(builder, source, place, vector), align=item)
+                loaded = builder.load(emit.vector_pointer(builder, source, place, vector), align=item)
                 builder.store(builder.fadd(builder.load(slot), loaded), slot)
 
-        index = cgutils.alloca_once_value(builder, arguments[2])
+        index = cgutils.alloca_once_value(builder, start)
+        # As many whole trips as there are, then single vectors, then single elements.
         for count, vector in ((_SUMS, whole), (1, whole), (1, rest)):
-            _steps(builder, index, arguments[3], count=count, vector=vector, body=some)
+            _steps(builder, index, stop, count=count, vector=vector, body=some)
+        # The sum of single elements goes to the first lane of the first vector.
         zero = ir.Constant(ir.IntType(32), 0)
         left = builder.extract_element(builder.load(last), zero)
         first = builder.load(slots[0])
@@ -160,7 +167,7 @@ def _sum(typingctx, a, sums, start, stop):
         builder.store(builder.insert_element(first, total, zero), slots[0])
         for i, slot in enumerate(slots):
             place = emit.INDEX(i * whole.count)
-            builder.store(builder.load(slot), emit.at(builder, target, place, whole), item)
+            builder.store(builder.load(slot), emit.vector_pointer(builder, target, place, whole), item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -203,15 +210,17 @@ def _bound(problem: Stream, arrays: Sequence[np.ndarray], nontemporal: bool):
         )
     if nontemporal and problem.operation == "read":
         raise ValueError("a read stores nothing, so there is no store to make non-temporal")
-    a, threads = arrays[0], numba.get_num_threads()
-    a_line = _LINE // a.itemsize
-    share = -(-problem.elements // (threads * a_line)) * a_line
+    a = arrays[0]
+    threads = numba.get_num_threads()
+    line_elements = _LINE // a.itemsize
+    share = -(-problem.elements // (threads * line_elements)) * line_elements  # elements of a thread: whole cache lines
     arguments: tuple
     passes = min(max(1, threads * _BYTES_A_CALL // problem.bytes_moved), _MOST_PASSES)
     if problem.operation == "read":
         out = np.empty(1, a.dtype)
         sums = empty((threads, _SUMS * emit.lanes(a.dtype)), a.dtype)
-        compiled, arguments = _read, (a, sums, out, share, passes)
+        compiled = _read
+        arguments = (a, sums, out, share, passes)
     else:
         # its pages are given by the first call, to the threads that write them
         out = empty((problem.elements,), a.dtype, 5)
