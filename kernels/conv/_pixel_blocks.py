@@ -89,8 +89,8 @@ class Blocks(NamedTuple):
 
 
 def windows(problem: Conv) -> list[Window]:
-    """The windows of a problem. fprop and wgrad have one per group. dgrad has one per group and per position of a pixel within
-    a stride, with reversed filters: each has only the taps that reach its position."""
+    """The convolutions on flat arrays that a problem consists of. fprop and wgrad have one per group. dgrad has one per group
+    and per position of a pixel within a stride, with reversed filters: each has only the taps that reach its position."""
     parts = []
     for group in range(problem.groups):
         if problem.direction == "dgrad":
@@ -101,7 +101,7 @@ def windows(problem: Conv) -> list[Window]:
 
 
 def _forward_window(problem: Conv, group: int) -> Window:
-    """The window of a group from the images to the output."""
+    """The window of fprop for one group: it reads images stored NHWC and writes the output; wgrad uses the same places."""
     channels = problem.c_in // problem.groups
     columns = problem.c_out // problem.groups
     (top, _), (left, _) = problem.pads
@@ -136,8 +136,8 @@ def _forward_window(problem: Conv, group: int) -> Window:
 
 
 def _windows_of_dgrad(problem: Conv, group: int) -> list[Window]:
-    """The windows of a group from the output's gradient to that of the images: the forward window with images and output, and
-    channels and columns, exchanged."""
+    """The windows of dgrad for one group, which read dy and write dx: the forward window with images and output, and channels
+    and columns, exchanged. One for each position of a pixel within a stride."""
     forward = _forward_window(problem, group)
     stride = problem.stride
     parts = []
@@ -222,7 +222,7 @@ def cut(
     """The blocks of a window for `chunk` channels of `item` bytes at a time.
 
     Of the sizes with at most _SOURCE_BYTES of source and `most_pixels` pixels it is the one with the least estimated waste:
-    unfilled tiles of `tile` pixels, copied borders, uneven blocks, fewer blocks than `least_blocks`, few pixels.
+    tiles of `tile` pixels that are not full, copied borders, uneven blocks, fewer blocks than `least_blocks`, few pixels.
     always_copied: a block's source is copied even if it could be read in place.
     """
     pitch = w.source_pixel * w.stride * item
@@ -231,9 +231,12 @@ def cut(
     line = ((w.across - 1) * w.stride + w.taps_across) * chunk
 
     def source(images: int, rows: int) -> int:
+        """Elements of source under so many images, or output rows of one image, with the borders that windows reach into."""
         return images * ((rows - 1) * w.stride + w.taps_down) * line
 
     def waste(size: tuple[int, int]) -> float:
+        """Weighted sum of what blocks of (images, rows) waste: pixels of tiles that are not full, copied borders, uneven
+        blocks, blocks that some threads lack, and work around blocks of few pixels."""
         images, rows = size
         pixels = images * rows * w.across
         tiles = -(-pixels // tile) * tile / pixels
@@ -260,8 +263,9 @@ def cut(
 
 
 @numba.njit(cache=True)
-def copy_run(lanes, target, at, source, start, count):
-    """Copies `count` values."""
+def copy_run(lanes: tuple, target: np.ndarray, at: int, source: np.ndarray, start: int, count: int):
+    """Copies `count` values from source[start] on to target[at] on, by vectors as long as the tuple `lanes`. Compiled by
+    Numba."""
     whole = count // len(lanes) * len(lanes)
     for i in range(0, whole, len(lanes)):
         copy_group(lanes, target, at + i, source, start + i, 4 * len(lanes))
@@ -270,9 +274,21 @@ def copy_run(lanes, target, at, source, start, count):
 
 
 @numba.njit(cache=True)
-def copy_block(lanes, target, at, source, w, images, first, rows, image, channel, deep):
-    """Copies the source under `rows` output rows from `first` on, of `images` images from `image` on, with zeros for its padding;
-    of each pixel `deep` channels from `channel` on."""
+def copy_block(
+    lanes: tuple,
+    target: np.ndarray,
+    at: int,
+    source: np.ndarray,
+    w: Window,
+    images: int,
+    first: int,
+    rows: int,
+    image: int,
+    channel: int,
+    deep: int,
+):
+    """Copies to target[at] on the source under `rows` output rows from `first` on, of `images` images from `image` on, with
+    zeros for its padding; of each pixel `deep` channels from `channel` on. Compiled by Numba; target and source are flat."""
     lines = (rows - 1) * w.stride + w.taps_down
     width = (w.across - 1) * w.stride + w.taps_across
     before = min(max(w.left, 0), width)

@@ -1,5 +1,6 @@
 """Register tiles of a convolution: products of pixels and a panel, summed over the runs of memory under a window."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -19,14 +20,15 @@ _LINE = 64
 
 
 def tile_rows(vector: int) -> int:
-    """Most rows of a tile for vectors of `vector` bytes: 14 x 2 sums, 2 vectors of the panel and a factor use 31 of 32 registers;
-    with 6 x 2 sums they use 15 of 16. ResNet's rows of 7, 14, 28 and 56 pixels fill tiles of 14 without a rest."""
+    """Most rows of a tile of sums for vectors of `vector` bytes: 14 x 2 sums, 2 vectors of the panel and a factor use 31 of
+    32 registers; with 6 x 2 sums they use 15 of 16. ResNet's rows of 7, 14, 28 and 56 pixels fill tiles of 14 without a rest."""
     return 14 if emit.registers(vector) == 32 else 6
 
 
 def heights(vector: int) -> tuple[int, ...]:
-    """Row counts of the tiles whose rows are adjacent (one row per tap and channel). With 64 channels, 64 rows of one tap take
-    5 tiles of 13, and 192 rows of three taps 16 of 12. Three taps of 3 channels or of one take a tile of 9 or of 3."""
+    """Row counts of the tiles whose rows are adjacent (one row per tap and channel), for vectors of `vector` bytes. With 64
+    channels, 64 rows of one tap take 5 tiles of 13, and 192 rows of three taps 16 of 12. Three taps of 3 channels or of one
+    take a tile of 9 or of 3."""
     return (14, 13, 12, 9, 3) if tile_rows(vector) == 14 else (6, 4)
 
 
@@ -54,8 +56,8 @@ class _Tile(NamedTuple):
         return 4 if isinstance(self.vector.element, ir.FloatType) else 8
 
 
-def _step_of_panel(builder, tile: _Tile, panel, step: int) -> list:
-    """Loads a step of B's panel: the vectors of a row of the tile."""
+def _step_of_panel(builder: ir.IRBuilder, tile: _Tile, panel: ir.Value, step: int) -> list:
+    """Emits loads of step number `step` of B's panel: the vectors that meet every row of the tile."""
     vector = tile.vector
     start = emit.INDEX(step * VECTORS * vector.count)
     loaded = []
@@ -65,15 +67,16 @@ def _step_of_panel(builder, tile: _Tile, panel, step: int) -> list:
     return loaded
 
 
-def _row_offset(builder, table, row: int, height):
-    """The table's entry for a row; rows beyond `height` repeat the last one."""
+def _row_offset(builder: ir.IRBuilder, table: ir.Value, row: int, height: ir.Value) -> ir.Value:
+    """Emits a load of the table's entry for a row; rows from number `height` on repeat the last one below it."""
     exists = builder.icmp_signed("<", emit.INDEX(row), height)
     last = builder.sub(height, emit.INDEX(1))
     return builder.load(builder.gep(table, [builder.select(exists, emit.INDEX(row), last)]))
 
 
-def _next_rows(builder, tile: _Tile, next_at, k) -> tuple:
-    """(the entries of the table of the next tile's rows that a trip prefetches a cache line of, their number)."""
+def _next_rows(builder: ir.IRBuilder, tile: _Tile, next_at: ir.Value, k: ir.Value) -> tuple:
+    """(pointer to the offsets of some rows of the next tile, their number): those of which the trip at step k prefetches a
+    cache line. The trips along a line share the rows out."""
     trips_of_a_line = _LINE // tile.item // _UNROLL
     share = -(-tile.rows // trips_of_a_line)
     trip = builder.and_(builder.lshr(k, emit.INDEX(_UNROLL // 2)), emit.INDEX(trips_of_a_line - 1))
@@ -108,7 +111,12 @@ def _tile_function(module: ir.Module, tile: _Tile) -> ir.Function:
             places.append(emit.vector_pointer(builder, c, row, vector, ahead=v * vector.count))
 
     def steps(unroll: int, lines: list, offset, slots: list) -> list:
-        """Emits all whole trips of `unroll` steps of a run; returns the step reached, the place in B and the sums."""
+        """Emits all whole trips of `unroll` steps of a run of memory; returns the step reached, the place in B's panel and
+        the sums.
+
+        lines: pointers to the rows of A, only if they are scattered. offset: where the run begins. slots: step, place in B
+        and sums before.
+        """
         loop = emit.Loop(builder, slots[0], slots[1:])
         k, right, *values = tuple(loop.slots)
         after_k = builder.add(k, index(unroll))
@@ -151,9 +159,22 @@ def _tile_function(module: ir.Module, tile: _Tile) -> ir.Function:
     return function
 
 
-def _store(builder, tile: _Tile, sums: list, places: list, *, height, columns, added) -> None:
-    """Stores a tile: whole vectors if it is whole and adds nothing (non-temporal ones if `added` is PAST_CACHES), else the lanes
-    present, by masks."""
+def _store(
+    builder: ir.IRBuilder,
+    tile: _Tile,
+    sums: list,
+    places: list,
+    *,
+    height: ir.Value,
+    columns: ir.Value,
+    added: ir.Value,
+) -> None:
+    """Emits the stores of a tile: whole vectors if it is whole and adds nothing (non-temporal ones if `added` is
+    PAST_CACHES), else the lanes present, by masks.
+
+    places: pointers into C, one for each vector of sums. height, columns: how many C has there. added: to how many of these
+    columns C's numbers are added.
+    """
     vector = tile.vector
     vectors = tile.vectors
     adds_nothing = builder.icmp_signed("<=", added, emit.INDEX(0))
@@ -173,9 +194,9 @@ def _store(builder, tile: _Tile, sums: list, places: list, *, height, columns, a
         emit.add_masked(builder, sums[i], places[i], old[v], stored=stored[v], align=tile.item)
 
 
-def _first_lanes(builder, columns, first: int, vector):
-    """Mask of the lanes of a vector, the one from column `first` on, that lie in `columns` columns: made without vector
-    registers, as all of these hold sums."""
+def _first_lanes(builder: ir.IRBuilder, columns: ir.Value, first: int, vector: ir.VectorType) -> ir.Value:
+    """Emits a mask for the vector that begins at column `first`: its lanes that lie in `columns` columns. It is made without
+    vector registers, as all of these hold sums."""
     one = emit.INDEX(1)
     most = emit.INDEX(vector.count)
     count = builder.sub(columns, emit.INDEX(first))
@@ -185,11 +206,21 @@ def _first_lanes(builder, columns, first: int, vector):
     return builder.bitcast(builder.trunc(bits, ir.IntType(vector.count)), ir.VectorType(ir.IntType(1), vector.count))
 
 
-def _call(builder, vector: ir.VectorType, heights: tuple[int, ...], high, *, arguments: list, scattered: bool) -> None:
+def _call(
+    builder: ir.IRBuilder,
+    vector: ir.VectorType,
+    heights: tuple[int, ...],
+    high: ir.Value,
+    *,
+    arguments: list,
+    scattered: bool,
+) -> None:
     """Emits a call of the tile function with `high` rows (one of `heights`) and as many vectors as the columns need."""
     columns = arguments[-2]  # of C that are present, the last argument but one of a tile function
 
-    def cases():
+    def cases() -> Iterator[tuple[ir.Value, ir.Function]]:
+        """Yields (condition that a tile has `high` rows and covers the columns, its function) for each form of tile, narrow
+        ones first."""
         for rows in heights:
             for vectors in range(1, VECTORS + 1):
                 enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * vector.count))
@@ -225,15 +256,18 @@ def scattered_tile(
     columns,
     added,
 ):
-    """Computes a tile of C from rows of A at any offsets and a panel of B; _tile_function explains the arguments. After an array
-    comes the index of its first element used. `lanes`: a tuple as long as a vector; `rows`: one as long as the tile has rows."""
+    """An intrinsic: computes a tile of C from rows of A at any offsets and a panel of B; _tile_function explains the
+    arguments. After an array comes the index of its first element used. `lanes`: a tuple as long as a vector; `rows`: one as
+    long as the tile has rows."""
     one = types.intp
     tables = (rows_at, one, next_at, one, runs_at, one)
     signature = types.void(lanes, rows, a, one, *tables, one, one, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
+        """Emits a call of a tile function; Numba calls this with the LLVM values of the intrinsic's arguments, in their
+        order."""
         count, length = arguments[10:12]
-        height, columns, added = arguments[18:]
+        height, columns, added = tuple(arguments[18:])
         arrays = emit.element_pointers(context, builder, signature, arguments, arrays=(2, 4, 6, 8, 12, 14, 16))
         a_and_tables = arrays[:4]
         b_c_and_table = arrays[4:]
@@ -269,11 +303,14 @@ def adjacent_tile(
     columns,
     added,
 ):
-    """As scattered_tile, for adjacent rows of A, with steps `step` apart. `high`: the tile's number of rows, one of `heights`."""
+    """An intrinsic: as scattered_tile, for adjacent rows of A, with steps `step` elements from each other. `high`: the tile's
+    number of rows, one of `heights`."""
     one = types.intp
     signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
+        """Emits a call of a tile function; Numba calls this with the LLVM values of the intrinsic's arguments, in their
+        order."""
         high = arguments[1]
         count_length_step = arguments[6:9]
         height_columns_added = arguments[15:]

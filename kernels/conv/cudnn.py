@@ -107,7 +107,7 @@ def _handle():
 
 
 def workspace(nbytes: int) -> cupy.ndarray:
-    """Device memory of at least so many bytes, shared by all plans."""
+    """Device memory of at least `nbytes`, shared by all plans."""
     global _workspace
     if _workspace is None or _workspace.nbytes < nbytes:
         _workspace = cupy.empty(max(nbytes, 1), np.uint8)
@@ -118,8 +118,9 @@ def _strides(n: int, c: int, h: int, w: int, layout: str) -> list[int]:
     return [c * h * w, 1, w * c, c] if layout == "NHWC" else [c * h * w, h * w, w, 1]
 
 
-def listing(problem: Conv):
-    """(a graph with all plans that cuDNN's heuristics list, its three tensors: two inputs and the output).
+def listing(problem: Conv) -> tuple[Any, tuple]:
+    """(a cuDNN graph with all execution plans that its heuristics list, the graph's three tensors: two inputs and the
+    output).
 
     Raises: ValueError when cuDNN cannot do it.
     """
@@ -132,7 +133,7 @@ def listing(problem: Conv):
         "w": (problem.c_out, problem.c_in // problem.groups, problem.r, problem.s),
     }
 
-    def tensor(name):
+    def tensor(name: str) -> Any:
         shape = dims[name]
         return graph.tensor(name=name, dim=list(shape), stride=_strides(*shape, problem.layout), data_type=kind)
 
@@ -166,8 +167,9 @@ def listing(problem: Conv):
     return graph, (first, second, out)
 
 
-def search_graph(problem: Conv):
-    """(a graph that builds the plans in the problem's arithmetic alone, its three tensors).
+def search_graph(problem: Conv) -> tuple[Any, tuple]:
+    """(a graph that builds only plans in the problem's arithmetic, its three tensors); for float32 those on tensor cores are
+    excluded.
 
     Raises: ValueError when cuDNN cannot do it.
     """
@@ -186,7 +188,8 @@ def call_graph(problem: Conv) -> Calls:
 
 
 def built(problem: Conv, index: int) -> Calls:
-    """The graph that calls the problem's plans, with that plan built: once, as copying calls bind anew each time."""
+    """The graph that calls the problem's plans, with the plan at that place of its list built. It is built once in a process,
+    as modes of measuring that copy the arrays bind the kernel anew."""
     calls = call_graph(problem)
     if index not in calls.built:
         calls.graph.build_plan_at_index(index)
@@ -194,15 +197,19 @@ def built(problem: Conv, index: int) -> Calls:
     return calls
 
 
-def call_of(graph, index: int, pack: dict) -> Callable[[], None]:
-    """The call of a built plan; it keeps the plan's workspace."""
+def call_of(graph: Any, index: int, pack: dict) -> Callable[[], None]:
+    """The call of the built plan at that place of the graph's list; it keeps the plan's workspace alive.
+
+    pack: cuDNN's tensors -> device addresses.
+    """
     room = workspace(graph.get_workspace_size_plan_at_index(index))
     return timed_call(graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), result=None, keep=(room,))
 
 
-def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
+def timed_plans(problem: Conv, pointers: Sequence[int], stream: cupy.cuda.Stream) -> Search:
     """Builds and times the plans of a problem, once in a process.
 
+    pointers: addresses of the two inputs and the output on the device.
     Raises: ValueError when cuDNN has none.
     """
     if problem not in _searches:
@@ -214,8 +221,11 @@ def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
     return _searches[problem]
 
 
-def _by_speed(graph, pack: dict, stream) -> list[TimedPlan]:
-    """All plans that build and run, the fastest first."""
+def _by_speed(graph: Any, pack: dict, stream: cupy.cuda.Stream) -> list[TimedPlan]:
+    """All plans that build and run, the fastest first; after SEARCH_S seconds those that cuDNN ranks last are left out.
+
+    pack: cuDNN's tensors -> device addresses.
+    """
     end = time.monotonic() + SEARCH_S
     seconds: dict[int, float] = {}
     calls: dict[int, Callable] = {}
@@ -241,21 +251,22 @@ def _by_speed(graph, pack: dict, stream) -> list[TimedPlan]:
     return sorted(plans, key=lambda plan: plan.seconds)
 
 
-def _warm(call: Callable, stream) -> None:
-    """Keeps the GPU busy for a while."""
+def _warm(call: Callable, stream: cupy.cuda.Stream) -> None:
+    """Keeps the GPU busy for _WARM_S seconds, so that its clocks are up."""
     end = time.monotonic() + _WARM_S
     while time.monotonic() < end:
         autotuner.milliseconds(call, 1, stream)
 
 
-def _screened(call: Callable, best: float, stream) -> float:
-    """Device seconds of a call; of a call much longer than `best` by a single one, the host's time included."""
+def _screened(call: Callable, best: float, stream: cupy.cuda.Stream) -> float:
+    """Device seconds of a call. Of a call much longer than `best`, the least seconds so far, the time of a single one, which
+    includes the host's."""
     autotuner.milliseconds(call, 1, stream)  # loads its module
     once = autotuner.milliseconds(call, 1, stream) * 1e-3
     return once if once > _HOPELESS * best + _HOST_S else autotuner.device_seconds(call)
 
 
-def is_transform(graph, index: int) -> bool:
+def is_transform(graph: Any, index: int) -> bool:
     """Whether the plan is a Winograd or an FFT form. If so, cuDNN no longer builds it once those forms are excluded, as they then
     are from the graph.
 
@@ -270,8 +281,11 @@ def is_transform(graph, index: int) -> bool:
     return False
 
 
-def _finalists(graph, plans: list[TimedPlan], direct: bool) -> list[TimedPlan]:
-    """The plans that may be the fastest by the first timing; `direct`: without Winograd and FFT forms."""
+def _finalists(graph: Any, plans: list[TimedPlan], direct: bool) -> list[TimedPlan]:
+    """The plans, of those given fastest first, that may be the fastest though their first timing has noise.
+
+    direct: without Winograd and FFT forms.
+    """
     chosen: list[TimedPlan] = []
     for plan in plans:
         if len(chosen) == _FINALISTS or (chosen and plan.seconds > _CLOSE * chosen[0].seconds):
@@ -312,7 +326,7 @@ def is_exact(problem: Conv, arrays: Arrays, call: Callable[[], None], transforms
 
 
 def _on_host(array: cupy.ndarray, numbers: np.dtype) -> np.ndarray:
-    """A device array's numbers; those of types that CuPy lacks lie in unsigned integers there."""
+    """A copy on the host of a device array of the type `numbers`; types that CuPy lacks are unsigned integers on the device."""
     values = cupy.asnumpy(array)
     return values.view(numbers) if values.dtype.kind == "u" else values
 
@@ -322,8 +336,12 @@ def _are_whole(array: np.ndarray) -> bool:
     return bool(np.array_equal(first, np.rint(first)))
 
 
-def _choose(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
-    """The fastest plan whose sums are exact, timed here. Raises: ValueError when there is none."""
+def _choose(problem: Conv, arrays: Arrays, stream: cupy.cuda.Stream, direct: bool) -> Choice:
+    """The fastest plan whose sums are exact, timed here.
+
+    direct: without Winograd and FFT forms.
+    Raises: ValueError when there is none.
+    """
     search = timed_plans(problem, arrays.pointers, stream)
     graph = search.graph
     plans = search.plans
@@ -346,8 +364,8 @@ def _choose(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
     raise ValueError(f"cuDNN has {kinds} for this")
 
 
-def _call(problem: Conv, index: int, arrays: Arrays) -> Callable:
-    """The call of one of the problem's plans through its call graph, which gives the result."""
+def _call(problem: Conv, index: int, arrays: Arrays) -> TimedCall:
+    """The timed call of the problem's plan at that place of the list, which returns the result."""
     calls = built(problem, index)
     pack = dict(zip(calls.tensors, arrays.pointers, strict=True))
     room = workspace(calls.graph.get_workspace_size_plan_at_index(index))
@@ -357,9 +375,10 @@ def _call(problem: Conv, index: int, arrays: Arrays) -> Callable:
     )
 
 
-def _choice(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
-    """The fastest plan whose sums are exact, from this process, from disk or timed now.
+def _choice(problem: Conv, arrays: Arrays, stream: cupy.cuda.Stream, direct: bool) -> Choice:
+    """The fastest plan whose sums are exact: as chosen before by this process, as stored on disk, or timed now.
 
+    direct: without Winograd and FFT forms.
     Raises: ValueError when there is none.
     """
     if (problem, direct) in _choices:
@@ -380,7 +399,7 @@ def _choice(problem: Conv, arrays: Arrays, stream, direct: bool) -> Choice:
 
 
 def _stored(key: str, problem: Conv) -> Choice | None:
-    """The choice on disk, if cuDNN still lists its plan in that place."""
+    """The choice stored on disk under `key`, if cuDNN still lists its plan in that place; else None."""
     try:
         choice = msgspec.json.decode(autotuner.stored_choices().get(key, ""), type=Choice)
     except msgspec.DecodeError:
@@ -394,7 +413,11 @@ def _stored(key: str, problem: Conv) -> Choice | None:
 
 @kernel
 def plan(problem: Conv, a: cupy.ndarray, b: cupy.ndarray, direct: bool = False) -> TimedCall:
-    """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
+    """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32.
+
+    a, b: the operands, shaped as problem.operand_shapes says, on the GPU.
+    direct: without Winograd and FFT forms.
+    """
     if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
     stream = cupy.cuda.get_current_stream()

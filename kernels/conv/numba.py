@@ -9,7 +9,9 @@ from kernels.registry import TimedCall, kernel, timed_call
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _fprop(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride, top, left, groups):
+def _fprop(x, w, y, stride, top, left, groups):
+    """y (n x p x q x c_out) from x (n x h x w x c_in) and filters w (r x s x c_in / groups x c_out); rows of zeros above and
+    columns to the left of an image. Compiled by Numba; threads share the images."""
     channels = w.shape[2]
     filters = y.shape[3] // groups
     for n in numba.prange(y.shape[0]):
@@ -29,7 +31,9 @@ def _fprop(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride, top, left, group
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _dgrad(dy: np.ndarray, w: np.ndarray, dx: np.ndarray, stride, top, left, groups):
+def _dgrad(dy, w, dx, stride, top, left, groups):
+    """dx, the gradient of the images, from dy and the filters, shaped as in _fprop: each product is added to the pixel that
+    it came from. Compiled by Numba; threads share the images."""
     channels = w.shape[2]
     filters = dy.shape[3] // groups
     for n in numba.prange(dx.shape[0]):
@@ -48,7 +52,9 @@ def _dgrad(dy: np.ndarray, w: np.ndarray, dx: np.ndarray, stride, top, left, gro
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _wgrad(x: np.ndarray, dy: np.ndarray, dw: np.ndarray, stride, top, left, groups):
+def _wgrad(x, dy, dw, stride, top, left, groups):
+    """dw, the gradient of the filters, from x and dy, shaped as in _fprop: a sum over all images and pixels. Compiled by
+    Numba; threads share the filters."""
     channels = dw.shape[2]
     filters = dy.shape[3] // groups
     for o in numba.prange(dy.shape[3]):
@@ -69,7 +75,10 @@ def _wgrad(x: np.ndarray, dy: np.ndarray, dw: np.ndarray, stride, top, left, gro
 @kernel(rung=True)
 def direct(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Seven loops in the order of the definition, the images (the filters, for wgrad) shared out over the
-    threads: each product reads its two factors anew, the filter's a row apart."""
+    threads: each product reads its two factors anew, the filter's a row apart.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     if problem.math not in ("float32", "float64") or problem.layout != "NHWC":
         raise ValueError(
             f"the Numba loops convolve float32 and float64 in NHWC, not {problem.math} in {problem.layout}"

@@ -1,9 +1,13 @@
 """Convolution on vectors spelled out: a tile of output pixels in registers, fed from the images where they lie."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
 
 from kernels.conv._pixel_blocks import (
+    Blocks,
     Window,
     copy_block,
     cut,
@@ -41,9 +45,10 @@ _TILE = 512
 
 
 @numba.njit(cache=True)
-def _tables(w: np.ndarray, b: np.ndarray, deep, rows_at, runs_at, out_at):
-    """Where each pixel of a block begins in its source and in the output, and the runs of a window in the source. A row of all
-    images comes before the next row: tiles at an image's edge then lie beside it whole."""
+def _tables(w: Window, b: Blocks, deep: int, rows_at: np.ndarray, runs_at: np.ndarray, out_at: np.ndarray):
+    """Fills the tables of offsets for `deep` channels: where each pixel of a block begins in its source (rows_at) and in the
+    output (out_at), and where the runs of memory under a window begin (runs_at). A row of all images comes before the next
+    row: tiles at an image's edge then lie beside it whole. Compiled by Numba."""
     width = (w.across - 1) * w.stride + w.taps_across
     image = w.source_image
     row = w.source_row
@@ -68,8 +73,11 @@ def _tables(w: np.ndarray, b: np.ndarray, deep, rows_at, runs_at, out_at):
 
 
 @numba.njit(cache=True)
-def _pack(lanes, w: np.ndarray, filters: np.ndarray, right, at, first, channel, deep):
-    """A panel of filters: their columns from `first` on side by side, step by step in the order of the window's runs."""
+def _pack(
+    lanes: tuple, w: Window, filters: np.ndarray, right: np.ndarray, at: int, first: int, channel: int, deep: int
+):
+    """Packs a panel of filters into right[at:]: their columns from `first` on side by side, step by step in the order of the
+    window's runs; `deep` channels from `channel` on. Compiled by Numba."""
     width = len(lanes) * VECTORS
     for i in range(w.taps_down):
         for j in range(w.taps_across):
@@ -101,8 +109,14 @@ def _block(
     deep,
     past,
 ):
-    """A block of output pixels, the columns from `column` to `stop`; a tile leaves out the rows of taps that meet its images'
-    zeros alone."""
+    """Computes a block of output pixels, the columns from `column` to `stop`, a tile of pixels at a time; a tile leaves out
+    the rows of taps that meet nothing but padding. Compiled by Numba.
+
+    lanes, rows: tuples as long as a vector and as a tile has rows. w, b: the Window and its Blocks. source, out: flat arrays.
+    right: packed filters, `depth` steps a panel. scratch[scratch_at:]: room for the block's source. tables: (rows_at,
+    runs_at, out_at) of _tables. image, first: the block's first image and output row. channel, deep: its channels' first and
+    number. past: PAST_CACHES or 0.
+    """
     rows_at = tables[0]
     runs_at = tables[1]
     out_at = tables[2]
@@ -182,8 +196,14 @@ def _convolve(
     chunk_step,
     packs,
 ):
-    """All blocks, a chunk of channels after the other: first its filters go into panels, `chunk_step` elements behind those of
-    the chunk before, if it `packs` them; then whoever is free takes the next block of pixels by `span` columns."""
+    """All blocks, a chunk of channels after the other: first its filters go into panels, `chunk_step` elements behind those
+    of the chunk before, if it `packs` them; then whoever is free takes the next block of pixels by `span` columns. Compiled
+    by Numba.
+
+    lanes, rows: tuples as long as a vector and as a tile has rows. w, b: the Window and its Blocks. source, filters, out:
+    flat arrays. right: room for packed filters, `depth` steps a panel. scratch: room for each thread's source. rows_at,
+    runs_at, out_at: room for _tables. counters: the next block. past: PAST_CACHES or 0.
+    """
     width = len(lanes) * VECTORS
     down = -(-w.rows // b.rows)
     spans = -(-w.columns // span)
@@ -229,8 +249,11 @@ def _up(value: int, step: int) -> int:
 
 
 def _chunk(w: Window, item: int, tile: int) -> int:
-    """Channels at a time: a tile's source fits the first-level cache, the filters' panels the second unless that makes them
-    short."""
+    """Channels that are summed at a time: so many that a tile's source fits the first-level cache, and the filters' panels
+    the second unless that makes them short.
+
+    item: bytes of a value. tile: pixels of a tile.
+    """
     taps = w.taps_down * w.taps_across
     near = _NEAR_BYTES // (item * w.taps_down * ((tile - 1) * w.stride + w.taps_across))
     far = max(second_level_bytes() // 2 // (item * taps * w.columns), _DEPTH // taps)
@@ -239,7 +262,10 @@ def _chunk(w: Window, item: int, tile: int) -> int:
 
 
 def _past_caches(w: Window, out: np.ndarray, *, lanes: int, chunk: int) -> bool:
-    """Whether the output is written past the caches: it is large, each value is written once, and vectors are aligned."""
+    """Whether the output is written past the caches: it is large, each value is written once, and vectors are aligned.
+
+    out: flat. lanes: values of a vector. chunk: channels that are summed at a time.
+    """
     item = out.itemsize
     offsets = (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item)
     is_aligned = not any(offset % lanes for offset in offsets)
@@ -260,7 +286,7 @@ def convolution(
     *,
     vector: int = 0,
     constant_filters: bool = False,
-):
+) -> Callable[[], Any]:
     """The call that computes a window's output on Numba's threads, in vectors of `vector` bytes (0: the fastest).
 
     source, filters, out: flat arrays of one type, in which the window says where to look. constant_filters: they are laid out
@@ -307,13 +333,19 @@ def convolution(
     if constant_filters:
         packs = True
         _convolve(*arguments, packs)
-    call = direct(_convolve, *arguments, not constant_filters)
-    return lambda keep=(source, filters): call()
+    packs_in_every_call = not constant_filters
+    call = direct(_convolve, *arguments, packs_in_every_call)
+
+    def run(keep=(source, filters)):  # the call has raw addresses alone: this keeps the operands alive
+        return call()
+
+    return run
 
 
 def _is_product(problem: Conv) -> bool:
-    """Whether a matrix product computes the convolution faster. Pixels are then rows. Steps are few or, for wgrad, one side's
-    channels; the result has tiles for all threads."""
+    """Whether a matrix product, with a pixel for each row, computes the convolution faster than tiles of pixels do. Filters
+    are then 1 x 1 at every pixel, and the sums short; of wgrad one side has few channels, and the result has tiles for all
+    threads."""
     is_of_pixels = (problem.r, problem.s, problem.stride, problem.groups) == (1, 1, 1, 1)
     if not is_of_pixels or problem.pads != ((0, 0), (0, 0)):
         return False
@@ -328,13 +360,19 @@ def _is_product(problem: Conv) -> bool:
 @kernel
 def blocked(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Tiles of some pixels by whole vectors of filters stay in registers while windows are read where the
-    images lie, borders from a copy, and the filters from panels in the second-level cache."""
+    images lie, borders from a copy, and the filters from panels in the second-level cache.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     return bound(problem, a, b)
 
 
 @kernel(variant="held")
 def constant_filters(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
-    """Filters are laid out once, when they are bound, as they can be where nothing is trained."""
+    """Filters are laid out once, when they are bound, as they can be where nothing is trained.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     return bound(problem, a, b, constant_filters=True)
 
 
@@ -343,9 +381,10 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1, array.shape[-1])
 
 
-def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, constant_filters: bool = False):
-    """The call of `blocked` in vectors of `vector` bytes (0: the fastest), or of `constant_filters`.
+def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, constant_filters: bool = False) -> TimedCall:
+    """The timed call of `blocked` in vectors of `vector` bytes (0: the fastest), or of `constant_filters`.
 
+    a, b: the operands, shaped as problem.operand_shapes says.
     Raises: ValueError for another arithmetic or layout, and where the filters are what is computed.
     """
     if constant_filters and problem.direction == "wgrad":

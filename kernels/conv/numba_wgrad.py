@@ -1,9 +1,12 @@
 """The filters' gradient on vectors: sums over pixels of products, a tile of the filters in registers."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numba
 import numpy as np
 
-from kernels.conv._pixel_blocks import Window, copy_block, cut, table, threads_pieces, unstrided
+from kernels.conv._pixel_blocks import Blocks, Window, copy_block, cut, table, threads_pieces, unstrided
 from kernels.conv._pixel_tiles import VECTORS, adjacent_tile, heights
 from kernels.problems.arrays import empty
 from kernels.simd import emit
@@ -21,8 +24,9 @@ _PIXELS = 224
 
 
 @numba.njit(cache=True)
-def _tables(w: np.ndarray, b: np.ndarray, deep, runs_at, out_at):
-    """Where the rows of a block of output pixels meet the source, and where each tap and channel of a filter's row goes."""
+def _tables(w: Window, b: Blocks, deep: int, runs_at: np.ndarray, out_at: np.ndarray):
+    """Fills the tables of offsets for `deep` channels: runs_at, where each row of a block's output pixels begins in the
+    block's copied source; out_at, where each tap and channel of a filter's row goes. Compiled by Numba."""
     row = ((w.across - 1) * w.stride + w.taps_across) * deep
     image = ((b.rows - 1) * w.stride + w.taps_down) * row
     for n in range(b.images):
@@ -54,7 +58,13 @@ def _block(
     deep,
     added,
 ):
-    """Adds the products of a block of pixels to the filters' gradient, or begins it with them."""
+    """Adds the products of a block of pixels to the filters' gradient, or begins it with them. Compiled by Numba.
+
+    lanes: a tuple as long as a vector. high: rows of a tile. w, b: the Window and its Blocks. x, dy: flat arrays.
+    out[out_from:]: the gradient. scratch, right: from scratch_at and right_at on room for the block's source and for a panel
+    of dy. tables: (runs_at, out_at) of _tables. image, first: the block's first image and output row. channel, deep: its
+    channels' first and number. added: whether the gradient holds sums already.
+    """
     runs_at, out_at = tables
     images = min(b.images, w.images - image)
     lines = min(b.rows, w.rows - first)
@@ -101,8 +111,13 @@ def _block(
 
 @numba.njit(cache=True, parallel=True)
 def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, runs_at, out_at, counters, begun):
-    """All blocks, a chunk of channels after the other; with several threads each adds to a gradient of its own, and those are
-    added in the end."""
+    """All blocks, a chunk of channels after the other; with several threads each adds to a gradient of its own in `sums`, and
+    those are added to `out` in the end. Compiled by Numba.
+
+    lanes: a tuple as long as a vector. highs: rows of a tile, for whole chunks and for the last. w, b: the Window and its
+    Blocks. x, dy, out: flat arrays. scratch, right: room for each thread's source and panel of dy. runs_at, out_at: room for
+    _tables. counters: the next block. begun: chunk x thread, whether the thread has added to its gradient.
+    """
     down = -(-w.rows // b.rows)
     blocks = -(-w.images // b.images) * down
     panel = b.images * b.rows * w.across * len(lanes) * VECTORS
@@ -153,7 +168,7 @@ def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, run
                         out[at + o] += sums[t * out.size + at + o]
 
 
-def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vector: int = 0):
+def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vector: int = 0) -> Callable[[], Any]:
     """The call that computes the gradient of a window's filters on Numba's threads, in vectors of `vector` bytes (0: the widest).
 
     x, dy, out: flat arrays of one type, in which the window's source, output and filters lie.
@@ -199,11 +214,18 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vecto
         np.zeros((-(-w.channels // chunk), threads), np.int64),
     )
     call = direct(_gradient, *arguments)
-    return lambda keep=(x, dy): call()
+
+    def run(keep=(x, dy)):  # the call has raw addresses alone: this keeps the operands alive
+        return call()
+
+    return run
 
 
 def _chunk(w: Window, item: int) -> int:
-    """Channels at a time: as many as keep their sums in the second-level cache, in chunks of one size."""
+    """Channels that are summed at a time: as many as keep their sums in the second-level cache, in chunks of one size.
+
+    item: bytes of a value.
+    """
     taps = w.taps_down * w.taps_across
     most = max(_LEAST_CHANNELS, min(_CHANNELS, _SUM_BYTES // (item * taps * w.columns)))
     chunks = -(-w.channels // most)

@@ -1,6 +1,7 @@
 """Convolution as im2col and NumPy's BLAS."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,12 @@ _PIECE_BYTES = 1 << 22
 
 @kernel
 def im2col(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
-    """Each position's window copied into a row, then one BLAS product; by pieces that a cache holds. NCHW is turned to NHWC on
-    the way in and out."""
+    """Each position's window copied into a row, then one BLAS product; by pieces that a cache holds. NCHW is turned to NHWC
+    on
+    the way in and out.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"NumPy's BLAS multiplies float32 and float64, not {problem.math}")
     out = empty(problem.out_shape, a.dtype, 5)
@@ -31,7 +36,11 @@ def _pointwise(problem: Conv) -> bool:
     return problem.layout == "NHWC" and is_of_pixels and problem.pads == ((0, 0), (0, 0))
 
 
-def _product(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable:
+def _product(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
+    """The call that computes a convolution with 1 x 1 filters at every pixel as one matrix product: a pixel is a row.
+
+    a, b, out: operands and result, stored NHWC.
+    """
     a, b, c = map(_rows, (a, b, out))
     if problem.direction == "dgrad":
         b = b.T
@@ -41,11 +50,11 @@ def _product(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Ca
 
 
 class _Columns:
-    """The buffers of a problem: a padded copy of a few images, and the columns of a piece of one group. A piece is some
-    images, or some rows of the output of one image.
-    """
+    """The buffers of im2col for a problem: a padded copy of a few images, and the columns (a row for each position of the
+    filter) of a piece of one group. A piece is some images, or some rows of the output of one image."""
 
     def __init__(self, problem: Conv, dtype: np.dtype):
+        """Cuts the problem into pieces whose columns have about _PIECE_BYTES, and makes the buffers for arrays of that type."""
         self.problem = problem
         self.channels = problem.c_in // problem.groups
         self.taps = self.channels * problem.r * problem.s
@@ -61,12 +70,13 @@ class _Columns:
         self.buffer = empty((self.images * self.rows * problem.q * self.taps,), dtype, 7)
 
     def chunks(self) -> Iterator[slice]:
-        """Ranges of images."""
+        """Yields the ranges of images that are copied together."""
         for begin in range(0, self.problem.n, self.images):
             yield slice(begin, min(begin + self.images, self.problem.n))
 
     def pieces(self) -> Iterator[tuple[int, int, slice, slice]]:
-        """(first row, row after the last, channels of x, channels of y) of each piece of a chunk, by groups."""
+        """Yields (first output row, row after the last, channels of x, channels of y) of each piece of a chunk of images, by
+        groups."""
         filters = self.problem.c_out // self.problem.groups
         for group in range(self.problem.groups):
             x_channels = slice(group * self.channels, (group + 1) * self.channels)
@@ -75,7 +85,7 @@ class _Columns:
                 yield begin, min(begin + self.rows, self.problem.p), x_channels, y_channels
 
     def images_of(self, x: np.ndarray, chunk: slice) -> np.ndarray:
-        """The chunk's images with their padding."""
+        """The chunk's images (n x h x w x c) with their padding, in the buffer if they have any."""
         if self.bare:
             return x[chunk]
         padded = self.padded[: chunk.stop - chunk.start]
@@ -83,7 +93,8 @@ class _Columns:
         return padded
 
     def fill(self, images: np.ndarray, begin: int, end: int, channels: slice) -> np.ndarray:
-        """The piece's columns: (positions, taps)."""
+        """The piece's columns, positions x taps: every window of the images that the output rows `begin` to `end` see, copied
+        into a row."""
         problem = self.problem
         source = images[:, begin * problem.stride :, :, channels]
         image = source.strides[0]
@@ -106,10 +117,12 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1])
 
 
-def _fprop(problem: Conv, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Callable:
+def _fprop(problem: Conv, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Callable[[], None]:
+    """The call that fills y, the columns of x times the filters, piece by piece. All arrays in the order of NHWC."""
     columns = _Columns(problem, x.dtype)
 
     def run():
+        """Copies the windows of each piece into columns, and multiplies them by the group's filters."""
         for chunk in columns.chunks():
             images = columns.images_of(x, chunk)
             for begin, end, x_channels, y_channels in columns.pieces():
@@ -124,11 +137,14 @@ def _fprop(problem: Conv, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Callab
     return run
 
 
-def _dgrad(problem: Conv, dy: np.ndarray, w: np.ndarray, dx: np.ndarray) -> Callable:
+def _dgrad(problem: Conv, dy: np.ndarray, w: np.ndarray, dx: np.ndarray) -> Callable[[], None]:
+    """The call that fills dx: columns are dy times the filters transposed, and each tap's are added to the pixels that it
+    meets. All arrays in the order of NHWC."""
     columns = _Columns(problem, dy.dtype)
     stride = problem.stride
 
     def run():
+        """Multiplies piece by piece into columns and adds them to the padded images; the padding is then left out."""
         for chunk in columns.chunks():
             images = dx[chunk] if columns.bare else columns.padded[: chunk.stop - chunk.start]
             images[...] = 0
@@ -146,10 +162,12 @@ def _dgrad(problem: Conv, dy: np.ndarray, w: np.ndarray, dx: np.ndarray) -> Call
     return run
 
 
-def _wgrad(problem: Conv, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> Callable:
+def _wgrad(problem: Conv, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> Callable[[], None]:
+    """The call that fills dw, the columns of x transposed times dy, summed over the pieces. All arrays in the order of NHWC."""
     columns = _Columns(problem, x.dtype)
 
     def run():
+        """Copies the windows of each piece into columns, and adds their product with dy to the group's filters."""
         dw[...] = 0
         for chunk in columns.chunks():
             images = columns.images_of(x, chunk)

@@ -6,6 +6,7 @@ layouts.
 
 # The filters of an NCHW problem are transposed when they are bound, and back for the check.
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ IN_ONE_CALL = 50
 
 
 def _options(problem: Conv) -> dict:
-    """Strides, padding and layout as TensorFlow's operations take them."""
+    """Strides, padding and layout as arguments of TensorFlow's convolutions."""
     (top, bottom), (left, right) = problem.pads
     zeros = [top, bottom, left, right]
     if problem.layout == "NHWC":
@@ -39,8 +40,9 @@ def _options(problem: Conv) -> dict:
     return options | {"padding": "EXPLICIT", "explicit_paddings": paddings}
 
 
-def _formula(problem: Conv):
-    """The direction as a function of its two tensors."""
+def _formula(problem: Conv) -> Callable:
+    """The direction as a function of its two tensors: of images and filters (fprop), dy and filters (dgrad), or images and dy
+    (wgrad)."""
     from tensorflow import raw_ops
 
     options = _options(problem)
@@ -71,13 +73,18 @@ class _Oihw:
 
 
 def _refuse(problem: Conv, tensor: "tensorflow.Tensor", execution: str) -> None:
-    """Raises: ValueError for what the tensor's device does not compute. `execution` is `eager`, `function` or `jit`."""
+    """Raises ValueError for what the tensor's device does not compute. `execution` is `eager`, `function` or `jit`."""
     calls.allow(problem, tensor, execution)
     if problem.layout == "NCHW" and not calls.on_gpu(tensor):
         raise ValueError("TensorFlow's CPU convolutions are NHWC; NCHW is its GPU layout")
 
 
-def _bound(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execution: str):
+def _bound(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execution: str) -> TimedCall:
+    """The timed call of the convolution in one way to run it: `eager`, `function` (a tf.function) or `jit` (compiled by XLA).
+
+    a, b: the operands, shaped as problem.operand_shapes says; filters of NCHW are transposed here, and back in the result of
+    wgrad.
+    """
     import tensorflow
 
     _refuse(problem, a, execution)
@@ -93,27 +100,39 @@ def _bound(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execut
 
 @kernel(allocates=True)
 def eager(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
-    """One operation outside a tf.function: Python and TensorFlow's dispatch before every convolution, and a fresh result."""
+    """One operation outside a tf.function: Python and TensorFlow's dispatch before every convolution, and a fresh result.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     return _bound(problem, a, b, "eager")
 
 
 @kernel(allocates=True)
 def function(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """The operation in a tf.function, as a training step that is not compiled runs it; oneDNN lays the filters out anew
-    in every call."""
+    in every call.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     return _bound(problem, a, b, "function")
 
 
 @kernel(allocates=True)
 def jit(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
-    """The operation in a tf.function with jit_compile=True: XLA picks or writes the kernel."""
+    """The operation in a tf.function with jit_compile=True: XLA picks or writes the kernel.
+
+    a, b: the operands, shaped as problem.operand_shapes says.
+    """
     return _bound(problem, a, b, "jit")
 
 
 @kernel(variant="held", allocates=True)
 def constant_filters(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, 50 convolutions one after the other in one graph whose filters are constants: oneDNN lays them out once
-    and keeps them, and nothing is dispatched from Python between."""
+    and keeps them, and nothing is dispatched from Python between.
+
+    a, b: the operands, shaped as problem.operand_shapes says, on the CPU.
+    """
     import tensorflow
 
     _refuse(problem, a, "function")
@@ -128,8 +147,8 @@ def constant_filters(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tenso
 
 
 def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarray]:
-    """(the direction as Conv2D's options, its filters). A dgrad without a stride is the convolution of dy with the filters
-    turned by 180 degrees, their input and output channels exchanged.
+    """(arguments of Conv2D, its filters) for fprop or dgrad with constant filters w, in TensorFlow's order. A dgrad without a
+    stride is the convolution of dy with the filters rotated by 180 degrees, their input and output channels exchanged.
 
     Raises: ValueError for what is no convolution with constant filters.
     """
@@ -155,6 +174,9 @@ def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarr
 @kernel(allocates=True, rung=True)
 def graph(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
     """On the CPU, the same convolution again and again in one tf.function, each after the one before: what it takes inside a
-    step, whose filters change and are laid out anew each time."""
+    step, whose filters change and are laid out anew each time.
+
+    a, b: the operands, shaped as problem.operand_shapes says, on the CPU.
+    """
     _refuse(problem, a, "function")
     return calls.in_a_row(_formula(problem), a, b)

@@ -1,7 +1,7 @@
 """STREAM operations in Numba: whole vectors, each thread on a slice of its own."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import llvmlite.binding as llvm
 import numba
@@ -32,7 +32,8 @@ _AHEAD_BYTES = 512
 
 @intrinsic
 def _forget(typingctx):
-    """Makes the compiler take all memory as changed, so that the next pass over it is made and not left out."""
+    """An intrinsic: makes the compiler take all memory as changed, so that a repeated pass over an array is made again and
+    not left out."""
 
     def codegen(context, builder, signature, arguments):
         builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
@@ -43,7 +44,8 @@ def _forget(typingctx):
 
 @intrinsic(prefer_literal=True)
 def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
-    """out[i] = a[i] (copy), factor * a[i] (scale), a[i] + b[i] (add) or a[i] + factor * b[i] (triad) for start <= i < stop.
+    """An intrinsic: out[i] = a[i] (copy), factor * a[i] (scale), a[i] + b[i] (add) or a[i] + factor * b[i] (triad) for start
+    <= i < stop.
 
     operation, how: literals. how: `near`, for a first-level cache; `far`, which asks for lines of `out` ahead of time;
     `nontemporal`, which writes past the caches and waits until that is done. `out` begins, and `start` lies, on a cache line.
@@ -53,6 +55,7 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
     width = emit.vector_bytes() if how == "near" else min(_FAR_BYTES, emit.vector_bytes())
 
     def codegen(context, builder, signature, arguments):
+        """Emits the loops; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, _, _, _, factor, start, stop = tuple(arguments)
         array_type = signature.args[4]
         whole = emit.vector_type(context, array_type, width)
@@ -60,10 +63,12 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
         sources = emit.data_pointers(context, builder, signature, arguments, places=(2, 3))
         (target,) = emit.data_pointers(context, builder, signature, arguments, places=(4,))
 
-        def load(pointer, places, vector):
+        def load(pointer: ir.Value, places: list, vector: ir.VectorType) -> list:
+            """Emits loads of the vectors that begin at these elements of an array."""
             return [builder.load(emit.vector_pointer(builder, pointer, place, vector), align=item) for place in places]
 
-        def some(index, count, vector):
+        def some(index: ir.Value, count: int, vector: ir.VectorType) -> None:
+            """Emits the operation on `count` vectors of each array, from element `index` on; a vector may have a single lane."""
             places = [builder.add(index, emit.INDEX(i * vector.count)) for i in range(count)]
             factors = emit.broadcast(builder, factor, vector)
             # Load: all vectors of both arrays.
@@ -93,8 +98,8 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
     return signature, codegen
 
 
-def _drain(builder) -> None:
-    """Waits until the non-temporal stores before it are there for all to see: `sfence` on x86."""
+def _drain(builder: ir.IRBuilder) -> None:
+    """Emits the wait until other threads see the non-temporal stores before it: `sfence` on x86."""
     if llvm.get_host_cpu_features().get("sse"):
         kind = ir.FunctionType(ir.VoidType(), [])
         builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse.sfence"), [])
@@ -116,8 +121,14 @@ def _combined(builder: ir.IRBuilder, operation: str, factors: ir.Value, x: ir.Va
     raise ValueError(f"no stream operation {operation!r}")
 
 
-def _steps(builder, index, stop, count: int, vector, body) -> None:
-    """`body(index, count, vector)` for as long as `count` vectors lie before `stop`; `index` is a slot that it moves on."""
+def _steps(
+    builder: ir.IRBuilder, index: ir.Value, stop: ir.Value, count: int, vector: ir.VectorType, body: Callable
+) -> None:
+    """Emits a loop whose trips each take `count` vectors, for as long as these lie before element `stop`.
+
+    index: the address of the loop's position, which it moves on. body: called once, with (position, count, vector), to emit a
+    trip.
+    """
     step = emit.INDEX(count * vector.count)
     check = builder.append_basic_block("check")
     trip = builder.append_basic_block("trip")
@@ -135,11 +146,12 @@ def _steps(builder, index, stop, count: int, vector, body) -> None:
 
 @intrinsic
 def _sum(typingctx, a, sums, start, stop):
-    """Adds up a[start:stop] in _SUMS vectors from 0 and stores them at `sums` (_SUMS * lanes values); elements
+    """An intrinsic: adds up a[start:stop] in _SUMS vectors from 0 and stores them at `sums` (_SUMS * lanes values); elements
     that fill no vector go to the first value."""
     signature = types.void(a, sums, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
+        """Emits the loops; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, start, stop = tuple(arguments)
         array_type = signature.args[0]
         whole = emit.vector_type(context, array_type)
@@ -149,7 +161,9 @@ def _sum(typingctx, a, sums, start, stop):
         rest = ir.VectorType(whole.element, 1)
         last = cgutils.alloca_once_value(builder, ir.Constant(rest, None))
 
-        def some(index, count, vector):
+        def some(index: ir.Value, count: int, vector: ir.VectorType) -> None:
+            """Emits the addition of `count` vectors, from element `index` on, to as many sums; a vector of one lane goes to
+            `last`."""
             for i, slot in enumerate(slots[:count] if vector is whole else [last]):
                 place = builder.add(index, emit.INDEX(i * vector.count))
                 loaded = builder.load(emit.vector_pointer(builder, source, place, vector), align=item)
@@ -174,13 +188,17 @@ def _sum(typingctx, a, sums, start, stop):
 
 
 @functools.cache
-def _compiled(operation: str, nontemporal: bool):
-    """The operation, passed over `passes` times in slices of `share` elements, one for each thread."""
+def _compiled(operation: str, nontemporal: bool) -> Callable:
+    """The operation (copy, scale, add or triad) as a function that Numba compiles; its parameters are those of `passed_over`."""
     small = "nontemporal" if nontemporal else "near"
     large = "nontemporal" if nontemporal else "far"
 
     @numba.njit(cache=True, parallel=True)
-    def passed_over(a: np.ndarray, b: np.ndarray, out: np.ndarray, factor, share, passes, near):
+    def passed_over(a, b, out, factor, share, passes, near):
+        """Does the operation `passes` times on all of `out`, in slices of `share` elements, one for each thread.
+
+        near: whether a thread's slices fit its first-level cache.
+        """
         for thread in numba.prange(-(-out.size // share)):
             start = thread * share
             stop = min((thread + 1) * share, out.size)
@@ -195,7 +213,9 @@ def _compiled(operation: str, nontemporal: bool):
 
 
 @numba.njit(cache=True, parallel=True)
-def _read(a: np.ndarray, sums, out: np.ndarray, share, passes):
+def _read(a, sums, out, share, passes):
+    """out[0] = the sum of `a`, computed `passes` times, in slices of `share` elements, one for each thread, which has a row
+    of `sums`."""
     for thread in numba.prange(sums.shape[0]):
         for _ in range(passes):
             _sum(a, sums[thread], min(thread * share, a.size), min((thread + 1) * share, a.size))
@@ -203,7 +223,12 @@ def _read(a: np.ndarray, sums, out: np.ndarray, share, passes):
     out[0] = sums.astype(np.float64).sum()
 
 
-def _bound(problem: Stream, arrays: Sequence[np.ndarray], nontemporal: bool):
+def _bound(problem: Stream, arrays: Sequence[np.ndarray], nontemporal: bool) -> TimedCall:
+    """The timed call of a copy, scale, add, triad or read on all threads, which may pass over little data several times.
+
+    arrays: the one or two arrays read, of `problem.elements` values each. nontemporal: whether stores go past the caches.
+    Raises: ValueError for other operations and types.
+    """
     if problem.operation not in OPERATIONS or problem.dtype not in ("float32", "float64"):
         raise ValueError(
             f"no {problem.operation} of {problem.dtype} in Numba's vectors; they have {', '.join(OPERATIONS)}"
@@ -236,12 +261,18 @@ def _bound(problem: Stream, arrays: Sequence[np.ndarray], nontemporal: bool):
 @kernel
 def loop(problem: Stream, *arrays: np.ndarray) -> TimedCall:
     """Vectors through the caches, which read each line of the output before it is written; a call on little data makes
-    many passes inside compiled code."""
+    many passes inside compiled code.
+
+    arrays: the one or two arrays read, of `problem.elements` values each.
+    """
     return _bound(problem, arrays, nontemporal=False)
 
 
 @kernel
 def nontemporal(problem: Stream, *arrays: np.ndarray) -> TimedCall:
     """The same with stores that go past the caches: no line of the output is read first, a third less traffic for a triad
-    beyond them. Within them it shows what that costs."""
+    beyond them. Within them it shows what that costs.
+
+    arrays: the one or two arrays read, of `problem.elements` values each.
+    """
     return _bound(problem, arrays, nontemporal=True)

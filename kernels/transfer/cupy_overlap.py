@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     compute: Callable[[], None]
 
 
-class Pipeline(NamedTuple):
+class ChunkedCopy(NamedTuple):
     """A copy in chunks, with a kernel for each chunk."""
 
     chunks: list[Chunk]
@@ -63,11 +63,11 @@ def _trips(problem_bytes: int, compute: str, chunks: int) -> int:
 
         return min(autotuner.milliseconds(work, 1, stream) for _ in range(4)) * 1e-3
 
-    with_one_trip = _pipeline(problem, data, [stream], trips=1)
+    with_one_trip = _chunked_copy(problem, data, [stream], trips=1)
     copy_s = seconds([chunk.copy for chunk in with_one_trip.chunks])
     trips = 64
     for _ in range(4):  # times are no exact multiple of trips: launches take a part
-        with_trips = _pipeline(problem, data, [stream], trips=trips)
+        with_trips = _chunked_copy(problem, data, [stream], trips=trips)
         compute_s = seconds([chunk.compute for chunk in with_trips.chunks])
         trips = max(1, round(trips * copy_s / compute_s))
     return trips
@@ -88,7 +88,7 @@ def _blocks(compute: str) -> int:
     return loader.attribute("MultiProcessorCount") * _BLOCKS[compute]
 
 
-def _pipeline(problem: Transfer, data: np.ndarray, streams: Sequence[cupy.cuda.Stream], trips: int) -> Pipeline:
+def _chunked_copy(problem: Transfer, data: np.ndarray, streams: Sequence[cupy.cuda.Stream], trips: int) -> ChunkedCopy:
     """The copy of `data` from host to device in chunks, with a kernel for each chunk.
 
     The first stream has the copies; the other streams take the kernels one after the other, each of which waits for its
@@ -131,7 +131,7 @@ def _pipeline(problem: Transfer, data: np.ndarray, streams: Sequence[cupy.cuda.S
 
         return Chunk(copy=copy, compute=compute)
 
-    return Pipeline(chunks=[chunk(number) for number in range(problem.chunks)], target=target, results=results)
+    return ChunkedCopy(chunks=[chunk(number) for number in range(problem.chunks)], target=target, results=results)
 
 
 def _overlapping(problem: Transfer, data: np.ndarray, *, copies: bool, computes: bool) -> TimedCall:
@@ -144,9 +144,9 @@ def _overlapping(problem: Transfer, data: np.ndarray, *, copies: bool, computes:
     stream = cupy.cuda.get_current_stream()
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(problem.streams)]
     trips = _trips(problem.nbytes, problem.compute, problem.chunks)
-    pipeline = _pipeline(problem, data, streams, trips=trips)
-    chunks = pipeline.chunks
-    target = pipeline.target
+    chunked_copy = _chunked_copy(problem, data, streams, trips=trips)
+    chunks = chunked_copy.chunks
+    target = chunked_copy.target
     fork, join = forks(stream, streams)
     if not copies:
         target.set(data)
@@ -166,7 +166,7 @@ def _overlapping(problem: Transfer, data: np.ndarray, *, copies: bool, computes:
     if computes:
         run()
         stream.synchronize()
-        if not _worked(problem.compute, pipeline.results):
+        if not _worked(problem.compute, chunked_copy.results):
             raise ArithmeticError(f"the {problem.compute} kernels beside the copies did not do their work")
         if copies:
             target.fill(0)  # so that what is checked are the copies of the next call
