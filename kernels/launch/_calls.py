@@ -7,9 +7,12 @@ from kernels.problems import Launch
 
 
 def only(*calls: str) -> Callable:
-    """A decorator: the kernel raises ValueError for all calls but these."""
+    """A decorator: the kernel raises ValueError for calls of other names (the field `call` of Launch), and has the names as
+    `calls`."""
 
     def mark(bind: Callable) -> Callable:
+        """The kernel with that check in front of it."""
+
         @functools.wraps(bind)
         def checked(problem: Launch, *arrays):
             if problem.call not in calls:

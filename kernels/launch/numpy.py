@@ -11,7 +11,10 @@ from kernels.registry import TimedCall, kernel
 @kernel(parallel=False)
 @only("elementwise", "matmul")
 def ufunc(problem: Launch, *arrays: np.ndarray) -> TimedCall:
-    """np.add and np.matmul into an array that is there: the arguments' checks, the loop's choice, the call."""
+    """np.add and np.matmul into an array that is there: the arguments' checks, the loop's choice, the call.
+
+    arrays: 256 float32 values for `elementwise`; two of 16 x 16 for `matmul`.
+    """
     out, repeats = empty(arrays[0].shape, arrays[0].dtype, 5), range(problem.count - 1)
     if problem.call == "matmul":
         times, (a, b) = range(problem.count), arrays
@@ -36,7 +39,10 @@ def ufunc(problem: Launch, *arrays: np.ndarray) -> TimedCall:
 @kernel(parallel=False, allocates=True)
 @only("elementwise", "matmul")
 def operator(problem: Launch, *arrays: np.ndarray) -> TimedCall:
-    """`x + 1` and `a @ b` as people write them: a fresh array each time."""
+    """`x + 1` and `a @ b` as people write them: a fresh array each time.
+
+    arrays: 256 float32 values for `elementwise`; two of 16 x 16 for `matmul`.
+    """
     repeats = range(problem.count)
     if problem.call == "matmul":
         a, b = arrays

@@ -1,6 +1,6 @@
 """The cost of a TensorFlow call before any work: one operation at a time, in a graph, in a compiled graph."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @kernel(allocates=True)
 @only("elementwise", "matmul", "copy")
 def eager(problem: Launch, *arrays: np.ndarray) -> TimedCall:
-    """An operation at a time from Python, as code outside a tf.function runs; `copy` makes a tensor of 4 bytes there."""
+    """An operation at a time from Python, as code outside a tf.function runs; `copy` makes a tensor of 4 bytes there.
+
+    arrays: 256 float32 values for `elementwise`, two of 16 x 16 for `matmul`, one value for `copy`; in host memory.
+    """
     import tensorflow
 
     repeats = range(problem.count)
@@ -52,14 +55,21 @@ def eager(problem: Launch, *arrays: np.ndarray) -> TimedCall:
 
 def _operands(problem: Launch, arrays: Sequence[np.ndarray]) -> tuple:
     """The call's two tensors. x + 1 is computed as x - (-1) with the -1 an argument: TensorFlow's optimizer makes one
-    addition of a chain of x + 1, and of x + one with `one` an argument, but lets a chain of subtractions stand."""
+    addition of a chain of x + 1, and of x + one with `one` an argument, but lets a chain of subtractions stand.
+
+    arrays: 256 float32 values for `elementwise`, two of 16 x 16 for `matmul`; in host memory.
+    """
     import tensorflow
 
     second = arrays[1] if problem.call == "matmul" else np.float32(-1)
     return tuple(tensorflow.identity(tensorflow.constant(value)) for value in (arrays[0], second))
 
 
-def _in_a_function(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool):
+def _in_a_function(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool) -> TimedCall:
+    """The timed call of a tf.function whose graph has `problem.count` operations, compiled by XLA or not.
+
+    Raises: ValueError for several equal products; RuntimeError if TensorFlow's optimizer left operations out.
+    """
     import tensorflow
 
     first, second = _operands(problem, arrays)
@@ -79,8 +89,9 @@ def _in_a_function(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: b
     return lambda: chain(first, second)
 
 
-def _require(problem: Launch, call) -> None:
-    """Raises RuntimeError unless the graph that runs, after TensorFlow's optimizer, has `count` operations of the call."""
+def _require(problem: Launch, call: Callable) -> None:
+    """Raises RuntimeError unless the graph that `call` runs has `problem.count` operations of its kind after TensorFlow's
+    optimizer."""
     operations = calls.ran(call)
     count = operations["MatMul" if problem.call == "matmul" else "Sub"]
     if count != problem.count:

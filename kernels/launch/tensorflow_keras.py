@@ -4,6 +4,7 @@ The model is Dense(1) on one feature; analysis.roofline.overheads separates call
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +12,13 @@ from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.registry import TimedCall, kernel
 
+if TYPE_CHECKING:
+    import keras
+
 _CALLS = "step", "epoch", "predict", "train_on_batch"
 
 
-def tiny_model(jit_compile: bool | str):
+def tiny_model(jit_compile: bool | str) -> "keras.Model":
     """Dense(1) on one feature with weight 1 and shift 0, compiled with SGD."""
     import keras
 
@@ -24,7 +28,7 @@ def tiny_model(jit_compile: bool | str):
 
 
 class _Steps:
-    """The optimizer steps of one call, read from the model when somebody asks."""
+    """What a timed call returns: the optimizer steps that it took, read from the model when somebody asks, after timing."""
 
     def __init__(self, optimizer, before: int):
         self._optimizer, self._before = optimizer, before
@@ -33,7 +37,13 @@ class _Steps:
         return np.array([int(self._optimizer.iterations.numpy()) - self._before], np.int64)
 
 
-def _bound(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool | str):
+def _bound(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool | str) -> TimedCall:
+    """The timed call of fit, predict or train_on_batch (`problem.call`) on a model with almost no work, `problem.count` times
+    a batch of one sample. It is called once here, which builds, traces and compiles.
+
+    arrays: for `predict` the samples, `problem.count` numbers; else none. jit_compile: Keras's argument, True, False or
+    "auto".
+    """
     model, count = tiny_model(jit_compile), problem.count
     if problem.call == "predict":
         rows = arrays[0].reshape(count, 1)
@@ -51,6 +61,7 @@ def _bound(problem: Launch, arrays: Sequence[np.ndarray], jit_compile: bool | st
     steps_before = int(model.optimizer.iterations.numpy())
 
     def run():
+        """Calls it and returns how many optimizer steps that took, which is read later."""
         nonlocal steps_before
         steps = _Steps(model.optimizer, steps_before)
         call()

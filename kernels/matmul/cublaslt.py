@@ -1,7 +1,7 @@
 """Matmul through cuBLASLt: every algorithm that its heuristic offers is timed once, and the fastest is kept."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import cupy
 import numpy as np
@@ -38,19 +38,25 @@ def _workspace() -> cupy.ndarray:
     return cupy.empty(WORKSPACE_BYTES, np.uint8)
 
 
-def _set(setter: Callable, owner: int, attribute, *, value: int, dtype: str) -> None:
-    """Sets an attribute of a descriptor or a preference, whose value cuBLASLt reads from memory."""
+def _set(setter: Callable, owner: int, attribute: int, *, value: int, dtype: str) -> None:
+    """Sets an attribute of a descriptor or a preference of cuBLASLt, which reads the value from memory.
+
+    setter: cuBLASLt's function for that kind of owner. owner: its handle. dtype: NumPy's type of the value.
+    """
     memory = np.array([value], dtype)
     setter(owner, attribute, memory.ctypes.data, memory.itemsize)
 
 
 def _scalar(problem: Matmul) -> str:
-    """The type of the sums, and of the factors by which A B and C are multiplied."""
+    """The type of the sums, and of the factors by which cuBLASLt multiplies A B and C."""
     return "float64" if problem.dtype == "float64" else "float32"
 
 
-def _descriptor(problem: Matmul, bias: tuple) -> int:
-    """cuBLASLt's description of C^T = B^T A^T: its arithmetic, which operand is transposed, and the epilogue."""
+def _descriptor(problem: Matmul, bias: Sequence[cupy.ndarray]) -> int:
+    """cuBLASLt's description of C^T = B^T A^T: its arithmetic, which operand is transposed, and the epilogue.
+
+    bias: empty, or one array: a number for each column of C.
+    """
     descriptor = library.matmul_desc_create(ARITHMETIC[problem.math].cublas, DTYPES[_scalar(problem)].cuda)
     set_attribute = functools.partial(_set, library.matmul_desc_set_attribute, descriptor)
     attributes = library.MatmulDescAttribute
@@ -65,7 +71,8 @@ def _descriptor(problem: Matmul, bias: tuple) -> int:
 
 
 def _matrix(dtype: str, array: cupy.ndarray) -> int:
-    """cuBLASLt's description of a row-major matrix: it counts columns first, so it is given the transpose."""
+    """cuBLASLt's description of a row-major matrix of the type `dtype`, a name of DTYPES. cuBLASLt counts columns first, so
+    it is described as the transpose."""
     rows, columns = array.shape
     return library.matrix_layout_create(DTYPES[dtype].cuda, columns, rows, columns)
 
@@ -73,7 +80,8 @@ def _matrix(dtype: str, array: cupy.ndarray) -> int:
 def _algorithms(descriptor: int, layouts: tuple[int, ...]) -> list[np.ndarray]:
     """The heuristic's algorithms within the workspace, its favorite first.
 
-    layouts: the first and the second factor, C that is read and C that is written.
+    descriptor: as _descriptor makes it. layouts: descriptions of the first and the second factor, of C that is read and of C
+    that is written.
     Raises: ValueError when it has none.
     """
     preference = library.matmul_preference_create()
@@ -94,8 +102,8 @@ def _algorithms(descriptor: int, layouts: tuple[int, ...]) -> list[np.ndarray]:
     return [results[i]["algo"] for i in range(int(count[0]))]
 
 
-def _fastest(calls: list[Callable], stream) -> int:
-    """The index of the call with the least device time, each timed in rounds of a few."""
+def _fastest(calls: list[Callable], stream: cupy.cuda.Stream) -> int:
+    """The index of the call with the least device time, each timed in several rounds."""
     least = [float("inf")] * len(calls)
     for _ in range(_ROUNDS):
         for i, call in enumerate(calls):
@@ -114,8 +122,12 @@ def _refuse(problem: Matmul) -> None:
 
 @kernel(fused=True)
 def best(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
-    """The fastest of the algorithms that cuBLASLt's heuristic offers, timed here; sums are float32 or wider. Bias and ReLU are
-    its own epilogue."""
+    """The fastest of the algorithms that cuBLASLt's heuristic offers, timed here; sums are float32 or wider. Bias and ReLU
+    are
+    its own epilogue.
+
+    a: m x k, b: k x n (as problem.layout stores them), bias: n numbers or none; all on the GPU.
+    """
     _refuse(problem)
     one = np.ones(1, _scalar(problem))
     zero = np.zeros(1, _scalar(problem))
@@ -131,7 +143,7 @@ def best(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray)
     workspace = _workspace()
     room = (workspace.data.ptr, WORKSPACE_BYTES, stream.ptr)
 
-    def call_by(algorithm: np.ndarray) -> Callable:
+    def call_by(algorithm: np.ndarray) -> Callable[[], None]:
         arguments = (*factors, *sums, algorithm.ctypes.data, *room)
         return functools.partial(library.matmul, _handle(), descriptor, *arguments)
 

@@ -47,7 +47,8 @@ def count_in_32_bits(problem: Matmul) -> None:
 
 
 def _refuse(problem: Matmul, most_products: int | None) -> None:
-    """Raises: ValueError for another arithmetic or layout, and for more than `most_products` products."""
+    """Raises ValueError for another arithmetic or layout than float32 nn, and for more than `most_products` products m n k
+    (None: any number)."""
     if problem.math != "float32" or problem.layout != "nn":
         raise ValueError(f"this kernel multiplies float32 stored nn, not {problem.math} {problem.layout}")
     count_in_32_bits(problem)
@@ -57,9 +58,11 @@ def _refuse(problem: Matmul, most_products: int | None) -> None:
 
 def _bound(
     name: str, problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *, block: tuple[int, int], tile: tuple[int, int]
-):
-    """The kernel of that name in matmul/cuda.cu, a block of threads for each tile of C.
+) -> TimedCall:
+    """The timed call of the kernel of that name in matmul/cuda.cu, with a block of threads for each tile of C; it returns C,
+    m x n.
 
+    block: threads across and down. tile: rows and columns of C.
     Raises: ValueError where the grid would have too many rows.
     """
     tile_m, tile_n = tile
@@ -77,7 +80,11 @@ def _bound(
 
 
 def _traffic(name: str, block: tuple[int, int], tile: tuple[int, int]) -> str:
-    """The traffic of a kernel of matmul/cuda.cu; `naive` and `coalesced` as if no cache helped: two items for each product."""
+    """Text with the bytes loaded per FLOP by a kernel of matmul/cuda.cu, from the L2 and from shared memory. `naive` and
+    `coalesced` are counted as if no cache helped: two items for each product.
+
+    block: threads across and down. tile: rows and columns of C that a block computes.
+    """
     side_of_a_thread = math.isqrt(math.prod(tile) // math.prod(block))
     uses_shared_memory = name in ("tiled", "register_tiled")
     block_loads = lines_and_results(*tile) if uses_shared_memory else (2, 1)
@@ -88,7 +95,10 @@ def _traffic(name: str, block: tuple[int, int], tile: tuple[int, int]) -> str:
 @kernel(rung=True)
 def naive(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32
-    lines of memory."""
+    lines of memory.
+
+    a: m x k, b: k x n, float32 on the GPU.
+    """
     _refuse(problem, _MOST_NAIVE)
     return _bound("naive", problem, a, b, block=(32, 8), tile=(32, 8))
 
@@ -96,7 +106,10 @@ def naive(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
 @kernel(rung=True)
 def coalesced(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """The same product a thread with a warp's threads in a row of C: loads of B and stores are whole lines, A's
-    are shared."""
+    are shared.
+
+    a: m x k, b: k x n, float32 on the GPU.
+    """
     _refuse(problem, _MOST_COALESCED)
     return _bound("coalesced", problem, a, b, block=(32, 8), tile=(8, 32))
 
@@ -104,7 +117,10 @@ def coalesced(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
 @kernel(rung=True)
 def tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """Tiles of 32 x 32 of A and B in shared memory: each element is read from memory once for 32 products, not
-    once for each."""
+    once for each.
+
+    a: m x k, b: k x n, float32 on the GPU.
+    """
     _refuse(problem, None)
     return _bound("tiled", problem, a, b, block=(32, 32), tile=(32, 32))
 
@@ -112,7 +128,10 @@ def tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
 @kernel(rung=True)
 def register_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """8 x 8 of C in each thread's registers, 128 x 128 a block: 16 loads from shared memory feed 64 products,
-    not 2 for each."""
+    not 2 for each.
+
+    a: m x k, b: k x n, float32 on the GPU.
+    """
     _refuse(problem, None)
     return _bound("register_tiled", problem, a, b, block=(16, 16), tile=(128, 128))
 
@@ -121,19 +140,27 @@ def register_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCa
 
 
 def operand(array: cupy.ndarray, along: bool, copied: bool) -> Placed:
-    """An operand as it lies, along k or across; or as it is copied in each call, across k with rows on 16 bytes."""
+    """An operand as it lies in memory; or, if `copied`, a copy made anew in each call that lies across k, with rows on 16
+    bytes.
+
+    along: whether the operand lies along k, so that the copy transposes it.
+    """
     if not copied:
         return in_place(array)
     return turned(array) if along else placed(array)
 
 
 def _in_fours(pitch: int, array: cupy.ndarray) -> int:
-    """1 where 16 bytes are read at once: every row of float32 begins on 16 bytes."""
+    """1 where every row of a float32 matrix begins on 16 bytes, so that four numbers are read at once; else 0.
+
+    pitch: items from row to row.
+    """
     return int(pitch % 4 == 0 and array.data.ptr % 16 == 0)
 
 
-def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c: cupy.ndarray):
-    """The call of matmul/cuda_warp.cu by that plan."""
+def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c: cupy.ndarray) -> TimedCall:
+    """The timed call that launches matmul/cuda_warp.cu by that plan and returns `c`, m x n (a batch has a leading dimension).
+    Upper-case arguments are the source's macros."""
     a_in_fours = _in_fours(a.pitch, a.array)
     b_in_fours = _in_fours(b.pitch, b.array)
     compiled_tiles = plan.tiles if a_in_fours and b_in_fours else plan.tiles.by_items()
@@ -163,7 +190,7 @@ def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c: 
 
 
 def _layout_as_multiplied(a_along: bool, b_along: bool) -> str:
-    """The layout of operands that lie along k or across it."""
+    """The layout (`nn`, `nt`, `tn` or `tt`) of operands of which each lies along k or across it."""
     return ("n" if a_along else "t") + ("t" if b_along else "n")
 
 
@@ -171,7 +198,10 @@ def _layout_as_multiplied(a_along: bool, b_along: bool) -> str:
 def warp_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """A tile a warp inside the block's: 16-byte loads that neighbors share, stages fetched ahead, a tile of C a
     thread in banks that multiply-adds read at once; few rows or columns, or short sums, straight from memory;
-    the fastest here."""
+    the fastest here.
+
+    a: m x k, b: k x n (as problem.layout stores them), float32 on the GPU; a batch has a leading dimension.
+    """
     if problem.math != "float32":
         raise ValueError(f"this kernel multiplies float32, not {problem.math}")
     count_in_32_bits(problem)
@@ -197,7 +227,7 @@ def warp_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         plans = [TilePlan(tiles=form) for form in forms]
 
-    def call(plan: TilePlan):
+    def call(plan: TilePlan) -> TimedCall:
         if isinstance(plan.tiles, Direct):
             return direct_call(problem, plan, a, b, c=c)
         return warps_call(problem, plan, placed_a, placed_b, c=c)
@@ -206,7 +236,7 @@ def warp_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
 
 
 def _copy_pays(problem: Matmul, array: cupy.ndarray) -> bool:
-    """Whether a product is faster if an operand is copied first, than if it is fetched item by item."""
+    """Whether the product is faster if this operand is copied into aligned rows first than if it is fetched item by item."""
     saved_s = _BY_ITEMS * problem.flops / _FLOPS_S
     copy_s = _LAUNCH_S + 2 * array.nbytes / _BYTES_S
     return saved_s > copy_s
@@ -227,8 +257,11 @@ class _Side(NamedTuple):
     c_step: int
 
 
-def direct_call(problem: Matmul, plan: TilePlan[Direct], a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray):
-    """The call of matmul/cuda_direct.cu by that plan; of few columns it multiplies the transposes, B's by A's."""
+def direct_call(
+    problem: Matmul, plan: TilePlan[Direct], a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray
+) -> TimedCall:
+    """The timed call that launches matmul/cuda_direct.cu by that plan and returns `c`, m x n. The kernel multiplies few lines
+    of one operand by many of the other: where C has few columns, B's by A's. Upper-case arguments are the source's macros."""
     k = problem.k
     few = _Side(array=a, lines=problem.m, along=problem.layout != "tn", c_step=problem.n)
     many = _Side(array=b, lines=problem.n, along=problem.layout == "nt", c_step=1)
@@ -269,8 +302,11 @@ def direct_call(problem: Matmul, plan: TilePlan[Direct], a: cupy.ndarray, b: cup
 
 
 def _vectors_of_few(few: _Side, fitted: Direct, *, reads_fours_along: bool) -> int:
-    """VECTOR_A of matmul/cuda_direct.cu: 0: items of the few lines are read one by one; 1: four of k at once; 2: of four lines at
-    once."""
+    """The macro VECTOR_A of matmul/cuda_direct.cu. 0: items of the few lines are read one by one; 1: four of k at once; 2: of
+    four lines at once.
+
+    reads_fours_along: whether the other operand is read by four of k at once.
+    """
     if few.array.data.ptr % (4 * few.array.dtype.itemsize):
         return 0
     if few.along:
@@ -295,7 +331,7 @@ class SplitWork(NamedTuple):
 
 
 def split_work(plan: TilePlan, m: int, n: int, cluster: int = 1) -> SplitWork:
-    """The work of a plan for C of m x n; a unit is of `cluster` blocks."""
+    """The units of work of a plan for C of m x n, and room for partial sums. cluster: blocks that share one unit."""
     multiprocessors = loader.attribute("MultiProcessorCount")
     units = plan.units(m, n, multiprocessors)
     whole = plan.whole(m, n, multiprocessors)
@@ -308,8 +344,11 @@ def split_work(plan: TilePlan, m: int, n: int, cluster: int = 1) -> SplitWork:
     )
 
 
-def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[TilePlan], Callable]) -> Callable:
-    """The call of the plan that takes the least time under load."""
+def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[TilePlan], TimedCall]) -> TimedCall:
+    """The timed call of the plan that takes the least time under load, found by timing each once on this GPU.
+
+    file: the kernel's source, for the key under which the choice is stored. call: makes the call of a plan.
+    """
     calls = {str(plan): functools.partial(call, plan) for plan in plans}
     batch = f"{problem.count} of " if problem.count > 1 else ""
     name = f"{problem.math} {problem.layout} {batch}{problem.m}x{problem.n}x{problem.k}"

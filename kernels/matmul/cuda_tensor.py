@@ -19,8 +19,9 @@ def _aligned_bytes(row_items: int, array: cupy.ndarray) -> int:
     return math.gcd(16, row_items * array.dtype.itemsize, array.data.ptr)
 
 
-def call(problem: Matmul, plan: TilePlan[Tensors], a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray):
-    """The call of matmul/cuda_tensor.cu by that plan."""
+def call(problem: Matmul, plan: TilePlan[Tensors], a: cupy.ndarray, b: cupy.ndarray, c: cupy.ndarray) -> TimedCall:
+    """The timed call that launches matmul/cuda_tensor.cu by that plan and returns `c`, m x n. Upper-case arguments are the
+    source's macros."""
     size = a.dtype.itemsize
     a_across, b_across = matmul_tiles.is_across(problem.layout)
     compiled = loader.compile_kernel(
@@ -48,7 +49,7 @@ def call(problem: Matmul, plan: TilePlan[Tensors], a: cupy.ndarray, b: cupy.ndar
 
 
 def plans(problem: Matmul) -> list[TilePlan[Tensors]]:
-    """The plans of matmul/cuda_tensor.cu that are tried."""
+    """The plans of matmul/cuda_tensor.cu that are worth timing on this GPU, best first by the cost model."""
     size = 4 if problem.math == "tf32" else 2
     most_bytes = loader.attribute("MaxSharedMemoryPerBlockOptin")
     forms = [form for form in matmul_tiles.TENSORS if form.shared_bytes(problem.layout, size) <= most_bytes]
@@ -60,7 +61,10 @@ def plans(problem: Matmul) -> list[TilePlan[Tensors]]:
 @kernel
 def tensor_core(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: all
-    that Ampere's tensor cores have, not all that Hopper's have."""
+    that Ampere's tensor cores have, not all that Hopper's have.
+
+    a: m x k, b: k x n (as problem.layout stores them), on the GPU.
+    """
     if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
         raise ValueError(f"this kernel multiplies tf32, float16 and bfloat16, not {problem.math} to {problem.out}")
     count_in_32_bits(problem)

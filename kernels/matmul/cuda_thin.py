@@ -13,7 +13,7 @@ from kernels.registry import TimedCall, kernel
 
 
 def _maps(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The maps by which TMA loads B and A.
+    """The TMA descriptors (CUtensorMaps, passed to the kernel by value) by which B and A are loaded.
 
     Raises: ValueError where rows do not begin on 16 bytes.
     """
@@ -27,8 +27,9 @@ def _maps(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray) -> tup
     return b_map, a_map
 
 
-def call(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray, *, c: cupy.ndarray):
-    """The call of matmul/cuda_thin.cu by those tiles."""
+def call(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray, *, c: cupy.ndarray) -> TimedCall:
+    """The timed call that launches matmul/cuda_thin.cu with those tiles and returns `c`, m x n. Upper-case arguments are the
+    source's macros."""
     size = a.dtype.itemsize
     maps = _maps(problem, tiles, a, b)
     compiled = loader.compile_kernel(
@@ -58,7 +59,10 @@ def call(problem: Matmul, tiles: Thin, a: cupy.ndarray, b: cupy.ndarray, *, c: c
 @kernel
 def thin(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """Few rows: bound by reading the weights once. They are wgmma's side of 64 lines and fill a ring in all shared
-    memory; a cluster splits k and adds its sums in shared memory, so that most multiprocessors read."""
+    memory; a cluster splits k and adds its sums in shared memory, so that most multiprocessors read.
+
+    a: m x k, b: k x n (as problem.layout stores them), on the GPU.
+    """
     if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
         raise ValueError(f"this kernel multiplies tf32, float16 and bfloat16, not {problem.math} to {problem.out}")
     if problem.m > thin_tiles.MOST_ROWS or problem.layout not in ("nn", "nt"):

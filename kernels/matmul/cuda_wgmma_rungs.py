@@ -17,9 +17,13 @@ _WIDE = replace(_STAGES, consumers=2, columns=256, stages=4)
 _PING_PONG = replace(_STAGES, consumers=2, rows=128, stages=6, cluster_n=2, pingpong=1)
 
 
-def _bound(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, groups: Groups, *, parts: int = 1, early: bool = False):
-    """The call of matmul/cuda_wgmma.cu with those tiles. early: it starts as the launch before it ends.
+def _bound(
+    problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, groups: Groups, *, parts: int = 1, early: bool = False
+) -> TimedCall:
+    """The timed call of matmul/cuda_wgmma.cu with those tiles, which returns C, m x n.
 
+    a, b: A and B on the GPU, as problem.layout stores them. parts: of k (split-k). early: its blocks start while the launch
+    before it ends.
     Raises: ValueError for another arithmetic and another GPU than Hopper's.
     """
     if problem.math not in HALVES or problem.out != problem.dtype or not groups.fits(problem.layout):
@@ -81,7 +85,10 @@ def wgmma_overlapped(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> Timed
 @kernel(rung=True)
 def wgmma_split_k(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     """Split-k: where C has fewer tiles than there are multiprocessors, several blocks share a tile's sum over k
-    and their parts are added in a fixed order, which takes bytes."""
+    and their parts are added in a fixed order, which takes bytes.
+
+    a: m x k, b: k x n (as problem.layout stores them), on the GPU.
+    """
     multiprocessors = loader.attribute("MultiProcessorCount")
     tiles = _WIDE.count(problem.m, problem.n)
     stages = -(-problem.k // _WIDE.deep)

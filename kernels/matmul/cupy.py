@@ -15,7 +15,10 @@ _ADDED_BITS = """const float x = __uint_as_float((unsigned)c << 16) + __uint_as_
 
 @kernel(allocates=True, batched=True, fused=True)
 def operator(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
-    """`a @ b` as people write it: CuPy checks types, takes a fresh result from its pool and calls cuBLAS."""
+    """`a @ b` as people write it: CuPy checks types, takes a fresh result from its pool and calls cuBLAS.
+
+    a: m x k, b: k x n (as problem.layout stores them), bias: n numbers or none; all on the GPU.
+    """
     if problem.math not in ("float32", "float64", "float16") or problem.out != problem.dtype:
         raise ValueError(f"CuPy's operator has no {problem.math} product; the variant cublas has")
     a, b = operands(problem, (a, b))
@@ -24,8 +27,12 @@ def operator(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndar
 
 @kernel(batched=True, fused=True)
 def cublas(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray) -> TimedCall:
-    """cublasGemmEx into a result that is already there, in the arithmetic asked for; sums are float32 or wider. Many products:
-    cublasGemmStridedBatchedEx. Bias and ReLU: a second kernel."""
+    """cublasGemmEx into a result that is already there, in the arithmetic asked for; sums are float32 or wider. Many
+    products:
+    cublasGemmStridedBatchedEx. Bias and ReLU: a second kernel.
+
+    a: m x k, b: k x n (as problem.layout stores them), bias: n numbers or none; all on the GPU.
+    """
     run = product(problem, a, b)
     if not bias:
         return run

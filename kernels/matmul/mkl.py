@@ -43,7 +43,10 @@ library()  # now, so that a missing package is told as one
 
 @kernel
 def gemm(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
-    """cblas_sgemm or cblas_dgemm of MKL into a result that is already there; layouts are its own flags, nothing is copied."""
+    """cblas_sgemm or cblas_dgemm of MKL into a result that is already there; layouts are its own flags, nothing is copied.
+
+    a: m x k, b: k x n, as problem.layout stores them.
+    """
     if problem.math not in _GEMMS or problem.out != problem.dtype:
         raise ValueError(f"MKL's gemm is called here for float32 and float64, not {problem.math}")
     name, scalar = _GEMMS[problem.math]

@@ -1,5 +1,7 @@
 """Matmul in plain Numba loops: one idea a rung."""
 
+from collections.abc import Callable
+
 import numba
 import numpy as np
 
@@ -11,7 +13,8 @@ _MOST_NAIVE = 2 * 2048**3
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _naive(a: np.ndarray, b: np.ndarray, c: np.ndarray):
+def _naive(a, b, c):
+    """C = A B, each element of C summed up before the next; compiled by Numba for one thread."""
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             total = c.dtype.type(0)
@@ -38,7 +41,7 @@ def _parallel(a: np.ndarray, b: np.ndarray, c: np.ndarray):
                 c[i, j] += a[i, k] * b[k, j]
 
 
-def _bound(loops, problem: Matmul, a: np.ndarray, b: np.ndarray):
+def _bound(loops: Callable, problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype or problem.layout != "nn":
         raise ValueError(f"the Numba loops multiply float32 and float64 stored nn, not {problem.math} {problem.layout}")
     c = empty((problem.m, problem.n), a.dtype, 5)
@@ -48,7 +51,10 @@ def _bound(loops, problem: Matmul, a: np.ndarray, b: np.ndarray):
 
 @kernel(parallel=False, rung=True)
 def naive(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
-    """Loops in i-j-k order on one thread: B is read down its columns, a cache line for each element."""
+    """Loops in i-j-k order on one thread: B is read down its columns, a cache line for each element.
+
+    a: m x k, b: k x n.
+    """
     if problem.flops > _MOST_NAIVE:
         raise ValueError(f"naive would take minutes a call beyond {_MOST_NAIVE / 1e9:.0f} GFLOP")
     return _bound(_naive, problem, a, b)

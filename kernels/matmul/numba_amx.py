@@ -100,15 +100,17 @@ tilestored %tmm3, 3072($5,$7,1)
 
 @intrinsic
 def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
-    """Multiplies two tiles of A by two of B in each of `steps` steps and adds the products to four tiles of sums, which start at
-    0 if `add` is 0. Each step prefetches _AHEAD bytes of B, from word `ahead` on, and a part of the sums that follow these.
+    """An intrinsic: multiplies two tiles of A by two of B in each of `steps` steps and adds the products to four tiles of
+    sums, which start at 0 if `add` is 0. Each step prefetches _AHEAD bytes of B, from word `ahead` on, and a part of the sums
+    that follow these.
 
-    a, b, sums: arrays of 32-bit words, tile after tile. No compiler uses tile registers by itself, so their configuration stays
-    valid from one piece of assembly to the next.
+    a, b, sums: arrays of 32-bit words, tile after tile; a_at, b_at, sums_at: their first words used. No compiler uses tile
+    registers by itself, so their configuration stays valid from one piece of assembly to the next.
     """
     signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
+        """Emits _TILE_CODE with its operands; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, a_at, _, b_at, _, sums_at, steps, add, ahead = tuple(arguments)
         a, b, sums = emit.data_pointers(context, builder, signature, arguments, places=(0, 2, 4))
         a_tiles = builder.gep(a, [a_at])
@@ -129,7 +131,7 @@ def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
 
 @intrinsic
 def _shape_tiles(typingctx, shapes):
-    """Configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
+    """An intrinsic: configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
 
     def codegen(context, builder, signature, arguments):
         pointers = emit.data_pointers(context, builder, signature, arguments, places=(0,))
@@ -142,7 +144,7 @@ def _shape_tiles(typingctx, shapes):
 
 @intrinsic
 def _release_tiles(typingctx):
-    """Gives this thread's tile registers back."""
+    """An intrinsic: gives this thread's tile registers back."""
 
     def codegen(context, builder, signature, arguments):
         kind = ir.FunctionType(ir.VoidType(), [])
@@ -154,11 +156,14 @@ def _release_tiles(typingctx):
 
 @intrinsic
 def _zip_rows(typingctx, lanes, target, target_at, source, source_at, row_step, ahead):
-    """Interleaves two rows of 32 values, `row_step` from each other: the pairs of the first 16 columns go to one tile, the others
-    to the next. Prefetches the source `ahead` elements further on, and the same lines of the next two tiles for writing."""
+    """An intrinsic: interleaves two rows of 32 values, `row_step` from each other: the pairs of the first 16 columns go to
+    one tile, the others to the next. Prefetches the source `ahead` elements further on, and the same lines of the next two
+    tiles for writing."""
     signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
+        """Emits the loads, the interleaving and the stores; Numba calls this with the LLVM values of the intrinsic's
+        arguments."""
         _, _, target_at, _, first_row, row_step, ahead = tuple(arguments)
         vector, _ = emit.vector_of(context, signature, array=1)
         target, source = emit.data_pointers(context, builder, signature, arguments, places=(1, 3))
@@ -178,7 +183,11 @@ def _zip_rows(typingctx, lanes, target, target_at, source, source_at, row_step, 
 
 @numba.njit(cache=True)
 def _pack_a(lanes, target, at, source, start, row, col, valid, k):
-    """Packs `valid` rows of A, at most 32, as pairs of tiles, each 16 rows by 32 of k; beyond the last k are zeros."""
+    """Packs `valid` rows of A, at most 32, as pairs of tiles, each 16 rows by 32 of k, from target[at] on; beyond the last of
+    `k` are zeros. Compiled by Numba.
+
+    source[start]: the first value; row, col: elements from row to row and from k to k. lanes: a tuple as long as a vector.
+    """
     for first in range(0, k, _RUN):
         for r in range(valid):
             for k0 in range(first, min(first + _RUN, k), _SIDE):
@@ -192,8 +201,13 @@ def _pack_a(lanes, target, at, source, start, row, col, valid, k):
 
 @numba.njit(cache=True)
 def _pack_b(lanes, target, at, panel_step, source, start, row, col, valid, k):
-    """Packs panels of 32 columns of B, `panel_step` elements from each other, as pairs of tiles. Row i of a tile has the values
-    of k = 2 i and 2 i + 1 of 16 columns, side by side for each column; beyond the last k are zeros."""
+    """Packs `valid` columns of B in panels of 32, `panel_step` elements from each other, as pairs of tiles, from target[at]
+    on. Row i of a tile has the values of k = 2 i and 2 i + 1 of 16 columns, side by side for each column; beyond the last of
+    `k` are zeros. Compiled by Numba.
+
+    source[start]: the first value; row, col: elements from k to k and from column to column. lanes: a tuple as long as a
+    vector.
+    """
     for k0 in range(0, -(-k // _SIDE) * _SIDE, 2):
         for first in range(0, valid, _SIDE):
             to = at + first // _SIDE * panel_step + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
@@ -208,7 +222,8 @@ def _pack_b(lanes, target, at, panel_step, source, start, row, col, valid, k):
 
 @intrinsic
 def _stream(typingctx, group, target, target_at, source, source_at):
-    """Copies as many values as `group` is long, a cache line, by a non-temporal store: the line need not be read first.
+    """An intrinsic: copies as many values as `group` is long, a cache line, by a non-temporal store: the line need not be
+    read first.
 
     The thread's next atomic operation, such as `take_number`, orders the store before what follows.
     """
@@ -226,8 +241,9 @@ def _stream(typingctx, group, target, target_at, source, source_at):
 
 
 @numba.njit(cache=True)
-def _store(tile, sums, at, c: np.ndarray, c_at, length, high, wide):
-    """Stores four tiles of sums as high x wide of C, whose rows are `length` long; bfloat16 (16-bit words) is rounded to even."""
+def _store(tile, sums, at, c, c_at, length, high, wide):
+    """Stores four tiles of sums, from word sums[at] on, as high x wide of C from c[c_at] on, whose rows are `length` long.
+    Words of 16 bits are bfloat16, rounded to even. Compiled by Numba; tile: a tuple as long as a row of a tile."""
     for i in range(high):
         for j0 in range(0, wide, 16):
             to = c_at + i * length + j0
@@ -243,9 +259,10 @@ def _store(tile, sums, at, c: np.ndarray, c_at, length, high, wide):
 
 
 @numba.njit(cache=True)
-def _pack(lanes, b: np.ndarray, b_by, sizes, right, counters):
+def _pack(lanes, b, b_by, sizes, right, counters):
     """Packs panels of B, as long as there are any that no thread has taken, and waits until all are packed. In `right` all
-    panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use."""
+    panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use.
+    Compiled by Numba; arguments as in _product."""
     n = sizes[1]
     k = sizes[2]
     b_row, b_col = b_by
@@ -269,8 +286,9 @@ def _pack(lanes, b: np.ndarray, b_by, sizes, right, counters):
 
 
 @numba.njit(cache=True)
-def _pack_block(lanes, a: np.ndarray, a_by, left, first_panel, end_panel, sizes, step, deep):
-    """Packs `deep` steps of some panels of A: _FEW steps of all panels, then the next ones, as they are read."""
+def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep):
+    """Packs `deep` steps, from number `step` on, of A's panels from first_panel to end_panel: _FEW steps of all panels, then
+    the next ones, as they are read. Compiled by Numba; arguments as in _product."""
     m = sizes[0]
     k = sizes[2]
     a_row, a_col = a_by
@@ -286,8 +304,9 @@ def _pack_block(lanes, a: np.ndarray, a_by, left, first_panel, end_panel, sizes,
 
 
 @numba.njit(cache=True)
-def _multiply(lanes, tile, shapes, a: np.ndarray, a_by, left, right, sums, c: np.ndarray, sizes, block, counters):
-    """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take."""
+def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, counters):
+    """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take. Compiled by Numba;
+    arguments as in _product, but `left` and `sums` are the thread's own."""
     m = sizes[0]
     n = sizes[1]
     k = sizes[2]
@@ -360,7 +379,10 @@ def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right
 @kernel(rung=True)
 def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """AMX: four tiles of sums take products of two tiles of A and two of B; a packed block of A stays in the
-    second-level cache, and a piece of a panel of B, the next one asked for early, in the first-level one."""
+    second-level cache, and a piece of a panel of B, the next one asked for early, in the first-level one.
+
+    a: m x k, b: k x n (as problem.layout stores them), bfloat16; C is bfloat16 or float32.
+    """
     require(problem, "amx-tile", "amx-bf16")
     if problem.out not in ("bfloat16", "float32"):
         raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")
@@ -403,7 +425,10 @@ def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
 
 
 def _block_panels(a_panels: int, b_panels: int, steps: int, *, threads: int) -> tuple[int, int]:
-    """Panels of a block of C, down and across: as large as the caches allow, halved while threads would get too few blocks."""
+    """Panels of a block of C, (down, across): as large as the caches allow, halved while threads would get too few blocks.
+
+    a_panels, b_panels: panels of 32 rows of A and of 32 columns of B. steps: of 32 in k.
+    """
     high = _HIGH
     wide = b_panels if steps <= _STEPS else min(b_panels, _WIDE)
     if threads == 1:

@@ -21,7 +21,7 @@ _ROWS = 64
 
 @numba.njit(cache=True)
 def _pack(target, source):
-    """Copies a block into the corner of its panel and fills up with 0."""
+    """Copies a block into the corner of its panel `target` and fills the rest with 0. Compiled by Numba."""
     target[:] = 0
     for i in range(source.shape[0]):
         for j in range(source.shape[1]):
@@ -29,8 +29,11 @@ def _pack(target, source):
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _panel_product(left, right, depth, c: np.ndarray):
-    """C += left right, of the rows and columns that C has and of `depth` steps rounded up to _AT_ONCE."""
+def _panel_product(left, right, depth, c):
+    """C += left right, of the rows and columns that C has and of `depth` steps rounded up to _AT_ONCE. Compiled by Numba.
+
+    left, right: a panel of A, rows x steps, and of B, steps x columns. c: the piece of C that they belong to.
+    """
     row = np.empty(_COLUMNS, right.dtype)
     next_row = np.empty(_COLUMNS, right.dtype)
     for i in range(0, c.shape[0], 2):
@@ -62,8 +65,12 @@ def _panel_product(left, right, depth, c: np.ndarray):
                 c[i + 1, j] += next_row[j]
 
 
-def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray, left, right):
-    """C = A B. For each stretch of k all panels of B are packed first; then each thread packs its panels of A and multiplies."""
+def _product(a, b, c, left, right):
+    """C = A B. For each stretch of k all panels of B are packed first; then each thread packs its panels of A and multiplies.
+    Compiled by Numba.
+
+    left, right: room for all panels of A and of B: panel x rows x steps, and panel x steps x columns.
+    """
     k = a.shape[1]
     for i in numba.prange(left.shape[0]):
         c[i * _ROWS : (i + 1) * _ROWS] = 0
@@ -89,7 +96,10 @@ def _compiled(dtype: str):
 @kernel(rung=True)
 def packed(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """Panels: blocks of A and B are copied into the order in which they are used, B's fitting the first-level
-    cache, and four steps in k go onto two rows of C in one pass over them."""
+    cache, and four steps in k go onto two rows of C in one pass over them.
+
+    a: m x k, b: k x n, as problem.layout stores them.
+    """
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba panels multiply float32 and float64, not {problem.math} to {problem.out}")
     a, b = operands(problem, (a, b))

@@ -16,7 +16,10 @@ from kernels.simd.product import product
 @kernel(batched=True)
 def simd(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """A tile of C stays in registers while a panel of A meets panels of B in the second-level cache, or B's
-    rows where they lie if A has few; the transpose of C where that is cheaper; threads take the next piece."""
+    rows where they lie if A has few; the transpose of C where that is cheaper; threads take the next piece.
+
+    a: m x k, b: k x n (as problem.layout stores them); a batch has a leading dimension.
+    """
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty(problem.out_shape, a.dtype, 5)
@@ -25,7 +28,8 @@ def simd(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
 
 @numba.njit(cache=True, parallel=True)
 def _pair_rows(pairs, source):
-    """Rows 2i and 2i + 1 of 16-bit values side by side in the words of row i; behind the last row come zeros."""
+    """Rows 2i and 2i + 1 of 16-bit values side by side in the words of row i of `pairs`; behind the last row come zeros.
+    Compiled by Numba."""
     for i in numba.prange(pairs.shape[0]):
         if 2 * i + 1 < source.shape[0]:
             for j in range(source.shape[1]):
@@ -37,7 +41,7 @@ def _pair_rows(pairs, source):
 
 @numba.njit(cache=True, parallel=True)
 def _round(target, sums):
-    """float32 words as bfloat16, rounded to even."""
+    """float32 words as bfloat16, rounded to even. Compiled by Numba."""
     for i in numba.prange(target.shape[0]):
         for j in range(target.shape[1]):
             word = sums[i, j]
@@ -45,9 +49,9 @@ def _round(target, sums):
 
 
 def _paired(x: np.ndarray) -> tuple[np.ndarray, list[Callable]]:
-    """16-bit values of k steps x columns as words of two steps each: (the words, the calls that fill them anew from the values).
+    """(32-bit words of two steps each, calls that fill them anew from x) of 16-bit values x, k steps x columns.
 
-    A view, without a call, where a column's steps lie side by side and are even in number.
+    The words are a view, without a call, where a column's steps lie side by side and are even in number.
     """
     k, columns = x.shape
     steps_lie_side_by_side = x.strides[0] == 2
@@ -66,7 +70,10 @@ def _paired(x: np.ndarray) -> tuple[np.ndarray, list[Callable]]:
 
 @kernel(rung=True)
 def dots(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
-    """Steps in k are laid out in pairs, so that vdpbf16ps adds two products to each of 16 sums; all else is as in `simd`."""
+    """Steps in k are laid out in pairs, so that vdpbf16ps adds two products to each of 16 sums; all else is as in `simd`.
+
+    a: m x k, b: k x n (as problem.layout stores them), bfloat16; C is bfloat16 or float32.
+    """
     require(problem, "avx512f", "avx512bf16")
     if problem.out not in ("bfloat16", "float32"):
         raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")

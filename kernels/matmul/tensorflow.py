@@ -1,5 +1,6 @@
 """Matmul as TensorFlow runs it: oneDNN or Eigen on a CPU, cuBLAS or XLA's own kernels on a GPU."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kernels.problems import Matmul
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     import tensorflow
 
 
-def formula(problem: Matmul):
+def formula(problem: Matmul) -> Callable:
     """The product as a function of its two tensors.
 
     Raises: ValueError for a result of another type.
@@ -23,7 +24,7 @@ def formula(problem: Matmul):
     return lambda a, b: tensorflow.matmul(a, b, **transposed)
 
 
-def _bound(problem: Matmul, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execution: str):
+def _bound(problem: Matmul, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execution: str) -> TimedCall:
     product = formula(problem)
     calls.allow(problem, a, execution)
     return calls.called(execution, product, a, b)
@@ -49,7 +50,11 @@ def jit(problem: Matmul, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> Time
 
 @kernel(allocates=True, rung=True)
 def graph(problem: Matmul, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> TimedCall:
-    """On the CPU, the same product again and again in one tf.function, each after the one before: what it takes inside a step."""
+    """On the CPU, the same product again and again in one tf.function, each after the one before: what it takes inside a
+    step.
+
+    a, b: A and B as problem.layout stores them, on the CPU.
+    """
     product = formula(problem)
     calls.allow(problem, a, "function")
     return calls.in_a_row(product, a, b)

@@ -4,6 +4,7 @@ import collections
 import functools
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,16 +13,20 @@ from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ITEM_BYTES
 from kernels.reference.stream import IN_A_ROW
 
+if TYPE_CHECKING:
+    import tensorflow
 
-def on_gpu(tensor) -> bool:
+
+def on_gpu(tensor: "tensorflow.Tensor") -> bool:
     return "GPU" in tensor.device
 
 
-def allow(problem: Matmul | Conv, tensor, execution: str) -> None:
-    """Lets this process multiply in the problem's arithmetic and no other; `execution` is `eager`, `function` or `jit`.
+def allow(problem: Matmul | Conv, tensor: "tensorflow.Tensor", execution: str) -> None:
+    """Lets this process multiply in the problem's arithmetic and no other, on the tensor's device.
 
-    On a GPU the switch for TF32 must stay as it is for the rest of the process, since TensorFlow keeps the plans of a
-    product by its shape alone: rows with and without TF32 need processes of their own (workloads.harness.worker.environment).
+    On a GPU the switch for TF32 must stay as it is for the rest of the process, since TensorFlow keeps the plans of a product
+    by its shape alone: rows with and without TF32 need processes of their own (workloads.harness.worker.environment).
+    execution: `eager`, `function` or `jit`, as in `called`.
     Raises: ValueError where the device has no such arithmetic.
     """
     import tensorflow
@@ -54,7 +59,7 @@ def _rounds_once(dtype: str) -> bool:
     return reference.check(problem, inputs, np.asarray(product)).passed
 
 
-def called(execution: str, formula: Callable, *tensors) -> Callable:
+def called(execution: str, formula: Callable, *tensors: "tensorflow.Tensor") -> Callable[[], Any]:
     """The call that computes `formula(*tensors)`: an operation at a time (`eager`), in a tf.function (`function`), or compiled by
     XLA (`jit`). It is called once before it is returned.
 
@@ -76,8 +81,8 @@ def called(execution: str, formula: Callable, *tensors) -> Callable:
 
 
 def ran(call: Callable) -> collections.Counter:
-    """Operation -> how often it occurs in the graphs of a call, after TensorFlow's optimizer; oneDNN's names are replaced by
-    those of the operations that they stand for."""
+    """Operation -> how often it occurs in the graphs that a call runs, after TensorFlow's optimizer; oneDNN's names are
+    replaced by those of the operations that they stand for."""
     from tensorflow.python.eager import context  # no public way to the optimized graph
 
     context.context().enable_graph_collection()
@@ -97,17 +102,21 @@ STRUCTURE = ("Const", "Identity", "NoOp", "_Arg", "_Retval", "Reshape", "VarHand
 
 
 def _require_all(single: collections.Counter, row: collections.Counter, count: int) -> None:
-    """Raises RuntimeError unless a graph of a row has the operations of a single formula `count` times."""
+    """Raises RuntimeError unless a graph has the operations of a single formula `count` times.
+
+    single, row: operation -> how often it occurs, in the graph of the formula and in the one that repeats it.
+    """
     lost = [name for name, n in single.items() if name not in STRUCTURE and row[name] < count * n]
     if lost:
         raise RuntimeError(f"TensorFlow's optimizer left out some {', '.join(lost)}: {dict(row)}")
 
 
-def in_a_row(formula: Callable, *tensors, count: int = IN_A_ROW) -> Callable:
-    """A call that computes `formula(*tensors)` `count` times in one graph, one after the other as the operations of a
-    training step are: Python dispatches once, and TensorFlow's threads are awake from the second on. Every result is put into
-    a variable, which no optimizer may leave out, and the next waits for that; the graph that runs is looked at.
+def in_a_row(formula: Callable, *tensors: "tensorflow.Tensor", count: int = IN_A_ROW) -> Callable[[], Any]:
+    """The timed call that computes `formula(*tensors)` `count` times in one graph, one after the other as the operations of a
+    training step are: Python dispatches once, and TensorFlow's threads are awake from the second on.
 
+    Every result is put into a variable, which no optimizer may leave out, and the next waits for that; the graph that runs is
+    looked at.
     Raises: ValueError on a GPU, where queued calls give the same time.
     """
     import tensorflow
