@@ -12,7 +12,7 @@ from cupy.cuda import runtime
 from kernels import registry
 from kernels.cuda import autotuner, conv_tiles, loader
 from kernels.cuda.conv_tiles import ConvTensors, ConvWarps, Gather
-from kernels.cuda.rows import Placed, in_place, placed
+from kernels.cuda.rows import Placed, aligned, in_place
 from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ARITHMETIC
@@ -54,7 +54,7 @@ def widened(images: cupy.ndarray) -> Placed:
     channels = images.shape[-1]
     wide = padded_channels(channels, images.dtype.itemsize)
     if images.dtype.itemsize == 4:
-        pixels = placed(images.reshape(-1, channels))
+        pixels = aligned(images.reshape(-1, channels))
         return pixels._replace(array=pixels.array.reshape(*images.shape[:-1], wide))
     if wide == channels and images.data.ptr % 16 == 0:
         return in_place(images)

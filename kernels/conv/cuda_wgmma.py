@@ -10,7 +10,7 @@ from kernels.conv import _implicit_gemm
 from kernels.conv._implicit_gemm import Product
 from kernels.cuda import conv_tiles, loader
 from kernels.cuda.conv_tiles import ConvGroups, Gather
-from kernels.cuda.rows import placed
+from kernels.cuda.rows import aligned
 from kernels.cuda.tiles import LINE, TilePlan
 from kernels.problems import Conv
 from kernels.problems.arrays import HALVES
@@ -140,7 +140,7 @@ def _call(product: Product, plan: TilePlan[ConvGroups]) -> Callable[[], None]:
         sums = cupy.empty((plan.parts, rows, columns), np.float32)
         after = _implicit_gemm.adding_parts(product, sums)
     elif leave == _BY_TMA:
-        c = placed(product.out.reshape(rows, columns), out=True)
+        c = aligned(product.out.reshape(rows, columns), is_result=True)
         c_map = loader.tensor_map(c.array.data.ptr, (rows, columns), c.pitch, (64, 64))
         after = c.copy
     blocks = min(groups.count(rows, columns) * plan.parts, groups.blocks * loader.attribute("MultiProcessorCount"))

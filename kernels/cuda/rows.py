@@ -29,7 +29,7 @@ class Placed(NamedTuple):
     #: The copy to it, of a result from it; None where the matrix is used where it lies.
     copy: Callable[[], None] | None = None
     #: Whether that copy transposes.
-    turned: bool = False
+    is_transposed: bool = False
 
 
 class _Copy(NamedTuple):
@@ -50,22 +50,22 @@ def in_place(array: cupy.ndarray) -> Placed:
     return Placed(array=array, pitch=array.shape[-1])
 
 
-def placed(array: cupy.ndarray, out: bool = False, line: int = 16) -> Placed:
+def aligned(array: cupy.ndarray, is_result: bool = False, line_bytes: int = 16) -> Placed:
     """The matrix where it lies, if its rows begin on 16 bytes; else a wider one with rows on 16 bytes, or if they are as long on
     `line`, padded with zeros, copied to (a result: copied from) in each call."""
     rows, columns = array.shape
     size = array.dtype.itemsize
     if columns * size % 16 == 0 and array.data.ptr % 16 == 0:
         return in_place(array)
-    alignment = line if columns * size >= line else 16
+    alignment = line_bytes if columns * size >= line_bytes else 16
     pitch = -(-columns * size // alignment) * alignment // size
     wider = cupy.zeros((rows, pitch), array.dtype)
     if pitch * size >= _DRIVER_PITCH_BYTES:
         inside = wider[:, :columns]
-        target, source = (array, inside) if out else (inside, array)
+        target, source = (array, inside) if is_result else (inside, array)
         return Placed(array=wider, pitch=pitch, copy=lambda: cupy.copyto(target, source))
-    source, source_pitch = (wider, pitch) if out else (array, columns)
-    target, target_pitch = (array, columns) if out else (wider, pitch)
+    source, source_pitch = (wider, pitch) if is_result else (array, columns)
+    target, target_pitch = (array, columns) if is_result else (wider, pitch)
     copy = _Copy(
         source=source,
         source_pitch=source_pitch,
@@ -115,7 +115,7 @@ def _by_words(copy: _Copy) -> Callable[[], None]:
     return lambda: compiled(grid, (_THREADS,), arguments)
 
 
-def turned(array: cupy.ndarray) -> Placed:
+def transposed(array: cupy.ndarray) -> Placed:
     """The transpose of a float32 matrix with rows on 16 bytes, filled up with zeros, copied to in each call."""
     rows, columns = array.shape
     pitch = -(-rows // 4) * 4
@@ -123,10 +123,10 @@ def turned(array: cupy.ndarray) -> Placed:
     compiled = loader.compile_kernel("cuda/rows", "turned")
     grid = (-(-rows // _SIDE) * -(-columns // _SIDE),)
     arguments = (array, transpose, np.int32(rows), np.int32(columns), np.int32(pitch))
-    return Placed(array=transpose, pitch=pitch, copy=lambda: compiled(grid, (_THREADS,), arguments), turned=True)
+    return Placed(array=transpose, pitch=pitch, copy=lambda: compiled(grid, (_THREADS,), arguments), is_transposed=True)
 
 
-def copying(launch: Callable[[], None], read: Sequence[Placed], written: Placed, result) -> Callable:
+def with_copies(launch: Callable[[], None], read: Sequence[Placed], written: Placed, result) -> Callable:
     """The `run()` that launches between the copies of what is read and of what is written, and gives `result`."""
     calls = [operand.copy for operand in read if operand.copy]
     calls.append(launch)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import FEW, Direct, Warps
-from kernels.cuda.rows import Placed, copying, in_place, placed, turned
+from kernels.cuda.rows import Placed, aligned, in_place, transposed, with_copies
 from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC
@@ -147,7 +147,7 @@ def operand(array: cupy.ndarray, along: bool, copied: bool) -> Placed:
     """
     if not copied:
         return in_place(array)
-    return turned(array) if along else placed(array)
+    return transposed(array) if along else aligned(array)
 
 
 def _in_fours(pitch: int, array: cupy.ndarray) -> int:
@@ -168,8 +168,8 @@ def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c: 
         "matmul/cuda_warp",
         "matmul",
         **compiled_tiles.macros(),
-        A_STORED_KM=int(a.turned or problem.layout == "tn"),
-        B_STORED_KN=int(b.turned or problem.layout != "nt"),
+        A_STORED_KM=int(a.is_transposed or problem.layout == "tn"),
+        B_STORED_KN=int(b.is_transposed or problem.layout != "nt"),
         VECTOR_A=a_in_fours,
         VECTOR_B=b_in_fours,
         VECTOR=_in_fours(problem.n, c),
@@ -183,7 +183,7 @@ def warps_call(problem: Matmul, plan: TilePlan[Warps], a: Placed, b: Placed, c: 
     arguments = (a.array, b.array, c, *map(np.int32, sizes), work.sums, work.arrived, scale)
     grid = (work.units, problem.count)
     launch = functools.partial(compiled, grid, (plan.tiles.threads,), arguments, shared_mem=shared_bytes)
-    run = copying(launch, [a, b], in_place(c), c)
+    run = with_copies(launch, [a, b], in_place(c), c)
     loads = traffic(4, lines_and_results(*plan.tiles.tile), lines_and_results(*plan.tiles.unit))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
@@ -213,8 +213,8 @@ def warp_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     b_along = problem.layout == "nt"
     a_copied = is_single and _copy_pays(problem, a)
     b_copied = is_single and _copy_pays(problem, b)
-    placed_a = operand(a, a_along, a_copied)
-    placed_b = operand(b, b_along, b_copied)
+    operand_a = operand(a, a_along, a_copied)
+    operand_b = operand(b, b_along, b_copied)
     layout = _layout_as_multiplied(a_along and not a_copied, b_along and not b_copied)
     most_bytes = loader.attribute("MaxSharedMemoryPerBlockOptin")
     forms = [form for form in matmul_tiles.warps(layout, is_single) if form.shared_bytes <= most_bytes]
@@ -230,7 +230,7 @@ def warp_tiled(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     def call(plan: TilePlan) -> TimedCall:
         if isinstance(plan.tiles, Direct):
             return direct_call(problem, plan, a, b, c=c)
-        return warps_call(problem, plan, placed_a, placed_b, c=c)
+        return warps_call(problem, plan, operand_a, operand_b, c=c)
 
     return fastest_plan("matmul/cuda_warp", problem, plans, call)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.cuda import loader, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import Direct, Groups
-from kernels.cuda.rows import Placed, copying, placed
+from kernels.cuda.rows import Placed, aligned, with_copies
 from kernels.cuda.tiles import LINE, TilePlan, lines_and_results, traffic
 from kernels.matmul import cuda_tensor
 from kernels.matmul.cuda import count_in_32_bits, direct_call, fastest_plan, split_work
@@ -162,7 +162,7 @@ def call(
         clusters = min(work.units, groups.slots(loader.attribute("MultiProcessorCount")))
     blocks = clusters * groups.sharing
     launch = loader.overlapping(compiled, blocks, groups.threads, arguments, groups.shared_bytes, early=early)
-    run = copying(launch, operands, c, result)
+    run = with_copies(launch, operands, c, result)
     run.notes = {"tiles": str(plan), "traffic": _traffic(product, groups)}
     return run
 
@@ -196,9 +196,9 @@ def wgmma(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray
     count_in_32_bits(problem)
     loader.require_capability(90, only=True)
     result = cupy.empty((problem.m, problem.n), a.dtype)
-    placed_a = placed(a, line=LINE)
-    placed_b = placed(b, line=LINE)
-    placed_c = placed(result, out=True)
+    aligned_a = aligned(a, line_bytes=LINE)
+    aligned_b = aligned(b, line_bytes=LINE)
+    aligned_c = aligned(result, is_result=True)
     product = hopper_product(problem)
     size = a.dtype.itemsize
     plans: list[TilePlan] = tiles.plans(
@@ -207,17 +207,17 @@ def wgmma(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray, *bias: cupy.ndarray
         product.n,
         product.k,
         multiprocessors=loader.attribute("MultiProcessorCount"),
-        aligned=placed_a.pitch * size % LINE == 0 and placed_b.pitch * size % LINE == 0,
+        aligned=aligned_a.pitch * size % LINE == 0 and aligned_b.pitch * size % LINE == 0,
     )
     if not bias:
-        has_copies = any(matrix.copy for matrix in (placed_a, placed_b, placed_c))
+        has_copies = any(matrix.copy for matrix in (aligned_a, aligned_b, aligned_c))
         others = _plans_straight_from_memory(problem, product, has_copies)
         plans = [*plans[: tiles.TRIED - len(others)], *others]
 
     def bind(plan: TilePlan) -> TimedCall:
         """The call of the product by that plan, with the kernel that the plan's tiles belong to."""
         if isinstance(plan.tiles, Groups):
-            return call(problem, plan, (placed_a, placed_b), c=placed_c, result=result, bias=bias)
+            return call(problem, plan, (aligned_a, aligned_b), c=aligned_c, result=result, bias=bias)
         if isinstance(plan.tiles, Direct):
             return direct_call(problem, plan, a, b, c=result)
         return cuda_tensor.call(problem, plan, a, b, c=result)

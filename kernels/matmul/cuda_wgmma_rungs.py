@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from kernels.cuda import loader
 from kernels.cuda.matmul_tiles import Groups
-from kernels.cuda.rows import placed
+from kernels.cuda.rows import aligned
 from kernels.cuda.tiles import LEAST_STEPS, TilePlan
 from kernels.matmul.cuda_wgmma import call
 from kernels.problems import Matmul
@@ -31,7 +31,7 @@ def _bound(
     loader.require_capability(90, only=True)
     c = cupy.empty((problem.m, problem.n), a.dtype)
     plan = TilePlan(tiles=groups, parts=parts)
-    return call(problem, plan, (placed(a), placed(b)), c=placed(c, out=True), result=c, early=early)
+    return call(problem, plan, (aligned(a), aligned(b)), c=aligned(c, is_result=True), result=c, early=early)
 
 
 @kernel(rung=True)

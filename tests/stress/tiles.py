@@ -58,8 +58,8 @@ class Form(NamedTuple):
             placed_a = cuda.operand(a, problem.layout != "tn", self.copied)
             placed_b = cuda.operand(b, problem.layout == "nt", self.copied)
             return cuda.warps_call(problem, self.plan, placed_a, placed_b, c=c)
-        operands = [rows.placed(x, line=tiles.LINE) for x in (a, b)]
-        return cuda_wgmma.call(problem, self.plan, operands, c=rows.placed(c, out=True), result=c)
+        operands = [rows.aligned(x, line_bytes=tiles.LINE) for x in (a, b)]
+        return cuda_wgmma.call(problem, self.plan, operands, c=rows.aligned(c, is_result=True), result=c)
 
 
 def thin_forms() -> Iterator[Form]:

@@ -201,7 +201,7 @@ def test_a_launch_has_whole_clusters(monkeypatch):
             parts=parts,
         )
         module.call(
-            Matmul(n, n, n, "bfloat16", layout="nt"), plan, [module.placed(a)] * 2, c=module.placed(a), result=a
+            Matmul(n, n, n, "bfloat16", layout="nt"), plan, [module.aligned(a)] * 2, c=module.aligned(a), result=a
         )
     assert blocks == [2, 8, 128, 132, 10]
     # of 128 x 128 in clusters of two along k two blocks a tile, as many as there are: none takes a second one
@@ -213,7 +213,7 @@ def test_a_launch_has_whole_clusters(monkeypatch):
     )
     a = cuda_on_cpu.empty((1664, 1664), np.uint16)
     module.call(
-        Matmul(1664, 1664, 1664, "bfloat16", layout="nt"), plan, [module.placed(a)] * 2, c=module.placed(a), result=a
+        Matmul(1664, 1664, 1664, "bfloat16", layout="nt"), plan, [module.aligned(a)] * 2, c=module.aligned(a), result=a
     )
     assert blocks[-1] == 13 * 13 * 2
 
@@ -408,7 +408,7 @@ def test_unaligned_rows_are_copied_to_16_bytes(shape, built, monkeypatch):
     rows = importlib.import_module("kernels.cuda.rows")
     values = np.arange(1, 1 + math.prod(shape), dtype=np.float32).reshape(shape)
     there, back = cuda_on_cpu.filled(values), cuda_on_cpu.empty(shape, np.float32)
-    to, turned, source = rows.placed(there), rows.turned(there), rows.placed(back, out=True)
+    to, turned, source = rows.aligned(there), rows.transposed(there), rows.aligned(back, is_result=True)
     for copied, whole in ((to, values), (turned, values.T)):
         copied.copy()
         np.testing.assert_array_equal(copied.array, np.pad(whole, [(0, 0), (0, -whole.shape[1] % 4)]))  # zeros beside
@@ -417,7 +417,7 @@ def test_unaligned_rows_are_copied_to_16_bytes(shape, built, monkeypatch):
     source.copy()
     np.testing.assert_array_equal(back, values)
     whole = cuda_on_cpu.filled(np.zeros((4, 8), np.float32))
-    assert rows.placed(whole) == rows.Placed(whole, 8)
+    assert rows.aligned(whole) == rows.Placed(whole, 8)
 
 
 @pytest.mark.parametrize("size", [(1 << 31, 1, 1), (1, 1 << 31, 1), (1, 1, 1 << 31)])
