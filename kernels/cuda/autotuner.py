@@ -10,11 +10,14 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from kernels.cuda import blocking_kernel, loader
+
+if TYPE_CHECKING:
+    import cupy
 
 Name = TypeVar("Name", str, int)
 
@@ -46,7 +49,8 @@ def folder() -> pathlib.Path:
 
 
 def stored_choices() -> dict[str, str]:
-    """GPU, file and problem -> the tiles chosen, as stored on disk; empty when there are none or they cannot be read."""
+    """The choices stored on disk: key (GPU, file and problem) -> name of the candidate chosen; empty when there are none or
+    they cannot be read."""
     try:
         choices = json.loads((folder() / "tiles.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -55,7 +59,7 @@ def stored_choices() -> dict[str, str]:
 
 
 def store(key: str, choice: str) -> None:
-    """Adds a choice to those on disk; processes that store at once wait for each other.
+    """Adds a choice to those on disk, under its key; processes that store at once wait for each other.
 
     A folder that cannot be written costs the next process its tuning, nothing else. To time all anew, delete the file.
     """
@@ -73,7 +77,8 @@ def store(key: str, choice: str) -> None:
 
 
 def _sources(file: str) -> bytes:
-    """What candidates of a CUDA file may be made of: its operation's files for CUDA, and the sources that operations share."""
+    """The bytes of all sources that candidates of a CUDA file (`matmul/cuda_warp`) may be compiled from: its operation's
+    files for CUDA, and those that operations share. Their hash tells whether a stored choice is still good."""
     operation = file.partition("/")[0]
     text = b""
     for pattern in (f"{operation}/cuda*.*", "cuda/*.cu", "cuda/include/*"):
@@ -91,9 +96,10 @@ def fastest(
 ) -> str:
     """The name of the candidate that takes the least time for the problem on the GPU, from disk where it was timed before.
 
-    candidates: name -> a function that gives the call to time. A choice holds for one problem: whether the last round of tiles
-    fills the multiprocessors changes from size to size. It is made anew when the candidates or their sources change.
-    seconds: the time of a call; by default that under load.
+    gpu, file, problem: words of the key under which a choice is stored. It holds for one problem: whether the last round of
+    tiles fills the multiprocessors changes from size to size. It is made anew when the candidates or their sources change.
+    candidates: name -> a function that makes (compiles) the call to time.
+    seconds: measures the seconds of a call; by default loaded_seconds.
     """
     if len(candidates) == 1:
         return next(iter(candidates))
@@ -114,7 +120,8 @@ def fastest(
 
 
 def fastest_by_rounds(runs: Mapping[Name, Callable], seconds: Callable[[Callable], float]) -> Name:
-    """The name of the call with the least median of its timings, in rounds whose order alternates."""
+    """The name of the call in `runs` with the least median of its timings by `seconds`; they are timed in rounds whose order
+    alternates."""
     names = list(runs)
     for name in names[:_WARM_TIMINGS]:
         seconds(runs[name])
@@ -129,8 +136,10 @@ def fastest_by_rounds(runs: Mapping[Name, Callable], seconds: Callable[[Callable
 
 
 def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callable]]) -> Callable:
-    """The fastest of the calls on the GPU at hand, timed under load when the problem is first met.
+    """The fastest of several calls on this GPU: as chosen before, or timed under load now, when the problem is first met.
 
+    file, problem: words of the key under which the choice is stored.
+    candidates: name -> a function that makes (compiles) the call.
     Raises: ValueError where there is none.
     """
     import cupy
@@ -142,6 +151,7 @@ def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callabl
     gpu = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
 
     def bound(make: Callable[[], Callable]) -> Callable:
+        """Makes a call in a thread of the autotuner's pool, on the GPU and the stream of the caller."""
         device.use()  # a thread of the pool has no context yet, and the default stream
         with stream:
             return make()
@@ -150,8 +160,8 @@ def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callabl
     return candidates[fastest(gpu, file, problem, makers)]()
 
 
-def milliseconds(call: Callable, calls: int, stream) -> float:
-    """Milliseconds of `calls` calls one after the other, by CUDA events on the stream that they go to."""
+def milliseconds(call: Callable, calls: int, stream: "cupy.cuda.Stream") -> float:
+    """Milliseconds of `calls` calls one after the other, by CUDA events on `stream`, to which the calls' work goes."""
     import cupy
 
     begin = cupy.cuda.Event()
@@ -165,7 +175,8 @@ def milliseconds(call: Callable, calls: int, stream) -> float:
 
 
 def device_seconds(run: Callable) -> float:
-    """Seconds of a call by CUDA events around several that are queued behind a blocking kernel (50 ms at most)."""
+    """Seconds of a call of `run` on the device, by CUDA events around several that are queued behind a kernel that blocks the
+    stream (50 ms at most), so that the host leaves no gap between them."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
@@ -181,7 +192,8 @@ def device_seconds(run: Callable) -> float:
 
 
 def loaded_seconds(run: Callable) -> float:
-    """Seconds of a long call after a while of its own load: a GPU at its power limit slows down, hungry kernels most."""
+    """Seconds of a call of `run` after a while of its own load: a GPU at its power limit slows down, kernels that draw most
+    power most. Short calls are timed by device_seconds instead."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()

@@ -70,7 +70,7 @@ class Gather(NamedTuple):
 
 
 def gather(problem: Conv, c: int = 0) -> Gather:
-    """fprop, and the pixels and taps of wgrad. `c`: channels as stored, with padding (0: the problem's)."""
+    """The Gather of fprop, whose pixels and taps are wgrad's too. `c`: channels as stored, with padding (0: the problem's)."""
     (top, _), (left, _) = problem.pads
     return Gather(
         h=problem.h,
@@ -101,7 +101,7 @@ class StridePhase(NamedTuple):
 
 
 def phases(problem: Conv, k: int = 0) -> list[StridePhase]:
-    """dgrad as convolutions of dy with stride 1: one for a pixel of a stride x stride square, with every stride-th row and
+    """dgrad as convolutions of dy with stride 1: one for each pixel of a stride x stride square, with every stride-th row and
     column of the filter, reversed. Pixels that no tap reaches are in no phase: their gradient is zero.
 
     k: channels of dy as stored, with padding (0: the problem's).
@@ -167,12 +167,14 @@ class ConvWarps(WarpTiles, frozen=True, kw_only=True):
         return self.thread_m, self.thread_n
 
     def stage(self, wgrad: int) -> float:
-        """Estimated cycles of a stage on a busy multiprocessor: 128 multiply-adds per cycle, and loading operands."""
+        """Estimated cycles of a stage on a busy multiprocessor: 128 multiply-adds per cycle, and loading operands. The same
+        for wgrad."""
         loading = 16 * (1 / self.tile_m + 1 / self.tile_n)
         return self.tile_m * self.tile_n * self.deep / 128 * (1 + loading)
 
     def shared_bytes(self, wgrad: int) -> int:
-        """Bytes of shared memory: the ring of stages. Rows of A are padded by 4 floats, but not wgrad's, which lie across."""
+        """Bytes of shared memory that a block takes: the ring of stages. Rows of A are padded by 4 floats, but not wgrad's,
+        which lie across k."""
         a = self.deep * self.tile_m if wgrad else self.tile_m * (self.deep + 4)
         b = self.deep * self.tile_n
         return 4 * self.stages * (a + b)
@@ -204,12 +206,13 @@ class ConvTensors(WarpTiles, frozen=True, kw_only=True):
     BUSY_WARPS: ClassVar[float] = 5.6
 
     def stage(self, wgrad: int) -> float:
-        """Estimated cycles of a stage on a busy multiprocessor, most of them for loading operands."""
+        """Estimated cycles of a stage on a busy multiprocessor, most of them for loading operands. The same for wgrad."""
         loading = 36 * (1 / self.tile_m + 1 / self.tile_n)
         return self.tile_m * self.tile_n * self.deep / 1024 * (0.28 + loading)
 
     def shared_bytes(self, wgrad: int) -> int:
-        """Bytes of shared memory: the ring of stages, with every line padded by 16 bytes."""
+        """Bytes of shared memory that a block takes: the ring of stages, with every line padded by 16 bytes; wgrad's A lies
+        across k."""
         a = self.deep * (self.tile_m + 8) if wgrad else self.tile_m * (self.deep + 8)
         b = self.deep * (self.tile_n + 8)
         return 2 * self.stages * (a + b)
@@ -238,7 +241,8 @@ class ConvGroups(GroupTiles, frozen=True, kw_only=True):
     BUSY_WARPS: ClassVar[float] = 0.0
 
     def stage(self, wgrad: int) -> float:
-        """Estimated cycles of a stage: products, and lines that TMA loads; A's take twice as long across the sum (wgrad)."""
+        """Estimated cycles of a stage: products, and lines that TMA loads; A's lines take twice as long across the sum
+        (wgrad)."""
         tile_m, tile_n = self.tile
         products = tile_m * tile_n / 160
         a_line = 4 if wgrad else 2
@@ -271,8 +275,11 @@ T = TypeVar("T", ConvWarps, ConvTensors, ConvGroups)
 
 
 def plans(forms: Sequence[T], m: int, n: int, k: int, *, wgrad: int, multiprocessors: int) -> list[TilePlan[T]]:
-    """The plans of an implicit GEMM to time, best first by the cost model. The sum is in one part, or in as many parts as make
-    one or two waves of blocks."""
+    """The plans worth timing for an implicit GEMM of m x k and k x n, best first by the cost model. The sum is in one part,
+    or in as many parts as make one or two waves of blocks.
+
+    forms: the tiles to choose from. wgrad: whether it is wgrad, 0 or 1.
+    """
 
     def cycles(plan: TilePlan[T]) -> float:
         """Estimated cycles: waves of blocks on the busiest multiprocessor, longer if its warps are few; then `reduce`."""

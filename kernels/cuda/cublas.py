@@ -1,5 +1,7 @@
 """cuBLAS as CuPy has it, called into a result that is already there."""
 
+from collections.abc import Callable
+
 import cupy
 import numpy as np
 from cupy.cuda import cublas as library
@@ -14,11 +16,12 @@ _TRANSPOSE = 1
 _DEFAULT_ALGORITHM = -1
 
 
-def product(problem: Matmul, a, b):
-    """The call of cublasGemmEx, or of its batched form; sums are float32 or wider.
+def product(problem: Matmul, a: cupy.ndarray, b: cupy.ndarray) -> Callable[[], cupy.ndarray]:
+    """A call of cublasGemmEx, or of its batched form, that computes and returns C = A B; sums are float32 or wider.
 
     cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
-    Raises: ValueError for another output type.
+    a, b: A and B on the GPU as problem.layout stores them, a batch with a leading dimension.
+    Raises: ValueError for another output type than the operands'.
     """
     if problem.out != problem.dtype:
         raise ValueError("this variant gives C in the operands' dtype")
@@ -36,8 +39,9 @@ def product(problem: Matmul, a, b):
     b_pitch = k if b_transposed else n
     data_type = DTYPES[problem.dtype].cuda
 
-    def matrix(array, pitch: int, items: int) -> tuple[int, ...]:
-        """A matrix as the call takes it; `items`: how many there are from one matrix of a batch to the next."""
+    def matrix(array: cupy.ndarray, pitch: int, items: int) -> tuple[int, ...]:
+        """A matrix as the call's arguments: its address, type, items from row to row (`pitch`), and in a batch from matrix to
+        matrix (`items`)."""
         described = (array.data.ptr, data_type, pitch)
         return (*described, items) if is_batch else described
 

@@ -9,9 +9,13 @@ import functools
 import pathlib
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import cupy
 
 #: The kernels package.
 FOLDER = pathlib.Path(__file__).parent.parent
@@ -45,14 +49,16 @@ _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$')
 
 
 def source(file: str) -> str:
-    """The text of kernels/<file>.cu with its includes expanded, each file once.
+    """The text of the CUDA source kernels/<file>.cu with its own #include lines expanded, each header once.
 
-    NVRTC could read them from disk, but CuPy caches compiled code by the text it was given, and would not see that an included
-    file has changed. `#line` has the compiler name file and line as they are here.
+    NVRTC could read them from disk, but CuPy caches compiled code by the text it was given, and would not see that an
+    included file has changed. `#line` has the compiler name file and line as they are on disk.
     """
     expanded: set[str] = set()
 
     def with_includes(name: str) -> str:
+        """The text of one file under kernels/, headers expanded. Called for the .cu and then for each header met for the
+        first time."""
         expanded.add(name)
         lines = []
         for number, line in enumerate((FOLDER / name).read_text(encoding="utf-8").splitlines(), start=1):
@@ -71,9 +77,12 @@ def source(file: str) -> str:
 
 
 @functools.cache
-def compile_kernel(file: str, kernel: str, _arch: str = "", **macros: str | int):
-    """The kernel of that name in kernels/<file>.cu as a cupy.RawKernel, compiled with `macros` defined, for the GPU at
-    hand or for `_arch` (sm_90a has instructions that sm_90 leaves out)."""
+def compile_kernel(file: str, kernel: str, _arch: str = "", **macros: str | int) -> "cupy.RawKernel":
+    """The kernel of that name in the CUDA source kernels/<file>.cu, compiled with `macros` defined; call it with (grid,
+    block, arguments).
+
+    _arch: the architecture to compile for, if not the GPU at hand's: sm_90a has instructions that sm_90 leaves out.
+    """
     import cupy
 
     # not by -D: for each new list of options CuPy has an empty program compiled, to learn the compiler's version
@@ -87,7 +96,8 @@ def compile_kernel(file: str, kernel: str, _arch: str = "", **macros: str | int)
 
 
 def require_capability(least: int, only: bool = False) -> None:
-    """Raises ValueError where the GPU at hand has a lesser compute capability (80 is 8.0), or with `only` another one."""
+    """Raises ValueError where the GPU at hand has a lesser compute capability than `least` (80 is 8.0), or with `only`
+    another one."""
     import cupy
 
     have = int(cupy.cuda.Device().compute_capability)
@@ -96,11 +106,12 @@ def require_capability(least: int, only: bool = False) -> None:
         raise ValueError(f"needs a GPU of compute capability {least / 10}{newer}, this one has {have / 10}")
 
 
-def stream(real: str, formula: str, arrays: int, nbytes: int):
-    """(the element-wise kernel of stream/cupy.cu, its blocks) for arrays of `nbytes` each, of which it reads one or two.
+def element_wise_kernel(real: str, formula: str, arrays: int, nbytes: int) -> tuple["cupy.RawKernel", int]:
+    """(the element-wise kernel of stream/cupy.cu, compiled; its blocks) that computes `formula` for arrays of `nbytes` each.
 
     One load a thread where one array is read and two an array where two are: most on an H200 (copy 4.27 TB/s against 4.13
     with two, triad 4.39 against 4.37 with one).
+    real: C's type of the values. formula: in C, of the values `a` and `b`. arrays: how many are read, 1 or 2.
     """
     compiled = compile_kernel("stream/cupy", "stream", REAL=real, FORMULA=formula, HAS_B=arrays - 1, FLIGHT=arrays)
     bytes_of_a_block = STREAM_THREADS * arrays * 16
@@ -127,18 +138,22 @@ def map_room() -> np.ndarray:
 
 
 def swizzle(line_bytes: int) -> tuple[int, int, int, int]:
-    """How lines of so many bytes lie in shared memory: interleave, swizzle, L2 promotion and fill, as a CUtensorMap has them."""
+    """The arguments of cuTensorMapEncode* that say how lines of so many bytes lie in shared memory: (interleave, swizzle, L2
+    promotion, fill)."""
     return INTERLEAVE_NONE, SWIZZLES[line_bytes], L2_PROMOTION_128B, FILL_ZEROS
 
 
 def tensor_map(
     address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], *, item: int = UINT16
 ) -> np.ndarray:
-    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) reads or writes a matrix.
+    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) reads or writes a matrix. In shared memory a
+    box lies in lines of 128 bytes, or of 64, swizzled.
 
-    address: the first item's. shape: rows and columns. pitch: items from row to row. box: rows and columns of one copy; outside
-    the matrix zeros are read and nothing is written. item: a CUtensorMapDataType. In shared memory a box lies in lines of 128
-    bytes, or of 64, swizzled.
+    address: the first item's.
+    shape: rows and columns.
+    pitch: items from row to row.
+    box: rows and columns of one copy; outside the matrix zeros are read and nothing is written.
+    item: a CUtensorMapDataType.
     Raises: ValueError for what the engine cannot do: a matrix or a row that does not begin on 16 bytes.
     """
     rows, columns = shape
@@ -192,14 +207,22 @@ class _Launch(ctypes.Structure):
     )
 
 
-def overlapping(compiled, blocks: int, threads: int, arguments: Sequence, shared_bytes: int = 0, on=None, early=True):
-    """A call that launches the kernel with those arguments on that stream (None: the current one).
+def overlapping(
+    compiled: "cupy.RawKernel",
+    blocks: int,
+    threads: int,
+    arguments: Sequence,
+    shared_bytes: int = 0,
+    on: "cupy.cuda.Stream | None" = None,
+    early: bool = True,
+) -> Callable[[], None]:
+    """A call that launches a compiled kernel through the driver with these arguments, CuPy arrays and NumPy scalars, which it
+    keeps alive.
 
-    early: its blocks start as those of the launch before it end (programmatic dependent launch, from Hopper on); the kernel
-    itself says `griddepcontrol.wait` before it touches what an earlier kernel writes, and before it ends.
-
-    CuPy's own launch has no attributes and looks at its arguments on every call. These are CuPy arrays and NumPy scalars; the
-    call keeps them alive.
+    CuPy's own launch has no attributes and looks at its arguments on every call.
+    shared_bytes: dynamic shared memory of a block. on: the stream (None: the current one).
+    early: its blocks start while those of the launch before it end (programmatic dependent launch, from Hopper on); the
+    kernel itself says `griddepcontrol.wait` before it touches what an earlier kernel writes, and before it ends.
     """
     import cupy
 

@@ -70,7 +70,8 @@ MOST_SUMS = 192
 
 
 def is_across(layout: str) -> tuple[bool, bool]:
-    """Whether A, and whether B, is stored across k: the numbers of one k follow each other in memory."""
+    """Whether A, and whether B, is stored across k: the numbers of one k follow each other in memory. layout: `nn`, `nt` (B
+    stored n x k), `tn` (A stored k x m) or `tt`."""
     return layout[0] == "t", layout[1] == "n"
 
 
@@ -101,7 +102,8 @@ class Warps(WarpTiles, frozen=True, kw_only=True):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory: the ring of stages, rows padded by 4 floats, or the sums of half the slices if more."""
+        """Bytes of shared memory that a block takes: the ring of stages, rows padded by 4 floats, or the sums of half the
+        slices if more."""
         ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n + 4)
         sums = 4 * self.tile_m * self.tile_n * (self.slices // 2)
         return max(ring, sums)
@@ -109,8 +111,9 @@ class Warps(WarpTiles, frozen=True, kw_only=True):
     def registers(self, layout: str) -> int:
         """Least registers of a thread: its sums, and the items of A and B that it multiplies.
 
-        It has items of four k of an operand stored along k, but of two k where the operand is stored across k or transposed on
-        its way into shared memory (a short stage).
+        It has items of four k of an operand stored along k, but of two k where the operand is stored across k or transposed
+        on its way into shared memory (a short stage).
+        layout: as in is_across.
         """
         is_short = self.deep == 16
         a_across, b_across = is_across(layout)
@@ -119,7 +122,8 @@ class Warps(WarpTiles, frozen=True, kw_only=True):
         return self.thread_m * self.thread_n + a_items + b_items + OTHER_REGISTERS
 
     def by_items(self) -> "Warps":
-        """For operands with rows not aligned to 16 bytes: one block fewer, as the addresses of single items need registers."""
+        """These tiles for operands with rows not aligned to 16 bytes: one block fewer, as the addresses of single items need
+        registers."""
         return replace(self, blocks=max(1, self.blocks - 1))
 
     def slots(self, multiprocessors: int) -> int:
@@ -127,8 +131,8 @@ class Warps(WarpTiles, frozen=True, kw_only=True):
         return self.blocks * multiprocessors
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Estimated cycles of `tiles` tiles in `parts` parts of `steps` stages each. A multiprocessor computes its tiles one
-        after the other. The same for all layouts."""
+        """Estimated cycles of `tiles` tiles of C in `parts` parts of `steps` stages each (split-k). A multiprocessor computes
+        its tiles one after the other. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
         reading = READ * (1 / self.thread_m + 1 / self.thread_n)
         fetching = FETCH * (1 / self.tile_m + 1 / self.tile_n)
@@ -184,7 +188,11 @@ class Direct(Tiles, frozen=True, kw_only=True):
     columns: int
 
     def fitted(self, rows: int, along: bool, vector: bool) -> "Direct":
-        """As compiled for so many rows. Four columns if rows are many, to use loads again, or if B is read by fours across k."""
+        """These parameters as compiled for a product with `rows` rows of C. A unit has four columns if rows are many, to use
+        loads again, or if B is read by fours across k.
+
+        along: whether B lies along k. vector: whether B is read four items at a time.
+        """
         few = min(rows, self.few)
         loads_used_again = few > 2 and self.deep > 1
         reads_fours_across = vector and not along
@@ -224,8 +232,11 @@ class Tensors(WarpTiles, frozen=True, kw_only=True):
         return self.line // 2
 
     def shared_bytes(self, layout: str, size: int) -> int:
-        """Bytes of shared memory for items of `size` bytes: the ring of stages. An operand's lines along k are padded by
-        16 bytes, its rows across k by 8 items."""
+        """Bytes of shared memory that a block takes for items of `size` bytes: the ring of stages. An operand's lines along k
+        are padded by 16 bytes, its rows across k by 8 items.
+
+        layout: as in is_across.
+        """
         a_across, b_across = is_across(layout)
         a = self.line * (self.tile_m + 8) if a_across else self.tile_m * (self.line + 16)
         b = self.line * (self.tile_n + 8) if b_across else self.tile_n * (self.line + 16)
@@ -236,8 +247,8 @@ class Tensors(WarpTiles, frozen=True, kw_only=True):
         return self.blocks * multiprocessors
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Estimated cycles of `tiles` tiles in `parts` parts of `steps` stages each. A stage is multiplied at half of wgmma's
-        rate, or waits for its operands; all stages but one are loaded ahead. The same for all layouts."""
+        """Estimated cycles of `tiles` tiles of C in `parts` parts of `steps` stages each (split-k). A stage is multiplied at
+        half of wgmma's rate, or waits for its operands; all stages but one are loaded ahead. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
         multiplying = 2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES
         arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES
@@ -300,6 +311,8 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         return self.cluster_k > 1
 
     def parts(self, most: int) -> range:
+        """The numbers of parts, `most` at most, that the sum over k may be split into: the blocks of a cluster along k, or
+        any number."""
         if not self.in_cluster:
             return super().parts(most)
         return range(self.cluster_k, self.cluster_k + 1) if self.cluster_k <= most else range(0)
@@ -310,8 +323,11 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         return tile_m // self.cluster_n, tile_n // self.cluster_m
 
     def fits(self, layout: str, item_bytes: int = 2) -> bool:
-        """Whether the tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns, and registers
-        hold the sums and an A that goes through them."""
+        """Whether these tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns, and
+        registers hold the sums and an A that goes through them.
+
+        layout: as in is_across. item_bytes: bytes of an operand's item.
+        """
         a_across, b_across = is_across(layout)
         a_in_registers = a_across and item_bytes == 4
         # A swizzle pattern is 8 lines, or 64 if the operand lies across k and is shared.
@@ -338,13 +354,13 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
 
     def slots(self, multiprocessors: int) -> int:
         """Number of clusters' tiles, or of their parts within a cluster, that are computed at once, with one block per
-        multiprocessor. Larger clusters leave some idle: an H200 with 132 has 30 of four at once, 15 of eight."""
+        multiprocessor. Larger clusters leave some idle: an H200 with 132 multiprocessors has 30 of four at once, 15 of eight."""
         fitting = multiprocessors if self.cluster <= 2 else multiprocessors * 10 // 11
         return max(1, fitting // self.cluster) * self.cluster_k
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int, *, aligned: bool = True) -> float:
-        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave, or at the power
-        limit if that takes longer. Storing C is added, and with split-k adding the parts. The same for all layouts.
+        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each (split-k), wave by wave, or at
+        the power limit if that takes longer. Storing C is added, and with split-k adding the parts. The same for all layouts.
 
         aligned: no line of the operands lies across two of the L2's.
         """
@@ -358,7 +374,10 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         return waves * (steps * stage + storing + self._adding(parts))
 
     def _stage(self, *, idle_partner: bool, aligned: bool) -> float:
-        """Estimated cycles of a stage: the longest of its products, its loads from the L2 and its reads of shared memory."""
+        """Estimated cycles of a stage: the longest of its products, its loads from the L2 and its reads of shared memory.
+
+        idle_partner: whether the other warpgroup of ping-pong has no tile. aligned: as in cycles.
+        """
         tile_m, tile_n = self.tile
         wgmmas = tile_m // 64 * self.deep // 16
         multiplying = tile_m * tile_n * self.deep / MULTIPLIES
@@ -371,7 +390,7 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         return max(multiplying, reading, arriving) * slowdown + POWER * loaded / L2_BYTES + BARRIERS
 
     def _adding(self, parts: int) -> float:
-        """Estimated cycles until the sums of all parts are added: through the L2, or in the shared memory of a cluster."""
+        """Estimated cycles until the sums of all parts of k are added: through the L2, or in the shared memory of a cluster."""
         tile_m, tile_n = self.tile
         sum_bytes = tile_m * tile_n * 4
         if self.in_cluster:
@@ -382,6 +401,7 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         return sum_bytes * (parts + 1) / L2_BYTES + max(4, sums_of_a_thread // 16) * FILL
 
     def __str__(self) -> str:
+        """The tiles as rows' notes have them: size, form, stages, cluster, results on their way."""
         tile_m, tile_n = self.tile
         form = "ping-pong" if self.pingpong else "cooperative"
         cluster = f"{self.cluster_m}x{self.cluster_n}"
@@ -422,8 +442,11 @@ GROUPS = (
 
 
 def warps(layout: str, single: bool = True) -> list[Warps]:
-    """The tiles of matmul/cuda_warp.cu for one product or (not `single`) a batch, with as many blocks per multiprocessor as there
-    are registers for."""
+    """The tiles of matmul/cuda_warp.cu for one product or (not `single`) a batch, with as many blocks per multiprocessor as
+    there are registers for.
+
+    layout: as in is_across.
+    """
     fitting = []
     for tiles in WARPS if single else SMALL:
         needed = tiles.registers(layout)
@@ -437,8 +460,9 @@ def warps(layout: str, single: bool = True) -> list[Warps]:
 
 
 def direct(m: int, n: int, k: int, multiprocessors: int) -> list[TilePlan[Direct]]:
-    """The plans of matmul/cuda_direct.cu: for short sums, and for few rows or columns. With few, k is split if there are too few
-    blocks to keep memory busy. None for 2^31 items of C or more, which it counts in 32 bits."""
+    """The plans of matmul/cuda_direct.cu for a product of m x k and k x n: for short sums, and for few rows or columns. With
+    few, k is split if there are too few blocks to keep memory busy. None for 2^31 items of C or more, which it counts in 32
+    bits."""
     if m * n >= 1 << 31:
         return []
     if k <= SHORT:
@@ -456,7 +480,10 @@ def direct(m: int, n: int, k: int, multiprocessors: int) -> list[TilePlan[Direct
 
 
 def groups(layout: str, item_bytes: int) -> list[Groups]:
-    """The tiles of matmul/cuda_wgmma.cu that can be compiled for items of `item_bytes` bytes."""
+    """The tiles of matmul/cuda_wgmma.cu that can be compiled for operands of that layout with items of `item_bytes` bytes.
+
+    layout: as in is_across.
+    """
     forms: Sequence[Groups] = GROUPS
     if item_bytes == 4:
         # A part of the results is 64 lines of 128 bytes, so 64 x 64 items of four bytes are two parts: `staged` is even.

@@ -51,8 +51,11 @@ def in_place(array: cupy.ndarray) -> Placed:
 
 
 def aligned(array: cupy.ndarray, is_result: bool = False, line_bytes: int = 16) -> Placed:
-    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one with rows on 16 bytes, or if they are as long on
-    `line`, padded with zeros, copied to (a result: copied from) in each call."""
+    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one whose rows do, filled up with zeros. An
+    operand is copied to it in each call; a result (`is_result`) is copied from it.
+
+    line_bytes: rows of the wider matrix begin on so many bytes, if they are at least as long.
+    """
     rows, columns = array.shape
     size = array.dtype.itemsize
     if columns * size % 16 == 0 and array.data.ptr % 16 == 0:
@@ -79,7 +82,7 @@ def aligned(array: cupy.ndarray, is_result: bool = False, line_bytes: int = 16) 
 
 
 def _by_driver(copy: _Copy) -> Callable[[], None]:
-    """The call that copies items of two bytes, which the driver does faster than we do."""
+    """The call that lets the driver copy rows of items of two bytes, which it does faster than our kernel."""
     size = copy.source.dtype.itemsize
     arguments = (
         copy.target.data.ptr,
@@ -98,7 +101,7 @@ def _by_driver(copy: _Copy) -> Callable[[], None]:
 
 
 def _by_words(copy: _Copy) -> Callable[[], None]:
-    """The call that copies rows of 4-byte words, by our kernel."""
+    """The call that copies rows of 4-byte words, by our kernel `rows`."""
     compiled = loader.compile_kernel("cuda/rows", "rows")
     size = copy.source.dtype.itemsize
     row_words = copy.columns * size // 4
@@ -116,7 +119,8 @@ def _by_words(copy: _Copy) -> Callable[[], None]:
 
 
 def transposed(array: cupy.ndarray) -> Placed:
-    """The transpose of a float32 matrix with rows on 16 bytes, filled up with zeros, copied to in each call."""
+    """A matrix that receives the transpose of a float32 matrix in each call; its rows begin on 16 bytes and are filled up
+    with zeros."""
     rows, columns = array.shape
     pitch = -(-rows // 4) * 4
     transpose = cupy.zeros((columns, pitch), array.dtype)
@@ -126,14 +130,18 @@ def transposed(array: cupy.ndarray) -> Placed:
     return Placed(array=transpose, pitch=pitch, copy=lambda: compiled(grid, (_THREADS,), arguments), is_transposed=True)
 
 
-def with_copies(launch: Callable[[], None], read: Sequence[Placed], written: Placed, result) -> Callable:
-    """The `run()` that launches between the copies of what is read and of what is written, and gives `result`."""
+def with_copies(
+    launch: Callable[[], None], read: Sequence[Placed], written: Placed, result: cupy.ndarray
+) -> Callable[[], cupy.ndarray]:
+    """A call that copies the operands `read` to where the kernel reads them, launches it, copies what it has `written` to
+    where it belongs, and returns `result`; copies that are not needed are left out."""
     calls = [operand.copy for operand in read if operand.copy]
     calls.append(launch)
     if written.copy:
         calls.append(written.copy)
 
     def run(keep=(read, written)):  # a launch may have raw addresses alone: this keeps their arrays alive
+        """Makes these calls in order. keep: alive as long as this function, as a launch may have raw addresses alone."""
         for call in calls:
             call()
         return result

@@ -28,7 +28,7 @@ def require_gpus(count: int) -> None:
 
 
 def array(gpu: int, values: np.ndarray) -> cupy.ndarray:
-    """The values on that GPU; bfloat16 as its 16 bits."""
+    """A copy of the values on that GPU; bfloat16, which CuPy lacks, as 16-bit unsigned integers."""
     raw = values.view(np.uint16) if values.dtype.name == "bfloat16" else values
     with cupy.cuda.Device(gpu), stream(gpu):
         copy = cupy.empty(raw.shape, raw.dtype)
@@ -38,7 +38,7 @@ def array(gpu: int, values: np.ndarray) -> cupy.ndarray:
 
 
 def poisoned(like: cupy.ndarray) -> cupy.ndarray:
-    """An array of the same shape, type and GPU with every bit set: what a kernel leaves unwritten is NaN."""
+    """An array of the same shape, type and GPU as `like` with every bit set: what a kernel leaves unwritten is then NaN."""
     gpu = like.device.id
     with cupy.cuda.Device(gpu), stream(gpu):
         unwritten = cupy.empty_like(like)
@@ -49,7 +49,7 @@ def poisoned(like: cupy.ndarray) -> cupy.ndarray:
 
 @functools.cache
 def reaches(gpu: int, other: int) -> bool:
-    """Whether that GPU may read and write the other's memory directly; the access is then on."""
+    """Whether that GPU may read and write the other's memory directly; if so, this call turns the access on."""
     if not runtime.deviceCanAccessPeer(gpu, other):
         return False
     with cupy.cuda.Device(gpu):
@@ -70,7 +70,7 @@ def require_reach(count: int) -> None:
 
 
 def wait_for(count: int) -> Callable[[], None]:
-    """A call that waits for the streams of the first `count` GPUs."""
+    """A call that waits until the streams of the first `count` GPUs are done."""
     streams = [stream(gpu) for gpu in range(count)]
 
     def wait():
@@ -81,17 +81,21 @@ def wait_for(count: int) -> Callable[[], None]:
 
 
 def launcher(
-    gpu: int, compiled, blocks: int, threads: int, arguments: Sequence, early: bool = False
+    gpu: int, compiled: "cupy.RawKernel", blocks: int, threads: int, arguments: Sequence, early: bool = False
 ) -> Callable[[], None]:
-    """A call that launches the kernel on that GPU's stream, which must be the current device, as loader.overlapping does."""
+    """A call that launches a compiled kernel on that GPU's stream; that GPU must be the current device when it is called.
+
+    arguments: the kernel's, CuPy arrays and NumPy scalars. early: its blocks start while the launch before it ends.
+    """
     with cupy.cuda.Device(gpu):  # compiled and loaded for this GPU: another may not wait for that
         return loader.overlapping(compiled, blocks, threads, arguments, on=stream(gpu), early=early)
 
 
-def on_all(works: Sequence[Callable[..., None]], keep: object = None) -> Callable[[], None]:
-    """A call that does the first work with GPU 0 as the current device, the second with GPU 1 .., then makes GPU 0 current.
+def on_all(works: Sequence[Callable[[], None]], keep: object = None) -> Callable[[], None]:
+    """A call that makes the first of these calls with GPU 0 as the current device, the second with GPU 1 .., then makes GPU 0
+    current.
 
-    keep: what the works know by raw address only.
+    keep: what they know by raw address only, and so must stay alive.
     """
     numbered = list(enumerate(works))
 
@@ -105,7 +109,7 @@ def on_all(works: Sequence[Callable[..., None]], keep: object = None) -> Callabl
 
 
 def _graphs(call: Callable[[], None], passes: int, streams: Sequence[cupy.cuda.Stream]) -> list:
-    """`passes` calls as CUDA graphs, one of the work on each stream; the streams are GPU 0's, GPU 1's ..
+    """`passes` calls recorded as CUDA graphs, one of the work on each of the streams, which are GPU 0's, GPU 1's ..
 
     Raises: CUDARuntimeError where they cannot be recorded.
     """
@@ -131,7 +135,7 @@ def _graphs(call: Callable[[], None], passes: int, streams: Sequence[cupy.cuda.S
 
 
 def recorded(call: Callable[[], None], count: int, passes: int) -> Callable[[], None]:
-    """A call that replays `passes` calls, recorded once as a CUDA graph on each of the first `count` GPUs."""
+    """A call that replays `passes` calls, which are recorded here as a CUDA graph on each of the first `count` GPUs."""
     streams = [stream(gpu) for gpu in range(count)]
     call()  # what happens once may not be recorded
     wait_for(count)()

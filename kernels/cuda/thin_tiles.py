@@ -77,21 +77,23 @@ class Thin(Tiles, frozen=True, kw_only=True):
         return self.stages * (self.stage_bytes + 16) + 16 + (self.cluster_k - 1) * self.share_bytes
 
     def filled(self) -> "Thin":
-        """With as many stages as fit."""
+        """These tiles with as many stages as fit shared memory."""
         without = replace(self, stages=0).shared_bytes
         return replace(self, stages=(HOPPER_SHARED_BYTES - without) // (self.stage_bytes + 16))
 
     def clusters(self, n: int, multiprocessors: int) -> int:
-        """Clusters of a launch: as many as run at once, but no more than tiles."""
+        """Clusters of a launch for n columns of C: as many as run at once on the GPU, but no more than tiles."""
         at_once = int(multiprocessors * CLUSTERS[self.cluster_k]) // self.cluster_k
         return min(self.count(self.columns, n), at_once)
 
     def microseconds(self, n: int, k: int, *, multiprocessors: int, item_bytes: int) -> float:
-        """Estimated time with operands that are not in the L2:
+        """Estimated time of a product with n columns and k steps, with operands that are not in the L2:
 
             start + sqrt(multiprocessor^2 + memory^2) + exchange
 
-        multiprocessor: what each one takes for its stages. memory: B at the rate of memory. exchange: of sums within clusters.
+        multiprocessor: what each one takes for its stages. memory: B at the rate of memory. exchange: of sums within
+        clusters.
+        item_bytes: bytes of an operand's item.
         """
         rounds = math.ceil(self.count(self.columns, n) / self.clusters(n, multiprocessors))
         stages = rounds * math.ceil(k * item_bytes / LINE) / self.cluster_k
@@ -109,7 +111,11 @@ class Thin(Tiles, frozen=True, kw_only=True):
 
 
 def forms(m: int, k: int, item_bytes: int) -> list[Thin]:
-    """The tiles for a product with so many rows: every block of a cluster has a part of k."""
+    """The tiles for a product of m rows, 64 at most, and k steps, with as many stages as fit; every block of a cluster has a
+    part of k.
+
+    item_bytes: bytes of an operand's item.
+    """
     columns = next(columns for columns in COLUMNS if m <= columns)
     parts = math.ceil(k * item_bytes / LINE)
     fitting = []
@@ -121,7 +127,10 @@ def forms(m: int, k: int, item_bytes: int) -> list[Thin]:
 
 
 def chosen(m: int, n: int, k: int, *, multiprocessors: int, item_bytes: int) -> Thin:
-    """The tiles of matmul/cuda_thin.cu for a product: the fastest by the model."""
+    """The tiles of matmul/cuda_thin.cu for a product of m x k and k x n: the fastest by the model.
+
+    item_bytes: bytes of an operand's item.
+    """
 
     def microseconds(tiles: Thin) -> float:
         return tiles.microseconds(n, k, multiprocessors=multiprocessors, item_bytes=item_bytes)

@@ -37,7 +37,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError(type(self).__name__)
 
     def count(self, rows: int, columns: int) -> int:
-        """Number of tiles that cover a product of rows x columns."""
+        """Number of tiles that cover a matrix product C of rows x columns."""
         tile_m, tile_n = self.tile
         return -(-rows // tile_m) * -(-columns // tile_n)
 
@@ -47,16 +47,18 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
     def parts(self, most: int) -> range:
-        """The numbers of parts, `most` at most, that k may be split into."""
+        """The numbers of parts, `most` at most, that the sum over k may be split into."""
         return range(1, most + 1)
 
     def group(self) -> int:
-        """Rows of tiles that are computed together (rasterization)."""
+        """Rows of tiles that are computed one after the other column by column (rasterization), so that the L2 serves their
+        operands."""
         return max(1, GROUP_ROWS // self.tile[0])
 
 
 def traffic(item_bytes: int, block: tuple[int, int], unit: tuple[int, int]) -> str:
-    """Text with the bytes read per FLOP from the L2 and from shared memory (or the L1).
+    """Text with the bytes read per FLOP from the L2, by a thread block, and from shared memory (or the L1), by what
+    multiplies.
 
     block: (lines of operands read, results computed from them) of a thread block.
     unit: the same of the thread, warp or instruction that multiplies.
@@ -127,10 +129,10 @@ class GroupTiles(Tiles, frozen=True, kw_only=True):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory, at most: the ring, and the results on their way.
+        """Bytes of shared memory that a block takes, at most: the ring of stages, and the results on their way to memory.
 
-        A stage has the lines of both operands and two barriers of 8 bytes. An operand that lies across k is loaded by whole 64
-        columns.
+        A stage has the lines of both operands and two barriers of 8 bytes. An operand that lies across k is loaded by whole
+        64 columns.
         """
         lines = self.tile[0] + -(-self.columns // 64) * 64
         ring = self.stages * (lines * LINE + 16)
@@ -157,15 +159,15 @@ class TilePlan(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return f"{self.tiles} split-k={self.parts}" if self.parts > 1 else str(self.tiles)
 
     def steps(self, k: int) -> int:
-        """Number of stages in a part of k."""
+        """Number of stages (steps of the tiles' `deep` in k) in a part of a sum over k."""
         return -(-k // (self.tiles.deep * self.parts))
 
     def leaves_none_empty(self, k: int) -> bool:
-        """Whether even the last part has some of k."""
+        """Whether even the last part of a sum over k has something to add up."""
         return (self.parts - 1) * self.steps(k) * self.tiles.deep < k
 
     def whole(self, m: int, n: int, multiprocessors: int) -> int:
-        """Number of tiles that are not split."""
+        """Number of tiles of an m x n product whose sum is not split, on a GPU with so many multiprocessors."""
         if self.tiles.in_cluster:
             return 0
         count = self.tiles.count(m, n)
@@ -175,15 +177,16 @@ class TilePlan(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return count // slots * slots
 
     def units(self, m: int, n: int, multiprocessors: int) -> int:
-        """Number of units of work: whole tiles, and the parts of the split ones."""
+        """Number of units of work of an m x n product on a GPU with so many multiprocessors: whole tiles, and the parts of
+        the split ones."""
         whole = self.whole(m, n, multiprocessors)
         split = self.tiles.count(m, n) - whole
         return whole + split * self.parts
 
     def cycles(self, m: int, n: int, k: int, multiprocessors: int, **operands: bool) -> float:
-        """Estimated cycles of a launch after its first stage has arrived.
+        """Estimated cycles of a launch for a product of m x k and k x n, after its first stage has arrived.
 
-        operands: what the tiles' estimate depends on beside counts.
+        operands: facts of the operands that the tiles' estimate depends on beside sizes, as `aligned`.
         """
         whole = self.whole(m, n, multiprocessors)
         split = self.tiles.count(m, n) - whole
@@ -197,9 +200,13 @@ class TilePlan(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def plans(forms: Sequence[T], m: int, n: int, k: int, *, multiprocessors: int, **operands: bool) -> list[TilePlan[T]]:
-    """The plans of a product to time, best first by the cost model: those of `best_plans`."""
+    """The plans worth timing for a product of m x k and k x n, best first by the cost model: those of `best_plans`.
+
+    forms: the tiles to choose from. operands: facts of the operands that the tiles' estimate depends on, as `aligned`.
+    """
 
     def cycles(plan: TilePlan[T]) -> float:
+        """Estimated cycles of a plan; a split one must be better by more than the model's error."""
         margin = SPLIT_MARGIN if plan.parts > 1 else 1
         return plan.cycles(m, n, k, multiprocessors=multiprocessors, **operands) * margin
 
@@ -216,8 +223,11 @@ def plans(forms: Sequence[T], m: int, n: int, k: int, *, multiprocessors: int, *
 
 
 def best_plans(forms: Iterable[list[TilePlan[T]]], cycles: Callable[[TilePlan[T]], float]) -> list[TilePlan[T]]:
-    """The best plan of each form by the cost model `cycles`; the best TRIED of these, TRIED_OF_ONE_SIZE at most with tiles of one
-    size."""
+    """The plans worth timing, best first by the cost model `cycles`: the best of each form, of these the first TRIED, and at
+    most TRIED_OF_ONE_SIZE of them with tiles of one size.
+
+    forms: for each form of tiles, its plans.
+    """
     best_of_forms = [min(plans_of_form, key=cycles) for plans_of_form in forms if plans_of_form]
     chosen: list[TilePlan[T]] = []
     count_of_size: dict[tuple[int, int], int] = {}

@@ -57,7 +57,9 @@ def wide(problem: Stream, *arrays: cupy.ndarray) -> TimedCall:
     if problem.operation == "read":
         return _sum(problem, arrays[0], real)
     out = cupy.empty(problem.elements, arrays[0].dtype)
-    compiled, blocks = loader.stream(real, _EXPRESSIONS[problem.operation], len(arrays), out.nbytes)
+    compiled, blocks = loader.element_wise_kernel(
+        real, _EXPRESSIONS[problem.operation], arrays=len(arrays), nbytes=out.nbytes
+    )
     arguments = (arrays[0], arrays[-1], out, np.int64(problem.elements))
 
     return timed_call(compiled, (blocks,), (loader.STREAM_THREADS,), arguments, result=out)

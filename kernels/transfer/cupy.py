@@ -348,7 +348,7 @@ def wide(problem: Transfer, data: np.ndarray) -> TimedCall:
     data: `problem.nbytes` bytes in host memory.
     """
     source, target = _source_and_target(problem, data)
-    compiled, blocks = loader.stream("char", "a", 1, problem.nbytes)
+    compiled, blocks = loader.element_wise_kernel(real="char", formula="a", arrays=1, nbytes=problem.nbytes)
     arguments = (source, source, target, np.int64(problem.nbytes))
 
     run = timed_call(compiled, (blocks,), (loader.STREAM_THREADS,), arguments, result=target)
