@@ -90,7 +90,7 @@ class UnknownName(ValueError):
 
 
 def precision(name: str) -> tuple[str, str]:
-    """(dtype, math) of a precision as users name it: `tf32` is float32 data multiplied in TF32.
+    """(dtype of the data, arithmetic) of a precision as users name it: `tf32` is float32 data multiplied in TF32.
 
     Raises: ValueError for an unknown name.
     """
@@ -101,10 +101,10 @@ def precision(name: str) -> tuple[str, str]:
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype, place: int = 0) -> np.ndarray:
-    """An uninitialized array that begins on a cache line, `place` eighths into a page.
+    """An uninitialized array that begins on a cache line, `place` eighths into a page of memory.
 
-    Where malloc happens to put an array moves times by 10 % and more from process to process: vectors that straddle
-    lines, and loads that wait for stores at the same offset in another page. So every array has its fixed place.
+    Where malloc happens to put an array moves times by 10 % and more from process to process: vectors that straddle lines,
+    and loads that wait for stores at the same offset in another page. So every array has its fixed place.
     """
     size = int(np.prod(shape)) * dtype.itemsize
     raw = np.empty(size + 2 * _PAGE, np.uint8)
@@ -113,7 +113,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, place: int = 0) -> np.ndarray
 
 
 def random_array(shape: tuple[int, ...], dtype: str, seed: int, whole_numbers: bool) -> np.ndarray:
-    """An array of N(0,1) values, or of the whole numbers -2, -1, 1, 2 whose float32 sums are exact in any order.
+    """An array of N(0,1) values, or with `whole_numbers` of -2, -1, 1, 2, whose float32 sums are exact in any order.
 
     Never zeros: they draw less power and run up to 15 % faster than data does.
     """

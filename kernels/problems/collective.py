@@ -26,6 +26,7 @@ class AllReduce(Base, frozen=True, tag="all-reduce"):
     FORMS: ClassVar[tuple] = ("out-of-place", "in-place")
 
     def __post_init__(self):
+        """Raises ValueError for fields that are no such sum."""
         check_counts(nbytes=self.nbytes)
         check_word("dtype", self.dtype, self.DTYPES)
         check_word("form", self.form, self.FORMS)

@@ -24,7 +24,10 @@ class SidePhase(NamedTuple):
 
 
 def phase(size: int, taps: int, stride: int, pad: int, first: int) -> SidePhase:
-    """The phase of a side of `size` pixels with `pad` zeros before it, under so many taps, that begins at the pixel `first`."""
+    """The phase of one side of dx that begins at the pixel `first`: the pixels first, first + stride, ..
+
+    size: pixels of the side. taps: of the filter's side. pad: zeros before the side.
+    """
     first_tap = (first + pad) % stride
     reached = max(0, -(-(taps - first_tap) // stride))
     return SidePhase(
@@ -64,6 +67,7 @@ class Conv(Base, frozen=True, tag="conv"):
     DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
 
     def __post_init__(self):
+        """Fills in `math`, the arithmetic, where it is empty; raises ValueError for fields that are no convolution."""
         counts = ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "groups")
         check_counts(**{name: getattr(self, name) for name in counts})
         if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
@@ -85,6 +89,8 @@ class Conv(Base, frozen=True, tag="conv"):
         return self._pads(self.h, self.r), self._pads(self.w, self.s)
 
     def _pads(self, size: int, taps: int) -> tuple[int, int]:
+        """(zeros before, zeros after) a side of `size` pixels under a filter of `taps`: none, the same on both, or Keras's
+        `same`."""
         if isinstance(self.pad, int):
             return self.pad, self.pad
         if self.pad == "valid":
@@ -104,7 +110,8 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def gemm(self) -> tuple[int, int, int]:
-        """(M, N, K) of the matrix product that is equal to the convolution of a group, by im2col."""
+        """(M, N, K) of the matrix product that the convolution of one group is equal to, by im2col: the images' windows are
+        rows."""
         positions = self.n * self.p * self.q
         taps = self.c_in // self.groups * self.r * self.s
         filters = self.c_out // self.groups
@@ -148,8 +155,8 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes of two arrays read and one written. Of x that is read, only the rows and columns that some filter covers count:
-        a 1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
+        """Bytes of the two arrays read and the one written. Of x that is read, only the rows and columns that some filter
+        covers count: a 1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
         if self.direction == "dgrad":
             rows = self.h
             columns = self.w
@@ -176,7 +183,7 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of the operands: x and w for fprop, dy and w for dgrad, x and dy for wgrad."""
+        """Shapes of the two operands: x and w for fprop, dy and w for dgrad, x and dy for wgrad."""
         if self.direction == "fprop":
             return self.x_shape, self.w_shape
         if self.direction == "dgrad":
@@ -191,7 +198,10 @@ class Conv(Base, frozen=True, tag="conv"):
 
 @functools.lru_cache(maxsize=4096)
 def _covered(size: int, outputs: int, taps: int, stride: int, before: int) -> int:
-    """How many of `size` positions lie under some filter of `taps`, `before` zeros being put in front."""
+    """How many of the `size` positions of a side lie under some filter of `taps`, with `before` zeros in front of the side.
+
+    outputs: how many filters lie side by side, `stride` apart.
+    """
     covered: set[int] = set()
     for i in range(outputs):
         first = i * stride - before

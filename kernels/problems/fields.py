@@ -67,7 +67,7 @@ def check_gpus(gpus: str) -> None:
 
 
 def fill_math(problem: Base) -> None:
-    """Gives a product the arithmetic of its type where it names none.
+    """Fills in the arithmetic `math` of a product where it is empty: the default of the operands' type.
 
     Raises: ValueError for a type or arithmetic that is not known.
     """

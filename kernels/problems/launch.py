@@ -57,7 +57,10 @@ class Launch(Base, frozen=True, tag="launch"):
         return 4 * self.VALUES * 2
 
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
-        """The operands: one array, two for `matmul`; none where the call brings its own."""
+        """The operands of the call: one float32 array, two for `matmul`; none where the call brings its own.
+
+        seed: of the random values. whole_numbers: -2 to 2, for exact results.
+        """
         if self.call == "elementwise":
             return (random_array((self.VALUES,), "float32", seed, whole_numbers),)
         if self.call == "matmul":

@@ -33,6 +33,8 @@ class Matmul(Base, frozen=True, tag="matmul"):
     products = property(lambda self: True)
 
     def __post_init__(self):
+        """Fills in `math` and `out` where they are empty, and unsets a batch of 1; raises ValueError for fields that are no
+        product."""
         check_counts(m=self.m, n=self.n, k=self.k, batch=self.count)
         fill_math(self)
         msgspec.structs.force_setattr(self, "out", self.out or self.dtype)

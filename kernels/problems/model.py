@@ -68,8 +68,8 @@ class Training(Base, frozen=True, tag="training"):
 
     @property
     def patience_s(self) -> float:
-        """Seconds to wait for a row beyond any other's: five fits at 4 ms a sample and 20 ms a step, twice what two
-        busy cores took, or at 10 GFLOP/s where a network's products take longer."""
+        """Seconds to wait for a row beyond any other's: five fits at 4 ms a sample and 20 ms a step, twice what two busy
+        cores took, or at 10 GFLOP/s where a network's products take longer."""
         sample_s = max(4e-3, _priced().training_flops(self.model) / 10e9)
         return 5 * self.epochs * (self.samples * sample_s + self.steps * 20e-3)
 

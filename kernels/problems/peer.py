@@ -73,7 +73,7 @@ class AtOnce(Base, frozen=True, tag="at-once"):
         return len(self.gpus.split(","))
 
     @property
-    def inner(self):
+    def inner(self) -> Matmul | Stream | Transfer:
         """The problem that each GPU works on."""
         if self.operation == "matmul":
             dtype, math = precision(self.math)

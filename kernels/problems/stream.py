@@ -53,6 +53,7 @@ class Stream(Base, frozen=True, tag="stream"):
     IMAGE_OPERATIONS: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
 
     def __post_init__(self):
+        """Raises ValueError for fields that are no such operation, or bytes that hold no element of each array."""
         check_word("operation", self.operation, self.WEIGHTS)
         check_word("dtype", self.dtype, ITEM_BYTES)
         check_counts(nbytes=self.nbytes)
@@ -93,10 +94,11 @@ class Stream(Base, frozen=True, tag="stream"):
         return int(self.bytes_moved * weights.written / (weights.read + weights.written))
 
     def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
-        """The whole arrays read, each of `elements` values; the scalar is 3, as in STREAM.
+        """The arrays read, flat, each of `elements` values.
 
-        maxpool_grad has the images and the gradient of the pooled ones; batchnorm its images alone (scale 1, shift 0);
-        adam: weights, gradient, first moment, second moment (never negative).
+        maxpool_grad has the images and the gradient of the pooled ones, a quarter as many values; batchnorm its images alone
+        (scale 1, shift 0); adam: weights, gradient, first moment, second moment (never negative).
+        seed, whole_numbers: as in random_array. make: makes an array instead of random_array.
         """
         if self.operation == "maxpool_grad":
             sizes = [self.elements, self.elements // 4]

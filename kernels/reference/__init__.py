@@ -12,9 +12,10 @@ from kernels.reference.stream import stream_answer
 def check(
     problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float | None = None
 ) -> OutputCheck:
-    """How a kernel's output on whole-number inputs compares with the answer, its shape and dtype included.
+    """Whether a kernel's output is right, its shape and dtype included.
 
-    `bound`: the largest error allowed of a convolution whose algorithm rounds (Winograd, FFT); without it all is exact.
+    inputs: the problem's whole-number inputs, for which nearly all answers are exact.
+    bound: the largest error allowed of a convolution whose algorithm rounds (Winograd, FFT); without it all is exact.
     """
     output = np.asarray(output)
     if isinstance(problem, Matmul):
@@ -29,8 +30,8 @@ def check(
 
 
 def _check_peak(problem: Peak, output: np.ndarray) -> OutputCheck:
-    """With x <- 1 * x + 1 from 0 every value counts its own multiply-adds: their sum must be the FLOPs claimed, and at
-    most a trip of the loop more (5 % is allowed)."""
+    """A check of the multiply-adds that a peak kernel claims. With x <- 1 * x + 1 from 0 every value counts its own: their
+    sum must be the FLOPs claimed, and at most a trip of the loop more (5 % is allowed)."""
     counts = output.astype(np.float64).ravel()
     flops = 2 * float(counts.sum())
     passed = counts.size > 0 and bool(np.all(counts == counts[0])) and problem.flops <= flops <= 1.05 * problem.flops

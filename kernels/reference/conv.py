@@ -36,7 +36,8 @@ class Tap(NamedTuple):
 
 
 def taps(problem: Conv) -> list[Tap]:
-    """The filter's positions that meet the image anywhere."""
+    """The positions of the filter that meet the image anywhere, each with the outputs that use it and the inputs that it then
+    meets."""
     (top, _), (left, _) = problem.pads
     images = slice(None)
     meeting = []
@@ -57,7 +58,11 @@ def taps(problem: Conv) -> list[Tap]:
 
 
 def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | None, slice | None]:
-    """The outputs o whose input o * stride + offset lies in [0, size), and those inputs."""
+    """(the outputs o whose input o * stride + offset lies in [0, size), those inputs) along one side of an image, or two
+    None.
+
+    size, outputs: lengths of the image's and the output's side.
+    """
     first = max(0, -(offset // stride))
     last = min(outputs - 1, (size - 1 - offset) // stride)
     if last < first:
@@ -66,7 +71,11 @@ def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | N
 
 
 def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The answer of one group from its operands (NumPy's or CuPy's), in their type: a tap at a time, nothing padded."""
+    """The convolution of one group in the problem's direction, by one product of matrices for each tap; nothing is padded.
+
+    a, b: x and w, dy and w, or x and dy; images (n, h, w, channels), filters (r, s, c_in, c_out), NumPy's or CuPy's. The
+    result has a's type.
+    """
     n = a.shape[0]
     c_in = b.shape[2] if problem.direction == "dgrad" else a.shape[-1]
     c_out = b.shape[-1]
@@ -87,11 +96,12 @@ def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float = 0.0) -> OutputCheck:
-    """The whole answer in integers while small; above that a part of it worked out again and, for every output, its
-    product with random whole numbers (Freivalds' test, which reduces the channels to one). Outputs rounded to 16 bits are
-    compared with the whole float32 answer, itself tested so, rounded once.
+    """Whether a kernel's output is the convolution. The whole answer in integers while small; above that a part of it worked
+    out again and, for every output, its product with random whole numbers (Freivalds' test, which reduces the channels to
+    one). Outputs rounded to 16 bits are compared with the whole float32 answer, itself tested so, rounded once.
 
-    `bound`: how far from whole numbers the output may lie, for algorithms whose transforms round (Winograd, FFT).
+    inputs: the two operands, whole numbers, in the problem's layout.
+    bound: how far from whole numbers the output may lie, for algorithms whose transforms round (Winograd, FFT).
     """
     out = numpy_dtype(problem.dtype)
     if output.shape != problem.out_shape or output.dtype != out:
@@ -118,13 +128,14 @@ def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bou
 
 
 def transform_bound(problem: Conv) -> float:
-    """How far from whole numbers the outputs of a Winograd or FFT form may lie: it multiplies sums of inputs by fractions, which
-    costs TRANSFORM_ERROR of the largest sum that could come up, K products of at most 4."""
+    """How far from whole numbers the outputs of a Winograd or FFT form may lie. Such a form multiplies sums of inputs by
+    fractions, which costs TRANSFORM_ERROR of the largest sum that could come up: K products of at most 4, as inputs are -2 to
+    2."""
     return TRANSFORM_ERROR * 4 * problem.gemm[2]
 
 
 def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float) -> OutputCheck:
-    """Every output near a whole number, and those numbers right."""
+    """Whether every output lies within the bound of a whole number, and those numbers are right."""
     if not np.isfinite(output).all():
         return OutputCheck("bound", False, float("inf"))
     whole = np.rint(output)
@@ -136,7 +147,7 @@ def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, b
 
 
 def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> OutputCheck:
-    """Every output of 16 bits within the bound of the answer, and half a unit in its last place."""
+    """Whether every output of 16 bits lies within the bound of the answer, and half a unit in its last place."""
     output = output.astype(np.float64)
     if not np.isfinite(output).all():
         return OutputCheck("bound", False, float("inf"))
@@ -145,7 +156,7 @@ def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> OutputCheck:
 
 
 def channels_last(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Operands and output as views in the order of NHWC, all groups together."""
+    """(a, b, out): operands and output as views in the order of NHWC, filters as (r, s, c_in, c_out), all groups together."""
     if problem.layout == "NHWC":
         return a, b, out
     images = (0, 2, 3, 1)
@@ -156,16 +167,17 @@ def channels_last(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) 
 
 
 def _groups(problem: Conv, *arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-    """The operands and the output of each group as views: a share of the last axis, channels of images or filters of weights."""
+    """(a, b, output) of each group as views. A group has a share of the last axis: channels of images or filters of weights."""
     shares = [np.split(array, problem.groups, axis=-1) for array in channels_last(problem, *arrays)]
     return list(zip(*shares, strict=True))
 
 
 def _projects(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> bool:
-    """Whether output v is the convolution with the operand b v, for random whole-number v over the output's last axis.
+    """Whether output v is the convolution with the operand b v, for random whole-number vectors v over the output's last axis
+    (Freivalds' test). Arrays of one group, channels last.
 
-    One output wrong is always found, since v has no zero; several that cancel in one place escape a round with a chance
-    of about 1 in 128. All sums stay below 2^53 and so are exact in float64.
+    One output wrong is always found, since v has no zero; several that cancel in one place escape a round with a chance of
+    about 1 in 128. All sums stay below 2^53 and so are exact in float64.
     """
     rng = np.random.default_rng(20)
     for _ in range(_ROUNDS):
@@ -184,14 +196,15 @@ def _projects(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -
 
 
 def _chunks(problem: Conv, images: np.ndarray) -> list[tuple[int, int]]:
-    """Ranges of images that fit a temporary of float64, with a plane for each tap."""
+    """Ranges of images whose temporary in _row or _filter_row, a plane of float64 for each tap, takes at most _CHUNK_BYTES."""
     largest = max(problem.h * problem.w, problem.p * problem.q) * max(images.shape[-1], problem.r * problem.s) * 8
     count = max(1, _CHUNK_BYTES // largest)
     return [(i, min(i + count, problem.n)) for i in range(0, problem.n, count)]
 
 
 def _row(problem: Conv, a: np.ndarray, b: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """fprop or dgrad of some images with the one filter b v: (n, h, w) or (n, p, q), in float64."""
+    """fprop or dgrad of some images `a` with the one filter b v: (n, p, q) or (n, h, w), in float64. v: a number for each
+    channel of the result."""
     fprop = problem.direction == "fprop"
     filters = b.astype(np.float64)
     folded = filters @ v if fprop else v @ filters  # a dgrad's output has the filter's input channels
@@ -207,7 +220,7 @@ def _row(problem: Conv, a: np.ndarray, b: np.ndarray, v: np.ndarray) -> np.ndarr
 
 
 def _filter_row(problem: Conv, x: np.ndarray, dy: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """wgrad of some images with the one channel dy v: (r, s, c_in), in float64."""
+    """wgrad of some images x with the one channel dy v: (r, s, c_in), in float64. v: a number for each channel of dy."""
     folded = dy.astype(np.float64) @ v
     planes = np.zeros((*x.shape[:3], problem.r * problem.s))
     for tap in taps(problem):
@@ -217,7 +230,8 @@ def _filter_row(problem: Conv, x: np.ndarray, dy: np.ndarray, v: np.ndarray) -> 
 
 
 def _part(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> OutputCheck:
-    """The first, the last and a random image of some channels (all taps of some for wgrad), worked out in whole numbers."""
+    """A check of a part of one group's output: the first, the last and a random image of some channels (for wgrad all taps of
+    some channels), worked out again in whole numbers."""
     rng = np.random.default_rng(21)
     last = _some(output.shape[-1], _CHANNELS, rng)
     if problem.direction == "wgrad":

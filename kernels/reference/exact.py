@@ -18,7 +18,7 @@ WRONG = OutputCheck("exact", False, float("inf"))
 
 
 def equal(expected: np.ndarray, output: np.ndarray) -> OutputCheck:
-    """Whether shape, type and every value are the expected ones, and the largest error."""
+    """A check that shape, type and every value are the expected ones; its error is the largest difference."""
     if output.shape != expected.shape or output.dtype != expected.dtype:
         return WRONG
     passed = bool(np.array_equal(output, expected))

@@ -16,15 +16,18 @@ _EDGE = 16  # rows and columns at each side of a large result that are worked ou
 
 
 def operands(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """A (m x k) and B (k x n), or all of them, as views of the stored inputs."""
+    """A (m x k) and B (k x n), or a batch of each, as views of the stored inputs."""
     a, b = inputs[:2]
     return (a.swapaxes(-1, -2) if problem.layout == "tn" else a), (b.swapaxes(-1, -2) if problem.layout == "nt" else b)
 
 
 def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> OutputCheck:
-    """Whole answer in integers while small; above that Freivalds' test and the edge tiles, or, when the output was
-    rounded to 16 bits or has an epilogue, the whole product (itself tested by Freivalds) rounded once. A batch
-    is checked product by product."""
+    """Whether a kernel's output is the product. Whole answer in integers while small; above that Freivalds' test and the edge
+    tiles, or, when the output was rounded to 16 bits or has an epilogue, the whole product (itself tested by Freivalds)
+    rounded once. A batch is checked product by product.
+
+    inputs: A and B as problem.layout stores them, whole numbers, and with an epilogue the bias of each column.
+    """
     out = numpy_dtype(problem.out)
     if output.shape != problem.out_shape or output.dtype != out:
         return WRONG
@@ -48,7 +51,7 @@ def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -
 
 
 def _check_batch(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> OutputCheck:
-    """The first product that is wrong; that all are right if none is."""
+    """The check of the first product of a batch that is wrong; a passed check if none is."""
     single = msgspec.structs.replace(problem, batch=1)
     for *arrays, c in zip(*inputs, output, strict=True):
         result = check(single, tuple(arrays), c)
@@ -60,8 +63,8 @@ def _check_batch(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.nda
 def _check_whole(
     problem: Matmul, product: np.ndarray, inputs: tuple[np.ndarray, ...], output: np.ndarray
 ) -> OutputCheck:
-    """The output against the whole product in float32. With an epilogue it may be rounded once, or twice where a second kernel
-    adds the bias."""
+    """A check of the output against the whole product in float32. With an epilogue it may be rounded once, or twice where a
+    second kernel adds the bias."""
     out = numpy_dtype(problem.out)
     rounded = product.astype(out)
     if not problem.epilogue:
@@ -79,7 +82,8 @@ def _edges(size: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=2)
 def _product(a: bytes, b: bytes, *, m: int, n: int, k: int) -> np.ndarray:
-    """A B of whole numbers in float32, exact while sums stay under 2^24; the same for every 16-bit type, so it is cached."""
+    """A B of whole numbers in float32, exact while sums stay under 2^24; the same for every 16-bit type, so it is cached. a,
+    b: the bytes of float32 matrices m x k and k x n."""
     left = np.frombuffer(a, np.float32).reshape(m, k)
     right = np.frombuffer(b, np.float32).reshape(k, n)
     product = left @ right
@@ -89,7 +93,8 @@ def _product(a: bytes, b: bytes, *, m: int, n: int, k: int) -> np.ndarray:
 
 
 def _freivalds(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounds: int = 2) -> bool:
-    """A (B x) = C x for random whole-number x, all sums below 2^53 and so exact in float64, by rows in chunks."""
+    """Whether C = A B, by Freivalds' test: A (B x) = C x for random whole-number x, all sums below 2^53 and so exact in
+    float64."""
     rng = np.random.default_rng(20)
     for _ in range(rounds):
         x = rng.integers(-64, 65, c.shape[1:]).astype(np.float64)

@@ -28,7 +28,7 @@ def images(problem: Stream, flat: np.ndarray) -> np.ndarray:
 
 
 def _windows(x: np.ndarray) -> np.ndarray:
-    """(n, p, q, channels, 4): the four values of every 2 x 2 window."""
+    """The four values of every 2 x 2 window, (n, p, q, channels, 4), of images (n, h, w, channels)."""
     rows = x.shape[1] // 2
     columns = x.shape[2] // 2
     channels = x.shape[3]
@@ -47,7 +47,10 @@ def _batchnorm(problem: Stream, x: np.ndarray) -> np.ndarray:
 
 
 def _adam(problem: Stream, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """The weights after a step without bias correction: a scalar the same for all, worked out once."""
+    """The weights after one step of Adam without bias correction, which is a scalar that is the same for all weights.
+
+    w, g, m, v: weights, gradient, first and second moment.
+    """
     weights = w.astype(np.float64)
     g = g.astype(np.float64)
     m = m.astype(np.float64)
@@ -73,7 +76,8 @@ ANSWERS: dict[str, Callable[..., np.ndarray]] = {
 
 
 def dropped(x: np.ndarray, output: np.ndarray) -> bool:
-    """Whether every value is 0 or scaled up, and the share of zeros is within six standard deviations of DROPPED."""
+    """Whether an output is x after dropout: every value is 0 or scaled up, and the share of zeros is within six standard
+    deviations of DROPPED."""
     if output.shape != x.shape or output.dtype != x.dtype:
         return False
     zero = output == 0
@@ -84,7 +88,11 @@ def dropped(x: np.ndarray, output: np.ndarray) -> bool:
 
 
 def pooled_back(problem: Stream, x: np.ndarray, dy: np.ndarray, output: np.ndarray) -> bool:
-    """Whether each window's gradient lies, in all, on its largest values: among equal ones any share is right."""
+    """Whether an output is the gradient of a 2 x 2 max-pool: each window's gradient lies, in all, on its largest values;
+    among equal ones any share is right.
+
+    x: the images, flat; dy: the gradient of the pooled images.
+    """
     if output.shape != x.shape or output.dtype != x.dtype:
         return False
     values = _windows(images(problem, x))
@@ -95,7 +103,11 @@ def pooled_back(problem: Stream, x: np.ndarray, dy: np.ndarray, output: np.ndarr
 
 
 def check(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> OutputCheck:
-    """Equality where every element is rounded once; a bound where means and roots are in it; a rule where chance is."""
+    """Whether a kernel's output is right: equality where every element is rounded once; a bound where means and roots are in
+    it; a rule where chance is.
+
+    inputs: as problem.inputs gives them.
+    """
     if problem.operation == "dropout":
         return OutputCheck("each value dropped or scaled", dropped(inputs[0], output))
     if problem.operation == "maxpool_grad":
