@@ -34,10 +34,11 @@ class TableCosts:
     """What the models of the tables cost."""
 
     def footprint_bytes(self, training: Training) -> int:
-        """Bytes that a training holds at least: the data set, and the weights four times (gradients, Adam's two moments). Of a
-        user's own model nothing is known before it is built: 0.
+        """Bytes that a training holds at least: the data set, and the weights four times (gradients, Adam's two moments). 0
+        for a user's own model, of which nothing is known before it is built.
 
-        Raises: ValueError for a name that is neither in the tables nor a user's own model's.
+        Raises: ValueError for a name that is neither in the tables nor a user's own model's (a .keras file or
+        `file.py:function`).
         """
         if training.model.endswith(".keras") or ":" in training.model:
             return 0

@@ -13,10 +13,11 @@ def matrix_product(m: int, n: int, k: int, count: int = 1) -> int:
 
 
 def einsum_product(equation: str, a: Sizes, b: Sizes) -> tuple[int, int, int, int]:
-    """(m, n, k, count) of the matrix products that an einsum of two arrays is equal to.
+    """(m, n, k, count) of the matrix products that an einsum of two arrays is equal to: `count` products of m x k and k x n.
 
-    A label of both arrays belongs to `count` if the result has it, else to `k`. A label of one array belongs to `m` or `n` if the
-    result has it; else it is summed over, and belongs to `k`.
+    equation: `ab,bc->ac`, with ellipses or without. a, b: the arrays' shapes. A label of both arrays belongs to `count` if
+    the result has it, else to `k`. A label of one array belongs to `m` or `n` if the result has it; else it is summed over,
+    and belongs to `k`.
     """
     operands, _, result = _spelled_out(equation, len(a), len(b)).partition("->")
     labels_a, _, labels_b = operands.partition(",")
@@ -35,7 +36,10 @@ def einsum_product(equation: str, a: Sizes, b: Sizes) -> tuple[int, int, int, in
 
 
 def _spelled_out(equation: str, rank_a: int, rank_b: int) -> str:
-    """The equation with letters for its ellipses; those of several arrays are aligned at their last dimension."""
+    """The equation with letters for its ellipses; those of several arrays are aligned at their last dimension.
+
+    rank_a, rank_b: dimensions of the two arrays.
+    """
     operands, _, result = equation.partition("->")
     labels_a, _, labels_b = operands.partition(",")
     unused = [letter for letter in string.ascii_uppercase if letter not in equation]
@@ -58,16 +62,18 @@ def _with_letters(labels: str, letters: str, hidden: int) -> str:
 
 
 def convolution(images: int, positions: Sizes, window: Sizes, channels: int, filters: int) -> int:
-    """2 x images x positions x window x channels x filters: of a convolution in 1 to 3 dimensions, and of each of its gradients.
+    """FLOPs of a convolution in 1 to 3 dimensions, and of each of its gradients: 2 x images x positions x window x channels x
+    filters.
 
     positions: sides of the output (of a transposed convolution, whose forward pass is the gradient of a convolution, of its
-    input). channels: of one group. A dilated window counts its taps; products with the padding's zeros count.
+    input). window: sides of the filter. channels: of one group. A dilated window counts its taps; products with the padding's
+    zeros count.
     """
     return 2 * images * math.prod(positions) * math.prod(window) * channels * filters
 
 
 def fourier_transform(transforms: int, points: int, real: bool) -> int:
-    """5 N log2 N for each transform of N complex points, half of that where one side is real.
+    """FLOPs of `transforms` Fourier transforms of N = `points` points: 5 N log2 N each, half of that where one side is real.
 
     Source: FFTW's benchFFT, "mflops".
     """

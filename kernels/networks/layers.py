@@ -115,11 +115,11 @@ def _image(shape: Shape) -> tuple[int, int, int]:
 def conv(
     layer: Layer, shape: Shape, batch: int, direction: str = "fprop", dtype: str = "float32", math: str = ""
 ) -> Conv:
-    """The convolution of a layer for a batch of inputs of that shape, stored NHWC as Keras has them. A transposed one is the
-    convolution that would give its input from its output.
+    """The convolution of a layer for a batch of inputs of that shape (without the batch), stored NHWC as Keras has them. A
+    transposed one is the convolution that would give its input from its output.
 
     Source: Dumoulin and Visin, A guide to convolution arithmetic for deep learning, section 4.
-
+    math: the arithmetic; "" for the type's default.
     Raises: ValueError for one that cannot be.
     """
     image = _image(shape)
@@ -152,6 +152,7 @@ def _conv_output(layer: Layer, shape: Shape) -> Shape:
 
 
 def _pool_output(layer: Layer, shape: Shape) -> Shape:
+    """The shape of one sample after a pool of images (height, width, channels) or of a sequence (steps, channels)."""
     if len(shape) == 2:  # a sequence: an image of one line
         return _pool_output(layer, (1, *shape))[1:]
     if layer.pad == "same":
@@ -241,7 +242,7 @@ def words(shape: Shape) -> str:
 
 
 def output(layer: Layer, *shapes: Shape) -> Shape:
-    """The shape of one sample after the layer, from the shapes before it.
+    """The shape of one sample after the layer, from the shapes of its inputs.
 
     Raises: ValueError for a kind of layer that is not known, inputs that do not go together, or an output without elements.
     """
@@ -292,7 +293,7 @@ def unknown(network: Network) -> tuple[Layer, ...]:
 
 
 def sources(network: Network) -> tuple[tuple[str, ...], ...]:
-    """The names of each layer's inputs: earlier layers, or `input`.
+    """The names of each layer's inputs, in the order of the network's layers: earlier layers, or `input`.
 
     Raises: ValueError for an input that is no earlier layer, and for two layers of one name.
     """

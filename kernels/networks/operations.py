@@ -98,7 +98,11 @@ class MatrixProduct(msgspec.Struct, frozen=True, kw_only=True, tag="matmul"):
         return flops.matrix_product(self.m.at(batch), self.n.at(batch), self.k.at(batch), self.count.at(batch))
 
     def problem(self, batch: int, dtype: str, arithmetic: str = "") -> Matmul | None:
-        """The problem whose rows price it; None where a side is 0 or no kernel multiplies the type."""
+        """The matmul problem whose measured rows give this product's time; None where a side is 0 or no kernel multiplies the
+        type.
+
+        arithmetic: such as `tf32`; "" for the type's default.
+        """
         sides = sizes((self.m, self.n, self.k, self.count), batch)
         if min(sides) < 1 or dtype not in ITEM_BYTES:
             return None
@@ -143,7 +147,7 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True, tag="conv"):
     layout: str = "NHWC"
 
     def flops(self, batch: int) -> int:
-        """The same in each direction."""
+        """FLOPs for a batch, the same in each direction."""
         return flops.convolution(
             images=self.images.at(batch),
             positions=sizes(self.positions, batch),
@@ -153,8 +157,12 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True, tag="conv"):
         )
 
     def problem(self, batch: int, dtype: str, arithmetic: str = "") -> Conv | None:
-        """The problem whose rows price it; None for what no such problem is: three dimensions, dilated windows, two strides,
-        padding that is neither `same` nor `valid`, an empty batch, a type that no kernel multiplies."""
+        """The convolution problem whose measured rows give this one's time; None where no kernel measures such a one: three
+        dimensions, dilated windows, two strides, padding that is neither `same` nor `valid`, an empty batch, a type that no
+        kernel multiplies.
+
+        arithmetic: such as `tf32`; "" for the type's default.
+        """
         plain = len(self.window) == 2 and set(self.dilations) == {1} and len(set(self.strides)) == 1
         images = self.images.at(batch)
         if not plain or self.padding == "explicit" or images < 1 or dtype not in ITEM_BYTES:
@@ -258,7 +266,8 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fixed_share(self) -> float:
-        """Share of the bytes that a step moves whose numbers are known at the traced batch alone."""
+        """Share of the bytes that a step moves whose operations do not scale with the batch: their numbers are known at the
+        traced batch alone."""
         fixed = total = 0
         for operation in self.operations:
             nbytes = operation.step_bytes(self.batch)
@@ -272,7 +281,8 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
         return sum(operation.step_flops(batch) for operation in self.operations)
 
     def product_flops(self, forward: bool = False) -> int:
-        """FLOPs of the products and convolutions of a step, for each sample of the traced batch; forward: of that pass alone."""
+        """FLOPs of the matrix products and convolutions of a step for each sample, at the traced batch; forward: of the
+        forward pass alone."""
         total = 0
         for operation in self.operations:
             if operation.product is not None and (operation.phase == "forward" or not forward):
@@ -280,7 +290,7 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
         return total // self.batch
 
     def sample_bytes(self, dtype: str) -> int:
-        """Bytes of one sample, whose floating-point numbers are of that type, with its targets but for single labels."""
+        """Bytes of one sample whose floating-point numbers are of the type `dtype`, with its targets but for single labels."""
         targets = [array for array in self.targets if math.prod(sizes(array.shape, 1)) > 1]
         total = 0
         for array in (*self.inputs, *targets):
@@ -289,7 +299,7 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True):
         return total
 
     def forward_bytes(self) -> tuple[int, int]:
-        """(bytes that the forward pass writes, of its largest array) for each sample of the traced batch."""
+        """(bytes that the forward pass writes, bytes of the largest array among them) for each sample, at the traced batch."""
         written = [
             operation.bytes_written.at(self.batch) * operation.runs.at(self.batch)
             for operation in self.operations

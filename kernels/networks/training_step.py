@@ -83,7 +83,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stream(operation: str, elements: int, dtype: str) -> Stream:
-    """The pass over arrays of at least that many elements (whole images where the operation is of images)."""
+    """The problem of an element-wise operation (one of Stream's) over arrays of at least that many elements; whole images
+    where the operation is of images."""
     granule = prod(Stream.IMAGE) if operation in Stream.IMAGE_OPERATIONS else 1
     whole = -(-elements // granule) * granule
     arrays = Stream.WEIGHTS[operation].read + Stream.WEIGHTS[operation].written
@@ -94,7 +95,11 @@ def stream(operation: str, elements: int, dtype: str) -> Stream:
 
 
 def _pass(place: Place, direction: str, elements: int, operation: str = "", why: str = "") -> Work:
-    """A pass over arrays of so many elements, priced as `operation` (empty: as what `direction` names)."""
+    """An element-wise operation of a layer, `elements` elements each array, with the measured problem that stands for it.
+
+    direction: its name in the step. operation: the operation of Stream whose time stands for it ("": the one that `direction`
+    names). why: why that stands for it, if it is another; a default says so.
+    """
     operation = operation or direction
     if operation != direction and not why:
         why = f"priced as {operation}: the same arrays"
@@ -109,7 +114,11 @@ def _pass(place: Place, direction: str, elements: int, operation: str = "", why:
 
 
 def _copy(place: Place, direction: str) -> Work:
-    """A pass that reads its inputs and writes its outputs, or the other way round for a gradient."""
+    """An operation of a layer that only moves data, priced as a copy of the same bytes: it reads its inputs and writes its
+    outputs, or the other way round for a gradient.
+
+    direction: its name in the step.
+    """
     elements = place.inputs + place.outputs
     return Work(
         layer=place.layer.name,
@@ -129,6 +138,8 @@ def _movement(name: str, place: Place) -> Iterator[Work]:
 
 
 def _activation(place: Place) -> Iterator[Work]:
+    """The work of a layer's activation function, if it has one, and of its gradient; priced as ReLU, which moves the same
+    arrays."""
     name = place.layer.activation
     if not name:
         return
@@ -138,6 +149,7 @@ def _activation(place: Place) -> Iterator[Work]:
 
 
 def _bias(place: Place) -> Iterator[Work]:
+    """The work of adding a layer's bias, if it has one, and of the bias's gradient."""
     if not place.layer.bias:
         return
     rows = place.layer.kind == "dense" and len(place.after) > 1  # reshaped first, so that it is not in the product
@@ -148,6 +160,7 @@ def _bias(place: Place) -> Iterator[Work]:
 
 
 def _maxpool(place: Place) -> Iterator[Work]:
+    """The work of a max-pool and of its gradient; a window other than 2 x 2 every 2 is priced as that, and says so."""
     height, width = place.layer.sides
     why = ""
     if (height, width, place.layer.step) != (2, 2, 2):
@@ -158,7 +171,10 @@ def _maxpool(place: Place) -> Iterator[Work]:
 
 
 def _avgpool(place: Place) -> Iterator[Work]:
-    """Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps."""
+    """The work of an average pool and of its gradient, priced as a max-pool.
+
+    Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps.
+    """
     why = "priced as a pool of maxima"
     yield _pass(place, "avgpool", place.inputs, "maxpool", why=why)
     if place.below:
@@ -166,6 +182,7 @@ def _avgpool(place: Place) -> Iterator[Work]:
 
 
 def _dropout(place: Place) -> Iterator[Work]:
+    """The work of dropout and of its gradient, in training alone."""
     if not place.training:
         return
     yield _pass(place, "dropout", place.inputs)
@@ -174,6 +191,7 @@ def _dropout(place: Place) -> Iterator[Work]:
 
 
 def _normalization(place: Place) -> Iterator[Work]:
+    """The work of batch or layer normalization and of its gradient. Frozen, it only scales and shifts by its running values."""
     if place.training and place.layer.trainable:
         yield _pass(place, "batchnorm", place.inputs)
         yield _pass(place, "batchnorm_grad", place.inputs)
@@ -191,7 +209,8 @@ def _add(place: Place) -> Iterator[Work]:
 
 
 def _merge(place: Place) -> Iterator[Work]:
-    """A pass for each input beyond the first, back one for each."""
+    """The work of a layer that combines its inputs element by element: one pass for each input beyond the first, backward one
+    for each."""
     for i in range(1, len(place.before)):
         yield _pass(place, f"merge {i}", place.outputs, "add")
     if place.below:
@@ -210,7 +229,8 @@ def _embedding(place: Place) -> Iterator[Work]:
 
 
 def _directions(place: Place) -> list[str]:
-    """fprop, the output; dgrad, the gradient of the inputs, if a layer below learns; wgrad, that of the weights."""
+    """The directions of a layer's product that are needed: fprop, the output; dgrad, the gradient of the inputs, if a layer
+    below learns; wgrad, the gradient of the weights, if they are trained."""
     directions = ["fprop"]
     if place.below:
         directions.append("dgrad")
@@ -220,11 +240,13 @@ def _directions(place: Place) -> list[str]:
 
 
 def _products(place: Place, rows: int, fan_in: int, fan_out: int, why: str = "") -> Iterator[Work]:
-    """Work of a dense product of X (rows x fan_in) and W (fan_in x fan_out).
+    """Work of a dense product of X (rows x fan_in) and W (fan_in x fan_out), in the directions that are needed.
 
-    Y  = X W        fprop
-    dX = dY W^T     dgrad
-    dW = X^T dY     wgrad
+        Y  = X W        fprop
+        dX = dY W^T     dgrad
+        dW = X^T dY     wgrad
+
+    why: why the product only stands for the layer's work; "" if it is the work itself.
     """
     problems = {
         "fprop": Matmul(m=rows, n=fan_out, k=fan_in, dtype=place.dtype, math=place.math),
@@ -251,8 +273,8 @@ def _dense(place: Place) -> Iterator[Work]:
 
 
 def _conv(place: Place) -> Iterator[Work]:
-    """2 n p q c_out (c_in / groups) r s FLOPs in each direction: of a depthwise one 2 n p q c_out r s, of a transposed one with p
-    and q of its input."""
+    """The work of a convolution, its bias and its activation. Each direction has 2 n p q c_out (c_in / groups) r s FLOPs: of
+    a depthwise one 2 n p q c_out r s, of a transposed one with p and q of its input."""
     for direction in _directions(place):
         problem = layers.conv(
             place.layer, place.before[0], place.batch, direction=direction, dtype=place.dtype, math=place.math
@@ -263,8 +285,8 @@ def _conv(place: Place) -> Iterator[Work]:
 
 
 def _recurrent(place: Place) -> Iterator[Work]:
-    """In each time step a product of the inputs, one of the state, and the cell's passes over its gates. On the way back the
-    gradients of both weights are added up, step by step."""
+    """The work of a recurrent layer: in each time step a product of the inputs, one of the state, and the cell's element-wise
+    operations on its gates. On the way back the gradients of both weights are added up, step by step."""
     _, width = place.before[0]
     yield from _recurrent_products(place, width, is_second=False)
     state = msgspec.structs.replace(place, below=place.training)  # its gradient leads to the step before
@@ -273,7 +295,10 @@ def _recurrent(place: Place) -> Iterator[Work]:
 
 
 def _recurrent_products(place: Place, fan_in: int, is_second: bool) -> Iterator[Work]:
-    """Products of the gates, one a time step; cuDNN makes those that wait for no state of all steps at once."""
+    """Products of a recurrent layer's gates, one a time step; cuDNN makes those that wait for no state of all steps at once.
+
+    fan_in: numbers that a gate is computed from. is_second: whether these are the products of the state, not of the inputs.
+    """
     steps, _ = place.before[0]
     gates = place.layer.groups * place.layer.units
     step_products = _products(place, place.batch, fan_in, gates)
@@ -287,7 +312,8 @@ def _recurrent_products(place: Place, fan_in: int, is_second: bool) -> Iterator[
 
 
 def _cell(place: Place) -> Iterator[Work]:
-    """The passes of a recurrent cell in each time step. In TensorFlow's loop the gradients of the weights are added up too."""
+    """The element-wise operations of a recurrent cell in each time step. In TensorFlow's loop, without cuDNN, the gradients
+    of the weights are added up too."""
     layer = place.layer
     steps, width = place.before[0]
     gates = layer.groups * layer.units
@@ -304,7 +330,8 @@ def _cell(place: Place) -> Iterator[Work]:
 
 
 def _attention(place: Place) -> Iterator[Work]:
-    """Attention's scores S = Q K^T, or its values weighted by them, S V; and the transposes around the product."""
+    """The work of attention's scores S = Q K^T, or of its values weighted by them, S V; and of the transposes around the
+    product."""
     is_scores = place.layer.kind == "scores"
     heads, queries, keys = tuple(place.after if is_scores else place.before[0])
     width = place.before[1][1] // heads  # of a head
@@ -318,7 +345,10 @@ def _attention(place: Place) -> Iterator[Work]:
 
 
 def _head_product(place: Place, direction: str, *, m: int, n: int, k: int) -> Work:
-    """The products of all heads and samples; `m`: the rows of a sample's heads together."""
+    """The matrix products of all heads and samples of attention, priced as one product of as many rows.
+
+    m: the rows of a sample's heads together; n, k: columns and depth of a head's product.
+    """
     problem = Matmul(m=place.batch * m, n=n, k=k, dtype=place.dtype, math=place.math)
     return Work(
         layer=place.layer.name,
@@ -331,8 +361,8 @@ def _head_product(place: Place, direction: str, *, m: int, n: int, k: int) -> Wo
 
 
 def _unknown(place: Place) -> Iterator[Work]:
-    """A layer of a kind that is not known: its arrays are moved, and its weights are taken for a dense layer's, used at every
-    position of its input or output, whichever has more."""
+    """The work of a layer of a kind that is not known, an estimate: its arrays are moved, and its weights are taken for a
+    dense layer's, used at every position of its input or output, whichever has more."""
     layer = place.layer
     name = layer.kind.lower()
     yield _copy(place, name)
@@ -370,7 +400,7 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
 
 
 def _work(place: Place) -> Iterator[Work]:
-    """The work of one layer, forward and, in training, backward."""
+    """The work of one layer: forward and, in training, backward."""
     kind = place.layer.kind
     if kind not in layers.OUTPUTS:
         return _unknown(place)
@@ -383,7 +413,11 @@ def _work(place: Place) -> Iterator[Work]:
 
 
 def _places(network: Network, *, batch: int, dtype: str, math: str, training: bool) -> list[Place]:
-    """Every layer with its shapes, batch and arithmetic."""
+    """Every layer with its shapes, batch and arithmetic, in the network's order.
+
+    math: the arithmetic of products; "" for the type's default. training: whether the network is trained, not asked for
+    answers.
+    """
     shapes = {INPUT: network.input}
     learns = {INPUT: False}
     places = []
@@ -406,8 +440,10 @@ def _places(network: Network, *, batch: int, dtype: str, math: str, training: bo
 
 
 def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
-    """The operations of one training step on `batch` samples in the arithmetic `math`: layer by layer the forward and
-    backward work, the sums of gradients where a layer feeds several, the loss, and the optimizer's pass over each variable.
+    """The operations of one training step on `batch` samples: layer by layer the forward and backward work, the sums of
+    gradients where a layer feeds several, the loss, and the optimizer's pass over each variable.
+
+    dtype: of the data. math: the arithmetic of products; "" for the type's default.
     """
     places = _places(network, batch=batch, dtype=dtype, math=math, training=True)
     readers = Counter(itertools.chain.from_iterable(layers.sources(network)))
@@ -433,7 +469,11 @@ def inference(network: Network, batch: int) -> tuple[Work, ...]:
 
 
 def _loss(network: Network, last: Place) -> Iterator[Work]:
-    """The loss, its gradient and, of classes, the accuracy: passes over a number for each sample and class."""
+    """The work of the loss, its gradient and, of classes, the accuracy: element-wise operations on a number for each sample
+    and class.
+
+    last: the network's last layer.
+    """
     passes = {"loss": "read", "loss_grad": "relu_grad"}
     if not network.regression:
         passes["accuracy"] = "read"
@@ -447,7 +487,10 @@ _LIKE_ADAM = ("nadam", "adamw", "adamax")
 
 
 def _updates(optimizer: str, place: Place) -> Iterator[Work]:
-    """The optimizer's pass over each variable of a layer; variables are float32, or float64 if the data is."""
+    """The optimizer's work on each variable of a layer; variables are float32, or float64 if the data is.
+
+    optimizer: Keras's name of it, such as `adam`.
+    """
     dtype = "float64" if place.dtype == "float64" else "float32"
     operation = "adam" if optimizer in _LIKE_ADAM else optimizer
     for name, count in layers.variables(place.layer, place.before[0]).items():

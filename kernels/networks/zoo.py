@@ -16,7 +16,7 @@ _IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd
 
 
 def _layers(table: str) -> tuple[Layer, ...]:
-    """Layers, one a line: its name, its kind and its other fields as `field=value`."""
+    """The layers that a table describes, one a line: its name, its kind and its other fields as `field=value`."""
     rows = []
     for line in table.strip().splitlines():
         name, kind, *fields = line.split()
@@ -37,7 +37,10 @@ MOST_HIDDEN_LAYERS = 1000  # of a generated network
 
 
 def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
-    """Raises: ValueError for more layers than MOST_HIDDEN_LAYERS, none of which is made."""
+    """`depth` dense layers of `width` outputs with ReLU.
+
+    Raises: ValueError for more layers than MOST_HIDDEN_LAYERS, none of which is made.
+    """
     if depth > MOST_HIDDEN_LAYERS:
         raise ValueError(
             f"{depth:,} hidden layers are more than the {MOST_HIDDEN_LAYERS:,} that a network may have here"
@@ -46,7 +49,8 @@ def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
 
 
 def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
-    """A multilayer perceptron of `depth` hidden layers of `width`: `mlp-784-500x5-10` by name."""
+    """A multilayer perceptron for vectors of `inputs` numbers, with `depth` hidden layers of `width` and `outputs` classes;
+    `mlp-784-500x5-10` by name."""
     return Network(
         name=f"mlp-{inputs}-{width}x{depth}-{outputs}",
         seed="",
@@ -58,7 +62,8 @@ def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
 
 
 def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
-    """S1b; the number of its hidden layers is the article's parameter: `fashion-mlp-3` by name."""
+    """The perceptron for Fashion-MNIST of an article (S1b in the project's list); the number of its hidden layers is the
+    article's parameter: `fashion-mlp-3` by name."""
     classes = Layer("classes", "dense", units=10, activation="sigmoid")
     return Network(
         name=name or f"fashion-mlp-{hidden_layers}",
@@ -73,7 +78,7 @@ def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
 
 
 def _vgg(blocks: list[tuple[int, int]]) -> tuple[Layer, ...]:
-    """Blocks of (convolutions, filters), each ended by a 2 x 2 pool."""
+    """VGG's layers: blocks of (number of convolutions, filters), each ended by a 2 x 2 pool."""
     layers = []
     for block, (convolutions, filters) in enumerate(blocks, 1):
         for i in range(1, convolutions + 1):
@@ -86,7 +91,10 @@ def _vgg(blocks: list[tuple[int, int]]) -> tuple[Layer, ...]:
 def _normalized(
     name: str, *, units: int, size, stride: int = 1, pad: str = "same", source: str = "", affine: bool = True
 ) -> tuple[Layer, ...]:
-    """Convolution of `source` (empty: the layer before) and batch normalization; `affine`: with a bias and a scale."""
+    """A convolution of the layer `source` ("": the layer before) and batch normalization; `affine`: with a bias and a scale.
+
+    units: filters. size: side of the filter, or its height and width.
+    """
     convolution = Layer(
         name=f"{name}_conv",
         kind="conv",
@@ -108,9 +116,15 @@ def _activated(name: str, **convolution) -> tuple[Layer, ...]:
 # ---------------------------------------------------------------- residual networks
 
 
-def _stacks(block: Callable, sizes: tuple[tuple[int, int], ...], source: str, first_projected: bool) -> Iterator[Layer]:
-    """Stacks of (filters, blocks), each after the first at half the size. The first block of a stack has a convolution in its
-    shortcut, where sizes change; that of the first stack only if `first_projected`."""
+def _stacks(
+    block: Callable[..., Iterator[Layer]], sizes: tuple[tuple[int, int], ...], source: str, first_projected: bool
+) -> Iterator[Layer]:
+    """The stacks of a residual network, each after the first at half the size. The first block of a stack has a convolution
+    in its shortcut, where sizes change; that of the first stack only if `first_projected`.
+
+    block: makes the layers of a block, as _basic_block or _bottleneck. sizes: (filters, blocks) of each stack. source: the
+    layer before.
+    """
     for stack, (units, blocks) in enumerate(sizes, 2):
         for i in range(1, blocks + 1):
             begins = i == 1
@@ -127,7 +141,11 @@ def _stacks(block: Callable, sizes: tuple[tuple[int, int], ...], source: str, fi
 
 
 def _basic_block(name: str, *, units: int, stride: int, projected: bool, source: str) -> Iterator[Layer]:
-    """Two 3 x 3 convolutions and their input added; a 1 x 1 convolution projects it where sizes change."""
+    """The layers of ResNet's basic block: two 3 x 3 convolutions and their input added; if `projected`, a 1 x 1 convolution
+    of the input where sizes change.
+
+    units: filters. source: the layer before.
+    """
     shortcut = source
     if projected:
         shortcut = f"{name}_0_conv"
@@ -162,7 +180,11 @@ def _resnet_small() -> Network:
 
 
 def _bottleneck(name: str, *, units: int, stride: int, projected: bool, source: str) -> Iterator[Layer]:
-    """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
+    """The layers of ResNet's bottleneck block (version 1): 1 x 1, 3 x 3 and 1 x 1 convolutions to four times the filters, the
+    stride in the first, and their input added.
+
+    units: filters. projected: whether a convolution brings the input to the output's size. source: the layer before.
+    """
     shortcut = source
     if projected:
         shortcut = f"{name}_0_bn"
@@ -197,7 +219,16 @@ class _InceptionLayers:
     def __init__(self) -> None:
         self.layers: list[Layer] = []
 
-    def conv(self, name: str, filters: int, size, source: str = "", *, stride: int = 1, pad: str = "same") -> str:
+    def conv(
+        self,
+        name: str,
+        filters: int,
+        size: int | tuple[int, int],
+        source: str = "",
+        *,
+        stride: int = 1,
+        pad: str = "same",
+    ) -> str:
         self.layers += _activated(name, units=filters, size=size, stride=stride, pad=pad, source=source, affine=False)
         return f"{name}_relu"
 
@@ -223,7 +254,8 @@ class _InceptionLayers:
 
 
 def _inception_35(net: _InceptionLayers, name: str, source: str, averaged: int) -> str:
-    """A block at 35 x 35: a 5 x 5 and a double 3 x 3 branch."""
+    """A block at 35 x 35: a 1 x 1, a 5 x 5, a double 3 x 3 and an averaging branch. `source`: the layer before; `averaged`:
+    filters of the averaging branch. Gives the name of its last layer."""
     branches = [
         net.conv(f"{name}_1x1", 64, 1, source),
         net.chain(f"{name}_5x5", source, [(48, 1), (64, 5)]),
@@ -234,7 +266,8 @@ def _inception_35(net: _InceptionLayers, name: str, source: str, averaged: int) 
 
 
 def _inception_17(net: _InceptionLayers, name: str, source: str, inner: int) -> str:
-    """A block at 17 x 17: 7 x 7 convolutions as 1 x 7 and 7 x 1 ones, `inner` filters between them."""
+    """A block at 17 x 17: 7 x 7 convolutions as 1 x 7 and 7 x 1 ones, `inner` filters between them. `source`: the layer
+    before. Gives the name of its last layer."""
     row = (1, 7)
     column = (7, 1)
     branches = [
@@ -247,7 +280,8 @@ def _inception_17(net: _InceptionLayers, name: str, source: str, inner: int) -> 
 
 
 def _inception_8(net: _InceptionLayers, name: str, source: str) -> str:
-    """A block at 8 x 8: two branches end in a 1 x 3 and a 3 x 1 convolution side by side."""
+    """A block at 8 x 8: two branches end in a 1 x 3 and a 3 x 1 convolution side by side. `source`: the layer before. Gives
+    the name of its last layer."""
     row = (1, 3)
     column = (3, 1)
     narrow = net.conv(f"{name}_1x1", 320, 1, source)
@@ -262,7 +296,8 @@ def _inception_8(net: _InceptionLayers, name: str, source: str) -> str:
 
 
 def _inception_to_17(net: _InceptionLayers, source: str) -> str:
-    """From 35 x 35 to 17 x 17."""
+    """The layers that lead from 35 x 35 to 17 x 17, named and counted as in Keras. `source`: the layer before. Gives the name
+    of the last."""
     single = net.conv("mixed3_3x3", 384, 3, source, stride=2, pad="valid")
     double = net.chain("mixed3_double", source, [(64, 1), (96, 3)])
     double = net.conv("mixed3_double_3", 96, 3, double, stride=2, pad="valid")
@@ -270,7 +305,7 @@ def _inception_to_17(net: _InceptionLayers, source: str) -> str:
 
 
 def _inception_to_8(net: _InceptionLayers, source: str) -> str:
-    """From 17 x 17 to 8 x 8."""
+    """The layers that lead from 17 x 17 to 8 x 8. `source`: the layer before. Gives the name of the last."""
     single = net.chain("mixed8_3x3", source, [(192, 1)])
     single = net.conv("mixed8_3x3_2", 320, 3, single, stride=2, pad="valid")
     double = net.chain("mixed8_7x7", source, [(192, 1), (192, (1, 7)), (192, (7, 1))])
@@ -456,7 +491,7 @@ GENERATED: tuple[tuple[str, re.Pattern, Callable[..., Network]], ...] = (
 
 @functools.lru_cache(maxsize=1024)
 def known(name: str) -> Network | None:
-    """The network of that name from the tables or a generator, or None.
+    """The network of that name, from the tables or generated (`mlp-784-500x2-10`); None if there is none.
 
     Raises: ValueError for a generator's numbers that make no network.
     """
