@@ -219,7 +219,7 @@ def test_a_file_without_a_backend_is_refused(tmp_path, monkeypatch):
 
 
 def test_tables_of_kernels_name_what_there_is_once():
-    """Without importing what not everybody has. A kernel tells its idea by its docstring."""
+    """Without importing what not everybody has. A kernel tells its idea by its docstring's first paragraph."""
     told = {}
     for op in house.operations():
         for path in (registry.FOLDER / op).glob("[!_]*.py"):
@@ -228,7 +228,7 @@ def test_tables_of_kernels_name_what_there_is_once():
                 words = [ast.unparse(d) for d in made.decorator_list if ast.unparse(d).startswith("kernel")]
                 if words:
                     name = f"{op}/{backend}/{made.name}"
-                    told[name] = ast.get_docstring(made) or ""
+                    told[name] = (ast.get_docstring(made) or "").partition("\n\n")[0]
     assert all(20 < len(" ".join(idea.split())) < 240 for idea in told.values())
     for op in ("matmul", "conv"):
         ladder = registry.ladder(op)
@@ -237,8 +237,14 @@ def test_tables_of_kernels_name_what_there_is_once():
     assert all(b.title and b.version and b.install for b in registry.BACKENDS.values())
 
     def blas(problem, a, b):
-        """Another kernel under a taken name."""
+        """Another kernel
+        under a taken name.
 
+        a: m x k.
+        """
+
+    taken = registry.Kernel(op="matmul", backend="numpy", variant="blas", bind=blas, devices=("cpu",))
+    assert taken.idea == "Another kernel under a taken name."
     blas.__module__ = "kernels.matmul.numpy"
     with pytest.raises(ValueError, match="two kernels are called matmul/numpy/blas"):
         registry.kernel(blas)

@@ -20,7 +20,7 @@ from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.problems.arrays import empty
 from kernels.simd import amx
 from kernels.simd import emit as simd
-from kernels.simd import product as vectors
+from kernels.simd import product_tiles as vectors
 from workloads import ROOT
 
 _AVX2 = (

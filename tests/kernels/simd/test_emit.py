@@ -17,7 +17,7 @@ from kernels.problems import Matmul, Peak
 from kernels.problems.arrays import empty
 from kernels.simd import amx
 from kernels.simd import emit as simd
-from kernels.simd import product as vectors
+from kernels.simd import product_tiles as vectors
 
 REGISTER = {64: "zmm", 32: "ymm"}
 
