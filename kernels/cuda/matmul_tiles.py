@@ -13,36 +13,36 @@ from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS
 # Figures of one Hopper multiprocessor, used only to rank plans.
 
 #: Multiply-adds of 2-byte items per cycle; dense, from the data sheet.
-MULTIPLIES = 2048
+MULTIPLY_ADDS_PER_CYCLE = 2048
 #: Multiply-adds of float32 per cycle; from the data sheet.
-FMAS = 128
+FMAS_PER_CYCLE = 128
 #: Bytes per cycle that arrive from the L2.
-L2_BYTES = 64
+L2_BYTES_PER_CYCLE = 64
 #: Bytes per cycle that wgmma reads from shared memory.
-SHARED_BYTES_CYCLE = 128
+SHARED_BYTES_PER_CYCLE = 128
 #: Cycles until the first stage has arrived.
-FILL = 1500
+FILL_CYCLES = 1500
 #: Bytes per cycle of lines that lie across two of the L2's; measured on an H200.
-ACROSS_BYTES = 30
+UNALIGNED_BYTES_PER_CYCLE = 30
 #: Bytes per cycle of sums that are sent to another block of the cluster; measured on an H200.
-CLUSTER_BYTES = 14
+CLUSTER_BYTES_PER_CYCLE = 14
 #: Cycles that the barriers of a stage take.
-BARRIERS = 64
+BARRIER_CYCLES = 64
 #: How much longer a stage of ping-pong takes if the other warpgroup has no tile.
-IDLE_PARTNER = 1.25
+IDLE_PARTNER_SLOWDOWN = 1.25
 #: How much slower a GPU at its power limit is; multiprocessors that idle in a last wave leave power to the others.
-POWER_LIMIT = 1.12
+POWER_LIMIT_SLOWDOWN = 1.12
 #: Slowdown at the GPU's power limit, as a share of the time that operands take from the L2.
-POWER = 0.07
+POWER_SHARE_OF_L2_TIME = 0.07
 
 # Costs in the float32 kernel.
 
 #: Reading an operand's item from shared memory, in multiply-adds.
-READ = 0.4
+READ_MULTIPLY_ADDS = 0.4
 #: Fetching an operand's item into shared memory, in multiply-adds.
-FETCH = 4
+FETCH_MULTIPLY_ADDS = 4
 #: Waiting if a multiprocessor has a single block, as a share of its multiply-adds.
-WAITED = 0.05
+WAITING_SHARE = 0.05
 #: Warps that keep a multiprocessor busy.
 BUSY_WARPS = 5.2
 #: A thread's registers for anything but sums and items, at least.
@@ -51,15 +51,15 @@ OTHER_REGISTERS = 8
 # Limits of the kernels that read operands straight from memory.
 
 #: Longest sum that a thread computes alone.
-SHORT = 32
+MOST_SHORT_K = 32
 #: k from which matmul/cuda_direct.cu is not tried.
-LONG = 1 << 15
+LEAST_LONG_K = 1 << 15
 #: Most rows or columns of C that count as few.
-FEW = 8
+MOST_FEW = 8
 #: Blocks per multiprocessor that keep memory busy.
 BUSY_BLOCKS = 3
 #: Least k per thread when k is split over blocks.
-LEAST_DEEP = 16
+LEAST_K_OF_A_THREAD = 16
 
 #: 32-bit registers of a multiprocessor. Source: CUDA C++ Programming Guide.
 REGISTERS = 65536
@@ -134,14 +134,14 @@ class Warps(WarpTiles, frozen=True, kw_only=True):
         """Estimated cycles of `tiles` tiles of C in `parts` parts of `steps` stages each (split-k). A multiprocessor computes
         its tiles one after the other. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
-        reading = READ * (1 / self.thread_m + 1 / self.thread_n)
-        fetching = FETCH * (1 / self.tile_m + 1 / self.tile_n)
-        slowdown = 1 + (reading + fetching) + WAITED / self.blocks
+        reading = READ_MULTIPLY_ADDS * (1 / self.thread_m + 1 / self.thread_n)
+        fetching = FETCH_MULTIPLY_ADDS * (1 / self.tile_m + 1 / self.tile_n)
+        slowdown = 1 + (reading + fetching) + WAITING_SHARE / self.blocks
         warps = self.threads // 32 * min(self.blocks, rounds)
         too_few_warps = max(1.0, BUSY_WARPS / warps)
-        stage = self.tile_m * self.tile_n * self.deep / FMAS * slowdown * too_few_warps
-        storing = self.tile_m * self.tile_n * 4 / L2_BYTES
-        adding = storing * (parts + 1) + FILL if parts > 1 else 0
+        stage = self.tile_m * self.tile_n * self.deep / FMAS_PER_CYCLE * slowdown * too_few_warps
+        storing = self.tile_m * self.tile_n * 4 / L2_BYTES_PER_CYCLE
+        adding = storing * (parts + 1) + FILL_CYCLES if parts > 1 else 0
         return rounds * (steps * stage + (storing + adding) / self.blocks)
 
     def __str__(self) -> str:
@@ -250,11 +250,11 @@ class Tensors(WarpTiles, frozen=True, kw_only=True):
         """Estimated cycles of `tiles` tiles of C in `parts` parts of `steps` stages each (split-k). A stage is multiplied at
         half of wgmma's rate, or waits for its operands; all stages but one are loaded ahead. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
-        multiplying = 2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES
-        arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES
-        stage = max(rounds * max(multiplying, arriving), FILL / (self.stages - 1))
-        storing = rounds * self.tile_m * self.tile_n * 4 / L2_BYTES
-        adding = (parts + 1) * storing + 2 * FILL if parts > 1 else 0
+        multiplying = 2 * self.tile_m * self.tile_n * self.deep / MULTIPLY_ADDS_PER_CYCLE
+        arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES_PER_CYCLE
+        stage = max(rounds * max(multiplying, arriving), FILL_CYCLES / (self.stages - 1))
+        storing = rounds * self.tile_m * self.tile_n * 4 / L2_BYTES_PER_CYCLE
+        adding = (parts + 1) * storing + 2 * FILL_CYCLES if parts > 1 else 0
         return steps * stage + storing + adding
 
     def __str__(self) -> str:
@@ -365,10 +365,10 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         aligned: no line of the operands lies across two of the L2's.
         """
         share = tiles * parts / self.slots(multiprocessors)
-        waves = max(math.ceil(share), POWER_LIMIT * share)
+        waves = max(math.ceil(share), POWER_LIMIT_SLOWDOWN * share)
         stage = self._stage(idle_partner=share <= 1, aligned=aligned)
         tile_m, tile_n = self.tile
-        storing = tile_m * tile_n * 2 / L2_BYTES
+        storing = tile_m * tile_n * 2 / L2_BYTES_PER_CYCLE
         if self.pingpong:
             storing *= 0.25  # the rest is hidden behind the other warpgroup's products
         return waves * (steps * stage + storing + self._adding(parts))
@@ -380,25 +380,29 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         """
         tile_m, tile_n = self.tile
         wgmmas = tile_m // 64 * self.deep // 16
-        multiplying = tile_m * tile_n * self.deep / MULTIPLIES
-        reading = wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE
+        multiplying = tile_m * tile_n * self.deep / MULTIPLY_ADDS_PER_CYCLE
+        reading = wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_PER_CYCLE
         loaded = sum(self.shares()) * LINE
-        arriving = (tile_m + tile_n) * LINE / L2_BYTES
+        arriving = (tile_m + tile_n) * LINE / L2_BYTES_PER_CYCLE
         if not aligned:
-            arriving = max(arriving, loaded / ACROSS_BYTES)
-        slowdown = IDLE_PARTNER if self.pingpong and idle_partner else 1
-        return max(multiplying, reading, arriving) * slowdown + POWER * loaded / L2_BYTES + BARRIERS
+            arriving = max(arriving, loaded / UNALIGNED_BYTES_PER_CYCLE)
+        slowdown = IDLE_PARTNER_SLOWDOWN if self.pingpong and idle_partner else 1
+        return (
+            max(multiplying, reading, arriving) * slowdown
+            + POWER_SHARE_OF_L2_TIME * loaded / L2_BYTES_PER_CYCLE
+            + BARRIER_CYCLES
+        )
 
     def _adding(self, parts: int) -> float:
         """Estimated cycles until the sums of all parts of k are added: through the L2, or in the shared memory of a cluster."""
         tile_m, tile_n = self.tile
         sum_bytes = tile_m * tile_n * 4
         if self.in_cluster:
-            return sum_bytes * (parts - 1) / parts / CLUSTER_BYTES + 2 * FILL
+            return sum_bytes * (parts - 1) / parts / CLUSTER_BYTES_PER_CYCLE + 2 * FILL_CYCLES
         if parts == 1:
             return 0
         sums_of_a_thread = self.rows * self.columns // 128
-        return sum_bytes * (parts + 1) / L2_BYTES + max(4, sums_of_a_thread // 16) * FILL
+        return sum_bytes * (parts + 1) / L2_BYTES_PER_CYCLE + max(4, sums_of_a_thread // 16) * FILL_CYCLES
 
     def __str__(self) -> str:
         """The tiles as rows' notes have them: size, form, stages, cluster, results on their way."""
@@ -465,16 +469,16 @@ def direct(m: int, n: int, k: int, multiprocessors: int) -> list[TilePlan[Direct
     bits."""
     if m * n >= 1 << 31:
         return []
-    if k <= SHORT:
+    if k <= MOST_SHORT_K:
         return [TilePlan(tiles=DIRECT[0])]
-    if k >= LONG:
+    if k >= LEAST_LONG_K:
         return []
     few, many = sorted((m, n))
     plans = []
     for tiles in DIRECT[1:]:
         if few <= tiles.few:
             parts_for_busy_memory = BUSY_BLOCKS * multiprocessors * tiles.lanes * tiles.columns // many
-            parts = max(1, min(MOST_PARTS, parts_for_busy_memory, k // (LEAST_DEEP * tiles.deep)))
+            parts = max(1, min(MOST_PARTS, parts_for_busy_memory, k // (LEAST_K_OF_A_THREAD * tiles.deep)))
             plans.append(TilePlan(tiles=tiles, parts=parts))
     return plans
 

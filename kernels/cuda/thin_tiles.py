@@ -11,17 +11,17 @@ from kernels.cuda.tiles import HOPPER_SHARED_BYTES, LINE, Tiles
 # shape takes 1.02 times the time of the fastest tiles in the geometric mean, 1.11 at most.
 
 #: Microseconds until the first stage has arrived and from the last product to the end; 1.3 of them are the events'.
-START = 4.1
+START_MICROSECONDS = 4.1
 #: Microseconds of a stage's barriers and of the start of its loads.
-STAGE = 0.039
+STAGE_MICROSECONDS = 0.039
 #: Kilobytes per microsecond that one multiprocessor reads.
-READS = 158.0
+READ_KB_PER_MICROSECOND = 158.0
 #: Kilobytes per microsecond that all multiprocessors read from memory.
-MEMORY = 4490.0
+MEMORY_KB_PER_MICROSECOND = 4490.0
 #: Microseconds until the first sums of another block of the cluster have come.
-EXCHANGE = 0.71
+EXCHANGE_MICROSECONDS = 0.71
 #: Kilobytes of sums per microsecond that a block sends.
-SENDS = 20.4
+SEND_KB_PER_MICROSECOND = 20.4
 
 #: Most rows of a product that count as few: with 65 to 128 drawn on an H200, the tiles of matmul/cuda/wgmma were no slower.
 MOST_ROWS = 64
@@ -97,13 +97,13 @@ class Thin(Tiles, frozen=True, kw_only=True):
         """
         rounds = math.ceil(self.count(self.columns, n) / self.clusters(n, multiprocessors))
         stages = rounds * math.ceil(k * item_bytes / LINE) / self.cluster_k
-        multiprocessor = stages * (STAGE + self.stage_bytes / 1000 / READS)
-        memory = n * k * item_bytes / 1000 / MEMORY
+        multiprocessor = stages * (STAGE_MICROSECONDS + self.stage_bytes / 1000 / READ_KB_PER_MICROSECOND)
+        memory = n * k * item_bytes / 1000 / MEMORY_KB_PER_MICROSECOND
         exchange = 0.0
         if self.cluster_k > 1:
             sent = (self.cluster_k - 1) * self.share_bytes / 1000
-            exchange = rounds * (EXCHANGE + sent / SENDS)
-        return START + math.hypot(multiprocessor, memory) + exchange
+            exchange = rounds * (EXCHANGE_MICROSECONDS + sent / SEND_KB_PER_MICROSECOND)
+        return START_MICROSECONDS + math.hypot(multiprocessor, memory) + exchange
 
     def __str__(self) -> str:
         _, rows = self.tile

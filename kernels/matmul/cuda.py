@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles, tiles
-from kernels.cuda.matmul_tiles import FEW, Direct, Warps
+from kernels.cuda.matmul_tiles import MOST_FEW, Direct, Warps
 from kernels.cuda.rows import Placed, aligned, in_place, transposed, with_copies
 from kernels.cuda.tiles import TilePlan, lines_and_results, traffic
 from kernels.problems import Matmul
@@ -265,7 +265,7 @@ def direct_call(
     k = problem.k
     few = _Side(array=a, lines=problem.m, along=problem.layout != "tn", c_step=problem.n)
     many = _Side(array=b, lines=problem.n, along=problem.layout == "nt", c_step=1)
-    if problem.n <= FEW and problem.n < problem.m:
+    if problem.n <= MOST_FEW and problem.n < problem.m:
         few, many = many, few
     size = a.dtype.itemsize
     along = many.along and k > 1

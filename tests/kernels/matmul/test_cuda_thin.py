@@ -86,10 +86,10 @@ def test_the_model_adds_start_stages_and_exchange(columns, rounds):
     """16 tiles of 64 columns are one round of 66 clusters, 100 are two. A block has 8 of a tile's 16 stages, of 10.24 kB, and
     sends 2.048 kB of sums in each round."""
     stages = 8 * rounds
-    multiprocessor = stages * thin_tiles.STAGE + stages * 10.24 / thin_tiles.READS
-    memory = columns * 2.048 / thin_tiles.MEMORY
-    exchange = rounds * thin_tiles.EXCHANGE + rounds * 2.048 / thin_tiles.SENDS
-    expected = thin_tiles.START + math.hypot(multiprocessor, memory) + exchange
+    multiprocessor = stages * thin_tiles.STAGE_MICROSECONDS + stages * 10.24 / thin_tiles.READ_KB_PER_MICROSECOND
+    memory = columns * 2.048 / thin_tiles.MEMORY_KB_PER_MICROSECOND
+    exchange = rounds * thin_tiles.EXCHANGE_MICROSECONDS + rounds * 2.048 / thin_tiles.SEND_KB_PER_MICROSECOND
+    expected = thin_tiles.START_MICROSECONDS + math.hypot(multiprocessor, memory) + exchange
     assert HALVED.microseconds(columns, 1024, multiprocessors=132, item_bytes=2) == pytest.approx(expected)
 
 
