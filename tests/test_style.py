@@ -88,6 +88,7 @@ PATTERN_FUNCTIONS = {"sub", "search", "match", "fullmatch", "findall", "split"}
 #: (file, class): a kernel's function, and what lives only inside the worker that times it.
 RECORDS_OF_FUNCTIONS = {
     ("kernels/collective/cupy.py", "Sum"),
+    ("kernels/conv/_implicit_gemm.py", "ImplicitGemms"),
     ("kernels/cuda/rows.py", "Placed"),
     ("kernels/registry.py", "Kernel"),
     ("kernels/transfer/cupy_overlap.py", "Chunk"),

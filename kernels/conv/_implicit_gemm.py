@@ -132,9 +132,13 @@ class Product(NamedTuple):
         return self.gather.pixels, self.gather.k, taps
 
 
-#: The implicit GEMMs of a problem (one for a phase of dgrad, the one with most taps first; else a single one), and the calls that
-#: must run before them.
-Products = tuple[list[Product], list[Callable]]
+class ImplicitGemms(NamedTuple):
+    """What computes a convolution."""
+
+    #: The products: of dgrad one for each phase of the stride, the one with most taps first; else a single one.
+    products: list[Product]
+    #: The calls that must run before them, in every timed call: copies of operands, or zeros for pixels in no phase.
+    before: list[Callable[[], None]]
 
 
 def implicit_products(
@@ -145,7 +149,7 @@ def implicit_products(
     out: cupy.ndarray,
     widen: Callable[[cupy.ndarray], Placed] = widened,
     filters: Callable[[cupy.ndarray, int], cupy.ndarray] = wide_filters,
-) -> Products:
+) -> ImplicitGemms:
     """The implicit GEMMs of a problem, and the copies that must run before them.
 
     a, b: the operands, shaped as problem.operand_shapes says.
@@ -167,7 +171,7 @@ def implicit_products(
     else:
         factor = filters(b, channels)
     product = Product(problem=problem, gather=conv_tiles.gather(problem, channels), a=images.array, b=factor, out=out)
-    return [product], before
+    return ImplicitGemms(products=[product], before=before)
 
 
 def _phase_products(
@@ -178,7 +182,7 @@ def _phase_products(
     out: cupy.ndarray,
     filters: Callable[[cupy.ndarray, int], cupy.ndarray],
     before: list[Callable],
-) -> Products:
+) -> ImplicitGemms:
     """The implicit GEMMs of dgrad, one for each phase: the pixels of dx at one position within a stride, which meet the same
     taps.
 
@@ -202,7 +206,7 @@ def _phase_products(
             early=number > 0,
         )
         products.append(product)
-    return products, before
+    return ImplicitGemms(products=products, before=before)
 
 
 def _can_start_early() -> bool:
@@ -299,7 +303,7 @@ def fitting(tiles: Sequence[ConvWarps | ConvTensors], wgrad: bool) -> list:
 
 def tuned(
     file: str,
-    work: Products,
+    gemms: ImplicitGemms,
     forms: Sequence,
     call: Callable[[Product, TilePlan], Callable],
     *,
@@ -314,7 +318,7 @@ def tuned(
     call: makes the call of a product by a plan.
     whole: channels of a tap are rounded up to a multiple of it.
     """
-    products, before = work
+    products, before = gemms
     multiprocessors = loader.attribute("MultiProcessorCount")
     product_calls: list[Callable] = []
     for product in products:

@@ -217,15 +217,22 @@ def pixels_as_images(w: Window) -> Window:
 
 
 def cut(
-    w: Window, chunk: int, *, item: int, tile: int, most_pixels: int, least_blocks: int, always_copied: bool = False
+    w: Window,
+    chunk: int,
+    *,
+    item_bytes: int,
+    tile: int,
+    most_pixels: int,
+    least_blocks: int,
+    always_copied: bool = False,
 ) -> Blocks:
-    """The blocks of a window for `chunk` channels of `item` bytes at a time.
+    """The blocks of a window for `chunk` channels of `item_bytes` at a time.
 
     Of the sizes with at most _SOURCE_BYTES of source and `most_pixels` pixels it is the one with the least estimated waste:
     tiles of `tile` pixels that are not full, copied borders, uneven blocks, fewer blocks than `least_blocks`, few pixels.
     always_copied: a block's source is copied even if it could be read in place.
     """
-    pitch = w.source_pixel * w.stride * item
+    pitch = w.source_pixel * w.stride * item_bytes
     copied = always_copied or not w.inside or (pitch % _PAGE == 0 and w.pixels > 1)
     merged = w.taps_across == 1 or copied or w.source_pixel == w.channels == chunk
     line = ((w.across - 1) * w.stride + w.taps_across) * chunk
@@ -249,7 +256,7 @@ def cut(
     sizes += [(images, w.rows) for images in range(2, min(w.images, _MOST_IMAGES) + 1)]
     fitting = []
     for images, rows in sizes:
-        if source(images, rows) * item <= _SOURCE_BYTES and images * rows * w.across <= most_pixels:
+        if source(images, rows) * item_bytes <= _SOURCE_BYTES and images * rows * w.across <= most_pixels:
             fitting.append((images, rows))
     images, rows = min(fitting or sizes[:1], key=waste)
     return Blocks(

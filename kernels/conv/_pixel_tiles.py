@@ -19,17 +19,17 @@ PAST_CACHES = -1
 _LINE = 64
 
 
-def tile_rows(vector: int) -> int:
-    """Most rows of a tile of sums for vectors of `vector` bytes: 14 x 2 sums, 2 vectors of the panel and a factor use 31 of
+def tile_rows(vector_bytes: int) -> int:
+    """Most rows of a tile of sums for vectors of `vector_bytes`: 14 x 2 sums, 2 vectors of the panel and a factor use 31 of
     32 registers; with 6 x 2 sums they use 15 of 16. ResNet's rows of 7, 14, 28 and 56 pixels fill tiles of 14 without a rest."""
-    return 14 if emit.registers(vector) == 32 else 6
+    return 14 if emit.registers(vector_bytes) == 32 else 6
 
 
-def heights(vector: int) -> tuple[int, ...]:
-    """Row counts of the tiles whose rows are adjacent (one row per tap and channel), for vectors of `vector` bytes. With 64
+def heights(vector_bytes: int) -> tuple[int, ...]:
+    """Row counts of the tiles whose rows are adjacent (one row per tap and channel), for vectors of `vector_bytes`. With 64
     channels, 64 rows of one tap take 5 tiles of 13, and 192 rows of three taps 16 of 12. Three taps of 3 channels or of one
     take a tile of 9 or of 3."""
-    return (14, 13, 12, 9, 3) if tile_rows(vector) == 14 else (6, 4)
+    return (14, 13, 12, 9, 3) if tile_rows(vector_bytes) == 14 else (6, 4)
 
 
 class _Tile(NamedTuple):

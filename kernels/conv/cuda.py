@@ -94,12 +94,12 @@ def implicit_gemm(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
         return in_place(images)
 
     wgrad = problem.direction == "wgrad"
-    products, before = _implicit_gemm.implicit_products(problem, a, b, out=out, widen=widen)
+    gemms = _implicit_gemm.implicit_products(problem, a, b, out=out, widen=widen)
     forms = _implicit_gemm.fitting(conv_tiles.WARPS, wgrad)
-    if wgrad and not _in_fours(products[0].gather.c, products[0].a):
+    if wgrad and not _in_fours(gemms.products[0].gather.c, gemms.products[0].a):
         # A thread fetches single rows, at least one of every line.
         forms = [form for form in forms if form.tile_m <= form.threads]
-    return _implicit_gemm.tuned("conv/cuda", (products, before), forms, _call, out=out)
+    return _implicit_gemm.tuned("conv/cuda", gemms, forms, _call, out=out)
 
 
 def _tensor_call(product: Product, plan: TilePlan[ConvTensors]) -> Callable[[], None]:
@@ -119,6 +119,6 @@ def tensor_core(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     if product:
         return product
     out = cupy.empty(problem.out_shape, a.dtype)
-    work = _implicit_gemm.implicit_products(problem, a, b, out=out)
+    gemms = _implicit_gemm.implicit_products(problem, a, b, out=out)
     forms = _implicit_gemm.fitting(conv_tiles.TENSORS, problem.direction == "wgrad")
-    return _implicit_gemm.tuned("conv/cuda_tensor", work, forms, _tensor_call, out=out)
+    return _implicit_gemm.tuned("conv/cuda_tensor", gemms, forms, _tensor_call, out=out)

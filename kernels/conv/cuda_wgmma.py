@@ -181,5 +181,5 @@ def wgmma(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
     if product:
         return product
     out = cupy.empty(problem.out_shape, a.dtype)
-    work = _implicit_gemm.implicit_products(problem, a, b, out=out, filters=chunked)
-    return _implicit_gemm.tuned("conv/cuda_wgmma", work, conv_tiles.GROUPS, _call, out=out, whole=_DEEP)
+    gemms = _implicit_gemm.implicit_products(problem, a, b, out=out, filters=chunked)
+    return _implicit_gemm.tuned("conv/cuda_wgmma", gemms, conv_tiles.GROUPS, _call, out=out, whole=_DEEP)

@@ -248,15 +248,15 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _chunk(w: Window, item: int, tile: int) -> int:
+def _chunk(w: Window, item_bytes: int, tile: int) -> int:
     """Channels that are summed at a time: so many that a tile's source fits the first-level cache, and the filters' panels
     the second unless that makes them short.
 
-    item: bytes of a value. tile: pixels of a tile.
+    tile: pixels of a tile.
     """
     taps = w.taps_down * w.taps_across
-    near = _NEAR_BYTES // (item * w.taps_down * ((tile - 1) * w.stride + w.taps_across))
-    far = max(second_level_bytes() // 2 // (item * taps * w.columns), _DEPTH // taps)
+    near = _NEAR_BYTES // (item_bytes * w.taps_down * ((tile - 1) * w.stride + w.taps_across))
+    far = max(second_level_bytes() // 2 // (item_bytes * taps * w.columns), _DEPTH // taps)
     most = max(4, min(near, far))
     return min(w.channels, _up(-(-w.channels // -(-w.channels // most)), 4))
 
@@ -266,10 +266,10 @@ def _past_caches(w: Window, out: np.ndarray, *, lanes: int, chunk: int) -> bool:
 
     out: flat. lanes: values of a vector. chunk: channels that are summed at a time.
     """
-    item = out.itemsize
-    offsets = (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item)
+    item_bytes = out.itemsize
+    offsets = (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item_bytes)
     is_aligned = not any(offset % lanes for offset in offsets)
-    return is_aligned and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES
+    return is_aligned and chunk == w.channels and w.pixels * w.columns * item_bytes >= _PAST_BYTES
 
 
 def _span(w: Window, *, depth_bytes: int, width: int) -> int:
@@ -284,24 +284,24 @@ def convolution(
     filters: np.ndarray,
     out: np.ndarray,
     *,
-    vector: int = 0,
+    vector_bytes: int = 0,
     constant_filters: bool = False,
 ) -> Callable[[], Any]:
-    """The call that computes a window's output on Numba's threads, in vectors of `vector` bytes (0: the fastest).
+    """The call that computes a window's output on Numba's threads, in vectors of `vector_bytes` (0: the fastest).
 
     source, filters, out: flat arrays of one type, in which the window says where to look. constant_filters: they are laid out
     here, not in every call.
     """
     threads = numba.get_num_threads()
-    item = source.itemsize
-    vector = vector or emit.fastest_size(w.columns * item)
-    lanes = vector // item
-    tile = tile_rows(vector)
+    item_bytes = source.itemsize
+    vector_bytes = vector_bytes or emit.fastest_size(w.columns * item_bytes)
+    lanes = vector_bytes // item_bytes
+    tile = tile_rows(vector_bytes)
     width = VECTORS * lanes
     # Cut.
     w = pixels_as_images(unstrided(w))
-    chunk = _chunk(w, item, tile)
-    b = cut(w, chunk, item=item, tile=tile, most_pixels=_PIXELS, least_blocks=threads_pieces(threads))
+    chunk = _chunk(w, item_bytes, tile)
+    b = cut(w, chunk, item_bytes=item_bytes, tile=tile, most_pixels=_PIXELS, least_blocks=threads_pieces(threads))
     depth = w.taps_down * w.taps_across * chunk
     # Make room.
     chunk_panels = _up(w.columns, width) * depth
@@ -316,7 +316,7 @@ def convolution(
         (0,) * tile,
         w,
         b,
-        _span(w, depth_bytes=depth * item, width=width),
+        _span(w, depth_bytes=depth * item_bytes, width=width),
         origin(source),
         origin(filters),
         right,
@@ -381,8 +381,10 @@ def _rows(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(-1, array.shape[-1])
 
 
-def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, constant_filters: bool = False) -> TimedCall:
-    """The timed call of `blocked` in vectors of `vector` bytes (0: the fastest), or of `constant_filters`.
+def bound(
+    problem: Conv, a: np.ndarray, b: np.ndarray, *, vector_bytes: int = 0, constant_filters: bool = False
+) -> TimedCall:
+    """The timed call of `blocked` in vectors of `vector_bytes` (0: the fastest), or of `constant_filters`.
 
     a, b: the operands, shaped as problem.operand_shapes says.
     Raises: ValueError for another arithmetic or layout, and where the filters are what is computed.
@@ -400,7 +402,7 @@ def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, const
             left = left.T
         if problem.direction == "dgrad":
             right = right.T
-        return timed_call(product(left, right, to, vector), result=out)
+        return timed_call(product(left, right, to, vector_bytes), result=out)
     flat = (left.reshape(-1), right.reshape(-1), to.reshape(-1))
     parts = windows(problem)
     calls = []
@@ -408,9 +410,9 @@ def bound(problem: Conv, a: np.ndarray, b: np.ndarray, *, vector: int = 0, const
         if not window.taps_down or not window.taps_across:  # no gradient reaches these pixels
             continue
         if problem.direction == "wgrad":
-            calls.append(gradient(window, *flat, vector=vector))
+            calls.append(gradient(window, *flat, vector_bytes=vector_bytes))
         else:
-            calls.append(convolution(window, *flat, vector=vector, constant_filters=constant_filters))
+            calls.append(convolution(window, *flat, vector_bytes=vector_bytes, constant_filters=constant_filters))
 
     def run():
         if len(calls) < len(parts):

@@ -168,29 +168,29 @@ def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, run
                         out[at + o] += sums[t * out.size + at + o]
 
 
-def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vector: int = 0) -> Callable[[], Any]:
-    """The call that computes the gradient of a window's filters on Numba's threads, in vectors of `vector` bytes (0: the widest).
+def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vector_bytes: int = 0) -> Callable[[], Any]:
+    """The call that computes the gradient of a window's filters on Numba's threads, in vectors of `vector_bytes` (0: the widest).
 
     x, dy, out: flat arrays of one type, in which the window's source, output and filters lie.
     """
     threads = numba.get_num_threads()
-    item = x.itemsize
-    vector = vector or emit.fastest_size(w.columns * item)
-    lanes = vector // item
+    item_bytes = x.itemsize
+    vector_bytes = vector_bytes or emit.fastest_size(w.columns * item_bytes)
+    lanes = vector_bytes // item_bytes
     # Cut.
     w = unstrided(w)
-    chunk = _chunk(w, item)
+    chunk = _chunk(w, item_bytes)
     b = cut(
         w,
         chunk,
-        item=item,
+        item_bytes=item_bytes,
         tile=1,
         most_pixels=_PIXELS,
         least_blocks=threads_pieces(threads),
         always_copied=True,
     )
     last_chunk = w.channels % chunk or chunk
-    highs = (_height(vector, w.taps_across * chunk), _height(vector, w.taps_across * last_chunk))
+    highs = (_height(vector_bytes, w.taps_across * chunk), _height(vector_bytes, w.taps_across * last_chunk))
     # Make room.
     scratch = empty((threads * b.size,), x.dtype, 2)
     right = empty((threads * b.images * b.rows * w.across * VECTORS * lanes,), x.dtype, 6)
@@ -221,19 +221,16 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vecto
     return run
 
 
-def _chunk(w: Window, item: int) -> int:
-    """Channels that are summed at a time: as many as keep their sums in the second-level cache, in chunks of one size.
-
-    item: bytes of a value.
-    """
+def _chunk(w: Window, item_bytes: int) -> int:
+    """Channels that are summed at a time: as many as keep their sums in the second-level cache, in chunks of one size."""
     taps = w.taps_down * w.taps_across
-    most = max(_LEAST_CHANNELS, min(_CHANNELS, _SUM_BYTES // (item * taps * w.columns)))
+    most = max(_LEAST_CHANNELS, min(_CHANNELS, _SUM_BYTES // (item_bytes * taps * w.columns)))
     chunks = -(-w.channels // most)
     return -(-w.channels // chunks)
 
 
-def _height(vector: int, rows: int) -> int:
+def _height(vector_bytes: int, rows: int) -> int:
     """The lowest of the tiles that covers `rows` rows in as few tiles as the highest does."""
-    tiles = heights(vector)
+    tiles = heights(vector_bytes)
     fewest = -(-rows // max(tiles))
     return min(tile for tile in tiles if -(-rows // tile) == fewest)

@@ -374,9 +374,11 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         return waves * (steps * stage + storing + self._adding(parts))
 
     def _stage(self, *, idle_partner: bool, aligned: bool) -> float:
-        """Estimated cycles of a stage: the longest of its products, its loads from the L2 and its reads of shared memory.
+        """Estimated cycles of a stage of a block: the longest of its products, its loads from the L2 and its reads of shared
+        memory; then what the power limit and the barriers add.
 
-        idle_partner: whether the other warpgroup of ping-pong has no tile. aligned: as in cycles.
+        idle_partner: whether the other warpgroup has no tile where two take turns (ping-pong).
+        aligned: no line of the operands lies across two of the L2's.
         """
         tile_m, tile_n = self.tile
         wgmmas = tile_m // 64 * self.deep // 16

@@ -45,6 +45,15 @@ _BLOCKS_A_THREAD = 4
 #: Fewest panels down or across to which a block is cut for that.
 _FEWEST_PANELS = 4
 
+# Counters that the threads share.
+
+#: Groups of panels of B that threads have taken to pack.
+_PACK_TAKEN = 0
+#: Groups that are packed.
+_PACKED = 1
+#: Blocks of C that threads have taken.
+_BLOCKS_TAKEN = 2
+
 # $0 steps left, $1 A, $2 B, $3 B to prefetch, $4 sums to prefetch, $5 sums, $6 whether to add, $7 bytes of a tile's row.
 # tileloaddt1 loads A but leaves B in the first-level cache. B is prefetched into the second-level cache (prefetcht1), the next
 # sums into the first-level cache (prefetcht0), all of them within _FEW steps.
@@ -262,7 +271,11 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
 def _pack(lanes, b, b_by, sizes, right, counters):
     """Packs panels of B, as long as there are any that no thread has taken, and waits until all are packed. In `right` all
     panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use.
-    Compiled by Numba; arguments as in _product."""
+    Compiled by Numba.
+
+    lanes: a tuple as long as a vector. b: flat, from B's first value; b_by: elements from k to k and from column to column.
+    sizes: (m, n, k). counters: numbers that the threads share.
+    """
     n = sizes[1]
     k = sizes[2]
     b_row, b_col = b_by
@@ -270,7 +283,7 @@ def _pack(lanes, b, b_by, sizes, right, counters):
     steps = -(-k // _SIDE)
     groups = -(-b_panels // _TOGETHER)
     while True:
-        piece = emit.take_number(counters, 0)
+        piece = emit.take_number(counters, _PACK_TAKEN)
         if piece >= groups:
             break
         first = piece * _TOGETHER
@@ -281,14 +294,18 @@ def _pack(lanes, b, b_by, sizes, right, counters):
             start = first * _SIDE * b_col + step * _SIDE * b_row
             deep = min(_STEPS * _SIDE, k - step * _SIDE)
             _pack_b(lanes, right, at, panel_step, b, start, b_row, b_col, columns, deep)
-        emit.take_number(counters, 1)
-    emit.wait_for(counters, 1, groups)
+        emit.take_number(counters, _PACKED)
+    emit.wait_for(counters, _PACKED, groups)
 
 
 @numba.njit(cache=True)
 def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep):
     """Packs `deep` steps, from number `step` on, of A's panels from first_panel to end_panel: _FEW steps of all panels, then
-    the next ones, as they are read. Compiled by Numba; arguments as in _product."""
+    the next ones, as they are read. Compiled by Numba.
+
+    lanes: a tuple as long as a vector. a: flat, from A's first value; a_by: elements from row to row and from k to k. left:
+    where the panels go. sizes: (m, n, k).
+    """
     m = sizes[0]
     k = sizes[2]
     a_row, a_col = a_by
@@ -305,8 +322,12 @@ def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep)
 
 @numba.njit(cache=True)
 def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, counters):
-    """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take. Compiled by Numba;
-    arguments as in _product, but `left` and `sums` are the thread's own."""
+    """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take. Compiled by Numba.
+
+    lanes, tile: tuples as long as a vector of bfloat16 and of float32. shapes: what configures the tile registers. a: flat,
+    from A's first value; a_by: elements from row to row and from k to k. left, sums: the thread's room for packed A and for
+    sums. right: packed B. c: flat. sizes: (m, n, k). counters: numbers that the threads share.
+    """
     m = sizes[0]
     n = sizes[1]
     k = sizes[2]
@@ -320,7 +341,7 @@ def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, 
     packed = -1
     _shape_tiles(shapes)
     while True:
-        piece = emit.take_number(counters, 2)
+        piece = emit.take_number(counters, _BLOCKS_TAKEN)
         if piece >= down * across:
             break
         a_first = piece // across * high

@@ -229,6 +229,8 @@ class _InceptionLayers:
         stride: int = 1,
         pad: str = "same",
     ) -> str:
+        """Adds a convolution of the layer `source` ("": the layer before) without a bias, its batch normalization without a
+        scale, and ReLU."""
         self.layers += _activated(name, units=filters, size=size, stride=stride, pad=pad, source=source, affine=False)
         return f"{name}_relu"
 

@@ -113,7 +113,8 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, place: int = 0) -> np.ndarray
 
 
 def random_array(shape: tuple[int, ...], dtype: str, seed: int, whole_numbers: bool) -> np.ndarray:
-    """An array of N(0,1) values, or with `whole_numbers` of -2, -1, 1, 2, whose float32 sums are exact in any order.
+    """An array of N(0,1) values, or with `whole_numbers` of -2, -1, 1, 2, whose float32 sums are exact in any order. Of a
+    large array a few MiB are drawn and repeated.
 
     Never zeros: they draw less power and run up to 15 % faster than data does.
     """

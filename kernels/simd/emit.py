@@ -57,9 +57,9 @@ def fastest_size(row_bytes: int) -> int:
     return min(vector_sizes(), key=lambda size: -(-row_bytes // size) * (1 if size == vector_bytes() else NARROW))
 
 
-def registers(vector: int) -> int:
-    """Vector registers to plan with, for vectors of `vector` bytes: 32 for AVX-512's 64 bytes and on ARM, else 16 (AVX, SSE)."""
-    return 32 if vector == 64 or platform.machine().lower() in ("aarch64", "arm64") else 16
+def registers(vector_bytes: int) -> int:
+    """Vector registers to plan with, for vectors of `vector_bytes`: 32 for AVX-512's 64 bytes and on ARM, else 16 (AVX, SSE)."""
+    return 32 if vector_bytes == 64 or platform.machine().lower() in ("aarch64", "arm64") else 16
 
 
 def lanes(dtype: np.dtype) -> int:

@@ -34,6 +34,17 @@ _TRANSPOSED_TILES = 10
 #: FLOPs (about 15 µs on one core) from which a product is shared among threads.
 _SHARED_FLOPS = 1.5e6
 
+# Counters of a phase, which the threads share; those of the next phase follow behind the threads' own.
+
+#: Pieces of A and B that threads have taken to pack.
+_PACK_TAKEN = 0
+#: Pieces that are packed.
+_PACKED = 1
+#: Pieces of C that are computed.
+_COMPUTED = 2
+#: Pieces of C taken from the first thread's share; a counter for each thread follows.
+_SHARES_TAKEN = 3
+
 _PLAN = (
     # Rows of A, columns of B and steps of the product.
     "m",
@@ -87,7 +98,7 @@ def _store_transposed(
 @numba.njit(cache=True)
 def _row_of_tiles(
     lanes: tuple,
-    item: int,
+    item_bytes: int,
     p,
     left: tuple,
     right: tuple,
@@ -102,8 +113,10 @@ def _row_of_tiles(
     """Computes the tiles of `high` rows of C from column j0 to j1, adding `deep` steps in k from `start` on. If B is packed,
     each prefetches a share of A's next panel. Compiled by Numba.
 
-    item: bytes of an operand's value. p: a record of PLAN. left: (address of A's rows, elements from row to row and from k to
-    k). right: (address of B's columns, elements from k to k). c: address of these rows of C, each `length` elements long.
+    item_bytes: bytes of an operand's value. p: a record of PLAN.
+    left: (address of A's rows, elements from row to row and from k to k).
+    right: (address of B's columns, elements from k to k).
+    c: address of these rows of C, each `length` elements long.
     """
     (a, a_row, a_step), (b, b_step) = left, right
     columns = p.columns if p.packs_b or 2 * high > p.rows else (VECTORS + 1) * len(lanes)
@@ -118,12 +131,12 @@ def _row_of_tiles(
         share = deep
     if p.packs_b:
         tiles = -(-(j1 - j0) // columns)
-        share = -(-share * item // (tiles * _LINE)) * _LINE
-    ahead = a + p.rows * (p.depth if p.packs_a else a_row) * item
+        share = -(-share * item_bytes // (tiles * _LINE)) * _LINE
+    ahead = a + p.rows * (p.depth if p.packs_a else a_row) * item_bytes
     for j in range(j0, j1, columns):
         # Prefetch.
         for r in range(streams):
-            for at in range(ahead + r * a_row * item, ahead + r * a_row * item + share, _LINE):
+            for at in range(ahead + r * a_row * item_bytes, ahead + r * a_row * item_bytes + share, _LINE):
                 emit.ask_for(at)
         ahead += share
         # Multiply.
@@ -131,8 +144,8 @@ def _row_of_tiles(
         whole = deep
         if not p.packs_b and j + columns > p.n:  # in the last steps whole vectors would end behind B
             whole = min(deep, max(0, ((p.k - 1) * p.b_step + p.n - j - columns) // p.b_step + 1 - start))
-        at = b + (j - j0) * (p.depth if p.packs_b else 1) * item
-        to = c + (j - j0) * item
+        at = b + (j - j0) * (p.depth if p.packs_b else 1) * item_bytes
+        to = c + (j - j0) * item_bytes
         tile(lanes, a, a_row, a_step, at, b_step, to, length, deep, whole, high, wide, start > 0)
 
 
@@ -158,17 +171,16 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
     panels stay in the second-level cache. In each phase a free thread takes the next piece to pack, and then the next piece
     of C to add to.
 
-    Packing all of B at once would write the panels to memory and read them back: 5 % of the time at n = 2048. Counters of a
-    phase: pieces taken to pack, pieces packed, pieces of C done, and pieces of C taken from each thread's share. A thread
-    waits only for pieces that others have begun, so any number of threads comes to an end. It packs a phase into one half of
-    the panels while others still finish the phase before from the other half.
+    Packing all of B at once would write the panels to memory and read them back: 5 % of the time at n = 2048. A thread waits
+    only for pieces that others have begun, so any number of threads comes to an end. It packs a phase into one half of the
+    panels while others still finish the phase before from the other half.
 
     lanes, group: tuples as long as a vector and as the rows transposed at once. plan: one record of PLAN. a, b, c: flat
     arrays that begin at the matrices' first values. left, right: panels of A and B. spare: a row of tiles of a transposed C.
     """
     p = plan[0]
-    item = a.itemsize
-    counted = 3 + threads
+    item_bytes = a.itemsize
+    counters_of_a_phase = _SHARES_TAKEN + threads
     a_first = emit.address(a)
     b_first = emit.address(b)
     c_first = emit.address(c)
@@ -179,6 +191,7 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
     down = -(-p.m // p.piece_rows)
     a_side = -(-p.m // p.rows) * p.rows * p.depth
     for phase in range(-(-p.k // p.depth) * blocks):
+        phase_counters = counters_of_a_phase * phase
         start = phase // blocks * p.depth
         j0 = phase % blocks * p.phase_columns
         deep = min(p.depth, p.k - start)
@@ -190,7 +203,7 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
         across = -(-wide // p.piece_columns)
         # Pack: pieces of B, then of A.
         while packs:
-            piece = emit.take_number(counters, counted * phase)
+            piece = emit.take_number(counters, phase_counters + _PACK_TAKEN)
             if piece >= packs:
                 break
             if piece < b_packs:
@@ -202,38 +215,40 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
                 first = (piece - b_packs) * p.piece_rows
                 stop = min(first + p.piece_rows, p.m)
                 pack(lanes, group, left, left_at, p.rows, a, p.a_row, p.a_step, first, stop, start, deep, p.depth)
-            emit.take_number(counters, counted * phase + 1)
+            emit.take_number(counters, phase_counters + _PACKED)
         # Wait: for others' packing, and for their pieces of C of the phase before.
-        emit.wait_for(counters, counted * phase + 1, packs)
+        emit.wait_for(counters, phase_counters + _PACKED, packs)
         if phase:
             before = -(-min(p.phase_columns, p.n - (phase - 1) % blocks * p.phase_columns) // p.piece_columns)
-            emit.wait_for(counters, counted * (phase - 1) + 2, down * before)
+            emit.wait_for(counters, counters_of_a_phase * (phase - 1) + _COMPUTED, down * before)
         # Multiply: pieces of C.
         while True:
-            piece = _take(counters, counted * phase + 3, thread, threads, down * across)
+            piece = _take(counters, phase_counters + _SHARES_TAKEN, thread, threads, down * across)
             if piece == down * across:
                 break
             begin = j0 + piece % across * p.piece_columns
             end = min(begin + p.piece_columns, j0 + wide)
             row = piece // across * p.piece_rows
             if p.packs_b:
-                b_panel = right_first + (right_at + (begin - j0) * p.depth) * item, p.columns
+                b_panel = right_first + (right_at + (begin - j0) * p.depth) * item_bytes, p.columns
             else:
-                b_panel = b_first + (start * p.b_step + begin) * item, p.b_step
+                b_panel = b_first + (start * p.b_step + begin) * item_bytes, p.b_step
             for i in range(row, min(row + p.piece_rows, p.m), p.rows):
                 high = min(p.rows, p.m - i)
                 if p.packs_a:
-                    a_panel = left_first + (left_at + i * p.depth) * item, 1, p.rows
+                    a_panel = left_first + (left_at + i * p.depth) * item_bytes, 1, p.rows
                 else:
-                    a_panel = a_first + (i * p.a_row + start * p.a_step) * item, p.a_row, p.a_step
+                    a_panel = a_first + (i * p.a_row + start * p.a_step) * item_bytes, p.a_row, p.a_step
                 if p.transposed:
                     to = spare_first
-                    _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.piece_columns, start, deep, high, begin, end)
+                    _row_of_tiles(
+                        lanes, item_bytes, p, a_panel, b_panel, to, p.piece_columns, start, deep, high, begin, end
+                    )
                     _store_transposed(group, c, begin * p.c_row + i, p.c_row, spare, p.piece_columns, high, end - begin)
                 else:
-                    to = c_first + (i * p.c_row + begin) * item
-                    _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
-            emit.take_number(counters, counted * phase + 2)
+                    to = c_first + (i * p.c_row + begin) * item_bytes
+                    _row_of_tiles(lanes, item_bytes, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
+            emit.take_number(counters, phase_counters + _COMPUTED)
 
 
 @numba.njit(cache=True)
@@ -280,48 +295,48 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
-    """Estimated cost of A B in multiply-adds of the widest vectors, computed with vectors of `vector` bytes.
+def _cost(a: np.ndarray, b: np.ndarray, vector_bytes: int, lay_out: float) -> float:
+    """Estimated cost of A B in multiply-adds of the widest vectors, computed with vectors of `vector_bytes`.
 
     lay_out: cost for each value of an operand without contiguous rows, which must be copied into panels.
     """
     m, k = a.shape
     n = b.shape[1]
-    rows = tile_rows(vector)
+    rows = tile_rows(vector_bytes)
     last = next(size for size in (0, 1, 2, 4, 8) if m % rows <= size)
     laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
-    across = -(-n * a.itemsize // vector)
-    if vector < emit.vector_bytes():  # with one vector a row each multiply-add waits for the one before
+    across = -(-n * a.itemsize // vector_bytes)
+    if vector_bytes < emit.vector_bytes():  # with one vector a row each multiply-add waits for the one before
         across = emit.NARROW * max(2, across)
     return (m // rows * rows + last) * across * k + lay_out * laid_out
 
 
 def _plan(
-    a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector: int, transposed: bool, count: int
+    a: np.ndarray, b: np.ndarray, *, length: int, threads: int, vector_bytes: int, transposed: bool, count: int
 ) -> np.ndarray:
     """An array with one PLAN record, which says how A B is cut into pieces.
 
-    length: elements from row to row of the result. vector: bytes of a vector. transposed: whether A and B were exchanged to
+    length: elements from row to row of the result. vector_bytes: bytes of a vector. transposed: whether A and B were exchanged to
     compute the transpose of C. count: products of a batch.
     """
     m, k = a.shape
     n = b.shape[1]
-    item = a.itemsize
-    a_row = a.strides[0] // item
-    a_step = a.strides[1] // item
-    b_step = b.strides[0] // item
-    b_column = b.strides[1] // item
-    lanes = vector // item
-    rows = tile_rows(vector)
+    item_bytes = a.itemsize
+    a_row = a.strides[0] // item_bytes
+    a_step = a.strides[1] // item_bytes
+    b_step = b.strides[0] // item_bytes
+    b_column = b.strides[1] // item_bytes
+    lanes = vector_bytes // item_bytes
+    rows = tile_rows(vector_bytes)
     columns = VECTORS * lanes
     cache = second_level_bytes()
-    packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > cache)
-    packs_a = a_step != 1 and not (a_row == 1 and n * item <= 2 * VECTORS * emit.vector_bytes())
+    packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item_bytes > cache)
+    packs_a = a_step != 1 and not (a_row == 1 and n * item_bytes <= 2 * VECTORS * emit.vector_bytes())
     # if panels of A or of B are read only once, they need not stay in a cache, so k is not split
-    once = transposed or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= cache)
-    phases = 1 if once else -(-k * item // _DEPTH_BYTES)
+    once = transposed or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item_bytes <= cache)
+    phases = 1 if once else -(-k * item_bytes // _DEPTH_BYTES)
     depth = _up(-(-k // phases), lanes)
-    most = max(columns, cache // 2 // (depth * item) // columns * columns)
+    most = max(columns, cache // 2 // (depth * item_bytes) // columns * columns)
     block = _up(-(-n // -(-n // most)), columns)
     height = max(rows, min(_MOST_ROWS, _up(-(-m // (_PIECES * threads)), rows)))
     pieces = -(-_PIECES * threads // -(-m // height)) if threads > 1 else 1
@@ -362,15 +377,15 @@ def _cheapest(a: np.ndarray, b: np.ndarray, c: np.ndarray, sizes: tuple[int, ...
     step = VECTORS * max(sizes)  # bytes of a panel's step; a transposed panel with all of k should stay in a cache
     if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
         costs += [(_cost(b.T, a.T, size, lay_out) + lay_out * c.size, True, size) for size in sizes]
-    _, transposed, vector = min(costs)
-    return transposed, vector
+    _, transposed, vector_bytes = min(costs)
+    return transposed, vector_bytes
 
 
-def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0) -> Callable[[], Any]:
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector_bytes: int = 0) -> Callable[[], Any]:
     """A call without arguments that computes C = A B, or a batch of products, on Numba's threads.
 
     a: m x k and b: k x n, any strides, either numbers or words with two bfloat16 each; c: m x n, contiguous. In a batch all
-    three have a leading dimension, and its products lie one after the other. vector: bytes of a vector; 0 chooses the
+    three have a leading dimension, and its products lie one after the other. vector_bytes: bytes of a vector; 0 chooses the
     fastest.
     """
     is_batch = c.ndim == 3 and len(c) > 1
@@ -387,9 +402,9 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0) -> Cal
         a = a[0]
         b = b[0]
         c = c[0]
-    sizes = (vector,) if vector else emit.vector_sizes()
+    sizes = (vector_bytes,) if vector_bytes else emit.vector_sizes()
     lay_out = _LAY_OUT * (1 if is_batch else threads)  # what one thread packs others read from its cache
-    transposed, vector = _cheapest(a, b, c, sizes=sizes, lay_out=lay_out)
+    transposed, vector_bytes = _cheapest(a, b, c, sizes=sizes, lay_out=lay_out)
     if transposed:
         a, b = b.T, a.T
         starts = starts[::-1]
@@ -398,7 +413,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0) -> Cal
         b,
         length=c.shape[1],
         threads=1 if is_batch else threads,
-        vector=vector,
+        vector_bytes=vector_bytes,
         transposed=transposed,
         count=count,
     )
@@ -407,8 +422,8 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0) -> Cal
         function = _batch
     else:
         function = _together if threads > 1 else _alone
-    lanes = vector // a.itemsize
-    group = (0,) * min(lanes, tile_rows(vector))
+    lanes = vector_bytes // a.itemsize
+    group = (0,) * min(lanes, tile_rows(vector_bytes))
     arguments = ((a.dtype.type(0),) * lanes, group, plan, *starts, flat, *panels, counters)
     call = direct(function, *arguments)
 
@@ -427,7 +442,8 @@ def _room(p: np.void, operand: np.dtype, result: np.dtype, *, threads: int) -> t
     rows = int(p["rows"])
     left = p["packs_a"] * p["phases_stored"] * _up(p["m"], rows) * p["depth"]
     right = p["packs_b"] * p["phases_stored"] * p["phase_columns"] * p["depth"]
-    counted = (3 + threads) * -(-p["k"] // p["depth"]) * -(-p["n"] // p["phase_columns"])
+    phases = -(-p["k"] // p["depth"]) * -(-p["n"] // p["phase_columns"])
+    counted = (_SHARES_TAKEN + threads) * phases
     if p["count"] > 1:
         shapes: list[tuple] = [(threads, left), (threads, right), (threads, rows * p["piece_columns"])]
         counters = np.zeros((threads + 1, counted), np.int64)

@@ -14,15 +14,15 @@ VECTORS = 3
 _AHEAD = 8
 
 
-def tile_rows(vector: int) -> int:
-    """Rows of the largest tile, with vectors of `vector` bytes: 8 x 3 sums and 3 of B fit 32 registers, 4 x 3 and 3 fit 16."""
-    return 8 if emit.registers(vector) == 32 else 4
+def tile_rows(vector_bytes: int) -> int:
+    """Rows of the largest tile, with vectors of `vector_bytes`: 8 x 3 sums and 3 of B fit 32 registers, 4 x 3 and 3 fit 16."""
+    return 8 if emit.registers(vector_bytes) == 32 else 4
 
 
-def tile_shapes(vector: int) -> list[tuple[int, int]]:
-    """(rows, vectors per row) of all tiles for vectors of `vector` bytes, smallest first: the first one that covers the rest
+def tile_shapes(vector_bytes: int) -> list[tuple[int, int]]:
+    """(rows, vectors per row) of all tiles for vectors of `vector_bytes`, smallest first: the first one that covers the rest
     of C is used."""
-    most = tile_rows(vector)
+    most = tile_rows(vector_bytes)
     rows = [1 << i for i in range(most.bit_length())]
     shapes = []
     for r in rows:

@@ -51,7 +51,7 @@ def bound(problem: Conv, variant: str, vector: int = 0):
     exact.inputs = problem.inputs(3, True)
     if variant == "direct":
         return registry.find("conv/numba/direct").bind(problem, *exact.inputs)
-    return conv_numba_blocked.bound(problem, *exact.inputs, vector=vector, constant_filters=variant == "held")
+    return conv_numba_blocked.bound(problem, *exact.inputs, vector_bytes=vector, constant_filters=variant == "held")
 
 
 @pytest.mark.parametrize("way", WAYS)
