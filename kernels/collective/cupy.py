@@ -146,7 +146,7 @@ def _one_shot_sum(problem: AllReduce, data: np.ndarray, early: bool = False) -> 
         launches.append(several_gpus.launcher(gpu, compiled, blocks, _THREADS, arguments, early))
     wait_for_all = several_gpus.wait_for(count)
 
-    def wait(keep=(inboxes, missing)):
+    def wait(keep=(inboxes, missing)) -> None:
         """Waits for all GPUs, then looks whether one of them gave up. keep: alive as long as this call, as kernels know their
         addresses only."""
         wait_for_all()

@@ -270,7 +270,7 @@ def cut(
 
 
 @numba.njit(cache=True)
-def copy_run(lanes: tuple, target: np.ndarray, at: int, source: np.ndarray, start: int, count: int):
+def copy_run(lanes: tuple, target: np.ndarray, at: int, source: np.ndarray, start: int, count: int) -> None:
     """Copies `count` values from source[start] on to target[at] on, by vectors as long as the tuple `lanes`. Compiled by
     Numba."""
     whole = count // len(lanes) * len(lanes)
@@ -293,7 +293,7 @@ def copy_block(
     image: int,
     channel: int,
     deep: int,
-):
+) -> None:
     """Copies to target[at] on the source under `rows` output rows from `first` on, of `images` images from `image` on, with
     zeros for its padding; of each pixel `deep` channels from `channel` on. Compiled by Numba; target and source are flat."""
     lines = (rows - 1) * w.stride + w.taps_down

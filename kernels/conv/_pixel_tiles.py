@@ -256,14 +256,14 @@ def scattered_tile(
     columns,
     added,
 ):
-    """An intrinsic: computes a tile of C from rows of A at any offsets and a panel of B; _tile_function explains the
+    """A Numba intrinsic: computes a tile of C from rows of A at any offsets and a panel of B; _tile_function explains the
     arguments. After an array comes the index of its first element used. `lanes`: a tuple as long as a vector; `rows`: one as
     long as the tile has rows."""
     one = types.intp
     tables = (rows_at, one, next_at, one, runs_at, one)
     signature = types.void(lanes, rows, a, one, *tables, one, one, b, one, c, one, c_at, *[one] * 4)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a call of a tile function; Numba calls this with the LLVM values of the intrinsic's arguments, in their
         order."""
         count, length = arguments[10:12]
@@ -303,12 +303,13 @@ def adjacent_tile(
     columns,
     added,
 ):
-    """An intrinsic: as scattered_tile, for adjacent rows of A, with steps `step` elements from each other. `high`: the tile's
-    number of rows, one of `heights`."""
+    """A Numba intrinsic: as scattered_tile, for adjacent rows of A, with steps `step` elements from each other. After an
+    array comes the index of its first element used. `lanes`: a tuple as long as a vector; `high`: the tile's number of rows,
+    one of `heights`."""
     one = types.intp
     signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a call of a tile function; Numba calls this with the LLVM values of the intrinsic's arguments, in their
         order."""
         high = arguments[1]

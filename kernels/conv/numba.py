@@ -9,9 +9,12 @@ from kernels.registry import TimedCall, kernel, timed_call
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _fprop(x, w, y, stride, top, left, groups):
-    """y (n x p x q x c_out) from x (n x h x w x c_in) and filters w (r x s x c_in / groups x c_out); rows of zeros above and
-    columns to the left of an image. Compiled by Numba; threads share the images."""
+def _fprop(x: np.ndarray, w: np.ndarray, y: np.ndarray, stride: int, top: int, left: int, groups: int) -> None:
+    """Fills y (n x p x q x c_out) from images x (n x h x w x c_in) and filters w (r x s x c_in / groups x c_out). Compiled by
+    Numba; threads share the images.
+
+    top, left: rows of zeros above and columns to the left of an image.
+    """
     channels = w.shape[2]
     filters = y.shape[3] // groups
     for n in numba.prange(y.shape[0]):
@@ -31,9 +34,12 @@ def _fprop(x, w, y, stride, top, left, groups):
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _dgrad(dy, w, dx, stride, top, left, groups):
-    """dx, the gradient of the images, from dy and the filters, shaped as in _fprop: each product is added to the pixel that
-    it came from. Compiled by Numba; threads share the images."""
+def _dgrad(dy: np.ndarray, w: np.ndarray, dx: np.ndarray, stride: int, top: int, left: int, groups: int) -> None:
+    """Fills dx (n x h x w x c_in), the gradient of the images, from dy (n x p x q x c_out) and filters w (r x s x c_in /
+    groups x c_out): each product is added to the pixel that it came from. Compiled by Numba; threads share the images.
+
+    top, left: rows of zeros above and columns to the left of an image.
+    """
     channels = w.shape[2]
     filters = dy.shape[3] // groups
     for n in numba.prange(dx.shape[0]):
@@ -52,9 +58,12 @@ def _dgrad(dy, w, dx, stride, top, left, groups):
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
-def _wgrad(x, dy, dw, stride, top, left, groups):
-    """dw, the gradient of the filters, from x and dy, shaped as in _fprop: a sum over all images and pixels. Compiled by
-    Numba; threads share the filters."""
+def _wgrad(x: np.ndarray, dy: np.ndarray, dw: np.ndarray, stride: int, top: int, left: int, groups: int) -> None:
+    """Fills dw (r x s x c_in / groups x c_out), the gradient of the filters, from images x (n x h x w x c_in) and dy (n x p x
+    q x c_out): a sum over all images and pixels. Compiled by Numba; threads share the filters.
+
+    top, left: rows of zeros above and columns to the left of an image.
+    """
     channels = dw.shape[2]
     filters = dy.shape[3] // groups
     for o in numba.prange(dy.shape[3]):

@@ -45,7 +45,7 @@ _TILE = 512
 
 
 @numba.njit(cache=True)
-def _tables(w: Window, b: Blocks, deep: int, rows_at: np.ndarray, runs_at: np.ndarray, out_at: np.ndarray):
+def _tables(w: Window, b: Blocks, deep: int, rows_at: np.ndarray, runs_at: np.ndarray, out_at: np.ndarray) -> None:
     """Fills the tables of offsets for `deep` channels: where each pixel of a block begins in its source (rows_at) and in the
     output (out_at), and where the runs of memory under a window begin (runs_at). A row of all images comes before the next
     row: tiles at an image's edge then lie beside it whole. Compiled by Numba."""
@@ -75,7 +75,7 @@ def _tables(w: Window, b: Blocks, deep: int, rows_at: np.ndarray, runs_at: np.nd
 @numba.njit(cache=True)
 def _pack(
     lanes: tuple, w: Window, filters: np.ndarray, right: np.ndarray, at: int, first: int, channel: int, deep: int
-):
+) -> None:
     """Packs a panel of filters into right[at:]: their columns from `first` on side by side, step by step in the order of the
     window's runs; `deep` channels from `channel` on. Compiled by Numba."""
     width = len(lanes) * VECTORS
@@ -108,7 +108,7 @@ def _block(
     channel,
     deep,
     past,
-):
+) -> None:
     """Computes a block of output pixels, the columns from `column` to `stop`, a tile of pixels at a time; a tile leaves out
     the rows of taps that meet nothing but padding. Compiled by Numba.
 
@@ -195,7 +195,7 @@ def _convolve(
     past,
     chunk_step,
     packs,
-):
+) -> None:
     """All blocks, a chunk of channels after the other: first its filters go into panels, `chunk_step` elements behind those
     of the chunk before, if it `packs` them; then whoever is free takes the next block of pixels by `span` columns. Compiled
     by Numba.

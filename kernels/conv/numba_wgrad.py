@@ -24,7 +24,7 @@ _PIXELS = 224
 
 
 @numba.njit(cache=True)
-def _tables(w: Window, b: Blocks, deep: int, runs_at: np.ndarray, out_at: np.ndarray):
+def _tables(w: Window, b: Blocks, deep: int, runs_at: np.ndarray, out_at: np.ndarray) -> None:
     """Fills the tables of offsets for `deep` channels: runs_at, where each row of a block's output pixels begins in the
     block's copied source; out_at, where each tap and channel of a filter's row goes. Compiled by Numba."""
     row = ((w.across - 1) * w.stride + w.taps_across) * deep
@@ -57,7 +57,7 @@ def _block(
     channel,
     deep,
     added,
-):
+) -> None:
     """Adds the products of a block of pixels to the filters' gradient, or begins it with them. Compiled by Numba.
 
     lanes: a tuple as long as a vector. high: rows of a tile. w, b: the Window and its Blocks. x, dy: flat arrays.
@@ -110,7 +110,23 @@ def _block(
 
 
 @numba.njit(cache=True, parallel=True)
-def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, runs_at, out_at, counters, begun):
+def _gradient(
+    threads: int,
+    lanes: tuple,
+    highs: tuple,
+    w: Window,
+    b: Blocks,
+    x: np.ndarray,
+    dy: np.ndarray,
+    out: np.ndarray,
+    sums: np.ndarray,
+    scratch: np.ndarray,
+    right: np.ndarray,
+    runs_at: np.ndarray,
+    out_at: np.ndarray,
+    counters: np.ndarray,
+    begun: np.ndarray,
+) -> None:
     """All blocks, a chunk of channels after the other; with several threads each adds to a gradient of its own in `sums`, and
     those are added to `out` in the end. Compiled by Numba.
 

@@ -53,7 +53,7 @@ class _Columns:
     """The buffers of im2col for a problem: a padded copy of a few images, and the columns (a row for each position of the
     filter) of a piece of one group. A piece is some images, or some rows of the output of one image."""
 
-    def __init__(self, problem: Conv, dtype: np.dtype):
+    def __init__(self, problem: Conv, dtype: np.dtype) -> None:
         """Cuts the problem into pieces whose columns have about _PIECE_BYTES, and makes the buffers for arrays of that type."""
         self.problem = problem
         self.channels = problem.c_in // problem.groups
@@ -121,7 +121,7 @@ def _fprop(problem: Conv, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> Callab
     """The call that fills y, the columns of x times the filters, piece by piece. All arrays in the order of NHWC."""
     columns = _Columns(problem, x.dtype)
 
-    def run():
+    def run() -> None:
         """Copies the windows of each piece into columns, and multiplies them by the group's filters."""
         for chunk in columns.chunks():
             images = columns.images_of(x, chunk)
@@ -143,7 +143,7 @@ def _dgrad(problem: Conv, dy: np.ndarray, w: np.ndarray, dx: np.ndarray) -> Call
     columns = _Columns(problem, dy.dtype)
     stride = problem.stride
 
-    def run():
+    def run() -> None:
         """Multiplies piece by piece into columns and adds them to the padded images; the padding is then left out."""
         for chunk in columns.chunks():
             images = dx[chunk] if columns.bare else columns.padded[: chunk.stop - chunk.start]
@@ -166,7 +166,7 @@ def _wgrad(problem: Conv, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> Call
     """The call that fills dw, the columns of x transposed times dy, summed over the pieces. All arrays in the order of NHWC."""
     columns = _Columns(problem, x.dtype)
 
-    def run():
+    def run() -> None:
         """Copies the windows of each piece into columns, and adds their product with dy to the group's filters."""
         dw[...] = 0
         for chunk in columns.chunks():

@@ -11,7 +11,7 @@ from kernels.registry import TimedCall, kernel
 
 @kernel
 @only("empty")
-def rawkernel(problem: Launch, *_) -> TimedCall:
+def rawkernel(problem: Launch, *_: cupy.ndarray) -> TimedCall:
     """An empty kernel of ours by cupy.RawKernel, one thread: Python's way into a launch, and the launch.
 
     It takes no arrays and has no result.
@@ -28,7 +28,7 @@ def rawkernel(problem: Launch, *_) -> TimedCall:
 
 @kernel
 @only("elementwise")
-def ufunc(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
+def ufunc(problem: Launch, x: cupy.ndarray = None, *_: cupy.ndarray) -> TimedCall:
     """x + 1 by CuPy's own element-wise call, each on the result of the one before.
 
     x: 256 float32 values on the GPU.
@@ -48,7 +48,7 @@ def ufunc(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
 
 @kernel
 @only("empty", "elementwise")
-def graph(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
+def graph(problem: Launch, x: cupy.ndarray = None, *_: cupy.ndarray) -> TimedCall:
     """The same launches recorded once as a CUDA graph and launched as one: no Python and less driver between them.
 
     x: 256 float32 values on the GPU; none for `empty`.
@@ -87,7 +87,7 @@ def cublas(problem: Launch, a: cupy.ndarray = None, b: cupy.ndarray = None) -> T
 
 @kernel(waits=True)
 @only("copy")
-def set(problem: Launch, x: cupy.ndarray = None, *_) -> TimedCall:
+def set(problem: Launch, x: cupy.ndarray = None, *_: cupy.ndarray) -> TimedCall:
     """4 bytes to the device by `ndarray.set`: the cost of a copy that copies next to nothing.
 
     x: one float32 value on the GPU, which is copied to the host first.

@@ -13,8 +13,8 @@ _MOST_NAIVE = 2 * 2048**3
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _naive(a, b, c):
-    """C = A B, each element of C summed up before the next; compiled by Numba for one thread."""
+def _naive(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    """C = A B, each element of C summed up before the next. Compiled by Numba, for one thread."""
     for i in range(a.shape[0]):
         for j in range(b.shape[1]):
             total = c.dtype.type(0)

@@ -109,7 +109,7 @@ tilestored %tmm3, 3072($5,$7,1)
 
 @intrinsic
 def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
-    """An intrinsic: multiplies two tiles of A by two of B in each of `steps` steps and adds the products to four tiles of
+    """A Numba intrinsic: multiplies two tiles of A by two of B in each of `steps` steps and adds the products to four tiles of
     sums, which start at 0 if `add` is 0. Each step prefetches _AHEAD bytes of B, from word `ahead` on, and a part of the sums
     that follow these.
 
@@ -118,7 +118,7 @@ def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
     """
     signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 4)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits _TILE_CODE with its operands; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, a_at, _, b_at, _, sums_at, steps, add, ahead = tuple(arguments)
         a, b, sums = emit.data_pointers(context, builder, signature, arguments, places=(0, 2, 4))
@@ -140,9 +140,9 @@ def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
 
 @intrinsic
 def _shape_tiles(typingctx, shapes):
-    """An intrinsic: configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
+    """A Numba intrinsic: configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         pointers = emit.data_pointers(context, builder, signature, arguments, places=(0,))
         kind = ir.FunctionType(ir.VoidType(), [pointers[0].type])
         builder.asm(kind, "ldtilecfg ($0)", "r,~{memory}", pointers, side_effect=True)
@@ -153,9 +153,9 @@ def _shape_tiles(typingctx, shapes):
 
 @intrinsic
 def _release_tiles(typingctx):
-    """An intrinsic: gives this thread's tile registers back."""
+    """A Numba intrinsic: gives this thread's tile registers back."""
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         kind = ir.FunctionType(ir.VoidType(), [])
         builder.asm(kind, "tilerelease", "~{memory}", [], side_effect=True)
         return context.get_dummy_value()
@@ -165,12 +165,12 @@ def _release_tiles(typingctx):
 
 @intrinsic
 def _zip_rows(typingctx, lanes, target, target_at, source, source_at, row_step, ahead):
-    """An intrinsic: interleaves two rows of 32 values, `row_step` from each other: the pairs of the first 16 columns go to
+    """A Numba intrinsic: interleaves two rows of 32 values, `row_step` from each other: the pairs of the first 16 columns go to
     one tile, the others to the next. Prefetches the source `ahead` elements further on, and the same lines of the next two
     tiles for writing."""
     signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the loads, the interleaving and the stores; Numba calls this with the LLVM values of the intrinsic's
         arguments."""
         _, _, target_at, _, first_row, row_step, ahead = tuple(arguments)
@@ -191,7 +191,9 @@ def _zip_rows(typingctx, lanes, target, target_at, source, source_at, row_step, 
 
 
 @numba.njit(cache=True)
-def _pack_a(lanes, target, at, source, start, row, col, valid, k):
+def _pack_a(
+    lanes: tuple, target: np.ndarray, at: int, source: np.ndarray, start: int, row: int, col: int, valid: int, k: int
+) -> None:
     """Packs `valid` rows of A, at most 32, as pairs of tiles, each 16 rows by 32 of k, from target[at] on; beyond the last of
     `k` are zeros. Compiled by Numba.
 
@@ -209,7 +211,18 @@ def _pack_a(lanes, target, at, source, start, row, col, valid, k):
 
 
 @numba.njit(cache=True)
-def _pack_b(lanes, target, at, panel_step, source, start, row, col, valid, k):
+def _pack_b(
+    lanes: tuple,
+    target: np.ndarray,
+    at: int,
+    panel_step: int,
+    source: np.ndarray,
+    start: int,
+    row: int,
+    col: int,
+    valid: int,
+    k: int,
+) -> None:
     """Packs `valid` columns of B in panels of 32, `panel_step` elements from each other, as pairs of tiles, from target[at]
     on. Row i of a tile has the values of k = 2 i and 2 i + 1 of 16 columns, side by side for each column; beyond the last of
     `k` are zeros. Compiled by Numba.
@@ -231,14 +244,15 @@ def _pack_b(lanes, target, at, panel_step, source, start, row, col, valid, k):
 
 @intrinsic
 def _stream(typingctx, group, target, target_at, source, source_at):
-    """An intrinsic: copies as many values as `group` is long, a cache line, by a non-temporal store: the line need not be
+    """A Numba intrinsic: copies as many values as `group` is long, a cache line, by a non-temporal store: the line need not be
     read first.
 
     The thread's next atomic operation, such as `take_number`, orders the store before what follows.
     """
     signature = types.void(group, target, types.intp, source, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
+        """Emits a load and a non-temporal store; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, target_at, _, source_at = tuple(arguments)
         vector, _ = emit.vector_of(context, signature, array=1)
         target, source = emit.data_pointers(context, builder, signature, arguments, places=(1, 3))
@@ -250,7 +264,7 @@ def _stream(typingctx, group, target, target_at, source, source_at):
 
 
 @numba.njit(cache=True)
-def _store(tile, sums, at, c, c_at, length, high, wide):
+def _store(tile: tuple, sums: np.ndarray, at: int, c: np.ndarray, c_at: int, length: int, high: int, wide: int) -> None:
     """Stores four tiles of sums, from word sums[at] on, as high x wide of C from c[c_at] on, whose rows are `length` long.
     Words of 16 bits are bfloat16, rounded to even. Compiled by Numba; tile: a tuple as long as a row of a tile."""
     for i in range(high):
@@ -268,7 +282,7 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
 
 
 @numba.njit(cache=True)
-def _pack(lanes, b, b_by, sizes, right, counters):
+def _pack(lanes: tuple, b: np.ndarray, b_by: tuple, sizes: tuple, right: np.ndarray, counters: np.ndarray) -> None:
     """Packs panels of B, as long as there are any that no thread has taken, and waits until all are packed. In `right` all
     panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use.
     Compiled by Numba.
@@ -299,7 +313,17 @@ def _pack(lanes, b, b_by, sizes, right, counters):
 
 
 @numba.njit(cache=True)
-def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep):
+def _pack_block(
+    lanes: tuple,
+    a: np.ndarray,
+    a_by: tuple,
+    left: np.ndarray,
+    first_panel: int,
+    end_panel: int,
+    sizes: tuple,
+    step: int,
+    deep: int,
+) -> None:
     """Packs `deep` steps, from number `step` on, of A's panels from first_panel to end_panel: _FEW steps of all panels, then
     the next ones, as they are read. Compiled by Numba.
 
@@ -321,7 +345,20 @@ def _pack_block(lanes, a, a_by, left, first_panel, end_panel, sizes, step, deep)
 
 
 @numba.njit(cache=True)
-def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, counters):
+def _multiply(
+    lanes: tuple,
+    tile: tuple,
+    shapes: np.ndarray,
+    a: np.ndarray,
+    a_by: tuple,
+    left: np.ndarray,
+    right: np.ndarray,
+    sums: np.ndarray,
+    c: np.ndarray,
+    sizes: tuple,
+    block: tuple,
+    counters: np.ndarray,
+) -> None:
     """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take. Compiled by Numba.
 
     lanes, tile: tuples as long as a vector of bfloat16 and of float32. shapes: what configures the tile registers. a: flat,
@@ -379,7 +416,22 @@ def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, 
 
 
 @numba.njit(cache=True, parallel=True)
-def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right, sums, counters):
+def _product(
+    lanes: tuple,
+    tile: tuple,
+    shapes: np.ndarray,
+    a: np.ndarray,
+    a_by: tuple,
+    b: np.ndarray,
+    b_by: tuple,
+    c: np.ndarray,
+    sizes: tuple,
+    block: tuple,
+    left: np.ndarray,
+    right: np.ndarray,
+    sums: np.ndarray,
+    counters: np.ndarray,
+) -> None:
     """C = A B: all threads pack B together, then each takes blocks of C.
 
     lanes, tile: tuples as long as a vector of bfloat16 and of float32.

@@ -29,7 +29,7 @@ def _pack(target, source):
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _panel_product(left, right, depth, c):
+def _panel_product(left: np.ndarray, right: np.ndarray, depth: int, c: np.ndarray) -> None:
     """C += left right, of the rows and columns that C has and of `depth` steps rounded up to _AT_ONCE. Compiled by Numba.
 
     left, right: a panel of A, rows x steps, and of B, steps x columns. c: the piece of C that they belong to.
@@ -65,7 +65,7 @@ def _panel_product(left, right, depth, c):
                 c[i + 1, j] += next_row[j]
 
 
-def _product(a, b, c, left, right):
+def _product(a: np.ndarray, b: np.ndarray, c: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
     """C = A B. For each stretch of k all panels of B are packed first; then each thread packs its panels of A and multiplies.
     Compiled by Numba.
 

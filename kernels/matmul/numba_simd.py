@@ -27,7 +27,7 @@ def simd(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
 
 
 @numba.njit(cache=True, parallel=True)
-def _pair_rows(pairs, source):
+def _pair_rows(pairs: np.ndarray, source: np.ndarray) -> None:
     """Rows 2i and 2i + 1 of 16-bit values side by side in the words of row i of `pairs`; behind the last row come zeros.
     Compiled by Numba."""
     for i in numba.prange(pairs.shape[0]):

@@ -89,7 +89,14 @@ def _vgg(blocks: list[tuple[int, int]]) -> tuple[Layer, ...]:
 
 
 def _normalized(
-    name: str, *, units: int, size, stride: int = 1, pad: str = "same", source: str = "", affine: bool = True
+    name: str,
+    *,
+    units: int,
+    size: int | tuple[int, int],
+    stride: int = 1,
+    pad: str = "same",
+    source: str = "",
+    affine: bool = True,
 ) -> tuple[Layer, ...]:
     """A convolution of the layer `source` ("": the layer before) and batch normalization; `affine`: with a bias and a scale.
 
@@ -108,7 +115,7 @@ def _normalized(
     return (convolution, Layer(f"{name}_bn", "batchnorm", scale=affine))
 
 
-def _activated(name: str, **convolution) -> tuple[Layer, ...]:
+def _activated(name: str, **convolution: Any) -> tuple[Layer, ...]:
     """A convolution with batch normalization, then ReLU."""
     return (*_normalized(name, **convolution), _relu(f"{name}_relu"))
 

@@ -20,13 +20,15 @@ _TILE_FLOPS_A_CALL = 1 << 33  # a thread's, some 3 ms: starting the threads then
 
 @intrinsic
 def _dots(typingctx, sums, a, b, trips):
-    """`trips` x _UNROLL dot products of pairs on CHAINS vectors from 0, stored at `sums` (CHAINS * 16 float32 values).
+    """A Numba intrinsic: `trips` x _UNROLL dot products of pairs on CHAINS vectors from 0, stored at `sums` (CHAINS * 16
+    float32 values).
 
     a, b: arrays of 32 bfloat16 values as 16 words.
     """
     signature = types.void(sums, a, b, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
+        """Emits the loop; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, _, trips = tuple(arguments)
         vector = ir.VectorType(ir.FloatType(), 16)
         words = ir.VectorType(ir.IntType(32), 16)
@@ -65,14 +67,16 @@ def _tile_code() -> str:
 
 @intrinsic
 def _tile_products(typingctx, sums, a, b, config, trips):
-    """`trips` (at least 1) times 16 x 32 by 32 x 16 products into each of _TILES tiles from 0, stored at `sums`.
+    """A Numba intrinsic: `trips` (at least 1) times 16 x 32 by 32 x 16 products into each of _TILES tiles from 0, stored at
+    `sums`.
 
     a, b: a tile each, 1 KiB; config: the 64 bytes of LDTILECFG. All in one piece of assembly: the compiler, which knows
     nothing of tiles, can put nothing in between and needs no name of a chip to allow it.
     """
     signature = types.void(sums, a, b, config, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
+        """Emits the assembly with its operands; Numba calls this with the LLVM values of the intrinsic's arguments."""
         *_, trips = tuple(arguments)
         pointers = emit.data_pointers(context, builder, signature, arguments, places=(0, 1, 2, 3))
         values = [*pointers, emit.INDEX(ROW_BYTES), trips]  # $1 to $5 of the code, and $0, which it counts down
@@ -94,9 +98,18 @@ def _dot_peak(total, sums, a, b, rounds, trips):
 
 
 @numba.njit(cache=True, parallel=True)
-def _tile_peak(total, sums, a, b, shapes, passes, rounds, trips):
-    """Numba, in parallel: each thread does `rounds` x `trips` products of tiles, `passes` times over, and adds them up in its
-    row of `total`.
+def _tile_peak(
+    total: np.ndarray,
+    sums: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    shapes: np.ndarray,
+    passes: int,
+    rounds: int,
+    trips: int,
+) -> None:
+    """Each thread does `rounds` x `trips` products of tiles, `passes` times over, and adds them up in its row of `total`.
+    Compiled by Numba.
 
     total, sums: threads x values of six tiles, float64 and float32. a, b: one tile each. shapes: the tiles' shapes for
     LDTILECFG.

@@ -105,7 +105,7 @@ def staged(problem: PeerCopy, *data: np.ndarray) -> TimedCall:
     sent = route.sent
     received = route.received
 
-    def run(keep=routes):
+    def run(keep=routes) -> None:
         """Queues each piece's copy into its page-locked buffer and out of it; events make a copy wait for its buffer to be
         full or free."""
         for slot, start, count in pieces:

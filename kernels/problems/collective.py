@@ -25,7 +25,7 @@ class AllReduce(Base, frozen=True, tag="all-reduce"):
     DTYPES: ClassVar[tuple] = tuple(name for name, dtype in DTYPES.items() if dtype.summed)
     FORMS: ClassVar[tuple] = ("out-of-place", "in-place")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Raises ValueError for fields that are no such sum."""
         check_counts(nbytes=self.nbytes)
         check_word("dtype", self.dtype, self.DTYPES)

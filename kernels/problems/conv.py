@@ -66,7 +66,7 @@ class Conv(Base, frozen=True, tag="conv"):
     LAYOUTS: ClassVar[tuple] = ("NHWC", "NCHW")
     DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Fills in `math`, the arithmetic, where it is empty; raises ValueError for fields that are no convolution."""
         counts = ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "groups")
         check_counts(**{name: getattr(self, name) for name in counts})

@@ -32,7 +32,7 @@ class Matmul(Base, frozen=True, tag="matmul"):
     op: ClassVar[str] = "matmul"
     products = property(lambda self: True)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Fills in `math` and `out` where they are empty, and unsets a batch of 1; raises ValueError for fields that are no
         product."""
         check_counts(m=self.m, n=self.n, k=self.k, batch=self.count)

@@ -52,7 +52,7 @@ class Stream(Base, frozen=True, tag="stream"):
     IMAGE: ClassVar[tuple] = (8, 8, 32)
     IMAGE_OPERATIONS: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Raises ValueError for fields that are no such operation, or bytes that hold no element of each array."""
         check_word("operation", self.operation, self.WEIGHTS)
         check_word("dtype", self.dtype, ITEM_BYTES)

@@ -31,7 +31,7 @@ class Transfer(Base, frozen=True, tag="transfer"):
     COMPUTES: ClassVar[tuple] = ("fma", "triad")
     MOST_MANAGED: ClassVar[int] = 1 << 30
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Fills in pageable host memory where none is named; raises ValueError for fields that are no such copy."""
         check_counts(nbytes=self.nbytes, chunks=self.chunks, streams=self.streams)
         check_word("direction", self.direction, self.DIRECTIONS)

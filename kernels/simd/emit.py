@@ -194,7 +194,7 @@ class Loop:
     Loop(...) begins it; enter(condition) begins its body, which uses `slots`; leave(values) ends the body and the loop.
     """
 
-    def __init__(self, builder: ir.IRBuilder, start: ir.Value, values: list):
+    def __init__(self, builder: ir.IRBuilder, start: ir.Value, values: list) -> None:
         """Emits the block that every trip begins with. `slots` are then the loop's variables: its counter and those that are
         carried.
 
@@ -330,10 +330,11 @@ def _shuffled(builder: ir.IRBuilder, first: list, second: list, masks: list) -> 
 
 @intrinsic
 def address(typingctx, array):
-    """An intrinsic: the address of an array's first value. Passing a number instead of an array avoids counting references."""
+    """A Numba intrinsic: the address of an array's first value. To pass a number instead of an array avoids counting
+    references."""
     signature = types.intp(array)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         return builder.ptrtoint(*data_pointers(context, builder, signature, arguments, (0,)), INDEX)
 
     return signature, codegen
@@ -341,10 +342,10 @@ def address(typingctx, array):
 
 @intrinsic
 def ask_for(typingctx, place):
-    """An intrinsic: prefetches the cache line at the address `place`."""
+    """A Numba intrinsic: prefetches the cache line at the address `place`."""
     signature = types.void(types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         prefetch(builder, builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
         return context.get_dummy_value()
 
@@ -353,10 +354,10 @@ def ask_for(typingctx, place):
 
 @intrinsic
 def take_number(typingctx, counters, place):
-    """An intrinsic: atomically adds 1 to counters[place] (int64, shared by threads) and returns the value before."""
+    """A Numba intrinsic: atomically adds 1 to counters[place] (int64, shared by threads) and returns the value before."""
     signature = types.intp(counters, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the addition; Numba calls this with the LLVM values of the intrinsic's arguments."""
         (pointer,) = element_pointers(context, builder, signature, arguments, (0,))
         return builder.atomic_rmw("add", pointer, INDEX(1), "seq_cst")
@@ -366,10 +367,10 @@ def take_number(typingctx, counters, place):
 
 @intrinsic
 def wait_for(typingctx, counters, place, count):
-    """An intrinsic: spins until other threads have raised counters[place] to `count`."""
+    """A Numba intrinsic: spins until other threads have raised counters[place] to `count`."""
     signature = types.void(counters, types.intp, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a loop that reads the counter; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, count_wanted = tuple(arguments)
         (pointer,) = element_pointers(context, builder, signature, arguments, (0,))
@@ -393,7 +394,7 @@ def wait_for(typingctx, counters, place, count):
 
 @intrinsic
 def fma_chains(typingctx, out, factor, addend, trips):
-    """An intrinsic: runs `trips` x UNROLL steps x <- factor * x + addend on CHAINS vectors from 0 and stores them at `out`.
+    """A Numba intrinsic: runs `trips` x UNROLL steps x <- factor * x + addend on CHAINS vectors from 0 and stores them at `out`.
 
     out: array of CHAINS * lanes values; factor, addend: scalars of its dtype. Everything stays in registers, so only the FMA
     units are at work.
@@ -402,7 +403,7 @@ def fma_chains(typingctx, out, factor, addend, trips):
         return None
     signature = types.void(out, factor, addend, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the loop; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, factor, addend, trips = tuple(arguments)
         (pointer,) = data_pointers(context, builder, signature, arguments, (0,))

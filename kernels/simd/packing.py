@@ -4,6 +4,7 @@ import types as py_types
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -46,10 +47,11 @@ def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 @intrinsic
 def peek(typingctx, array, index):
-    """An intrinsic: the value `index` elements after the array's first one; the index may be outside of the array's shape."""
+    """A Numba intrinsic: the value `index` elements after the array's first one; the index may lie outside of the array's
+    shape."""
     signature = array.dtype(array, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         return builder.load(*emit.element_pointers(context, builder, signature, arguments, (0,)))
 
     return signature, codegen
@@ -57,11 +59,11 @@ def peek(typingctx, array, index):
 
 @intrinsic
 def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
-    """An intrinsic: copies `valid` values, at most as many as the tuple `lanes` is long, from source[source_at] on to
+    """A Numba intrinsic: copies `valid` values, at most as many as the tuple `lanes` is long, from source[source_at] on to
     target[target_at] on."""
     signature = types.void(lanes, target, types.intp, source, types.intp, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a masked load and a masked store; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, target_at, _, source_at, valid = tuple(arguments)
         vector, item = emit.vector_of(context, signature, array=1)
@@ -77,11 +79,11 @@ def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
 
 @intrinsic
 def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
-    """An intrinsic: copies as many values as the tuple `group` is long, from source[source_at] on to target[target_at] on,
+    """A Numba intrinsic: copies as many values as the tuple `group` is long, from source[source_at] on to target[target_at] on,
     and prefetches the source `ahead` elements further on."""
     signature = types.void(group, target, types.intp, source, types.intp, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a load, a prefetch and a store; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, target_at, _, source_at, ahead = tuple(arguments)
         vector, item = emit.vector_of(context, signature, array=1)
@@ -96,7 +98,7 @@ def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
 
 @intrinsic
 def transpose_block(typingctx, lanes, group, target, target_at, step, source, source_at, across, last, deep):
-    """An intrinsic: transposes a block, from source[source_at] on to target[target_at] on.
+    """A Numba intrinsic: transposes a block, from source[source_at] on to target[target_at] on.
 
     The source has as many rows as the tuple `group` is long, `across` elements from each other. Of each row the first `deep`
     values are read, at most as many as the tuple `lanes` is long; rows after number `last` repeat it. In the target the rows'
@@ -105,7 +107,7 @@ def transpose_block(typingctx, lanes, group, target, target_at, step, source, so
     """
     signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 4)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a load of each row and stores of the interleaved rows; Numba calls this with the LLVM values of the
         intrinsic's arguments."""
         _, _, _, target_at, step, _, row_start, across, last, deep = tuple(arguments)
@@ -145,7 +147,7 @@ def pack_panel(
     along: int,
     valid: int,
     depth: int,
-):
+) -> None:
     """Packs a panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth.
 
     lanes: a tuple as long as a vector; group: one as long as the rows that are copied or transposed at once, which divide
@@ -187,7 +189,7 @@ def pack(
     start: int,
     depth: int,
     stride: int,
-):
+) -> None:
     """Packs the panels, of `width` each, of the rows or columns `first` to `stop` of a matrix, `depth` k of them from k =
     `start` on. If elements of one k are side by side in memory, a few k of all panels are packed at a time, so that memory is
     read along its rows.

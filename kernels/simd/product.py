@@ -83,7 +83,7 @@ PLAN = np.dtype([(name, np.int64) for name in _PLAN])
 @numba.njit(cache=True)
 def _store_transposed(
     group: tuple, c: np.ndarray, at: int, stride: int, source: np.ndarray, columns: int, high: int, wide: int
-):
+) -> None:
     """Stores the transpose of `high` rows of `wide` values into C from c[at] on. Rows are `columns` elements long in the
     source, `stride` in C. Compiled by Numba; group: a tuple as long as the rows that are transposed at once."""
     if high == len(group):
@@ -109,7 +109,7 @@ def _row_of_tiles(
     high: int,
     j0: int,
     j1: int,
-):
+) -> None:
     """Computes the tiles of `high` rows of C from column j0 to j1, adding `deep` steps in k from `start` on. If B is packed,
     each prefetches a share of A's next panel. Compiled by Numba.
 
@@ -166,7 +166,20 @@ def _take(counters: np.ndarray, place: int, thread: int, threads: int, pieces: i
 
 
 @numba.njit(cache=True)
-def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, threads):
+def _work(
+    lanes: tuple,
+    group: tuple,
+    plan: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    spare: np.ndarray,
+    counters: np.ndarray,
+    thread: int,
+    threads: int,
+) -> None:
     """One thread's work on C = A B, compiled by Numba. A phase has `depth` steps in k and `phase_columns` columns of B, whose
     panels stay in the second-level cache. In each phase a free thread takes the next piece to pack, and then the next piece
     of C to add to.
@@ -271,9 +284,24 @@ def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
 
 
 @numba.njit(cache=True, parallel=True)
-def _batch(lanes, group, plan, a, b, c, left, right, spare, counters):
+def _batch(
+    lanes: tuple,
+    group: tuple,
+    plan: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    spare: np.ndarray,
+    counters: np.ndarray,
+) -> None:
     """Computes many small products, stored one after the other in each array; a free thread takes the next one. Compiled by
-    Numba; arguments as in _work, but panels, spare tiles and counters are a row for each thread."""
+    Numba.
+
+    lanes, group: tuples as long as a vector and as the rows transposed at once. plan: one record of PLAN. a, b, c: flat.
+    left, right, spare, counters: room for panels, for a row of tiles and for counters, a row for each thread.
+    """
     p = plan[0]
     count = p.count
     a_size = p.m * p.k

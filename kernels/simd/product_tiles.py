@@ -143,13 +143,13 @@ def _store_tile(
 
 @intrinsic
 def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added):
-    """An intrinsic: computes a tile of C from panels of A and B at these addresses; _tile_function explains the arguments.
+    """A Numba intrinsic: computes a tile of C from panels of A and B at these addresses; _tile_function explains the arguments.
 
     lanes: a tuple as long as a vector, of the operands' type: floating-point numbers, or words with two bfloat16 each.
     """
     signature = types.void(lanes, *[types.intp] * 12)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a call of the smallest tile function that covers `height` x `columns`; Numba calls this with the LLVM values
         of the arguments."""
         lanes = signature.args[0]

@@ -13,7 +13,7 @@ _SHARE = 16
 
 
 @numba.njit(cache=True, fastmath={"contract"})
-def _add_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray):
+def _add_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
     """y[j] = sum over k of x[k] w[k, j], with eight rows of w in one pass over y. Compiled by Numba."""
     y[:] = 0
     whole = x.size // 8 * 8
@@ -35,7 +35,7 @@ def _add_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray):
 
 
 @numba.njit(cache=True, fastmath={"contract", "reassoc"})
-def _dot_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray, first: int, stop: int):
+def _dot_rows(x: np.ndarray, w: np.ndarray, y: np.ndarray, first: int, stop: int) -> None:
     """y[i] = sum over k of w[i, k] x[k] for first <= i < stop, four rows of w at a time: they share the loads of x. The last
     four rows may overlap the four before, which then are computed again. Compiled by Numba."""
     step = min(4, stop - first)
@@ -68,7 +68,7 @@ def _alone(x, w, y, dots):
 
 
 @numba.njit(cache=True, parallel=True)
-def _together(x: np.ndarray, w: np.ndarray, y: np.ndarray, dots: bool, parts: np.ndarray):
+def _together(x: np.ndarray, w: np.ndarray, y: np.ndarray, dots: bool, parts: np.ndarray) -> None:
     """The product of a vector x and a matrix w on all threads, compiled by Numba; each thread reads whole rows of w, in
     order.
 

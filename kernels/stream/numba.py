@@ -32,10 +32,10 @@ _AHEAD_BYTES = 512
 
 @intrinsic
 def _forget(typingctx):
-    """An intrinsic: makes the compiler take all memory as changed, so that a repeated pass over an array is made again and
+    """A Numba intrinsic: makes the compiler take all memory as changed, so that a repeated pass over an array is made again and
     not left out."""
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
         return context.get_dummy_value()
 
@@ -44,7 +44,7 @@ def _forget(typingctx):
 
 @intrinsic(prefer_literal=True)
 def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
-    """An intrinsic: out[i] = a[i] (copy), factor * a[i] (scale), a[i] + b[i] (add) or a[i] + factor * b[i] (triad) for start
+    """A Numba intrinsic: out[i] = a[i] (copy), factor * a[i] (scale), a[i] + b[i] (add) or a[i] + factor * b[i] (triad) for start
     <= i < stop.
 
     operation, how: literals. how: `near`, for a first-level cache; `far`, which asks for lines of `out` ahead of time;
@@ -54,7 +54,7 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
     word, how = operation.literal_value, how.literal_value
     width = emit.vector_bytes() if how == "near" else min(_FAR_BYTES, emit.vector_bytes())
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the loops; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, _, _, _, factor, start, stop = tuple(arguments)
         array_type = signature.args[4]
@@ -146,11 +146,11 @@ def _steps(
 
 @intrinsic
 def _sum(typingctx, a, sums, start, stop):
-    """An intrinsic: adds up a[start:stop] in _SUMS vectors from 0 and stores them at `sums` (_SUMS * lanes values); elements
+    """A Numba intrinsic: adds up a[start:stop] in _SUMS vectors from 0 and stores them at `sums` (_SUMS * lanes values); elements
     that fill no vector go to the first value."""
     signature = types.void(a, sums, types.intp, types.intp)
 
-    def codegen(context, builder, signature, arguments):
+    def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the loops; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, start, stop = tuple(arguments)
         array_type = signature.args[0]
@@ -194,7 +194,9 @@ def _compiled(operation: str, nontemporal: bool) -> Callable:
     large = "nontemporal" if nontemporal else "far"
 
     @numba.njit(cache=True, parallel=True)
-    def passed_over(a, b, out, factor, share, passes, near):
+    def passed_over(
+        a: np.ndarray, b: np.ndarray, out: np.ndarray, factor: float, share: int, passes: int, near: bool
+    ) -> None:
         """Does the operation `passes` times on all of `out`, in slices of `share` elements, one for each thread.
 
         near: whether a thread's slices fit its first-level cache.
@@ -213,7 +215,7 @@ def _compiled(operation: str, nontemporal: bool) -> Callable:
 
 
 @numba.njit(cache=True, parallel=True)
-def _read(a, sums, out, share, passes):
+def _read(a: np.ndarray, sums: np.ndarray, out: np.ndarray, share: int, passes: int) -> None:
     """out[0] = the sum of `a`, computed `passes` times, in slices of `share` elements, one for each thread, which has a row
     of `sums`."""
     for thread in numba.prange(sums.shape[0]):
