@@ -83,6 +83,16 @@ def _next_rows(builder: ir.IRBuilder, tile: _Tile, next_at: ir.Value, k: ir.Valu
     return builder.gep(next_at, [builder.mul(trip, emit.INDEX(share))]), share
 
 
+def _places_in_c(builder: ir.IRBuilder, tile: _Tile, c: ir.Value, table: ir.Value, *, height: ir.Value) -> list:
+    """Emits pointers to a tile's vectors in C, row by row; the table has the rows' offsets, `height` of them."""
+    places = []
+    for r in range(tile.rows):
+        for v in range(tile.vectors):
+            row = _row_offset(builder, table, r, height)
+            places.append(emit.vector_pointer(builder, c, row, tile.vector, ahead=v * tile.vector.count))
+    return places
+
+
 def _tile_function(module: ir.Module, tile: _Tile) -> ir.Function:
     """An LLVM function that sums the products of A's runs and B's panel to a tile of C; not inlined, so it has all registers.
 
@@ -104,13 +114,9 @@ def _tile_function(module: ir.Module, tile: _Tile) -> ir.Function:
     multiply = emit.multiplier(builder, vector, vector)
 
     past = builder.icmp_signed("==", added, index(PAST_CACHES))
-    places = []
-    for r in range(tile.rows):
-        for v in range(tile.vectors):
-            row = _row_offset(builder, c_at, r, height)
-            places.append(emit.vector_pointer(builder, c, row, vector, ahead=v * vector.count))
+    places = _places_in_c(builder, tile, c, c_at, height=height)
 
-    def steps(unroll: int, lines: list, offset, slots: list) -> list:
+    def steps(unroll: int, lines: list, offset: ir.Value, slots: list) -> list:
         """Emits all whole trips of `unroll` steps of a run of memory; returns the step reached, the place in B's panel and
         the sums.
 
