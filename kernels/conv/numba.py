@@ -93,6 +93,6 @@ def direct(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
             f"the Numba loops convolve float32 and float64 in NHWC, not {problem.math} in {problem.layout}"
         )
     loops = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[problem.direction]
-    out = empty(problem.out_shape, a.dtype, 5)
+    out = empty(problem.out_shape, a.dtype, place=5)
     (top, _), (left, _) = problem.pads
     return timed_call(loops, a, b, out, problem.stride, top, left, problem.groups, result=out)

@@ -306,9 +306,9 @@ def convolution(
     # Make room.
     chunk_panels = _up(w.columns, width) * depth
     chunks = -(-w.channels // chunk)
-    right = empty((chunk_panels * (chunks if constant_filters else 1),), source.dtype, 6)
+    right = empty((chunk_panels * (chunks if constant_filters else 1),), source.dtype, place=6)
     right[:] = 0
-    scratch = empty((threads * b.size,), source.dtype, 2)
+    scratch = empty((threads * b.size,), source.dtype, place=2)
     pixels = b.images * b.rows * w.across
     arguments = (
         threads,
@@ -393,7 +393,7 @@ def bound(
         raise ValueError("wgrad makes filters, so none can be held")
     if problem.math != "float32" or problem.layout != "NHWC":
         raise ValueError(f"the Numba tiles convolve float32 in NHWC, not {problem.math} in {problem.layout}")
-    out = empty(problem.out_shape, a.dtype, 5)
+    out = empty(problem.out_shape, a.dtype, place=5)
     left = _rows(a)
     right = _rows(b)
     to = _rows(out)

@@ -208,10 +208,10 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, *, vecto
     last_chunk = w.channels % chunk or chunk
     highs = (_height(vector_bytes, w.taps_across * chunk), _height(vector_bytes, w.taps_across * last_chunk))
     # Make room.
-    scratch = empty((threads * b.size,), x.dtype, 2)
-    right = empty((threads * b.images * b.rows * w.across * VECTORS * lanes,), x.dtype, 6)
+    scratch = empty((threads * b.size,), x.dtype, place=2)
+    right = empty((threads * b.images * b.rows * w.across * VECTORS * lanes,), x.dtype, place=6)
     right[:] = 0
-    sums = empty((threads * out.size,), x.dtype, 4) if threads > 1 else out
+    sums = empty((threads * out.size,), x.dtype, place=4) if threads > 1 else out
     arguments = (
         threads,
         (0,) * lanes,

@@ -24,7 +24,7 @@ def im2col(problem: Conv, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"NumPy's BLAS multiplies float32 and float64, not {problem.math}")
-    out = empty(problem.out_shape, a.dtype, 5)
+    out = empty(problem.out_shape, a.dtype, place=5)
     by_direction = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}
     call = _product if _pointwise(problem) else by_direction[problem.direction]
     return timed_call(call(problem, *channels_last(problem, a, b, out)), result=out)
@@ -65,9 +65,9 @@ class _Columns:
         self.bare = problem.layout == "NHWC" and not (top or bottom or left or right)
         self.inside = (slice(None), slice(top, top + problem.h), slice(left, left + problem.w))
         shape = (self.images, problem.h + top + bottom, problem.w + left + right, problem.c_in)
-        self.padded = empty((0,) if self.bare else shape, dtype, 6)
+        self.padded = empty((0,) if self.bare else shape, dtype, place=6)
         self.padded[...] = 0
-        self.buffer = empty((self.images * self.rows * problem.q * self.taps,), dtype, 7)
+        self.buffer = empty((self.images * self.rows * problem.q * self.taps,), dtype, place=7)
 
     def chunks(self) -> Iterator[slice]:
         """Yields the ranges of images that are copied together."""

@@ -39,8 +39,9 @@ def njit(problem: Launch, *arrays: np.ndarray) -> TimedCall:
     """
     if problem.call == "empty":
         return _repeated(_nothing, _NOTHING, problem.count)
-    (x,), repeats = arrays, range(problem.count - 1)
-    out = empty(x.shape, x.dtype, 5)
+    (x,) = arrays
+    repeats = range(problem.count - 1)  # after the first call, which is on x
+    out = empty(x.shape, x.dtype, place=5)
     _plus_one(x, out)  # compiled before anything is timed
 
     def run():

@@ -15,9 +15,10 @@ def ufunc(problem: Launch, *arrays: np.ndarray) -> TimedCall:
 
     arrays: 256 float32 values for `elementwise`; two of 16 x 16 for `matmul`.
     """
-    out, repeats = empty(arrays[0].shape, arrays[0].dtype, 5), range(problem.count - 1)
+    out = empty(arrays[0].shape, arrays[0].dtype, place=5)
     if problem.call == "matmul":
-        times, (a, b) = range(problem.count), arrays
+        a, b = arrays
+        times = range(problem.count)
 
         def multiply():
             for _ in times:
@@ -25,7 +26,9 @@ def ufunc(problem: Launch, *arrays: np.ndarray) -> TimedCall:
             return out
 
         return multiply
-    (x,), one = arrays, np.float32(1)
+    (x,) = arrays
+    one = np.float32(1)
+    repeats = range(problem.count - 1)  # after the first call, which is on x
 
     def run():
         np.add(x, one, out=out)
@@ -53,7 +56,8 @@ def operator(problem: Launch, *arrays: np.ndarray) -> TimedCall:
             return out
 
         return multiply
-    (x,), one = arrays, np.float32(1)
+    (x,) = arrays
+    one = np.float32(1)
 
     def run():
         out = x

@@ -56,7 +56,7 @@ def gemm(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     matrix = (ctypes.c_void_p, ctypes.c_int)  # its address, and the items from row to row
     call.argtypes = (*options, *sizes, scalar, *matrix, *matrix, scalar, *matrix)
     call.restype = None
-    c = empty((problem.m, problem.n), a.dtype, 5)
+    c = empty((problem.m, problem.n), a.dtype, place=5)
     arguments = (
         _ROW_MAJOR,
         _TRANSPOSE if problem.layout == "tn" else _NO_TRANSPOSE,

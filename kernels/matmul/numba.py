@@ -44,7 +44,7 @@ def _parallel(a: np.ndarray, b: np.ndarray, c: np.ndarray):
 def _bound(loops: Callable, problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype or problem.layout != "nn":
         raise ValueError(f"the Numba loops multiply float32 and float64 stored nn, not {problem.math} {problem.layout}")
-    c = empty((problem.m, problem.n), a.dtype, 5)
+    c = empty((problem.m, problem.n), a.dtype, place=5)
 
     return timed_call(loops, a, b, c, result=c)
 

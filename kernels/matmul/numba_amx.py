@@ -473,7 +473,7 @@ def amx(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
         (b_panels * steps * _WORDS,),
         (threads, high * columns_of_sums * 2 * _WORDS),
     )
-    c = empty((problem.m, problem.n), numpy_dtype(problem.out), 5)
+    c = empty((problem.m, problem.n), numpy_dtype(problem.out), place=5)
     raw = c.reshape(-1).view(np.uint16 if problem.out == "bfloat16" else np.uint32)
     a_bits, b_bits = operands(problem, (a.view(np.uint16), b.view(np.uint16)))
     bfloat16_lanes = (0,) * 32  # of a vector of 64 bytes: Numba compiles for a tuple's length

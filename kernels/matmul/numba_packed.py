@@ -103,9 +103,9 @@ def packed(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba panels multiply float32 and float64, not {problem.math} to {problem.out}")
     a, b = operands(problem, (a, b))
-    c = empty((problem.m, problem.n), a.dtype, 5)
-    left = empty((-(-problem.m // _ROWS), _ROWS, _DEPTH), a.dtype, 2)
-    right = empty((-(-problem.n // _COLUMNS), _DEPTH, _COLUMNS), a.dtype, 6)
+    c = empty((problem.m, problem.n), a.dtype, place=5)
+    left = empty((-(-problem.m // _ROWS), _ROWS, _DEPTH), a.dtype, place=2)
+    right = empty((-(-problem.n // _COLUMNS), _DEPTH, _COLUMNS), a.dtype, place=6)
     multiply = _compiled(problem.dtype)
 
     return timed_call(multiply, a, b, c, left, right, result=c)

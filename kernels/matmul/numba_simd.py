@@ -22,7 +22,7 @@ def simd(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     """
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
-    c = empty(problem.out_shape, a.dtype, 5)
+    c = empty(problem.out_shape, a.dtype, place=5)
     return timed_call(product(*operands(problem, (a, b)), c), result=c)
 
 
@@ -60,11 +60,11 @@ def _paired(x: np.ndarray) -> tuple[np.ndarray, list[Callable]]:
     pairs = -(-k // 2)
     word = np.dtype(np.uint32)
     if steps_lie_side_by_side:
-        by_column = empty((columns, pairs), word, 2)
+        by_column = empty((columns, pairs), word, place=2)
         by_column[:] = 0
         halves = by_column.view(np.uint16)[:, :k]
         return by_column.T, [lambda: np.copyto(halves, x.T)]
-    by_pair = empty((pairs, columns), word, 2)
+    by_pair = empty((pairs, columns), word, place=2)
     return by_pair, [lambda: _pair_rows(by_pair, x)]
 
 
@@ -80,11 +80,11 @@ def dots(problem: Matmul, a: np.ndarray, b: np.ndarray) -> TimedCall:
     left, right = operands(problem, (a, b))
     left_words, left_fill = _paired(left.view(np.uint16).T)
     right_words, right_fill = _paired(right.view(np.uint16))
-    sums = empty((problem.m, problem.n), np.dtype(np.float32), 5)
+    sums = empty((problem.m, problem.n), np.dtype(np.float32), place=5)
     calls = [*left_fill, *right_fill, product(left_words.T, right_words, sums)]
     c = sums
     if problem.out == "bfloat16":
-        c = empty(sums.shape, numpy_dtype("bfloat16"), 3)
+        c = empty(sums.shape, numpy_dtype("bfloat16"), place=3)
         target = c.view(np.uint16)
         words = sums.view(np.uint32)
         calls.append(lambda: _round(target, words))

@@ -26,7 +26,7 @@ def blas(problem: Matmul, a: np.ndarray, b: np.ndarray, *bias: np.ndarray) -> Ti
     a: m x k, b: k x n (as problem.layout stores them), bias: n numbers or none.
     """
     a, b = _blas_operands(problem, a, b)
-    c = empty(problem.out_shape, a.dtype, 5)
+    c = empty(problem.out_shape, a.dtype, place=5)
 
     def run():
         np.matmul(a, b, out=c)

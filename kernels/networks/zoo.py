@@ -244,13 +244,13 @@ class _InceptionLayers:
     def chain(self, name: str, source: str, convolutions: list[tuple]) -> str:
         """Convolutions of (filters, size), one after the other."""
         for i, (filters, size) in enumerate(convolutions, 1):
-            source = self.conv(f"{name}_{i}", filters, size, source)
+            source = self.conv(f"{name}_{i}", filters=filters, size=size, source=source)
         return source
 
     def average(self, name: str, source: str, filters: int) -> str:
         """A 3 x 3 average, then a 1 x 1 convolution."""
         self.layers.append(Layer(f"{name}_pool", "avgpool", size=3, stride=1, pad="same", inputs=(source,)))
-        return self.conv(name, filters, 1, f"{name}_pool")
+        return self.conv(name, filters=filters, size=1, source=f"{name}_pool")
 
     def halve(self, name: str, source: str) -> str:
         """A 3 x 3 pool of maxima, at every second position."""
@@ -265,8 +265,9 @@ class _InceptionLayers:
 def _inception_35(net: _InceptionLayers, name: str, source: str, averaged: int) -> str:
     """A block at 35 x 35: a 1 x 1, a 5 x 5, a double 3 x 3 and an averaging branch. `source`: the layer before; `averaged`:
     filters of the averaging branch. Gives the name of its last layer."""
+    # The convolutions of a chain are (filters, size).
     branches = [
-        net.conv(f"{name}_1x1", 64, 1, source),
+        net.conv(f"{name}_1x1", filters=64, size=1, source=source),
         net.chain(f"{name}_5x5", source, [(48, 1), (64, 5)]),
         net.chain(f"{name}_3x3", source, [(64, 1), (96, 3), (96, 3)]),
         net.average(f"{name}_pooled", source, averaged),
@@ -279,8 +280,9 @@ def _inception_17(net: _InceptionLayers, name: str, source: str, inner: int) -> 
     before. Gives the name of its last layer."""
     row = (1, 7)
     column = (7, 1)
+    # The convolutions of a chain are (filters, size).
     branches = [
-        net.conv(f"{name}_1x1", 192, 1, source),
+        net.conv(f"{name}_1x1", filters=192, size=1, source=source),
         net.chain(f"{name}_7x7", source, [(inner, 1), (inner, row), (192, column)]),
         net.chain(f"{name}_double", source, [(inner, 1), (inner, column), (inner, row), (inner, column), (192, row)]),
         net.average(f"{name}_pooled", source, 192),
@@ -293,12 +295,18 @@ def _inception_8(net: _InceptionLayers, name: str, source: str) -> str:
     the name of its last layer."""
     row = (1, 3)
     column = (3, 1)
-    narrow = net.conv(f"{name}_1x1", 320, 1, source)
-    wide = net.conv(f"{name}_3x3", 384, 1, source)
-    wide_pair = [net.conv(f"{name}_3x3_1", 384, row, wide), net.conv(f"{name}_3x3_2", 384, column, wide)]
+    narrow = net.conv(f"{name}_1x1", filters=320, size=1, source=source)
+    wide = net.conv(f"{name}_3x3", filters=384, size=1, source=source)
+    wide_pair = [
+        net.conv(f"{name}_3x3_1", filters=384, size=row, source=wide),
+        net.conv(f"{name}_3x3_2", filters=384, size=column, source=wide),
+    ]
     wide_joined = net.join(f"{name}_a", wide_pair)
     deep = net.chain(f"{name}_double", source, [(448, 1), (384, 3)])
-    deep_pair = [net.conv(f"{name}_double_3", 384, row, deep), net.conv(f"{name}_double_4", 384, column, deep)]
+    deep_pair = [
+        net.conv(f"{name}_double_3", filters=384, size=row, source=deep),
+        net.conv(f"{name}_double_4", filters=384, size=column, source=deep),
+    ]
     deep_joined = net.join(f"{name}_b", deep_pair)
     averaged = net.average(f"{name}_pooled", source, 192)
     return net.join(name, [narrow, wide_joined, deep_joined, averaged])
@@ -307,29 +315,29 @@ def _inception_8(net: _InceptionLayers, name: str, source: str) -> str:
 def _inception_to_17(net: _InceptionLayers, source: str) -> str:
     """The layers that lead from 35 x 35 to 17 x 17, named and counted as in Keras. `source`: the layer before. Gives the name
     of the last."""
-    single = net.conv("mixed3_3x3", 384, 3, source, stride=2, pad="valid")
+    single = net.conv("mixed3_3x3", filters=384, size=3, source=source, stride=2, pad="valid")
     double = net.chain("mixed3_double", source, [(64, 1), (96, 3)])
-    double = net.conv("mixed3_double_3", 96, 3, double, stride=2, pad="valid")
+    double = net.conv("mixed3_double_3", filters=96, size=3, source=double, stride=2, pad="valid")
     return net.join("mixed3", [single, double, net.halve("mixed3_pool", source)])
 
 
 def _inception_to_8(net: _InceptionLayers, source: str) -> str:
     """The layers that lead from 17 x 17 to 8 x 8. `source`: the layer before. Gives the name of the last."""
     single = net.chain("mixed8_3x3", source, [(192, 1)])
-    single = net.conv("mixed8_3x3_2", 320, 3, single, stride=2, pad="valid")
+    single = net.conv("mixed8_3x3_2", filters=320, size=3, source=single, stride=2, pad="valid")
     double = net.chain("mixed8_7x7", source, [(192, 1), (192, (1, 7)), (192, (7, 1))])
-    double = net.conv("mixed8_7x7_4", 192, 3, double, stride=2, pad="valid")
+    double = net.conv("mixed8_7x7_4", filters=192, size=3, source=double, stride=2, pad="valid")
     return net.join("mixed8", [single, double, net.halve("mixed8_pool", source)])
 
 
 def _inception() -> Network:
     """Inception V3 as keras.applications builds it: 23,851,784 weights, 34,432 of them running means and variances."""
     net = _InceptionLayers()
-    net.conv("stem1", 32, 3, stride=2, pad="valid")
-    net.conv("stem2", 32, 3, pad="valid")
-    source = net.halve("pool1", net.conv("stem3", 64, 3))
-    net.conv("stem4", 80, 1, source, pad="valid")
-    source = net.halve("pool2", net.conv("stem5", 192, 3, pad="valid"))
+    net.conv("stem1", filters=32, size=3, stride=2, pad="valid")
+    net.conv("stem2", filters=32, size=3, pad="valid")
+    source = net.halve("pool1", net.conv("stem3", filters=64, size=3))
+    net.conv("stem4", filters=80, size=1, source=source, pad="valid")
+    source = net.halve("pool2", net.conv("stem5", filters=192, size=3, pad="valid"))
     for i, averaged in enumerate((32, 64, 64)):
         source = _inception_35(net, f"mixed{i}", source, averaged)
     source = _inception_to_17(net, source)

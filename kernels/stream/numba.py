@@ -250,7 +250,7 @@ def _bound(problem: Stream, arrays: Sequence[np.ndarray], nontemporal: bool) -> 
         arguments = (a, sums, out, share, passes)
     else:
         # its pages are given by the first call, to the threads that write them
-        out = empty((problem.elements,), a.dtype, 5)
+        out = empty((problem.elements,), a.dtype, place=5)
         near = problem.bytes_moved <= threads * _NEAR_BYTES
         compiled = _compiled(problem.operation, nontemporal)
         arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)

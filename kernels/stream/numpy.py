@@ -20,6 +20,6 @@ def ufunc(problem: Stream, *arrays: np.ndarray) -> TimedCall:
         raise ValueError(f"NumPy has no native {problem.dtype} arithmetic")
     if problem.operation not in _OPERATIONS:
         raise ValueError(f"{problem.operation} is no single NumPy pass; this kernel has {', '.join(_OPERATIONS)}")
-    out = empty((1 if problem.operation == "read" else problem.elements,), arrays[0].dtype, 5)
+    out = empty((1 if problem.operation == "read" else problem.elements,), arrays[0].dtype, place=5)
     out.fill(1)  # the pages exist before anything is timed
     return _passes.library(np, problem, arrays, out)
