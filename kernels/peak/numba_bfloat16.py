@@ -32,7 +32,7 @@ def _dots(typingctx, sums, a, b, trips):
         _, _, _, trips = tuple(arguments)
         vector = ir.VectorType(ir.FloatType(), 16)
         words = ir.VectorType(ir.IntType(32), 16)
-        target, *sources = emit.data_pointers(context, builder, signature, arguments, (0, 1, 2))
+        target, *sources = emit.data_pointers(context, builder, signature, arguments, places=(0, 1, 2))
         operands = [builder.load(builder.bitcast(source, words.as_pointer()), align=4) for source in sources]
         multiply = emit.multiplier(builder, vector, words)
         slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(emit.CHAINS)]

@@ -335,7 +335,7 @@ def address(typingctx, array):
     signature = types.intp(array)
 
     def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
-        return builder.ptrtoint(*data_pointers(context, builder, signature, arguments, (0,)), INDEX)
+        return builder.ptrtoint(*data_pointers(context, builder, signature, arguments, places=(0,)), INDEX)
 
     return signature, codegen
 
@@ -359,7 +359,7 @@ def take_number(typingctx, counters, place):
 
     def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the addition; Numba calls this with the LLVM values of the intrinsic's arguments."""
-        (pointer,) = element_pointers(context, builder, signature, arguments, (0,))
+        (pointer,) = element_pointers(context, builder, signature, arguments, arrays=(0,))
         return builder.atomic_rmw("add", pointer, INDEX(1), "seq_cst")
 
     return signature, codegen
@@ -373,7 +373,7 @@ def wait_for(typingctx, counters, place, count):
     def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits a loop that reads the counter; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, _, count_wanted = tuple(arguments)
-        (pointer,) = element_pointers(context, builder, signature, arguments, (0,))
+        (pointer,) = element_pointers(context, builder, signature, arguments, arrays=(0,))
         look = builder.append_basic_block("look")
         spin = builder.append_basic_block("spin")
         after = builder.append_basic_block("after")
@@ -406,7 +406,7 @@ def fma_chains(typingctx, out, factor, addend, trips):
     def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
         """Emits the loop; Numba calls this with the LLVM values of the intrinsic's arguments."""
         _, factor, addend, trips = tuple(arguments)
-        (pointer,) = data_pointers(context, builder, signature, arguments, (0,))
+        (pointer,) = data_pointers(context, builder, signature, arguments, places=(0,))
         vector = vector_type(context, signature.args[0])
         item_bytes = signature.args[0].dtype.bitwidth // 8
         fma = fused(builder, vector, "llvm.fma")

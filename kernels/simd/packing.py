@@ -52,7 +52,7 @@ def peek(typingctx, array, index):
     signature = array.dtype(array, types.intp)
 
     def codegen(context, builder: ir.IRBuilder, signature, arguments: list[ir.Value]) -> ir.Value:
-        return builder.load(*emit.element_pointers(context, builder, signature, arguments, (0,)))
+        return builder.load(*emit.element_pointers(context, builder, signature, arguments, arrays=(0,)))
 
     return signature, codegen
 
