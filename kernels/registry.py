@@ -117,8 +117,9 @@ def title(backend: str) -> str:
 class Kernel:
     """One way to compute one operation: `bind(problem, *inputs)` gives the call that is timed.
 
-    That call may carry two attributes: `passes`, the number of times that it does the problem, and `before`, untimed work
-    before each call (the device is waited for in between).
+    That call may carry attributes: `passes`, the number of times that it does the problem; `before`, untimed work before each
+    call (the device is waited for in between); `notes`, words that its rows store; `bound`, the error that a check of its
+    result allows; on several GPUs `synchronize`, a call that waits for all, and `on_host`, which copies its results to the host.
     """
 
     #: The operation: the folder that it lies in.

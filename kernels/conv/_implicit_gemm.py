@@ -123,9 +123,10 @@ class Product(NamedTuple):
         """Macros of the .cu: the arithmetic of the tensor cores, and whether the direction is wgrad."""
         return {"WGRAD": self.wgrad, "TYPE": f'"{ARITHMETIC[self.problem.math].ptx}"'}
 
-    def sides(self, whole: int = 1) -> tuple[int, int, int]:
-        """(rows, columns, depth of the sum) of the matrix product; channels of a tap are rounded up to a multiple of `whole`."""
-        channels = -(-self.gather.c // whole) * whole
+    def sides(self, channel_multiple: int = 1) -> tuple[int, int, int]:
+        """(rows, columns, depth of the sum) of the matrix product, with the channels of a tap rounded up to a multiple of
+        `channel_multiple`."""
+        channels = -(-self.gather.c // channel_multiple) * channel_multiple
         taps = self.gather.taps * channels
         if self.wgrad:
             return taps, self.gather.k, self.gather.pixels
@@ -308,7 +309,7 @@ def tuned(
     call: Callable[[Product, TilePlan], Callable],
     *,
     out: cupy.ndarray,
-    whole: int = 1,
+    channel_multiple: int = 1,
 ) -> TimedCall:
     """The timed call: what must run before, then each product by the fastest of its plans, timed here. It returns `out`.
 
@@ -316,13 +317,13 @@ def tuned(
     file: the kernel's source, for the key under which the choice is stored.
     forms: the tiles to choose from.
     call: makes the call of a product by a plan.
-    whole: channels of a tap are rounded up to a multiple of it.
+    channel_multiple: channels of a tap are rounded up to a multiple of it.
     """
     products, before = gemms
     multiprocessors = loader.attribute("MultiProcessorCount")
     product_calls: list[Callable] = []
     for product in products:
-        m, n, k = product.sides(whole)
+        m, n, k = product.sides(channel_multiple)
         sizes = "x".join(map(str, product.gather))
         problem = f"{product.problem.math} {product.problem.direction} {sizes}"
         ranked = conv_tiles.plans(forms, m, n, k, wgrad=product.wgrad, multiprocessors=multiprocessors)

@@ -182,4 +182,4 @@ def wgmma(problem: Conv, a: cupy.ndarray, b: cupy.ndarray) -> TimedCall:
         return product
     out = cupy.empty(problem.out_shape, a.dtype)
     gemms = _implicit_gemm.implicit_products(problem, a, b, out=out, filters=chunked)
-    return _implicit_gemm.tuned("conv/cuda_wgmma", gemms, conv_tiles.GROUPS, _call, out=out, whole=_DEEP)
+    return _implicit_gemm.tuned("conv/cuda_wgmma", gemms, conv_tiles.GROUPS, _call, out=out, channel_multiple=_DEEP)

@@ -113,7 +113,7 @@ class Warps(WarpTiles, frozen=True, kw_only=True):
 
         It has items of four k of an operand stored along k, but of two k where the operand is stored across k or transposed
         on its way into shared memory (a short stage).
-        layout: as in is_across.
+        layout: `nn`, `nt` (B stored n x k) or `tn` (A stored k x m).
         """
         is_short = self.deep == 16
         a_across, b_across = is_across(layout)
@@ -235,7 +235,7 @@ class Tensors(WarpTiles, frozen=True, kw_only=True):
         """Bytes of shared memory that a block takes for items of `size` bytes: the ring of stages. An operand's lines along k
         are padded by 16 bytes, its rows across k by 8 items.
 
-        layout: as in is_across.
+        layout: `nn`, `nt` (B stored n x k) or `tn` (A stored k x m).
         """
         a_across, b_across = is_across(layout)
         a = self.line * (self.tile_m + 8) if a_across else self.tile_m * (self.line + 16)
@@ -326,7 +326,7 @@ class Groups(GroupTiles, frozen=True, kw_only=True):
         """Whether these tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns, and
         registers hold the sums and an A that goes through them.
 
-        layout: as in is_across. item_bytes: bytes of an operand's item.
+        layout: `nn`, `nt` (B stored n x k) or `tn` (A stored k x m). item_bytes: bytes of an operand's item.
         """
         a_across, b_across = is_across(layout)
         a_in_registers = a_across and item_bytes == 4
@@ -451,7 +451,7 @@ def warps(layout: str, single: bool = True) -> list[Warps]:
     """The tiles of matmul/cuda_warp.cu for one product or (not `single`) a batch, with as many blocks per multiprocessor as
     there are registers for.
 
-    layout: as in is_across.
+    layout: `nn`, `nt` (B stored n x k) or `tn` (A stored k x m).
     """
     fitting = []
     for tiles in WARPS if single else SMALL:
@@ -488,7 +488,7 @@ def direct(m: int, n: int, k: int, multiprocessors: int) -> list[TilePlan[Direct
 def groups(layout: str, item_bytes: int) -> list[Groups]:
     """The tiles of matmul/cuda_wgmma.cu that can be compiled for operands of that layout with items of `item_bytes` bytes.
 
-    layout: as in is_across.
+    layout: `nn`, `nt` (B stored n x k) or `tn` (A stored k x m).
     """
     forms: Sequence[Groups] = GROUPS
     if item_bytes == 4:
