@@ -74,7 +74,7 @@ class _Oihw:
 
 def _refuse(problem: Conv, tensor: "tensorflow.Tensor", execution: str) -> None:
     """Raises ValueError for what the tensor's device does not compute. `execution` is `eager`, `function` or `jit`."""
-    calls.allow(problem, tensor, execution)
+    calls.allow_arithmetic(problem, tensor, execution)
     if problem.layout == "NCHW" and not calls.on_gpu(tensor):
         raise ValueError("TensorFlow's CPU convolutions are NHWC; NCHW is its GPU layout")
 
@@ -135,7 +135,7 @@ def constant_filters(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tenso
     """
     import tensorflow
 
-    _refuse(problem, a, "function")
+    _refuse(problem, a, execution="function")
     if calls.on_gpu(a):
         raise ValueError("layouts are held on the CPU only: cuDNN takes images and filters as they lie")
     options, filters = _with_constant_filters(problem, b.numpy())
@@ -178,5 +178,5 @@ def graph(problem: Conv, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> Time
 
     a, b: the operands, shaped as problem.operand_shapes says, on the CPU.
     """
-    _refuse(problem, a, "function")
+    _refuse(problem, a, execution="function")
     return calls.in_a_row(_formula(problem), a, b)

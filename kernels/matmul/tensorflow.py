@@ -26,7 +26,7 @@ def formula(problem: Matmul) -> Callable:
 
 def _bound(problem: Matmul, a: "tensorflow.Tensor", b: "tensorflow.Tensor", execution: str) -> TimedCall:
     product = formula(problem)
-    calls.allow(problem, a, execution)
+    calls.allow_arithmetic(problem, a, execution)
     return calls.called(execution, product, a, b)
 
 
@@ -56,5 +56,5 @@ def graph(problem: Matmul, a: "tensorflow.Tensor", b: "tensorflow.Tensor") -> Ti
     a, b: A and B as problem.layout stores them, on the CPU.
     """
     product = formula(problem)
-    calls.allow(problem, a, "function")
+    calls.allow_arithmetic(problem, a, execution="function")
     return calls.in_a_row(product, a, b)

@@ -21,7 +21,7 @@ def on_gpu(tensor: "tensorflow.Tensor") -> bool:
     return "GPU" in tensor.device
 
 
-def allow(problem: Matmul | Conv, tensor: "tensorflow.Tensor", execution: str) -> None:
+def allow_arithmetic(problem: Matmul | Conv, tensor: "tensorflow.Tensor", execution: str) -> None:
     """Lets this process multiply in the problem's arithmetic and no other, on the tensor's device.
 
     On a GPU the switch for TF32 must stay as it is for the rest of the process, since TensorFlow keeps the plans of a product

@@ -162,13 +162,13 @@ def test_tf32_rows_have_processes_of_their_own(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(config=config))
     tensor = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
     for math in ("tf32", "float32"):
-        calls.allow(Matmul(2, 2, 2, math=math), tensor, "jit")
+        calls.allow_arithmetic(Matmul(2, 2, 2, math=math), tensor, "jit")
     assert asked == [True, False]
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     with pytest.raises(ValueError, match="forbids TF32"):
-        calls.allow(Matmul(2, 2, 2, math="tf32"), tensor, "jit")
+        calls.allow_arithmetic(Matmul(2, 2, 2, math="tf32"), tensor, "jit")
     with pytest.raises(ValueError, match="no float8_e4m3"):
-        calls.allow(Matmul(2, 2, 2, "float8_e4m3", out="bfloat16"), tensor, "jit")
+        calls.allow_arithmetic(Matmul(2, 2, 2, "float8_e4m3", out="bfloat16"), tensor, "jit")
 
 
 ADDS = ("copy", "scale", "add", "triad", "read")
