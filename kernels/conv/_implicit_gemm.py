@@ -188,7 +188,7 @@ def _phase_products(
     taps.
 
     gradients: dy as the kernel reads it.
-    filters: as in implicit_products.
+    filters: (filters, channels of dy) -> filters as the kernel reads them.
     before: calls that must run first; one that zeroes `out` is added if some pixels are in no phase.
     """
     channels = gradients.shape[-1]

@@ -313,8 +313,7 @@ def _inception_8(net: _InceptionLayers, name: str, source: str) -> str:
 
 
 def _inception_to_17(net: _InceptionLayers, source: str) -> str:
-    """The layers that lead from 35 x 35 to 17 x 17, named and counted as in Keras. `source`: the layer before. Gives the name
-    of the last."""
+    """The layers that lead from 35 x 35 to 17 x 17. `source`: the layer before. Gives the name of the last."""
     single = net.conv("mixed3_3x3", filters=384, size=3, source=source, stride=2, pad="valid")
     double = net.chain("mixed3_double", source, [(64, 1), (96, 3)])
     double = net.conv("mixed3_double_3", filters=96, size=3, source=double, stride=2, pad="valid")

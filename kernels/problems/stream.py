@@ -98,7 +98,8 @@ class Stream(Base, frozen=True, tag="stream"):
 
         maxpool_grad has the images and the gradient of the pooled ones, a quarter as many values; batchnorm its images alone
         (scale 1, shift 0); adam: weights, gradient, first moment, second moment (never negative).
-        seed, whole_numbers: as in random_array. make: makes an array instead of random_array.
+        seed: of the random values. whole_numbers: -2, -1, 1 and 2 instead of normal ones. make: makes an array instead of
+        random_array.
         """
         if self.operation == "maxpool_grad":
             sizes = [self.elements, self.elements // 4]

@@ -192,10 +192,11 @@ def pack(
 ) -> None:
     """Packs the panels, of `width` each, of the rows or columns `first` to `stop` of a matrix, `depth` k of them from k =
     `start` on. If elements of one k are side by side in memory, a few k of all panels are packed at a time, so that memory is
-    read along its rows.
+    read along its rows. Compiled by Numba.
 
-    lanes, group: as in pack_panel. target: flat; row or column i of the matrix has its panel at `at` + i * stride. source:
-    flat; `across` and `along` are its elements from one row or column, and from one k, to the next. Compiled by Numba.
+    lanes: a tuple as long as a vector; group: one as long as the rows that are copied or transposed at once.
+    target: flat; row or column i of the matrix has its panel at `at` + i * stride.
+    source: flat; `across` and `along` are its elements from one row or column, and from one k, to the next.
     """
     few = _FEW if across == 1 else depth
     for k in range(0, depth, few):

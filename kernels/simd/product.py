@@ -99,7 +99,7 @@ def _store_transposed(
 def _row_of_tiles(
     lanes: tuple,
     item_bytes: int,
-    p,
+    p: np.void,
     left: tuple,
     right: tuple,
     c: int,
