@@ -195,9 +195,8 @@ def kernel(function: Callable | None = None, /, *, variant: str = "", **flags: b
     module = sys.modules[function.__module__]
     package, _, stem = function.__module__.rpartition(".")
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
-    devices = (
-        getattr(module, "DEVICES", None) or BACKENDS[backend].devices
-    )  # a module may run on fewer devices than its backend
+    # A module's DEVICES names the devices that it runs on where these are fewer than its backend's.
+    devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
         function = _checking_operands(function, flags)
     name = variant or function.__name__
