@@ -204,7 +204,6 @@ def _work(
     down = -(-p.m // p.piece_rows)
     a_side = -(-p.m // p.rows) * p.rows * p.depth
     for phase in range(-(-p.k // p.depth) * blocks):
-        phase_counters = counters_of_a_phase * phase
         start = phase // blocks * p.depth
         j0 = phase % blocks * p.phase_columns
         deep = min(p.depth, p.k - start)
@@ -216,7 +215,7 @@ def _work(
         across = -(-wide // p.piece_columns)
         # Pack: pieces of B, then of A.
         while packs:
-            piece = emit.take_number(counters, phase_counters + _PACK_TAKEN)
+            piece = emit.take_number(counters, counters_of_a_phase * phase + _PACK_TAKEN)
             if piece >= packs:
                 break
             if piece < b_packs:
@@ -228,15 +227,15 @@ def _work(
                 first = (piece - b_packs) * p.piece_rows
                 stop = min(first + p.piece_rows, p.m)
                 pack(lanes, group, left, left_at, p.rows, a, p.a_row, p.a_step, first, stop, start, deep, p.depth)
-            emit.take_number(counters, phase_counters + _PACKED)
+            emit.take_number(counters, counters_of_a_phase * phase + _PACKED)
         # Wait: for others' packing, and for their pieces of C of the phase before.
-        emit.wait_for(counters, phase_counters + _PACKED, packs)
+        emit.wait_for(counters, counters_of_a_phase * phase + _PACKED, packs)
         if phase:
             before = -(-min(p.phase_columns, p.n - (phase - 1) % blocks * p.phase_columns) // p.piece_columns)
             emit.wait_for(counters, counters_of_a_phase * (phase - 1) + _COMPUTED, down * before)
         # Multiply: pieces of C.
         while True:
-            piece = _take(counters, phase_counters + _SHARES_TAKEN, thread, threads, down * across)
+            piece = _take(counters, counters_of_a_phase * phase + _SHARES_TAKEN, thread, threads, down * across)
             if piece == down * across:
                 break
             begin = j0 + piece % across * p.piece_columns
@@ -261,7 +260,7 @@ def _work(
                 else:
                     to = c_first + (i * p.c_row + begin) * item_bytes
                     _row_of_tiles(lanes, item_bytes, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
-            emit.take_number(counters, phase_counters + _COMPUTED)
+            emit.take_number(counters, counters_of_a_phase * phase + _COMPUTED)
 
 
 @numba.njit(cache=True)
