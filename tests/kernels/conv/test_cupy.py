@@ -17,7 +17,7 @@ from kernels.problems import Conv
 def on_gpu(monkeypatch):
     """kernels.conv.cupy with NumPy for CuPy and a product that leaves its result in place, as cuBLAS does."""
     fake = types.ModuleType("cupy")
-    for name in ("empty", "zeros", "copyto", "add", "lib"):
+    for name in ("ndarray", "empty", "zeros", "copyto", "add", "lib"):
         setattr(fake, name, getattr(np, name))
     fake.free = 1 << 30
     fake.cuda = types.SimpleNamespace(Device=lambda: types.SimpleNamespace(mem_info=(fake.free, 1 << 31)))
