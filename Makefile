@@ -50,13 +50,13 @@ UNKNOWN = $(filter-out $(TARGETS),$(MAKECMDGOALS)) \
 
 ifneq ($(strip $(UNKNOWN)),)
 $(or $(MAKECMDGOALS),help): refused
-refused: export GOALS = $(MAKECMDGOALS)
-refused: export TARGETS := $(TARGETS)
-refused: export BENCHES := $(BENCHES)
-refused: export STRESSES := $(STRESSES)
 refused:
-	@$(find_python); "$$python" -B -m workloads.corrections.make_goals
+	@$(find_python); "$$python" -B -m workloads.corrections.make_goals; exit 2
 endif
+refused run: export GOALS = $(or $(MAKECMDGOALS),help)
+refused run: export TARGETS := $(TARGETS)
+refused run: export BENCHES := $(BENCHES)
+refused run: export STRESSES := $(STRESSES)
 
 run: NEEDS = keras,report
 bench readme test lint stress: NEEDS = keras,report,dev
@@ -64,7 +64,8 @@ test-all: NEEDS = keras,report,fleet,dev
 screenshots profile: NEEDS = report,dev
 
 run:
-	@$(ready); "$$python" -m workloads.suite --quick $(ARGS)
+	@$(if $(ARGS),$(find_python); "$$python" -B -m workloads.corrections.make_goals || exit;) \
+	$(ready); "$$python" -m workloads.suite --quick $(ARGS)
 
 test:
 	@$(ready); "$$python" -m pytest -n 2 --dist loadscope -m "not slow" $(ARGS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from workloads import ROOT, help_screen, keywords, options, terminal
 from workloads.command_line import requirements, running
 from workloads.command_line.parsing import CommandParser
-from workloads.corrections.likeness import closest
+from workloads.corrections.nearest import nearest
 from workloads.stops import HELP_WORDS
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ def unknown(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with no command."""
     name, *others = words
     if name in HELP_WORDS:
-        command = closest(others[0], commands()) if others else ""
+        command = nearest(others[0], commands()) if others else ""
         instead = _line(command, ["-h"]) if command else "python -m crossover"
         return options.Usage("the help of a command is typed -h", instead=instead)
     if name[:1] == "-":
         return _after_flags(words)
-    similar = closest(name.rpartition(".")[2], commands())
+    similar = nearest(name.rpartition(".")[2], commands())
     if not similar and _is_model_name(name):
         return options.Usage(f"no command {name!r}: explain takes a model", instead=_line("explain", words))
     if not similar and name.partition(":")[0].endswith((".py", ".ipynb")):

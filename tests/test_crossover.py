@@ -11,17 +11,17 @@ import pytest
 import crossover
 from analysis.predict import described_model
 from kernels import networks
-from workloads import help_screen, hints, options, terminal
-from workloads.command_line import requirements
+from workloads import help_screen, options, terminal
+from workloads.command_line import invocation, requirements
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def started(monkeypatch, path: str, on_path: str | None = None) -> None:
     """Makes this process one that was started by the file `path`; `on_path`: the console command that a shell runs."""
-    monkeypatch.setattr(hints.sys, "argv", [path])
-    monkeypatch.setattr(hints.shutil, "which", lambda name: on_path if name == "crossover" else "/usr/bin/python")
-    monkeypatch.setattr(hints.sys, "executable", "/usr/bin/python")
+    monkeypatch.setattr(invocation.sys, "argv", [path])
+    monkeypatch.setattr(invocation.shutil, "which", lambda name: on_path if name == "crossover" else "/usr/bin/python")
+    monkeypatch.setattr(invocation.sys, "executable", "/usr/bin/python")
 
 
 def test_every_command_has_a_short_name():

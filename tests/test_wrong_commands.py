@@ -11,9 +11,8 @@ import sys
 
 import pytest
 
-from workloads import ROOT, help_screen, options
+from workloads import ROOT, help_screen, options, stored_runs
 from workloads.command_line import running
-from workloads.corrections import runs
 from workloads.records import baselines
 
 MODELS = """
@@ -107,7 +106,7 @@ WRONG = {
     "workloads.conv": """
         --size 224 => workloads.conv --sizes 224 --vary size
         --sizes 8:128:x2 => --sizes 8:128:x2 --vary size
-        224 =>
+        224 => --batch 224
         --model cifar10-cnn --batch 0 => --model cifar10-cnn --batch 1
         --shapes 8x3x32x32:16x3x3x3 --direction forward --fast => --shapes 8x32x32x3:16x3x3 --direction fprop --fast
         --direction backward-data --fast => --direction dgrad --fast
@@ -173,7 +172,6 @@ WRONG = {
         matmul --fast => --only matmul --fast
         --minutes 5 => --stop-after 5min
         --sizes 256 --dry-run => python -m workloads.matmul --sizes 256 --dry-run
-        --only matmul launch --skip launch --fast => --only matmul --fast
         doctor => python -m workloads.doctor
         --only transfer,matmul --device cpu --fast => --only matmul --device cpu --fast
         --ray 10.0.0.1 --quick => --ray 10.0.0.1:6379 --quick
@@ -195,7 +193,7 @@ WRONG = {
     "analysis": "workloads.doctor => python -m workloads.doctor",
     "analysis.explain": """
         => --model cifar10-cnn
-        224 => --model cifar10-cnn
+        224 => --batch 224 --model cifar10-cnn
         mine.py:build => --model mine.py:build
         mine.py build => --model mine.py:build
         --model mine => --model mine.py:build
@@ -238,7 +236,7 @@ WRONG = {
         train.py --lr 0.1 --epochs 5 => train.py --epochs 5 -- --lr 0.1
         train.py --epochs 5 SUITE --lr 0.1 => train.py SUITE --epochs 5 -- --lr 0.1
         nvidia-h200 --model lenet SUITE => nvidia-h200 SUITE --model lenet
-        --model lenet --steps-per-epoch 100 --batch 64 => --model lenet --batch 64 --samples 6400
+        --model lenet --steps-per-epoch 100 --batch 64 => --model lenet --batch 64
         --model lenet --mixed_precision => --model lenet --precision mixed_float16
         --model lenet --validation 20% => --model lenet --validation 12000
         --model weights.keras => then: --model weights.keras
@@ -248,7 +246,7 @@ WRONG = {
         --model lenet --batch => --model lenet --batch 32
         --model lenet --batch 32 --batch 256 => --model lenet --batch 256
         --model lenet --price-gpu => --model lenet --price-gpu 3.50
-        --model lenet RUN => --model lenet SUITE
+        --model lenet RUN => --model lenet
         --model lenet --format yaml => --model lenet --format json
         --model lenet --batch 32 64 => --model lenet --batch 32
         --model lenet --batchsize 32 => --model lenet --batch 32
@@ -306,7 +304,7 @@ WRONG = {
         a b => suite
         SUITE reports/amd-avx512-2c => --any-machine
         SUITE SUITE --fail-on 10%% => --fail-on 'slower>10%'
-        photos --fail-on 5% => then: photos later --fail-on 5%
+        photos --fail-on 5% => SUITE LADDER --fail-on 5%
         reports/nvidia-h200/training-width --fail-on 5% => /reports/nvidia-h200 --fail-on 5%
         SUITE SUITE --treshold 5% => SUITE SUITE --fail-on 5%
         SUITE SUITE --threshold 0.05 => SUITE SUITE --fail-on 'slower>5%'
@@ -361,7 +359,7 @@ def folder(tmp_path, monkeypatch):
     for machine in (ROOT / "reports").iterdir():
         if machine.name != "local":  # runs of the machine that tests this would be offered before the stored ones
             (tmp_path / "reports" / machine.name).symlink_to(machine)
-    monkeypatch.setattr(runs, "LOCAL", tmp_path / "none")
+    monkeypatch.setattr(stored_runs, "LOCAL", tmp_path / "none")
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "none" / "saved")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -407,23 +405,6 @@ def test_a_wrong_command_is_corrected_in_one_error(command, typed, right, folder
         assert main_of(module)(corrected) == options.OK
 
 
-GUESSES = """
-    workloads.training mine.py 32
-    workloads.training --model vgg19
-    workloads.doctor mine.py
-    workloads.conv --shape 32x32x3 --filters 64 --kernel 3
-    analysis.explain mine.ipynb
-    analysis.explain --model lenet --price-gpu 3.50 --price-cpu abc
-"""
-
-
-@pytest.mark.parametrize("typed", GUESSES.strip().splitlines())
-def test_a_guessed_value_is_an_example(typed, folder, capsys):
-    command, *words = shlex.split(typed)
-    assert main_of(command)(words) in (options.USAGE, options.MISSING)
-    assert "  try, for example: " in capsys.readouterr().err
-
-
 def test_a_script_with_one_fit_needs_no_line(folder):
     plan = importlib.import_module("workloads.training").parse(["--script", "fits.py", "--epochs", "2"])
     assert {problem.model for problem in plan.grid.problems} == {"fits.py:4"}
@@ -431,7 +412,7 @@ def test_a_script_with_one_fit_needs_no_line(folder):
 
 def test_a_hint_names_this_machines_newest_like_runs(folder, monkeypatch, capsys):
     local = folder / "local"
-    monkeypatch.setattr(runs, "LOCAL", local)
+    monkeypatch.setattr(stored_runs, "LOCAL", local)
     rows = (SUITE / "2026-11-22" / "matmul.jsonl").read_bytes()
     header = rows.splitlines(keepends=True)[0]
     contents = {"older/matmul": rows, "newer/matmul": rows, "failed/matmul": header, "other/launch": rows}
@@ -510,55 +491,3 @@ def test_a_run_without_rooflines_proposes_another(monkeypatch, capsys):
     errors = capsys.readouterr().err.splitlines()
     assert [line for line in errors if line.startswith("error: ")] == errors[:1]
     assert hint("\n".join(errors))[-1] == "reports/nvidia-h200/suite"
-
-
-# What is typed after make => what the command in the hint has after it.
-MAKE = """
-    tests ARGS="-k stream" => make test ARGS='-k stream'
-    docs => make help
-    README.md => make readme
-    runn VENV= ARGS=--dry-run => make run VENV= ARGS=--dry-run
-    run quick VENV= => make run VENV=
-    run VENV => make run VENV=
-    run FAST=1 ARGS=--dry-run => make run ARGS='--dry-run --fast'
-    run only=matmul VENV= => make run ARGS='--only matmul' VENV=
-    run ITERATIONS=3 VENV= => make run VENV=
-    explain MODEL=lenet => python -m crossover explain --model lenet
-    matmul SIZES=512 => python -m crossover matmul --sizes 512
-    doctor reports/nvidia-h200/suite => python -m crossover doctor reports/nvidia-h200/suite
-    install => make run
-    check PYTHON=python3 => make test PYTHON=python3
-    matmul => python -m crossover matmul -h
-    matmul ARGS="--sizes 64" => python -m crossover matmul --sizes 64
-    report => python -m crossover report -h
-    fuzz => make stress NAME=fuzz
-    bench => make bench NAME=aa
-    bench matmul_numba VENV= => make bench NAME=matmul_numba VENV=
-    stress fuzz ARGS="-n 3" => make stress NAME=fuzz ARGS='-n 3'
-    bench NAME=matmul-numba VENV= PYTHON=python3 => make bench NAME=matmul_numba VENV= PYTHON=python3
-    bench NAME=matmul => make bench NAME=matmul_numba
-    bench NAME=matmuls => make bench NAME=matmul_numba
-    bench NAME conv_numba => make bench NAME=conv_numba
-    benches NAME=tiles => make stress NAME=tiles
-    benches NAME=aa => make bench NAME=aa
-    bench name=aa => make bench NAME=aa
-    test ARG="-k stream" => make test ARGS='-k stream'
-    test stream => make test ARGS='-k stream'
-    test tests/workloads ARGS="-k 'a b'" => make test ARGS="-k 'a b' tests/workloads"
-"""
-
-
-@pytest.mark.parametrize(("typed", "right"), [line.split(" => ") for line in MAKE.strip().splitlines()])
-def test_wrong_make_goals_are_corrected_in_one_error(typed, right, monkeypatch):
-    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):  # of the make that runs the tests
-        monkeypatch.delenv(name, raising=False)
-    words = shlex.split(typed)
-    ended = subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True)
-    error, tried, _ = ended.stderr.splitlines()
-    assert ended.returncode == options.USAGE and not ended.stdout and error.startswith("error: ")
-    shown = shlex.split(tried.partition(": ")[2])
-    expected = shlex.split(right)
-    assert shown[1] == expected[1] and sorted(shown[2:]) == sorted(expected[2:])
-    if shown[0] == "make":
-        planned = subprocess.run(["make", "-n", *shown[1:]], cwd=ROOT, capture_output=True, text=True)
-        assert planned.returncode == options.OK and "make_goals" not in planned.stdout

@@ -113,8 +113,10 @@ class DescribePlan(NamedTuple):  # msgspec may not be installed when this module
     @classmethod
     def from_flags(cls, flags: Namespace) -> "DescribePlan":
         """Raises: Usage for flags of --operations without it, arguments of a script without one, and data of no function."""
-        from workloads.records import model_files
+        from workloads.records import model_files, script_files
 
+        if flags.script:
+            script_files.require(flags.script)
         if flags.script and flags.operations:
             raise options.Usage("--operations is for --model; leave it out", wrong="--operations")
         if flags.passed_on and not flags.script:

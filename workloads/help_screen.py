@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workloads import ROOT, terminal
-from workloads.corrections.likeness import closest
+from workloads.corrections.nearest import nearest
 
 
 class HelpText(str):
@@ -139,7 +139,7 @@ def similar_command(word: str, first: str) -> str:
     """The command that a word names, whole or by its last part, or nearly so; the package `first` comes first. "" without one."""
     known = sorted(commands(), key=lambda command: _package(command) != first)
     short = {command.rpartition(".")[2]: command for command in reversed(known)}
-    return closest(word, known, 0.8) if "." in word else short.get(closest(word, short), "")
+    return nearest(word, known, 0.8) if "." in word else short.get(nearest(word, short), "")
 
 
 def starts(command: str) -> str:

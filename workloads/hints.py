@@ -1,29 +1,21 @@
-"""Finds a command that works in place of one that ended with an error, in the form that the user typed: `crossover matmul` or
-`python -m workloads.matmul`. Standard library only."""
+"""Finds a command that works in place of one that ended with an error: what may be meant is parsed as if it had been typed, and
+only what gets further is taken. Standard library only."""
 
 import contextlib
 import importlib
 import io
-import os
-import re
 import shlex
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
-from workloads import corrections, help_screen
-from workloads.stops import MISSING, USAGE, Stop, Usage
-from workloads.terminal import near, quoted_controls
+from workloads import help_screen
+from workloads.corrections.grammar import Grammar, as_typed_here
+from workloads.corrections.repairs import Repair, repairs
+from workloads.stops import MISSING, Stop, Usage
 
-SCRIPT = "crossover"  # the console command that starts every other
-_OURS = re.compile(
-    r"(?<!\S)python -m (?:crossover(?=\s|$)|(?:workloads|analysis)(?:\.(?P<name>\w+)(?P<quick> --quick)?)?)"
-)
-_MOST = 6  # mistakes of a command that are corrected
+_MOST = 8  # mistakes of a command that are corrected
 
 Check = Callable[[Sequence[str]], object]  # raises the Stop that a command of these words would end with, at once
 
@@ -36,28 +28,11 @@ class TypedCommand(Protocol):
     #: A command that works.
     example: str
 
-    def flag_names(self) -> list[str]:
-        """Every name of its flags."""
-
-    def corrected(self, words: Sequence[str], stop: Stop) -> list[str]:
-        """The words without the mistake of a Stop."""
-
-    def without(self, words: Sequence[str], flags: Sequence[str]) -> list[str]:
-        """The words of a command without these flags and their values."""
-
-    def puts_example(self, words: Sequence[str], stop: Stop) -> bool:
-        """Whether `corrected` puts a value that works in place of one that is not known."""
-
-    def flag_at_fault(self, words: Sequence[str], stop: Stop) -> str:
-        """The flag that takes the wrong word of a Stop; "" where no flag does."""
-
-    def with_one_flag_changed(self, words: Sequence[str], flag: str) -> list[list[str]]:
-        """The words with another value for one flag, then without one; "" for any flag."""
+    def grammar(self) -> Grammar:
+        """What it takes."""
 
 
-class Proposal(
-    NamedTuple
-):  # every --help imports this module, and dataclasses take as long to import as it takes in all
+class Proposal(NamedTuple):
     """What to type in place of a command that ended with an error."""
 
     #: A command as `python -m` takes it.
@@ -70,6 +45,8 @@ class Proposal(
     error: str = ""
     #: Whether a value of it works but is not what was meant, as nobody can know that.
     is_example: bool = False
+    #: The kind and the name of what the first mistake is similar to: ("argument", "--batch").
+    similar: tuple[str, str] = ("", "")
 
 
 class ModuleCommand(NamedTuple):
@@ -93,106 +70,142 @@ class Hints:
     def __init__(self, parser: TypedCommand, words: list[str], check: Check):
         self.parser = parser
         self.words = words
-        self.check = check
+        self.grammar = parser.grammar()
+        self._typed_words = [*words, *as_typed_here(words, self.grammar.flags)]
+        self._check = check
+        self._mistakes: dict[tuple[str, ...], Stop | None] = {}
 
     def best(self, stop: Stop) -> Proposal:
-        """The typed command corrected, else what the Stop proposes, else the typed command with one flag changed or left out,
-        else the command's example, else its help."""
-        words = self.words
-        notes: list[str] = []
+        """The typed words corrected one mistake after the other until they work, else a command that does."""
+        words: Sequence[str] = self.words
         current = stop
+        messages = [self.message(stop)]
+        similar = (stop.similar, stop.right) if stop.similar else ("", "")
         is_example = False
-        leaves_out = False
         for _ in range(_MOST):
-            line = self._by_another_command(words, current)
-            if line:
-                other = corrected_line(line)
-                is_example = is_example or current.is_example or other.is_example
-                return other._replace(notes=(*notes, *other.notes), is_example=is_example)
-            fixed = self.parser.corrected(words, current)
             if current.first:
-                return Proposal(line=self.line(fixed), first=current.first, notes=tuple(notes))
-            if fixed == words:
+                fixed = next(repairs(words, current, self.grammar), Repair(words)).words
+                return Proposal(line=self.line(fixed), first=current.first, notes=tuple(messages[1:]), similar=similar)
+            repair = self._next(words, current, messages)
+            if repair is None:
                 break
-            is_example = self.parser.puts_example(words, current) or is_example
-            leaves_out = leaves_out or self._leaves_out(current, before=words, after=fixed)
-            words = fixed
+            if current is stop and repair.similar:
+                similar = (repair.similar, repair.right)
+            is_example = is_example or repair.is_example
+            if repair.line:
+                other = corrected_line(repair.line)
+                is_example = is_example or other.is_example
+                proposal = other._replace(is_example=is_example, similar=similar)
+                return _with_messages(proposal, [*messages, *other.notes], len(messages) - 1, current)
+            words = repair.words
             mistake = self.mistake(words)
             if mistake is None:
-                has_new_words = not Counter(words) <= Counter(self.words)
-                is_example = leaves_out or (is_example and has_new_words)
-                return Proposal(line=self.line(words), notes=tuple(notes), is_example=is_example)
-            note = self.message(mistake, words)
-            if note not in notes and not self._is_of_an_example(mistake):
-                notes.append(note)
+                notes = tuple(messages[1:])
+                return Proposal(line=self.line(words), notes=notes, is_example=is_example, similar=similar)
             current = mistake
-        changed = self._with_one_flag_changed(words, current) if stop.tip == "" else []
-        if changed:
-            return Proposal(line=self.line(changed), notes=tuple(notes), is_example=True)
-        proposed = self._proposed_by(stop, current)
-        lists_commands = proposed == self.line([])  # as the overview of all commands does
-        is_example = is_example or current.is_example or (proposed == self.parser.example and not lists_commands)
-        if current is stop or current.code != MISSING:
-            return Proposal(line=proposed, notes=tuple(notes), is_example=is_example)
-        error = self.message(current, words)
-        typed_mistake = self.message(stop)
-        if stop.similar:  # its correction is in no command, as none helps
-            typed_mistake += f"; a similar {stop.similar} exists: {stop.right!r}"
-        others = [typed_mistake, *[note for note in notes if note != error]]
-        return Proposal(line=proposed, notes=tuple(others), error=error, is_example=is_example)
+            if not self._is_in_an_example(mistake):
+                messages.append(self.message(mistake, words))
+        return self._without_repair(stop, current, messages, similar)
 
-    def _by_another_command(self, words: Sequence[str], stop: Stop) -> str:
-        """The line of another command that a Stop proposes in place of these words; "" where it proposes none."""
+    def _with_flags_of(self, command: str, words: Sequence[str]) -> str:
+        """The line of another command with those of the words that it takes too."""
+        other = hints_for(shlex.join(["python", "-m", command]))
+        typed_flags = [name for name, _ in self.grammar.typed_values(words)]
+        lacking = [name for name in typed_flags if other is None or name not in other.grammar.flags]
+        return shlex.join(["python", "-m", command, *self.grammar.without(words, lacking)])
+
+    def _next(self, words: Sequence[str], stop: Stop, messages: Sequence[str]) -> Repair | None:
+        """The first repair of a Stop that gets further; None where none does."""
         if stop.command:
-            return shlex.join(["python", "-m", stop.command, *words])
-        return "" if self._is_of_this_command(stop.instead) else stop.instead
+            return Repair(line=self._with_flags_of(stop.command, words), is_example=stop.is_example)
+        # What was read or measured is not tried again: of its mistakes the wrong word has to go.
+        unwanted = stop.wrong if self.mistake(words) is None and (stop.wrong or "-")[:1] != "-" else None
+        for repair in repairs(words, stop, self.grammar):
+            if repair.line:
+                if self._works_elsewhere(repair):
+                    return repair
+                continue
+            is_same = list(repair.words) == list(words) or unwanted in repair.words
+            if is_same or (repair.alone and self._is_wrong_alone(repair.alone)):
+                continue
+            mistake = self.mistake(repair.words)
+            if mistake is None:
+                return repair
+            is_repeated = self.message(mistake, repair.words) in messages
+            if not repair.must_work and not is_repeated and self._is_further(mistake, repair, words, stop):
+                return repair
+        return None
 
-    def _leaves_out(self, stop: Stop, *, before: Sequence[str], after: Sequence[str]) -> bool:
-        """Whether a correction leaves out something typed that nothing here does, and puts nothing in its place."""
-        return stop.leaves_out and not self._is_of_an_example(stop) and not corrections.has_new_words(after, before)
+    def _is_wrong_alone(self, words: Sequence[str]) -> bool:
+        """Whether one of these words is wrong where nothing else is typed, and nothing is like it."""
+        mistake = self.mistake(words)
+        return mistake is not None and mistake.wrong == words[-1] and not _is_known(mistake)
 
-    def _is_of_an_example(self, mistake: Stop) -> bool:
+    def _works_elsewhere(self, repair: Repair) -> bool:
+        """Whether another command takes the words, with their mistakes corrected; every one that a Stop proposes does."""
+        if not repair.must_work:
+            return True
+        hints = hints_for(repair.line)
+        return hints is not None and hints.mistake(hints.words) is None
+
+    def _is_further(self, mistake: Stop, repair: Repair, before: Sequence[str], stop: Stop) -> bool:
+        """Whether what is still wrong after a repair of words with a Stop is another mistake, in a word that was typed."""
+        new_words = Counter(repair.words) - Counter(before)
+        wrong = mistake.wrong or ""
+        is_new = (
+            any(wrong in word for word in new_words) and self._is_in_an_example(mistake) and mistake.code != MISSING
+        )
+        is_left = wrong != "" and wrong == stop.wrong and (not mistake.right or mistake.is_example)
+        lacks_more = bool(mistake.lacking) and len(repair.words) < len(before)
+        return not (is_left or ((is_new or lacks_more) and not stop.lacking))
+
+    def _is_in_an_example(self, mistake: Stop) -> bool:
         """Whether a mistake is in a word that was put into the command, not typed."""
-        wrong = mistake.wrong or "-"
-        return not wrong.startswith("-") and not any(wrong in word for word in self.words)
+        wrong = mistake.wrong or ""
+        return wrong[:1] not in ("", "-") and not any(wrong in word for word in self._typed_words)
 
-    def _with_one_flag_changed(self, words: Sequence[str], stop: Stop) -> list[str]:
-        """The first command that works with one flag of the words changed or left out; [] where none does, and where the Stop
-        knows better what to type."""
-        if stop.code != USAGE or stop.tip != "":
-            return []
-        flag = self.parser.flag_at_fault(words, stop)
-        for changed in self.parser.with_one_flag_changed(words, flag):
-            if self.mistake(changed) is None:
-                return changed
-        return []
-
-    def _proposed_by(self, *stops: Stop) -> str:
-        """The first command that works of those that Stops propose, then the example, then the help."""
-        for stop in stops:
-            if stop.tip is None:
-                return self.line(["-h"])
-            if stop.tip and self.works(stop.tip):
-                return stop.tip
-        example = self.parser.example
-        return example if example and self.works(example) else self.line(["-h"])
+    def _without_repair(self, stop: Stop, current: Stop, messages: list[str], similar: tuple[str, str]) -> Proposal:
+        """The first command that works of those that the Stops propose, then the example, then the help; an error that a missing
+        thing causes comes first, as no correction helps against it."""
+        line = ""
+        for one in (stop, current):
+            if one.tip is None:
+                line = line or self.line(["-h"])
+            elif one.tip and self.works(one.tip):
+                line = line or one.tip
+        if not line and self.parser.example and self.works(self.parser.example):
+            line = self.parser.example
+        line = line or self.line(["-h"])
+        is_example = line == self.parser.example and line != self.line([])
+        is_example = is_example or current.is_example
+        proposal = Proposal(line=line, is_example=is_example, similar=similar)
+        return _with_messages(proposal, messages, len(messages) - 1, current)
 
     def line(self, words: Sequence[str]) -> str:
-        return shlex.join(["python", "-m", self.parser.module, *words])
+        """The command with these words."""
+        return self.grammar.line(words)
 
     def message(self, stop: Stop, words: Sequence[str] | None = None) -> str:
         """What is wrong with these words, by default those that were typed, with the flag at fault before it."""
-        flag = self.parser.flag_at_fault(self.words if words is None else words, stop)
+        flag = stop.flag
+        if not flag and stop.wrong:
+            flag = self.grammar.flag_taking(self.words if words is None else words, stop.wrong)
         return f"{flag}: {stop}" if flag else str(stop)
 
     def mistake(self, words: Sequence[str]) -> Stop | None:
         """The Stop with which the command would end; None where it would not."""
+        key = tuple(words)
+        if key not in self._mistakes:
+            self._mistakes[key] = self._checked(words)
+        return self._mistakes[key]
+
+    def _checked(self, words: Sequence[str]) -> Stop | None:
         if not {"-h", "--help"}.isdisjoint(words):
             return None
         silent = io.StringIO()
         try:
             with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
-                self.check(words)
+                self._check(words)
         except Stop as stop:
             return stop
         except OSError as error:  # of a path that the system refuses
@@ -201,12 +214,21 @@ class Hints:
 
     def works(self, line: str) -> bool:
         """Whether a command line works, as far as it is one of this command."""
-        if not self._is_of_this_command(line):
-            return True
-        return self.mistake(split_command(line).words) is None
+        is_of_this_command = line.split()[:3] == ["python", "-m", self.parser.module]
+        return not is_of_this_command or self.mistake(split_command(line).words) is None
 
-    def _is_of_this_command(self, line: str) -> bool:
-        return line.split()[:3] == ["python", "-m", self.parser.module]
+
+def _is_known(mistake: Stop) -> bool:
+    """Whether a mistake says what was meant, and nothing has to be done first."""
+    return mistake.right != "" and not mistake.is_example and not mistake.first
+
+
+def _with_messages(proposal: Proposal, messages: Sequence[str], last: int, mistake: Stop) -> Proposal:
+    """A proposal with what else is wrong; a thing that is missing is its error, as no correction helps against it."""
+    if mistake.code != MISSING or last == 0:
+        return proposal._replace(notes=tuple(messages[1:]))
+    others = (*messages[:last], *messages[last + 1 :])
+    return proposal._replace(notes=others, error=messages[last], similar=("", ""))
 
 
 _collected: ContextVar[list[Hints] | None] = ContextVar("_collected", default=None)
@@ -219,7 +241,7 @@ def corrected_line(line: str) -> Proposal:
     if hints is None or mistake is None:
         return Proposal(line=line)
     best = hints.best(mistake)
-    return best._replace(notes=(hints.message(mistake), *best.notes))
+    return best._replace(notes=(hints.message(mistake), *best.notes), similar=("", ""))
 
 
 def hints_for(line: str) -> Hints | None:
@@ -241,60 +263,3 @@ def are_wanted(hints: Hints) -> bool:
         return False
     collected.append(hints)
     return True
-
-
-def python() -> str:
-    """The word to type for this interpreter: `python` if that runs it, else its path, relative if it lies below here."""
-    on_path = shutil.which("python") or ""
-    is_same_file = os.path.realpath(on_path) == os.path.realpath(sys.executable)
-    is_same_folder = os.path.dirname(on_path) in sys.executable
-    if on_path and is_same_file and is_same_folder:
-        return "python"
-    return shlex.quote(near(sys.executable))
-
-
-def started_as() -> str:
-    """The words before a command's short name as the user typed them: `crossover`, the path to it, or `python -m crossover`; ""
-    of a command that was started as `python -m workloads.matmul`."""
-    program = PurePath(sys.argv[0])
-    if program.stem != SCRIPT:
-        return ""
-    if program.suffix:  # crossover.py, or the module crossover.explain, which is not there
-        return f"{python()} -m {SCRIPT}"
-    on_path = shutil.which(SCRIPT)
-    same = on_path is not None and os.path.realpath(on_path) == os.path.realpath(program)
-    return SCRIPT if same else shlex.quote(near(program))
-
-
-def name_typed(command: str) -> str:
-    """The name of a command of ours in the form that was typed: `matmul` after `crossover`, else `workloads.matmul`."""
-    return command.rpartition(".")[2] if started_as() else command
-
-
-def by_script(command: str) -> str:
-    """A command of ours as the console command takes it, if that started this process."""
-    start = started_as()
-    if not start:
-        return command
-
-    def short(match: re.Match) -> str:
-        if match["name"] is None:
-            return start
-        if match["name"] == "suite" and match["quick"] and "suite" not in sys.argv[1:2]:
-            return f"{start} run"
-        return f"{start} {match['name']}{match['quick'] or ''}"
-
-    return _OURS.sub(short, command)
-
-
-def program(command: str) -> str:
-    """The beginning of a command in its usage, as it was typed: `crossover run` starts workloads.suite --quick."""
-    quick = " --quick" if command == "workloads.suite" and started_as() and sys.argv[1:2] == ["run"] else ""
-    return by_script(f"python -m {command}{quick}")
-
-
-def typed(command: str) -> str:
-    """A command of ours as it can be typed here and in the form that was typed: `crossover matmul ...`, or
-    `python -m workloads.matmul ...` with the interpreter that works. Variables may stand before it."""
-    command = quoted_controls(command)
-    return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), by_script(command))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workloads.command_line.parsing import CommandParser
-from workloads.corrections.likeness import closest
+from workloads.corrections.nearest import nearest
 
 
 def words_of(command: CommandParser, **keywords: Any) -> list[str]:
@@ -40,7 +40,7 @@ def _known_keywords(name: str, known: Iterable[str]) -> str:
     """The keyword that is most like a name, or has it or is had by it; all where none is."""
     names = sorted(known)
     beginning = [one for one in names if name.startswith(f"{one}_")]
-    similar = beginning[0] if beginning else closest(name, names)
+    similar = beginning[0] if beginning else nearest(name, names)
     return f"did you mean {similar!r}?" if similar else f"known: {', '.join(names)}"
 
 

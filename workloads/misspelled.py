@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from workloads import ROOT, help_screen, hints
-from workloads.command_line import error_lines
+from workloads.command_line import error_lines, invocation
 from workloads.stops import USAGE
 
 
@@ -20,7 +20,7 @@ def leave_if_unknown(words: Sequence[str]) -> None:
         return
     module, *others = words[words.index("-m") + 1 :]
     script, _, name = module.partition(".")
-    if script == hints.SCRIPT and name:
+    if script == invocation.SCRIPT and name:
         similar = help_screen.similar_command(name, "analysis")
         _leave(module, ["python", "-m", similar, *others] if similar else ["python", "-m", "workloads"])
     if module.partition(".")[0] not in help_screen.OVERVIEWS or _can_run(module):

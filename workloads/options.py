@@ -6,12 +6,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from workloads.corrections import PLACE
-from workloads.corrections.likeness import closest
-from workloads.corrections.quantities import BYTES, COUNTS, MOST_SIZES, SECONDS, number, positive, sizes
-from workloads.corrections.rules import regression
-from workloads.corrections.runs import stored_run
-from workloads.hints import SCRIPT, python, typed
+from workloads.command_line.invocation import SCRIPT, python, typed
+from workloads.command_line.quantities import BYTES, COUNTS, MOST_SIZES, SECONDS, number, positive, regression, sizes
+from workloads.corrections.grammar import PLACE
+from workloads.corrections.refusals import unknown
 from workloads.stops import (
     FAILED,
     INTERRUPTED,
@@ -27,6 +25,7 @@ from workloads.stops import (
     Terminated,
     Usage,
 )
+from workloads.stored_runs import stored_run
 from workloads.terminal import near
 
 __all__ = [
@@ -68,7 +67,6 @@ __all__ = [
 
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
-_FEW = 8  # up to so many known words are listed even if one is similar
 # What the names of files end in that people type where a folder is written.
 _FILE_ENDINGS = (
     *(".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".xml", ".xlsx", ".parquet"),
@@ -87,24 +85,6 @@ def usage_errors(tip: str = "") -> Iterator[None]:
         if isinstance(error, UnknownName):
             raise unknown(error.kind, error.word, error.known) from error
         raise Usage(str(error), tip) from error
-
-
-def unknown(
-    what: str, word: str, known: Iterable[str], where: str = "", more: str = "", *, likeness: float = 0.65
-) -> Usage:
-    """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one,
-    else the first."""
-    names = list(known)
-    similar = closest(word, names, likeness)
-    listed = f"; known: {', '.join(names)}{more}" if not similar or len(names) <= _FEW else ""
-    kind = what if similar in names else ""
-    message = f"unknown {what} {word!r}{where}{listed}"
-    if similar and not kind:  # several, which an alias means
-        message += f"; {word} is {' and '.join(similar.split(','))} here"
-    error = Usage(message, wrong=word, right=similar, similar=kind)
-    error.fallback = names[0] if names else ""
-    error.leaves_out = not similar
-    return error
 
 
 def words(values: Sequence[str] | None) -> list[str]:

@@ -8,9 +8,8 @@ import re
 from argparse import Namespace
 from collections.abc import Sequence
 
-from workloads import help_screen, options
+from workloads import help_screen, options, stored_runs
 from workloads.command_line.parsing import CommandParser
-from workloads.corrections import runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +186,7 @@ def _add_output_flags(parser: CommandParser) -> None:
         "--output",
         metavar="DIR",
         type=options.folder,
-        help=help_screen.help_text("folder of the result file", rest=f" ({runs.local_folder()}/MACHINE/TIME)"),
+        help=help_screen.help_text("folder of the result file", rest=f" ({stored_runs.local_folder()}/MACHINE/TIME)"),
     )
     output.add_argument("--save", metavar="NAME", help="keep the rows as the baseline NAME")
     output.add_argument(

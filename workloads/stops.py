@@ -19,21 +19,17 @@ SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after
 
 class Stop(Exception):
     """Ends a command with one `error:` line and this exit code; `tip` is a command that works, None where only the command's help
-    says which does. Where the typed words
-    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike. instead: the
-    whole command that was meant. first: what to do before the command works, which is shown again: `mend the file`."""
+    says which does. Where the typed words can be corrected, `right` stands for `wrong` (workloads/corrections/repairs.py).
+    similar: their kind (flag, model), if alike. instead: the whole command that was meant. first: what to do before the command
+    works, which is shown again: `mend the file`."""
 
     code = USAGE
-    #: What a flag gets in place of `wrong`, where that is all that it has and `right` is "".
-    fallback = ""
     #: The flag whose value `wrong` is, where that is known; "" for any flag.
     flag = ""
     #: Whether `right` is a value that works in place of one that is not known, rather than what was meant.
     is_example = False
-    #: Whether `wrong` means something that nothing here does, so that the command without it does something else.
-    leaves_out = False
-    #: Whether `wrong` is a run that is not there.
-    names_run = False
+    #: The flags and runs that the command needs and that were not typed.
+    lacking: tuple[str, ...] = ()
     #: Another command that takes the same words, such as `workloads.matmul`; "" for none.
     command = ""
 

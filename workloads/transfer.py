@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from analysis import units
 from analysis.table import shown
-from workloads import corrections, help_screen, hints, options, shared_flags, terminal
+from workloads import help_screen, options, shared_flags, terminal
 from workloads.command_line.parsing import CommandParser
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import MeasuringPlan
@@ -148,7 +147,8 @@ class TransferPlan(MeasuringPlan):
         why = "every row of transfer copies to or from a GPU"
         if not machine.gpus:
             here = f"no GPU here ({facts.gpu_problem()}), and {why}; stream times the memory of the CPU"
-            error = options.Missing(here, _line_of_stream(measuring.command))
+            error = options.Missing(here)
+            error.command = "workloads.stream"
             error.is_example = True
             raise error
         if not on:
@@ -352,18 +352,6 @@ class PipelineTable(Lines):
         if seconds is None:
             return [*start, m.status, "", m.reason]
         return [*start, *timed(seconds, 1e3), " ".join(m.flags)]
-
-
-def _line_of_stream(command: str) -> str:
-    """The line of workloads.stream with those flags of a command of transfer that it takes too."""
-    line = ["python", "-m", "workloads.stream"]
-    stream = hints.hints_for(shlex.join(line))
-    taken = stream.parser.flag_names() if stream else []
-    flags = TransferPlan.parser()._option_string_actions
-    for name, _, values in corrections.by_flag(shlex.split(command)[3:], flags):
-        if name in taken:
-            line += [name, *values]
-    return hints.corrected_line(shlex.join(line)).line
 
 
 parser = TransferPlan.parser

@@ -8,10 +8,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from analysis import metrics
-from workloads import REPORTS, help_screen, options, terminal
+from workloads import REPORTS, help_screen, options, stored_runs, terminal
 from workloads.command_line import running
 from workloads.command_line.parsing import CommandParser
-from workloads.corrections import runs
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import RunComparison
@@ -258,7 +257,7 @@ def _correct_by_example(error: options.Usage, names: tuple[str, str], plan: "Com
     """
     error.similar = ""
     error.is_example = True
-    named = [options.near(runs.run_named(name)) for name in names]
+    named = [options.near(stored_runs.run_named(name)) for name in names]
     others = [run for run in named if os.path.realpath(run) != os.path.realpath(partner)]
     example = ""
     if plan.old != plan.new:

@@ -5,10 +5,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from workloads import corrections, help_screen, options
+from workloads import help_screen, options, stored_runs
 from workloads.command_line import running
 from workloads.command_line.parsing import CommandParser, typed_command_line
-from workloads.corrections import runs
 
 if TYPE_CHECKING:
     from analysis.explain.plan import ExplainPlan
@@ -74,7 +73,7 @@ def parser() -> CommandParser:
         help=help_screen.help_text(
             "your training script (train.py, train.ipynb), run up to its first fit",
             rest="; a result file, a run folder or a machine folder "
-            f"(default: this machine's runs, in {runs.local_folder()})",
+            f"(default: this machine's runs, in {stored_runs.local_folder()})",
         ),
     )
     _add_training_flags(command_parser)
@@ -208,8 +207,9 @@ def _run(plan: "ExplainPlan") -> int:
 
 def _typed_command(argv: list[str] | None) -> str:
     """The command as it was typed, without a script's own words and the flags that say what more to do with its answer."""
-    typed_words, _ = corrections.split(sys.argv[1:] if argv is None else argv, passes_on=True)
-    words = parser().without(typed_words, _MORE_TO_DO)
+    grammar = parser().grammar()
+    typed_words, _ = grammar.split(sys.argv[1:] if argv is None else argv)
+    words = grammar.without(typed_words, _MORE_TO_DO)
     return options.typed(typed_command_line("analysis.explain", words))
 
 

@@ -11,7 +11,7 @@ from analysis.predict import profile
 from analysis.predict.profile import STORED_GPU, Profile
 from analysis.stats import is_gpu
 from workloads import REPORTS, options, records, terminal
-from workloads.corrections.likeness import closest
+from workloads.corrections.nearest import nearest
 from workloads.machine import facts
 from workloads.records.run_files import NoRows
 from workloads.records.schemas import OtherSchema
@@ -80,7 +80,7 @@ def is_run(run: str) -> bool:
 def unknown_gpu(name: str) -> options.Usage:
     """The error for a name that is no GPU profile. It lists those that are stored, and corrects the name if one is similar."""
     known = profile.stored_names()
-    similar = closest(name, known)
+    similar = nearest(name, known)
     message = f"no stored rows of a GPU in {name!r}; stored: {', '.join(known)}"
     kind = "GPU profile" if similar else ""
     error = options.Usage(message, wrong=name, right=similar or STORED_GPU, similar=kind)

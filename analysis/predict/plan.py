@@ -10,7 +10,7 @@ import msgspec
 from analysis.predict import described_model, profile, saved_predictions
 from analysis.predict.profile import STORED_GPU, Profile
 from workloads import options, records
-from workloads.corrections.likeness import closest
+from workloads.corrections.nearest import nearest
 from workloads.records import Settings, command_lines, regular_files, settings
 from workloads.records.run_files import NoRun
 
@@ -146,8 +146,8 @@ def _require_switch(word: str) -> None:
     if equals and name in settings.KNOWN and (not values or text in values):
         return
     known = ", ".join(values) or ", ".join(settings.KNOWN)
-    near = name if name in settings.KNOWN else closest(name, settings.KNOWN)
-    value = closest(text, settings.KNOWN[near]) if near and settings.KNOWN[near] else text
+    near = name if name in settings.KNOWN else nearest(name, settings.KNOWN)
+    value = nearest(text, settings.KNOWN[near]) if near and settings.KNOWN[near] else text
     right = f"{near}={value}" if near and value else ""
     if not equals and right:
         raise options.Usage(f"{word!r} is no switch: it is written {right}", wrong=word, right=right)
@@ -164,7 +164,7 @@ def _devices(flags: Namespace, machine: Profile) -> list[str]:
     if unknown:
         first = min(unknown)
         message = f"the profile has no rows of {first}; it has {', '.join(machine.devices)}"
-        right = closest(first, machine.devices)
+        right = nearest(first, machine.devices)
         raise options.Usage(message, wrong=first.removesuffix(":0"), right=right, similar="device" if right else "")
     return devices
 

@@ -8,10 +8,9 @@ import pytest
 from analysis import export
 from analysis.explain.__main__ import price
 from analysis.report import command as report
-from workloads import ROOT, describe, doctor, help_screen, hints, keywords, options, shared_flags, stops, terminal
-from workloads.command_line import running
+from workloads import ROOT, describe, doctor, help_screen, keywords, options, shared_flags, stops, stored_runs, terminal
+from workloads.command_line import invocation, running
 from workloads.command_line.parsing import CommandParser
-from workloads.corrections import runs
 from workloads.harness import plan
 from workloads.records.run_files import NoRun
 
@@ -139,7 +138,7 @@ def test_a_number_of_seconds_has_its_unit(text, seconds):
 WRONG = {
     "max-time 0 -v": " --max-time 2.0 -v",
     "threads 2 --min-time x": " --threads 2 --min-time 0.075",
-    "format pretty -q": " --format table -q",
+    "format fancy -q": " --format table -q",
     "fast --rigorous -v": " --fast -v",
     "max-time=inf": " --max-time 2.0",
     "seed -1": " --seed 1",
@@ -163,12 +162,12 @@ def test_usage_errors_exit_2_with_a_correction(words, tip, capsys):
 
 def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hints.sys, "executable", str(tmp_path / ".venv/bin/python"))
+    monkeypatch.setattr(invocation.sys, "executable", str(tmp_path / ".venv/bin/python"))
     assert options.typed("python -m workloads.matmul") == ".venv/bin/python -m workloads.matmul"
     assert options.typed("make run") == "make run"
-    monkeypatch.setattr(hints.sys, "executable", "/opt/a b/python3")
+    monkeypatch.setattr(invocation.sys, "executable", "/opt/a b/python3")
     assert options.typed("python -m x") == "'/opt/a b/python3' -m x"
-    monkeypatch.setattr(hints.shutil, "which", lambda name: "/opt/a b/python3")
+    monkeypatch.setattr(invocation.shutil, "which", lambda name: "/opt/a b/python3")
     assert options.typed("python -m x") == "python -m x"
 
 
@@ -237,7 +236,7 @@ def test_near_misses_are_corrected_as_typed(capsys, tmp_path, monkeypatch):
         line = b"".join(stored.readlines(400_000))
     (tmp_path / "reports/machine/run/rows.jsonl").write_bytes(line)
     assert told("reports/machine/runs") == ("path", "reports/machine/runs", "reports/machine/run")
-    monkeypatch.setattr(runs, "LOCAL", tmp_path / "reports/local")
+    monkeypatch.setattr(stored_runs, "LOCAL", tmp_path / "reports/local")
     elsewhere = str(ROOT / "reports/nvidia-h200/suite")
     assert told("other/zzz") == ("", "other/zzz", elsewhere)
     assert told("zzz", "before") == ("", "zzz", elsewhere)

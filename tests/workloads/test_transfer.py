@@ -43,7 +43,7 @@ def test_without_a_gpu_it_exits_3(monkeypatch, capsys, kernels):
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
     assert transfer.main(["--sizes", "4KiB:256MiB:x4", "--fast"]) == 3
-    error, tip = capsys.readouterr().err.splitlines()
+    error, *_, tip = capsys.readouterr().err.splitlines()
     assert error.startswith("error: no GPU here (no NVIDIA driver), and every row of transfer copies to or from a GPU")
     assert tip.startswith("  try, for example: ") and "-m workloads.stream" in tip
     with pytest.raises(options.Usage, match="--device names none"):

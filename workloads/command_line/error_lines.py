@@ -3,7 +3,8 @@
 import sys
 
 from workloads import terminal
-from workloads.hints import Hints, Proposal, typed
+from workloads.command_line.invocation import typed
+from workloads.hints import Hints, Proposal
 from workloads.stops import Stop
 
 _LONGEST_MESSAGE = 4000  # characters of an error line
@@ -17,8 +18,9 @@ def print_error(stop: Stop, command_hints: Hints) -> None:
     proposal = command_hints.best(stop)
     message = _one_line(proposal.error or command_hints.message(stop))
     terminal.note(terminal.Line(message, label=f"{terminal.paint('error:', 'bad', sys.stderr)} "))
-    if stop.similar and not proposal.error:
-        terminal.note(terminal.Line(f"a similar {stop.similar} exists: {stop.right!r}", label="  tip: "))
+    kind, name = proposal.similar
+    if kind:
+        terminal.note(terminal.Line(f"a similar {kind} exists: {name!r}", label="  tip: "))
     print_proposal(proposal)
 
 

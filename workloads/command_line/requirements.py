@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from workloads import ROOT
-from workloads.hints import python
+from workloads.command_line.invocation import python
 from workloads.stops import Missing
 from workloads.terminal import near
 

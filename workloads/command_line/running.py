@@ -134,7 +134,7 @@ def _command_that_prints_again(command_parser: CommandParser, command_hints: Hin
     """The command that prints what could not be written: a measuring one reads the rows that it has stored."""
     words = command_hints.words
     resuming = [*words, "--resume"]
-    can_resume = "--resume" in command_parser.flag_names() and not {"--resume", "--dry-run"} & set(words)
+    can_resume = "--resume" in command_parser.grammar().flags and not {"--resume", "--dry-run"} & set(words)
     if can_resume and command_hints.mistake(resuming) is None:
         words = resuming
     return command_hints.line(words)

@@ -1,214 +1,225 @@
-"""The error for goals and variables of `make` that the Makefile does not have, with the command that was meant. The Makefile
-starts it, with its names in the environment."""
+"""The error for words behind `make` that the Makefile does not know, with the command that was meant. The Makefile starts it,
+with its names in the environment."""
 
 import contextlib
-import dataclasses
+import importlib
 import os
 import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from workloads import ROOT, help_screen, hints
-from workloads.corrections.likeness import closest, misspelled
+from workloads.command_line import invocation
+from workloads.corrections.nearest import ALIKE, NEARLY_THE_SAME, nearest
+from workloads.stops import OK, USAGE, Stop
 
 VARIABLES = ("ARGS", "NAME", "VENV", "PYTHON", "EXTRAS", "RUN", "CANDIDATES")
 _MAKE_VARIABLES = ("SHELL", "MAKEFLAGS", "MFLAGS", "PAGES")
-_SUITE = "workloads.suite"  # which make run starts
+_SUITE = "workloads.suite"  # which make run starts, with --quick
+_LIKELY = ("workloads.training", "analysis.explain", "workloads.matmul")  # what people want of those with a flag
 _SWITCHED_ON = ("", "1", "yes", "true", "on")
-_LIKENESS = 0.6
-# What other Makefiles call a target -> the one here that does it, or does it first.
-_USUAL_NAMES = {"check": "test", "install": "run", "setup": "run", "all": "run", "format": "lint", "distclean": "clean"}
+_LIKE_A_TARGET = 0.75
+_MOST = 8  # mistakes of a line that are corrected
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WrongLine:
-    """Why `make` cannot do what was typed, and the command that can."""
+class MakeLine(NamedTuple):
+    """The words behind `make`."""
+
+    #: The goals, as they were typed.
+    goals: tuple[str, ...]
+    #: The variables that were typed, by name.
+    variables: Mapping[str, str]
+
+    def command(self) -> str:
+        """The line as it is typed."""
+        definitions = [f"{name}={shlex.quote(value) if value else ''}" for name, value in self.variables.items()]
+        return " ".join(["make", *map(shlex.quote, self.goals), *definitions])
+
+    def with_variables(self, first: Mapping[str, str], *left_out: str) -> "MakeLine":
+        """The line with these variables first, and without others."""
+        others = {name: value for name, value in self.variables.items() if name not in (*first, *left_out)}
+        return self._replace(variables={**first, **others})
+
+    def with_arguments(self, arguments: Sequence[str]) -> "MakeLine":
+        """The line with more words in ARGS, as a shell takes them."""
+        return self.with_variables({"ARGS": " ".join([self.variables.get("ARGS", ""), *arguments]).strip()})
+
+
+class Correction(NamedTuple):
+    """What is wrong with a line, and what may be meant."""
 
     #: What is wrong, without `error:`.
     message: str
-    #: A command that works, as a shell takes it.
-    command: str
-    #: Whether the command does something else than was typed, as nobody can know what was meant.
+    #: The line without this mistake; None where a command without make is meant.
+    line: MakeLine | None = None
+    #: That command, as a shell takes it.
+    command: str = ""
+    #: Whether it does something else than was typed.
     is_example: bool = False
 
-    def lines(self) -> list[str]:
-        """The two lines for stderr."""
-        label = "try, for example" if self.is_example else "try"
-        return [f"error: {self.message}", f"  {label}: {self.command}"]
 
+class Makefile(NamedTuple):
+    """The names that the Makefile knows."""
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MakeLine:
-    """The words behind `make`, and the names that the Makefile knows."""
-
-    #: The goals, as they were typed.
-    goals: Sequence[str]
-    #: The variables that were typed, by name.
-    variables: Mapping[str, str]
-    #: The targets of the Makefile.
+    #: Its targets.
     targets: Sequence[str]
     #: The targets that want a NAME -> the names that there are.
     names: Mapping[str, Sequence[str]]
-    #: The Python that runs this, as a shell takes it.
-    python: str
 
-    def wrong_line(self) -> WrongLine:
-        """What is wrong with the first goal or variable that is not known."""
-        targets = [goal for goal in self.goals if goal in self.targets]
-        for name in self.variables:
-            known = _variable(name)
-            if known != name:
-                variables = {known: self.variables[name], **self._variables_without(name)}
-                return WrongLine(
-                    message=f"no variable {name!r}: it is {known}", command=self._make(self.goals, variables)
-                )
-            if targets and name not in (*VARIABLES, *_MAKE_VARIABLES):
-                return self._unknown_variable(name, targets)
-        others = [goal for goal in self.goals if goal not in (*self.targets, *VARIABLES)]
-        named = [target for target in targets if target in self.names]
-        if named:
-            return self._wrong_name(named[0], others)
-        if not others:
-            return self._variable_without_value(targets)
-        if targets:
-            return self._with_known_target(targets, others[0])
-        return self._unknown(others[0])
+    def lines(self, typed: MakeLine) -> list[str]:
+        """The lines for stderr: the error, what else is wrong, and a command that works; [] where nothing is wrong."""
+        line = typed
+        corrections: list[Correction] = []
+        while len(corrections) < _MOST:
+            correction = self.correction(line)
+            if correction is None:
+                break
+            corrections.append(correction)
+            if correction.line is None:
+                break
+            line = correction.line
+        if not corrections:
+            return []
+        label = "try, for example" if any(one.is_example for one in corrections) else "try"
+        messages = [one.message for one in corrections]
+        others = [f"  and: {message}" for message in messages[1:]]
+        return [f"error: {messages[0]}", *others, f"  {label}: {corrections[-1].command or line.command()}"]
 
-    def _make(self, goals: Sequence[str], variables: Mapping[str, str]) -> str:
-        """A command of `make` with these goals and variables."""
-        definitions = [f"{name}={shlex.quote(value) if value else ''}" for name, value in variables.items()]
-        return " ".join(["make", *map(shlex.quote, goals), *definitions])
+    def correction(self, line: MakeLine) -> Correction | None:
+        """The first mistake of a line with what is meant; None where the Makefile knows all of it."""
+        unknown_goals = [goal for goal in line.goals if goal not in self.targets]
+        for name in line.variables:
+            meant = nearest(name, VARIABLES, 0.7)
+            if meant and meant != name and name not in _MAKE_VARIABLES:
+                renamed = line.with_variables({meant: line.variables[name]}, name)
+                return Correction(f"no variable {name!r}: it is {meant}", renamed)
+        unknown_names = [name for name in line.variables if name not in (*VARIABLES, *_MAKE_VARIABLES)]
+        wanting = [goal for goal in line.goals if goal in self.names]
+        if wanting and line.variables.get("NAME") not in self.names[wanting[0]]:
+            return self._wrong_name(line, wanting[0], [goal for goal in unknown_goals if goal not in VARIABLES])
+        if unknown_goals and not (unknown_names and set(line.goals) & set(self.targets)):
+            return self._unknown_goal(line, unknown_goals[0])
+        if unknown_names:
+            return self._unknown_variables(line, unknown_names)
+        return _wrong_arguments(line) if "run" in line.goals else None
 
-    def _variables_without(self, *names: str) -> dict[str, str]:
-        return {name: value for name, value in self.variables.items() if name not in names}
+    def _unknown_goal(self, line: MakeLine, goal: str) -> Correction:
+        """A goal that is no target: a variable, a bench, a script, a command of ours, a test to select, a misspelled target."""
+        message = f"no target {goal!r}"
+        known_goals = tuple(one for one in line.goals if one in self.targets)
+        meant = nearest(goal, self.targets, _LIKE_A_TARGET)
+        if goal in VARIABLES:
+            message = f"{goal!r} is a variable, which is typed {goal}=..."
+            defined = line.with_variables({"VENV": ""} if goal == "VENV" else {})
+            return Correction(message, defined._replace(goals=known_goals or ("run",)), is_example=goal != "VENV")
+        if goal.partition(":")[0].endswith((".py", ".ipynb")) and set(known_goals) <= {"run"}:
+            subject = ["--model", goal] if ":" in goal else [goal]
+            return _without_make(message, line, "analysis.explain", [*subject, *_as_flags(line.variables)])
+        if known_goals and known_goals[0] in ("test", "test-all", "lint") and not meant:
+            selected = goal if (ROOT / goal).exists() else f"-k {shlex.quote(goal)}"
+            message = f"{message}; what make {known_goals[0]} takes is typed ARGS=..."
+            return Correction(message, line.with_arguments([selected])._replace(goals=known_goals))
+        command = help_screen.similar_command(goal, "analysis")
+        is_command = command.rpartition(".")[2] == goal
+        if not is_command:
+            for target, names in self.names.items():
+                if goal in names and not known_goals:
+                    named = line.with_variables({"NAME": goal})._replace(goals=(target,))
+                    return Correction(f"{message}; it is a {target}", named)
+        if is_command or (command and not meant and not known_goals):
+            words = [*_as_flags(line.variables), *[one for one in line.goals if one != goal]]
+            return _without_make(
+                f"{message}; {command.rpartition('.')[2]} is a command without make", line, command, words
+            )
+        if meant:
+            installs = meant == "run" and "install" in nearest(goal, ("install", "setup", "all"))
+            message += "; make run first installs what it needs" if installs else ""
+            goals = tuple(dict.fromkeys(meant if one == goal else one for one in line.goals))
+            return Correction(message, line._replace(goals=goals), is_example=installs)
+        message = f"{message}; known: {' '.join(self.targets)}"
+        return Correction(message, line._replace(goals=known_goals or ("help",)), is_example=True)
 
-    def _unknown_variable(self, name: str, targets: Sequence[str]) -> WrongLine:
-        """The error for a variable that is none here: of make run a flag of the suite, FAST=1, if there is one; else left out."""
-        message = f"no variable {name!r}; known: {' '.join(VARIABLES)}"
-        words = shlex.split(self.variables.get("ARGS", ""))
-        others = self._variables_without(name, "ARGS")
-        suite = hints.hints_for(shlex.join(["python", "-m", _SUITE]))
-        if "run" in targets and suite is not None and _flag(name) in suite.parser.flag_names():
-            words += _as_flag(name, self.variables[name])
-            message = f"no variable {name!r}; what make run takes is typed ARGS=..."
-        is_example = not words
-        variables = {"ARGS": " ".join(words), **others} if words else others
-        return WrongLine(message=message, command=self._make(self.goals, variables), is_example=is_example)
+    def _unknown_variables(self, line: MakeLine, names: Sequence[str]) -> Correction:
+        """Variables that are none here: of make run flags of the suite, FAST=1, else flags of another command; else left out."""
+        listed = " ".join(map(repr, names))
+        flags = _as_flags({name: line.variables[name] for name in names})
+        names_of_flags = [flag for flag in flags if flag[:2] == "--"]
+        if "run" in line.goals:
+            having = [set(help_screen.commands_with(flag, _SUITE)) for flag in names_of_flags]
+            suite = hints.hints_for(shlex.join(["python", "-m", _SUITE]))
+            if suite is not None and suite.grammar.flags.keys() >= set(names_of_flags):
+                message = f"no variable {listed}; what make run takes is typed ARGS=..."
+                return Correction(message, line.with_variables({}, *names).with_arguments(flags))
+            commands = sorted(set.intersection(*having))
+            likely = [command for command in (*_LIKELY, *commands) if command in commands]
+            if likely:
+                message = f"no variable {listed}; a command without make has flags for it"
+                return _without_make(message, line, likely[0], flags)
+        message = f"no variable {listed}; known: {' '.join(VARIABLES)}"
+        return Correction(message, line.with_variables({}, *names), is_example=True)
 
-    def _variable_without_value(self, targets: Sequence[str]) -> WrongLine:
-        """The error for `make run VENV`, a variable without `=`; only VENV means something without a value."""
-        name = next(goal for goal in self.goals if goal in VARIABLES)
-        message = f"{name!r} is a variable, which is typed {name}=..."
-        definitions = {"VENV": ""} if name == "VENV" else {}
-        command = self._make(targets or ["run"], {**definitions, **self.variables})
-        return WrongLine(message=message, command=command, is_example=not definitions)
-
-    def _wrong_name(self, target: str, others: Sequence[str]) -> WrongLine:
-        """The error for `make bench` without a NAME, or with one that is not known; `others`: goals that may be meant for it."""
+    def _wrong_name(self, line: MakeLine, target: str, others: Sequence[str]) -> Correction:
+        """A target without a NAME, or with one that is not known; `others`: goals that may be meant for it."""
         known = self.names[target]
-        typed_name = self.variables.get("NAME", "") or " ".join(others[:1])
-        message = f"make {target} takes NAME=..., one of: {' '.join(known)}"
+        typed_name = line.variables.get("NAME", "") or " ".join(others[:1])
         for other, other_names in self.names.items():
-            if typed_name in other_names and typed_name not in known:
-                variables = {"NAME": typed_name, **self._variables_without("NAME")}
-                return WrongLine(message=f"{typed_name!r} is a {other}", command=self._make([other], variables))
+            if typed_name in other_names and other != target and typed_name not in known:
+                named = line.with_variables({"NAME": typed_name})._replace(goals=(other,))
+                return Correction(f"{typed_name!r} is a {other}", named)
+        message = f"make {target} takes NAME=..., one of: {' '.join(known)}"
         if typed_name and typed_name not in known:
             message = f"no {target} {typed_name!r}; known: {' '.join(known)}"
-        similar = closest(typed_name, known, _LIKENESS) if typed_name else ""
-        alike = [name for name in known if typed_name and misspelled(typed_name, name.split("_"))]
+        alike = [name for name in known if typed_name and nearest(typed_name, name.split("_"), NEARLY_THE_SAME)]
         if len(alike) > 1:
-            return self._several_meant(target, typed_name, alike)
-        variables = {"NAME": similar or known[0], **self._variables_without("NAME")}
-        return WrongLine(message=message, command=self._make([target], variables), is_example=not similar)
-
-    def _several_meant(self, target: str, word: str, names: Sequence[str]) -> WrongLine:
-        """The error for a NAME that is a part of several; the first that runs without a GPU is shown."""
-        without_gpu = [name for name in names if "on_gpu(" not in _source(target, name)]
-        shown = without_gpu[0] if without_gpu else names[0]
-        variables = {"NAME": shown, **self._variables_without("NAME")}
-        message = f"no {target} {word!r}, but {' and '.join(names)}"
-        return WrongLine(message=message, command=self._make([target], variables), is_example=True)
-
-    def _with_known_target(self, targets: Sequence[str], word: str) -> WrongLine:
-        """The error for an unknown word beside a known target: tests to select, a misspelled target, or nothing."""
-        message = f"no target {word!r}"
-        arguments = self.variables.get("ARGS", "")
-        if targets[0] in ("test", "test-all", "lint") and not self._similar(word):
-            selected = word if (ROOT / word).exists() else f"-k {shlex.quote(word)}"
-            variables = {"ARGS": f"{arguments} {selected}".strip(), **self._variables_without("ARGS")}
-            message = f"{message}; what make {targets[0]} takes is typed ARGS=..."
-            return WrongLine(message=message, command=self._make(targets, variables))
-        corrected = [goal if goal in self.targets else self._similar(goal) for goal in self.goals]
-        goals = [goal for goal in dict.fromkeys(corrected) if goal]
-        return WrongLine(message=message, command=self._make(goals, self.variables))
-
-    def _unknown(self, word: str) -> WrongLine:
-        """The error for a goal that is no target: a bench without `bench`, a command of ours, or a misspelled target."""
-        message = f"no target {word!r}"
-        command = help_screen.similar_command(word, "analysis")
-        if command.rpartition(".")[2] == word:
-            return self._command(word)
-        for target, known in self.names.items():
-            if word in known:
-                variables = {"NAME": word, **self._variables_without("NAME")}
-                return WrongLine(message=f"{message}; it is a {target}", command=self._make([target], variables))
-        similar = self._similar(word)
-        if similar in self.names and self.variables.get("NAME") not in self.names[similar]:
-            return self._wrong_name(similar, self.goals[1:])
-        if similar:
-            goals = [self._similar(goal) or goal for goal in self.goals]
-            known_goals = [goal for goal in dict.fromkeys(goals) if goal in self.targets]
-            installs = _USUAL_NAMES.get(word) == "run"
-            message += "; make run first installs what it needs" if installs else ""
-            return WrongLine(message=message, command=self._make(known_goals, self.variables), is_example=installs)
-        if command:
-            return self._command(word, command.rpartition(".")[2])
-        return WrongLine(message=f"{message}; known: {' '.join(self.targets)}", command="make help", is_example=True)
-
-    def _command(self, word: str, name: str = "") -> WrongLine:
-        """The error for a command of ours as a goal, and for a word that is most like its name."""
-        words = shlex.split(self.variables.get("ARGS", ""))
-        words += [goal for goal in self.goals if goal != word]
-        for variable in self._variables_without(*VARIABLES, *_MAKE_VARIABLES):
-            words += _as_flag(variable, self.variables[variable])
-        module = help_screen.similar_command(name or word, "analysis")
-        proposal = hints.Proposal(line=shlex.join(["python", "-m", module, *words]))
-        with contextlib.suppress(ImportError):  # of a package that is not installed
-            proposal = hints.corrected_line(proposal.line) if words else proposal
-        short = f"{self.python} -m crossover {module.rpartition('.')[2]}"
-        corrected_words = shlex.split(proposal.line)[3:] or ["-h"]
-        return WrongLine(
-            message=f"no target {word!r}; {name or word} is a command without make",
-            command=f"{short} {shlex.join(corrected_words)}",
-            is_example=proposal.is_example,
-        )
-
-    def _similar(self, word: str) -> str:
-        """The target that is most like a word, or has another name in other Makefiles; "" for none."""
-        if word in self.targets:
-            return word
-        return _USUAL_NAMES.get(word) or closest(word, self.targets, 0.75)
+            message = f"no {target} {typed_name!r}, but {' and '.join(alike)}"
+            alike.sort(key=lambda name: "on_gpu(" in (ROOT / "tests" / target / f"{name}.py").read_text())
+        meant = typed_name if typed_name in known else nearest(typed_name, known, ALIKE) if typed_name else ""
+        shown = alike[0] if len(alike) > 1 else meant or known[0]
+        named = line.with_variables({"NAME": shown})._replace(goals=(target,))
+        return Correction(message, named, is_example=len(alike) > 1 or not meant)
 
 
-def _source(target: str, name: str) -> str:
-    """The text of a bench or a stress test."""
-    return (ROOT / "tests" / target / f"{name}.py").read_text()
+def _wrong_arguments(line: MakeLine) -> Correction | None:
+    """What the suite does not take of ARGS; None where it takes all. Only its grammar is asked: nothing may be installed."""
+    suite = hints.hints_for(shlex.join(["python", "-m", _SUITE]))
+    if suite is None:
+        return None
+    parser = importlib.import_module(_SUITE).parser()
+    arguments = hints.Hints(parser, ["--quick", *shlex.split(line.variables.get("ARGS", ""))], parser.parse_args)
+    mistake: Stop | None = arguments.mistake(arguments.words)
+    if mistake is None or mistake.code != USAGE:
+        return None
+    proposal = arguments.best(mistake)
+    words = [word for word in shlex.split(proposal.line)[3:] if word != "--quick"]
+    message = "; ".join([arguments.message(mistake), *proposal.notes])
+    if shlex.split(proposal.line)[2] != _SUITE:
+        return Correction(message, command=invocation.by_script(proposal.line), is_example=proposal.is_example)
+    corrected = line.with_variables({"ARGS": shlex.join(words)} if words else {}, "ARGS")
+    return Correction(message, corrected, is_example=proposal.is_example)
 
 
-def _variable(name: str) -> str:
-    """The variable of the Makefile that a name is, or is most like; the name itself where it is like none."""
-    return closest(name, VARIABLES, 0.7) or name
+def _without_make(message: str, line: MakeLine, command: str, words: Sequence[str]) -> Correction:
+    """A command of ours in place of make, with what stands in ARGS and these words, corrected."""
+    typed = [*shlex.split(line.variables.get("ARGS", "")), *words]
+    proposal = hints.Proposal(line=shlex.join(["python", "-m", command, *typed]))
+    with contextlib.suppress(ImportError):  # of a package that is not installed
+        proposal = hints.corrected_line(proposal.line) if typed else proposal
+    module, *corrected = shlex.split(proposal.line)[2:]
+    start = f"{invocation.python()} -m crossover {module.rpartition('.')[2]}"
+    return Correction(message, command=f"{start} {shlex.join(corrected or ['-h'])}", is_example=proposal.is_example)
 
 
-def _flag(variable: str) -> str:
-    """The flag that has the name of a variable: --batch-size of BATCH_SIZE."""
-    return f"--{'-'.join(variable.lower().split('_'))}"
-
-
-def _as_flag(variable: str, value: str) -> list[str]:
-    """A variable as the flag of its name with its value; 1 and the like only switch it on."""
-    return [_flag(variable)] if value.lower() in _SWITCHED_ON else [_flag(variable), *shlex.split(value)]
+def _as_flags(variables: Mapping[str, str]) -> list[str]:
+    """Variables that the Makefile does not know as flags with their values, BATCH_SIZE=8 as --batch-size 8; 1 and the like only
+    switch one on."""
+    words: list[str] = []
+    for name, value in variables.items():
+        if name not in (*VARIABLES, *_MAKE_VARIABLES):
+            words.append(f"--{'-'.join(name.lower().split('_'))}")
+            words += [] if value.lower() in _SWITCHED_ON else shlex.split(value)
+    return words
 
 
 def typed_variables(flags: str) -> dict[str, str]:
@@ -222,17 +233,18 @@ def typed_variables(flags: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Prints the error for what the environment says was typed; exit code 2."""
+    """Prints the error for what the environment says was typed, exit code 2; 0 where nothing is wrong."""
     environment = os.environ
-    line = MakeLine(
-        goals=environment["GOALS"].split(),
-        variables=typed_variables(environment.get("MAKEFLAGS", "")),
+    typed = MakeLine(
+        goals=tuple(environment["GOALS"].split()), variables=typed_variables(environment.get("MAKEFLAGS", ""))
+    )
+    makefile = Makefile(
         targets=environment["TARGETS"].split(),
         names={"bench": environment["BENCHES"].split(), "stress": environment["STRESSES"].split()},
-        python=hints.python(),
     )
-    print(*line.wrong_line().lines(), sep="\n", file=sys.stderr)
-    return 2
+    lines = makefile.lines(typed)
+    print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
+    return USAGE if lines else OK
 
 
 if __name__ == "__main__":

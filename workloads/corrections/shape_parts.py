@@ -1,140 +1,58 @@
-"""A shape or a range that was typed as several flags, as other tools have them: -m 64 -n 64 -k 32, --kernel-size 3, --min 8 --max
-64. Standard library only."""
+"""One value in place of several flags, as other tools have one for each number of a shape or a range: -m 64 -n 64 -k 32 is
+--shapes 64x64x32, --min 8 --max 64 is --sizes 8:64:x2. Standard library only."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from workloads.corrections.likeness import DASHES
+from workloads.corrections.grammar import Grammar, name_of, values_of
+from workloads.corrections.nearest import DASHES, plain, synonyms
 
-_PRODUCT = {"m": "M", "n": "N", "k": "K"}
-# Flags of other tools for the numbers of a convolution -> these in NxHxWxC:KxRxS.
-_CONVOLUTION = {
-    "batch-size": "N",
-    "n": "N",
-    "height": "H",
-    "width": "W",
-    "input-size": "HW",
-    "image-size": "HW",
-    "img-size": "HW",
-    "imgsz": "HW",
-    "resolution": "HW",
-    "h": "H",
-    "w": "W",
-    "in-channels": "C",
-    "input-channels": "C",
-    "channels": "C",
-    "c": "C",
-    "in": "C",
-    "cin": "C",
-    "out-channels": "K",
-    "output-channels": "K",
-    "filters": "K",
-    "out": "K",
-    "cout": "K",
-    "k": "K",
-    "kernel-size": "RS",
-    "kernel": "RS",
-    "filter-size": "RS",
-    "r": "R",
-    "y": "R",
-    "s": "S",
-    "x": "S",
-}
-_USUAL = {"N": "32", "H": "32", "W": "32", "C": "3", "K": "64", "R": "3", "S": "3"}
-_RANGE = {
-    "min": "first",
-    "min-size": "first",
-    "minbytes": "first",
-    "start": "first",
-    "from": "first",
-    "begin": "first",
-    "b": "first",
-    "max": "last",
-    "max-size": "last",
-    "maxbytes": "last",
-    "stop": "last",
-    "end": "last",
-    "to": "last",
-    "e": "last",
-    "factor": "factor",
-    "stepfactor": "factor",
-    "f": "factor",
-    "step": "step",
-    "stepbytes": "step",
-    "i": "step",
-}
+_PART = re.compile("[A-Z]|first|last|step|factor")  # in the form of a value, NxHxWxC:KxRxS
+_RANGES = ("first:last:+step", "first:last:xfactor")
 
 
-def joined(words: Sequence[str], flags: Mapping[str, object]) -> tuple[list[str], bool]:
-    """(the words with one flag in place of those that are parts of its value, whether some part was not typed); ([], False) where
-    the command has no such flag, or too few parts are there."""
-    if "--sizes" not in flags:
-        return [], False
-    numbers, left = _parts(words, flags, _RANGE)
-    if {"first", "last"} <= numbers.keys():
-        return [*left, "--sizes", _range(numbers)], False
-    images: dict[str, str] = {}
-    if "--stride" in flags:
-        images, words = _images_without_filters(words)
-    if "--shapes" not in flags or "--shapes" in words:
-        return [], False
-    if "--stride" in flags:
-        numbers, left = _parts(words, flags, _CONVOLUTION)
-        if not numbers.keys() & set("HWCKRS"):
-            return [], False
-        numbers = {**images, **numbers}
-        every = {**_USUAL, **numbers}
-        shape = "{N}x{H}x{W}x{C}:{K}x{R}x{S}".format(**every)
-        return [*left, "--shapes", shape], not numbers.keys() >= set("NHWCKRS")
-    numbers, left = _parts(words, flags, _PRODUCT)
-    if len(numbers) < 2:
-        return [], False
-    every = {**dict.fromkeys("MNK", numbers.get("N", numbers.get("M", ""))), **numbers}
-    return [*left, "--shapes", "{M}x{N}x{K}".format(**every)], len(numbers) < 3
+def joined(words: Sequence[str], grammar: Grammar) -> Iterator[tuple[list[str], bool]]:
+    """(the words with one flag for the parts of its value, whether an example stands for one that was not typed)."""
+    forms = [("--sizes", form) for form in _RANGES]
+    if "--shapes" in grammar.flags:
+        forms.append(("--shapes", str(grammar.flags["--shapes"].metavar)))
+    for flag, form in forms:
+        parts = _PART.findall(form)
+        numbers, others = _numbers_typed(words, flag, parts, grammar)
+        shown = re.findall(r"\d+", " ".join(grammar.example(flag))) if flag == "--shapes" else []
+        usual = dict(zip(parts, shown, strict=False)) if shown else {"factor": "2"}
+        lacking = set(parts) - numbers.keys()
+        if flag in grammar.flags and len(numbers) > 1 and usual.keys() >= lacking:
+            every = [{**usual, **numbers}[part] for part in parts]
+            value = _PART.sub("{}", form).format(*every)
+            yield [*others, flag, value], bool(lacking - {"factor"})
 
 
-def _images_without_filters(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """(part -> its number, of a --shapes with images alone, 8x32x32x3, or one image, 32x32x3; the other words); ({}, the words)
-    without one."""
-    for position, word in enumerate(words[:-1]):
-        images = re.fullmatch(r"[(\[]?\d+([x,]\d+){2,3}[)\]]?", words[position + 1], re.IGNORECASE)
-        if word in ("--shapes", "--shape") and images:
-            numbers = re.findall(r"\d+", images[0])
-            letters = "NHWC"[-len(numbers) :]
-            return dict(zip(letters, numbers, strict=True)), [*words[:position], *words[position + 2 :]]
-    return {}, list(words)
-
-
-def _range(numbers: Mapping[str, str]) -> str:
-    """The range from its ends and its step, which is a factor of 2 where none is there."""
-    step = f"+{numbers['step']}" if "step" in numbers else f"x{numbers.get('factor', '2')}"
-    return f"{numbers['first']}:{numbers['last']}:{step}"
-
-
-def _parts(
-    words: Sequence[str], flags: Mapping[str, object], names: Mapping[str, str]
+def _numbers_typed(
+    words: Sequence[str], flag: str, parts: Sequence[str], grammar: Grammar
 ) -> tuple[dict[str, str], list[str]]:
-    """(part -> its number, of the unknown flags with these names; the other words)."""
+    """(part -> its number among unknown flags, or in a value of the flag that has too few of them; the other words)."""
     numbers: dict[str, str] = {}
-    left: list[str] = []
-    position = 0
-    while position < len(words):
-        word = words[position]
-        name, equals, value = word.partition("=")
-        part = names.get("-".join(name.lstrip(DASHES).lower().split("_")), "")
-        if name[:1] not in DASHES or name in flags or not part:
-            left.append(word)
-            position += 1
-            continue
-        values = [value] if equals else []
-        position += 1
-        while not equals and position < len(words) and re.match(r"[(\[]?\d", words[position]):
-            values.append(words[position])
-            position += 1
-        typed_numbers = re.findall(r"\d+[kmg]?i?b?", ",".join(values), re.IGNORECASE)
-        is_kernel = part == "K" and "K" in numbers  # --out 64 -k 3
-        letters = "RS" if is_kernel else part if len(part) <= 2 else [part]
-        for place, letter in enumerate(letters):
-            if typed_numbers:
-                numbers[letter] = typed_numbers[min(place, len(typed_numbers) - 1)]
-    return numbers, left
+    others: list[str] = []
+    for group in grammar.groups(words):
+        typed = re.findall(r"\d+[kmg]?i?b?", ",".join(values_of(group)), re.IGNORECASE)
+        meant: list[str] = []
+        if name_of(group) in (flag, flag[:-1]) and 1 < len(typed) < len(parts):
+            meant = list(parts[4 - len(typed) : 4])  # 32x32x3 is one image, 8x32x32x3 are eight
+        elif group[0][:1] in DASHES and name_of(group) not in grammar.flags and typed:
+            meant = _parts_meant(plain(name_of(group)), parts)
+            typed += typed[-1:]  # 3 is a window of 3 x 3
+        numbers |= dict(zip(meant, typed, strict=False))
+        if not meant:
+            others += group
+    return numbers, others
+
+
+def _parts_meant(name: str, parts: Sequence[str]) -> list[str]:
+    """The parts that a flag of another tool stands for: R and S of --kernel-size."""
+    for part in (name, name.upper(), *synonyms(name)):
+        if part in parts:
+            return [part]
+        if part.isupper() and set(part) <= set(parts):
+            return list(part)
+    return []

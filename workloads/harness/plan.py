@@ -89,7 +89,7 @@ def no_gpu(
     """The error for a GPU that these flags ask for and that does not exist. right: what stays of the flags."""
     message = f"{fault}: {reason or facts.gpu_problem()}"
     error = options.Missing(message, "python -m workloads.doctor", wrong=flags, right=right)
-    error.leaves_out = not right
+    error.is_example = not right
     return error
 
 
@@ -341,7 +341,7 @@ def require_room_for_any(op: str, rows: Iterable[Row], here: Machine, example: s
         return
     if reason:
         too_large = options.Missing(f"nothing can be measured: a row {reason}", example, wrong="--sizes")
-        too_large.leaves_out = True
+        too_large.is_example = True
         raise too_large
 
 

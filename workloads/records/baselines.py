@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from workloads import ROOT, options, terminal
-from workloads.corrections import runs
+from workloads import ROOT, options, stored_runs, terminal
 from workloads.options import Usage
 
-FOLDER = runs.SAVED
+FOLDER = stored_runs.SAVED
 PROFILES = ROOT / "analysis" / "predict" / "profiles"  # stored machines: a RUN of such a name is theirs
 
 
@@ -79,7 +78,7 @@ def _comparable(workload: str) -> str:
     saved = [name for name in names() if any((FOLDER / name).rglob(file_name))]
     if saved:
         return max(saved, key=lambda name: (FOLDER / name).stat().st_mtime)
-    newest_file = next(runs.local_files(workload), None)
+    newest_file = next(stored_runs.local_files(workload), None)
     return options.near(newest_file.parent) if newest_file else ""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from analysis import units
 from kernels import networks
 from workloads import options
-from workloads.corrections.likeness import closest, misspelled, similar_path
+from workloads.corrections.nearest import NEARLY_THE_SAME, nearest, nearest_path
 from workloads.records import command_lines, other_libraries, regular_files, source_trees
 
 _FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
@@ -112,7 +112,7 @@ def _written_elsewhere(fault: str, name: str) -> options.Usage:
     else writing this one with Keras."""
     similar_models: list[str] = []
     for word in reversed(re.split(r"[:/.]", name)):  # the last word of a name says most: timm.resnet50
-        model = misspelled(word, networks.names())
+        model = nearest(word, networks.names(), NEARLY_THE_SAME)
         if model:
             similar_models.append(model)
     if similar_models and not name.partition(":")[0].endswith(".py"):
@@ -319,7 +319,7 @@ def _unpacks_too_far(path: str, unpacked_bytes: int) -> str:
 def require_source(path: str) -> None:
     """Raises Usage for a Python file that does not exist, cannot be read or does not parse."""
     if not regular_files.exists(path):
-        existing = similar_path(path)
+        existing = nearest_path(path)
         first = "" if existing else f"write {path}"
         raise options.Usage(f"there is no file {path}", wrong=path, right=existing or path, first=first)
     try:
@@ -406,10 +406,10 @@ def similar(name: str) -> str:
         saved = f"{name.removesuffix(_other_ending(name))}.keras"
         return saved if os.path.isfile(saved) else ""
     module, _, function = name.partition(":")
-    path = similar_path(module)
+    path = nearest_path(module)
     if not path.endswith(".py"):
         stem = Path(module).name.removesuffix(".py").partition(".")[0]
-        path = similar_path(f"{stem}.py")
+        path = nearest_path(f"{stem}.py")
         function = function or name.rpartition(".")[2]
     if path.endswith(".py"):
         return _in_file(path, function, name)
@@ -435,10 +435,10 @@ def _may_be_hidden(path: str) -> bool:
 def _similar_keras_file(name: str) -> str:
     """An existing .keras file with a name similar to that of one that does not exist; "" without one. The endings are not
     compared: all are alike in them."""
-    path = similar_path(name)
+    path = nearest_path(name)
     if os.path.lexists(name) or not path.endswith(".keras") or not os.path.isfile(path):
         return ""
-    return path if closest(Path(name).stem, [Path(path).stem]) else ""
+    return path if nearest(Path(name).stem, [Path(path).stem]) else ""
 
 
 def _in_file(path: str, function: str, wrong: str) -> str:
@@ -454,7 +454,7 @@ def _in_file(path: str, function: str, wrong: str) -> str:
     for node in source_trees.functions(tree):
         if not source_trees.required_arguments(node) and f"{path}:{node.name}" != wrong:
             functions.append(node)
-    similar_name = closest(function, [node.name for node in functions]) if function else ""
+    similar_name = nearest(function, [node.name for node in functions]) if function else ""
     if similar_name:
         return f"{path}:{similar_name}"
     for node in functions:

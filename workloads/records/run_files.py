@@ -7,9 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from workloads import REPORTS, options
-from workloads.corrections import runs
-from workloads.corrections.likeness import closest, similar_path
+from workloads import REPORTS, options, stored_runs
+from workloads.corrections.nearest import nearest, nearest_path
 from workloads.options import Usage
 from workloads.records import baselines, regular_files
 from workloads.records.result_lines import decoded_line
@@ -26,10 +25,10 @@ class NoRun(Usage, FileNotFoundError):
         exists = os.path.exists(run)
         similar = ""
         if run and not exists:
-            similar = similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}")
+            similar = nearest_path(run) or nearest(run, saved) or nearest_path(f"reports/{run}")
         same_name: list[str] = []
         if not similar and not exists:
-            same_name = [options.near(folder) for folder in runs.called(run)]
+            same_name = [options.near(folder) for folder in stored_runs.called(run)]
         if len(same_name) == 1:
             similar = same_name[0]
         if similar:
@@ -40,7 +39,6 @@ class NoRun(Usage, FileNotFoundError):
             right = _nearest_folder(run)
         if os.path.isfile(run):
             message = f"{run} is no result file"
-            self.leaves_out = True
         elif len(same_name) > 1:
             message = f"{run!r} is a run of several machines: {', '.join(same_name)}"
         else:
@@ -49,7 +47,6 @@ class NoRun(Usage, FileNotFoundError):
                 message += f"; saved names: {', '.join(saved)}"
         super().__init__(message, wrong=run, right=right, similar="path" if similar else "")
         self.is_example = not similar
-        self.names_run = True
 
 
 class NoRows(Usage):
@@ -120,7 +117,7 @@ def machine_folder(name: str) -> Path | None:
     word."""
     folder = REPORTS / name
     is_path = os.path.basename(name) != name
-    if is_path or name == runs.LOCAL.name or not folder.is_dir():
+    if is_path or name == stored_runs.LOCAL.name or not folder.is_dir():
         return None
     return Path(options.near(folder))
 
@@ -148,8 +145,8 @@ def _nearest_folder(run: str) -> str:
     neighbors: dict[str, str] = {}  # name -> path
     if folder:
         neighbors = {os.path.basename(path): path for path in _folders_with_results(f"{folder}/*")}
-    similar = closest(name, neighbors)
-    return neighbors[similar] if similar else options.near(runs.any_run())
+    similar = nearest(name, neighbors)
+    return neighbors[similar] if similar else options.near(stored_runs.any_run())
 
 
 def _folders_with_results(pattern: str) -> set[str]:

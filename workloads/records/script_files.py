@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from workloads import options
-from workloads.corrections.likeness import similar_path
+from workloads.corrections.nearest import nearest_path
 from workloads.records import other_libraries, regular_files
 
 ENDINGS = (".py", ".ipynb")
@@ -24,6 +24,9 @@ def require(script: str) -> None:
 
     script: what was typed; for the name of a module nothing is checked here, as only the process that runs it can look for it.
     """
+    if re.fullmatch(r"\S+\.py:[A-Za-z_]\w*", script):
+        right = shlex.join(["--model", script])
+        raise options.Usage(f"{script!r} is a function, which is typed {right}", wrong="--script", right=right)
     if not is_script(script):
         return
     try:
@@ -38,7 +41,7 @@ def require(script: str) -> None:
 
 def _no_script(script: str) -> options.Usage:
     """The error for a script that does not exist, corrected to one with a similar name where there is one."""
-    near = similar_path(script)
+    near = nearest_path(script)
     right = near if is_script(near) else ""
     error = options.Usage(f"there is no file {script}", wrong=script, right=right, similar="file" if right else "")
     error.is_example = Path(right).suffix != Path(script).suffix

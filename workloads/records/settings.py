@@ -4,7 +4,7 @@ Only `data` is always written out, so that every row says what it was trained on
 """
 
 from kernels import networks
-from workloads.corrections.likeness import closest, sharing_a_word
+from workloads.corrections.nearest import nearest
 from workloads.options import Usage, unknown, usage_errors
 from workloads.records import Row, model_files, switches
 from workloads.records.switches import KNOWN, Keras, is_variable
@@ -93,14 +93,11 @@ def network(name: str, or_user_model: bool = False) -> networks.Network:
         if unreadable:
             raise model_files.unusable(unreadable, name)
         similar_file = model_files.similar(name)
-    similar_name = closest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL)
+    similar_name = nearest(name.removeprefix("keras.applications."), networks.names(), _LIKE_A_MODEL)
     similar_name = similar_name or similar_file
     if similar_name == name:  # several known names with commas
         raise Usage(f"one model at a time, not {name}", wrong=name, right=name.partition(",")[0])
     if similar_name:
         raise Usage(f"unknown model {name!r}", wrong=name, right=similar_name, similar="model")
     other_forms = ", file.py:function, file.keras" if or_user_model else ""
-    error = unknown("model", name, networks.names(), more=other_forms, likeness=_LIKE_A_MODEL)
-    error.right = sharing_a_word(name, networks.names())
-    error.is_example = bool(error.right)
-    raise error
+    raise unknown("model", name, networks.names(), more=other_forms, likeness=_LIKE_A_MODEL)

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from workloads import options
-from workloads.corrections import runs
+from workloads import options, stored_runs
 from workloads.records import baselines
 
 LINE = b'{"schema":%d,"seconds":[1]}\n'
@@ -15,8 +14,8 @@ LINE = b'{"schema":%d,"seconds":[1]}\n'
 def local(monkeypatch, tmp_path):
     """An empty folder of this machine's runs, with the baselines inside it."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "LOCAL", tmp_path / "local")
-    monkeypatch.setattr(runs, "SAVED", tmp_path / "local" / "saved")
+    monkeypatch.setattr(stored_runs, "LOCAL", tmp_path / "local")
+    monkeypatch.setattr(stored_runs, "SAVED", tmp_path / "local" / "saved")
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "local" / "saved")
     return tmp_path / "local"
 
@@ -25,7 +24,7 @@ def stored(folder, workload: str, at: int) -> None:
     """A result file of a workload, written at that time."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{workload}.jsonl"
-    file.write_bytes(LINE % runs.SCHEMA)
+    file.write_bytes(LINE % stored_runs.SCHEMA)
     os.utime(file, (at, at))
     os.utime(folder, (at, at))
 

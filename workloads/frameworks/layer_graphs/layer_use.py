@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from workloads.corrections.likeness import closest
+from workloads.corrections.nearest import nearest
 from workloads.frameworks import models, user_model
 from workloads.frameworks.layer_graphs.inputs import InputShape, input_words, parsed
 from workloads.frameworks.tracing import step, step_inputs
@@ -203,7 +203,7 @@ def _layer_class(name: str) -> type:
     if ":" not in name:
         layer_class = getattr(keras.layers, name, None)
         if layer_class is None:
-            similar = closest(name, [known for known in dir(keras.layers) if known[0].isupper()])
+            similar = nearest(name, [known for known in dir(keras.layers) if known[0].isupper()])
             raise WrongLayer(f"Keras has no layer {name!r}", wrong=name, right=similar or "Conv2D")
     else:
         layer_class = user_model.attribute(name)

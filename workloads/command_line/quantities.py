@@ -1,10 +1,11 @@
-"""The grammar of numbers in flags: sizes and their ranges, bytes, seconds. Standard library only."""
+"""The grammar of numbers in flags: sizes and their ranges, bytes, seconds, shares; and what a word that is none means. Standard
+library only."""
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from workloads.corrections.sizes import meant_number, meant_range, meant_seconds
+from workloads import terminal
 from workloads.stops import Usage
 
 MOST_SIZES = 10_000
@@ -15,6 +16,14 @@ _BEFORE_NUMBERS = "±~<>=≤≥+- "  # what people write before a limit
 BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", 1):
     BYTES |= dict.fromkeys((_letter, f"{_letter}b", f"{_letter}ib"), 1 << 10 * _power)
+
+_NUMBER = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\+?\d{1,2})?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?", re.IGNORECASE)
+_TOO_LARGE = 1 << 60
+_BETWEEN = re.compile(r":|\.\.|(?<=\w)[-–—~](?=\w)|\bto\b")  # what stands between the ends of a range
+# Ranges as Python has them, and with commas: range(64, 1024, 64), 64,4096,x2.
+_CALL = re.compile(r"(?:np\.|numpy\.)?a?range\((\w+), *(\w+)(?:, *(\w+))?\)")
+_WITH_COMMAS = re.compile(r"(\w+),(\w+),([x*+]\w+)")
+_MOST_FACTOR = 16  # a bare third number up to this is a factor, else what is added
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -132,3 +141,93 @@ def positive(text: str, units: dict[str, float] = SECONDS) -> float:
         known = ", ".join(f"{match[1]}{unit}" for unit in units if unit)
         raise Usage(f"{text!r} has a unit that is not known; write one like {known}", wrong=text, right=right)
     return float(match[1]) * units[match[2]]
+
+
+def meant_number(word: str, units: Mapping[str, int], several: bool = False) -> str:
+    """The number in a word that is no size; `several`: the range between its first two, where it has ends. "" without one."""
+    bits = re.fullmatch(r"(\d+)([kmgt]?)i?bits?", word.lower())
+    if bits and "b" in units:
+        return str(int(bits[1]) * units[bits[2]] // 8)
+    digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word)  # 50.000
+    if "b" not in units:
+        # 64MB, where no bytes are counted
+        digits = re.sub(r"(?<=\d)[kmgt]?i?b(?:ytes?)?(?![a-z])", "", digits, flags=re.IGNORECASE)
+    if re.search(r"\d{16}|\d\.\d+\.\d", digits):  # too large, or two points, 1.5.2
+        return ""
+    if "" in word.split(":")[:2]:  # an end lacks, and what stands there is the step
+        digits = re.sub(r":[x*+]\w*$", "", digits)
+    numbers = [(_value(match, units), match[0]) for match in _NUMBER.finditer(digits)]
+    if not numbers or max(value for value, _ in numbers) >= _TOO_LARGE:
+        return ""
+    is_range = several and len(numbers) > 1 and _BETWEEN.search(digits)
+    first_two = sorted(set(numbers[: 2 if is_range else 1]))
+    written = [_written(value, text, units) for value, text in first_two]
+    if len(written) == 1:
+        return written[0]
+    typed_step = digits[digits.rfind(numbers[2][1]) - 1 :] if len(numbers) == 3 else ""
+    meant = ":".join([*written, _step(typed_step, units)])
+    return meant if meant != word else ":".join([*written, _step("", units)])
+
+
+def meant_seconds(text: str, units: Mapping[str, float]) -> str:
+    """The seconds that several numbers with units mean, 1h30m, or numbers with colons, 1:30:00; "" of any other text."""
+    clock = re.fullmatch(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{2})", text)
+    if clock and "min" in units:
+        total = 3600.0 * int(clock[1] or 0) + 60 * int(clock[2]) + int(clock[3])
+        return f"{total:g}s" if total else ""
+    parts = re.findall(r"(\d{1,6}(?:\.\d{1,6})?) ?([a-z]+)", text.lower())
+    is_whole = "".join(number + unit for number, unit in parts) == "".join(text.lower().split())
+    if len(parts) < 2 or not is_whole or not {unit for _, unit in parts} <= units.keys():
+        return ""
+    total = sum(float(number) * units[unit] for number, unit in parts)
+    return f"{total:g}s" if total else ""
+
+
+def meant_range(text: str, units: Mapping[str, int]) -> str:
+    """The range that is meant by one of Python, range(64, 1024, 64), or by one with commas, 64,4096,x2; "" for any other text."""
+    match = _CALL.fullmatch(text) or _WITH_COMMAS.fullmatch(text)
+    return ":".join([match[1], match[2], _step(match[3] or "", units)]) if match else ""
+
+
+def _value(match: re.Match, units: Mapping[str, int]) -> int:
+    base, power, unit = match.groups()
+    return int(float(base) * units.get((unit or "").lower(), 1)) ** int(power or 1)
+
+
+def _written(value: int, text: str, units: Mapping[str, int]) -> str:
+    """A number as it was typed where that can be read, else in digits; at least 1."""
+    if value < 1:
+        return "1"
+    match = re.fullmatch(r"\d+(?:\^\d+|([a-z]*))", text.lower())
+    return text if match and (match[1] or "") in units else str(value)
+
+
+def _step(typed: str, units: Mapping[str, int]) -> str:
+    """A step as ranges here have it: what was typed for one, else x4 for bytes and x2 for other numbers."""
+    match = re.search(r"([x*+]?)\D?(\d+)$", typed)
+    if not match or int(match[2]) == 0 or (int(match[2]) == 1 and match[1] != "+"):
+        return "x4" if "b" in units else "x2"
+    kind, digits = match.groups()
+    factor = kind in ("x", "*") or (not kind and int(digits) <= _MOST_FACTOR)
+    return f"x{digits}" if factor else f"+{digits}"
+
+
+def regression(text: str) -> float:
+    """The share by which a row must be slower to count, of a rule like `slower>5%` or `5%`: 0.05; of `slower` 0."""
+    match = re.fullmatch(r"(?:slower>)?(\d{1,4}(?:\.\d{1,6})?)%?|slower", text.replace(" ", ""))
+    if not match:
+        message = f"{text!r} is no rule; rules are like 'slower>5%', 5% or slower"
+        number_in_rule = re.search(r"\d{1,4}(?:\.\d{1,6})?", text.replace(",", "."))
+        if number_in_rule:
+            raise Usage(message, wrong=text, right=f"slower>{number_in_rule[0]}%")
+        raise argparse.ArgumentTypeError(message)
+    share = float(match[1] or 0)
+    if 0 < share < 1 and "%" not in text:
+        ambiguous = Usage(
+            f"{text!r} may be {share:g} % or a share; write the percent", wrong=text, right=f"slower>{100 * share:g}%"
+        )
+        ambiguous.is_example = True
+        raise ambiguous
+    if text == "slower" and terminal.output_file().endswith("%"):  # as after `slower>5%` without quotes
+        raise Usage("the shell took >5% as a file for the output; quote 'slower>5%'", wrong=text, right="slower>5%")
+    return share / 100

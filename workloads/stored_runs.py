@@ -24,6 +24,11 @@ def run_named(name: str) -> str:
     return any_run()
 
 
+def run_to_type(name: str) -> str:
+    """What can be typed for RUN, OLD, NEW or another name of a run in the usage of a command."""
+    return near(run_named(name))
+
+
 def has_result_file(word: str) -> bool:
     """Whether a word is a result file, or a folder of this place or of a stored machine with one."""
     if not word:
