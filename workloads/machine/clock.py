@@ -19,23 +19,24 @@ _zero_s = float(os.environ.get(VARIABLE) or time.time() - _elapsed_s())
 
 
 def begin() -> None:
-    """Takes the wall clock as it stands now for the moments of a run that begins."""
+    """Sets this process's moments by the wall clock, as it stands when a run begins."""
     global _zero_s
     _zero_s = time.time() - _elapsed_s()
 
 
 def moment() -> float:
-    """Unix seconds now, by the wall clock as it stood when the run began."""
+    """Unix seconds now: the wall clock when the run began, and the seconds since then, whatever the wall clock says meanwhile."""
     return _zero_s + _elapsed_s()
 
 
 def not_before(earliest: float) -> None:
-    """Makes every moment to come at least this one, as those of a run that goes on must be."""
+    """Moves the clock forward, if it is behind, so that every later moment is at least `earliest` (Unix seconds). A run that is
+    resumed continues after the moments of its file."""
     global _zero_s
     if earliest < LATEST_S:
         _zero_s = max(_zero_s, earliest - _elapsed_s())
 
 
 def variables() -> dict[str, str]:
-    """The environment variables with which a worker's moments are this process's."""
+    """The environment variables with which a worker process has the same moments as this process."""
     return {VARIABLE: repr(_zero_s)}

@@ -14,6 +14,9 @@ from typing import NamedTuple
 
 ROOT = Path("/")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+# Numbers in a line of /proc/stat.
+_STATES = ("user", "nice", "system", "idle", "wait", "irq", "softirq", "steal")
+_BUSY_STATES = ("user", "nice", "system", "irq", "softirq")
 _UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned number
 _MAKERS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "hygon"}
 # Source: Arm's implementer codes, as in the kernel's arch/arm64/include/asm/cputype.h.
@@ -39,33 +42,48 @@ _ARM_PARTS = {
     0xD4F: "Neoverse V2",
     0xD83: "Neoverse V3",
 }
-# Maker, family, models, microarchitecture, which a name such as "AMD EPYC" does not contain.
+
+
+class Microarchitecture(NamedTuple):
+    """A microarchitecture, which a name such as "AMD EPYC" does not contain, and the CPUs that have it."""
+
+    #: As `maker` says it.
+    maker: str
+    #: Number of the family in /proc/cpuinfo.
+    family: str
+    #: Numbers of the models, as a list that `cpu_list` reads.
+    models: str
+    name: str
+
+
 # Source: Linux, "Figure out Zen generations" in arch/x86/kernel/cpu/amd.c, and arch/x86/include/asm/intel-family.h.
-_MICROARCHITECTURES = """
-amd 23 0-47,80-95 Zen
-amd 23 48-79,96-127,144-145,160-175 Zen 2
-amd 25 0-15,32-95 Zen 3
-amd 25 16-31,96-175 Zen 4
-amd 26 0-47,64-79,112-127 Zen 5
-intel 6 63 Haswell
-intel 6 79 Broadwell
-intel 6 85 Skylake or Cascade Lake
-intel 6 106 Ice Lake
-intel 6 143 Sapphire Rapids
-intel 6 207 Emerald Rapids
-intel 6 173 Granite Rapids
-"""
+_MICROARCHITECTURES = (
+    Microarchitecture(maker="amd", family="23", models="0-47,80-95", name="Zen"),
+    Microarchitecture(maker="amd", family="23", models="48-79,96-127,144-145,160-175", name="Zen 2"),
+    Microarchitecture(maker="amd", family="25", models="0-15,32-95", name="Zen 3"),
+    Microarchitecture(maker="amd", family="25", models="16-31,96-175", name="Zen 4"),
+    Microarchitecture(maker="amd", family="26", models="0-47,64-79,112-127", name="Zen 5"),
+    Microarchitecture(maker="intel", family="6", models="63", name="Haswell"),
+    Microarchitecture(maker="intel", family="6", models="79", name="Broadwell"),
+    Microarchitecture(maker="intel", family="6", models="85", name="Skylake or Cascade Lake"),
+    Microarchitecture(maker="intel", family="6", models="106", name="Ice Lake"),
+    Microarchitecture(maker="intel", family="6", models="143", name="Sapphire Rapids"),
+    Microarchitecture(maker="intel", family="6", models="207", name="Emerald Rapids"),
+    Microarchitecture(maker="intel", family="6", models="173", name="Granite Rapids"),
+)
 # Features that give a level, highest first; the level is the feature's name but for three.
 _SIMD = ("avx512f", "avx2", "avx", "sse4_2", "sse42", "sse2", "sve", "asimd", "neon", "vsx", "rvv")
 _LEVELS = {"avx512f": "avx512", "sse4_2": "sse42", "asimd": "neon"}
 _SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
 # These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
 _DRIVER_CHOOSES = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20}
+_CACHES_OF_MACOS = {"hw.l1dcachesize": "L1d", "hw.l1icachesize": "L1i", "hw.l2cachesize": "L2", "hw.l3cachesize": "L3"}
 _VM_MAKERS = ("qemu", "kvm", "vmware", "virtualbox", "innotek", "xen", "amazon ec2", "google", "bochs", "parallels")
 
 
 def text(path: Path) -> str:
-    """The file's text, stripped; empty when it is not there or may not be read."""
+    """The content of a text file without white space around it; "" if it does not exist or may not be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:
@@ -73,7 +91,7 @@ def text(path: Path) -> str:
 
 
 def cpuinfo() -> list[dict[str, str]]:
-    """/proc/cpuinfo, one dictionary a logical CPU; empty where there is no such file."""
+    """The fields of /proc/cpuinfo, by name, for each logical CPU; [] where the system has no such file."""
     cpus = []
     for block in text(ROOT / "proc/cpuinfo").split("\n\n"):
         if block.strip():
@@ -82,7 +100,7 @@ def cpuinfo() -> list[dict[str, str]]:
 
 
 def _fields(lines: str) -> dict[str, str]:
-    """The fields of lines like `key: value`."""
+    """Key -> value, from lines like `key: value`."""
     fields = {}
     for line in lines.splitlines():
         if ":" in line:
@@ -93,7 +111,7 @@ def _fields(lines: str) -> dict[str, str]:
 
 @functools.cache
 def sysctl() -> dict[str, str]:
-    """macOS's `sysctl hw machdep.cpu kern.hv_vmm_present`; empty elsewhere."""
+    """What macOS's `sysctl` says of the machine and its CPU, by name; {} on other systems."""
     if platform.system() != "Darwin":
         return {}
     done = subprocess.run(
@@ -102,55 +120,65 @@ def sysctl() -> dict[str, str]:
     return _fields(done.stdout)
 
 
-def features(blocks: list[dict[str, str]]) -> set[str]:
-    """The CPU's features in lower case: /proc/cpuinfo's flags (x86) or Features (Arm), of the first CPU."""
-    first = blocks[0] if blocks else {}
+def features(cpus: list[dict[str, str]]) -> set[str]:
+    """The names of the CPU's features, such as avx2, in lower case. cpus: what `cpuinfo` gives, of which the first one counts."""
+    first = cpus[0] if cpus else {}
     return set((first.get("flags") or first.get("Features") or "").lower().split())
 
 
-def simd(names: set[str]) -> str:
-    """The highest SIMD level among CPU features, `+amx` when it has tiles too: `avx512+amx`, `avx2`, `neon`, `scalar`.
+def simd(feature_names: set[str]) -> str:
+    """The widest vector instructions of a CPU: `avx512`, `avx2`, `neon`, ..., `scalar` for none; `avx512+amx` if it also
+    multiplies tiles.
 
-    Takes the names of /proc/cpuinfo and of NumPy's feature table, in lower case.
+    feature_names: as /proc/cpuinfo or NumPy's table of features has them, in lower case.
     """
-    feature = next((feature for feature in _SIMD if feature in names), "scalar")
-    return _LEVELS.get(feature, feature) + ("+amx" if "amx_tile" in names else "")
+    level = "scalar"
+    for feature in _SIMD:  # highest first
+        if feature in feature_names:
+            level = _LEVELS.get(feature, feature)
+            break
+    return f"{level}+amx" if "amx_tile" in feature_names else level
 
 
-def maker(blocks: list[dict[str, str]]) -> str:
-    """The CPU's maker as one lower-case word: intel, amd, arm, apple, ...; `unknown`."""
-    if brand := sysctl().get("machdep.cpu.brand_string"):
+def maker(cpus: list[dict[str, str]]) -> str:
+    """The CPU's maker as one lower-case word: intel, amd, arm, apple, ...; `unknown`. cpus: what `cpuinfo` gives."""
+    brand = sysctl().get("machdep.cpu.brand_string")
+    if brand:
         return "apple" if brand.startswith("Apple") else "intel"
-    first = blocks[0] if blocks else {}
+    first = cpus[0] if cpus else {}
     if "CPU implementer" in first:
         return _IMPLEMENTERS.get(int(first["CPU implementer"], 16), "arm")
     name = first.get("vendor_id", "")
     return _MAKERS.get(name) or re.sub(r"[^a-z0-9]+", "", name.lower()) or "unknown"
 
 
-def model(blocks: list[dict[str, str]]) -> str:
-    """The CPU's model as its maker writes it, with its microarchitecture where that is known: `AMD EPYC (Zen 4)`; Arm cores by
-    their part number."""
-    if brand := sysctl().get("machdep.cpu.brand_string"):
+def model(cpus: list[dict[str, str]]) -> str:
+    """The CPU's model as its maker writes it, with its microarchitecture where that is known: `AMD EPYC (Zen 4)`. An Arm
+    core's name is found by its part number. cpus: what `cpuinfo` gives."""
+    brand = sysctl().get("machdep.cpu.brand_string")
+    if brand:
         return brand
-    first = blocks[0] if blocks else {}
+    first = cpus[0] if cpus else {}
     if "CPU part" in first:
         part = int(first["CPU part"], 16)
-        return _ARM_PARTS.get(part, f"{maker(blocks)} part {part:#x}")
+        return _ARM_PARTS.get(part, f"{maker(cpus)} part {part:#x}")
     name = " ".join(first.get("model name", "").split()) or platform.processor() or platform.machine()
-    family = f"{maker(blocks)} {first.get('cpu family')} "
     number = first.get("model", "")
-    for line in _MICROARCHITECTURES.splitlines():
-        if line.startswith(family):
-            models, _, microarchitecture = line.removeprefix(family).partition(" ")
-            if number in map(str, cpu_list(models)):
-                name += f" ({microarchitecture})"
+    for known in _MICROARCHITECTURES:
+        is_family = known.maker == maker(cpus) and known.family == first.get("cpu family")
+        if is_family and number in map(str, cpu_list(known.models)):
+            name += f" ({known.name})"
     return name
 
 
-def virtual(names: set[str]) -> bool:
-    """Is this a virtual machine? By the hypervisor flag, /sys/hypervisor, the maker of the board or macOS's answer."""
-    if "hypervisor" in names or text(ROOT / "sys/hypervisor/type") or sysctl().get("kern.hv_vmm_present") == "1":
+def virtual(feature_names: set[str]) -> bool:
+    """Whether this is a virtual machine: by a CPU feature that hypervisors set, /sys/hypervisor, the maker of the board, or
+    macOS's answer. feature_names: of the CPU, in lower case."""
+    if (
+        "hypervisor" in feature_names
+        or text(ROOT / "sys/hypervisor/type")
+        or sysctl().get("kern.hv_vmm_present") == "1"
+    ):
         return True
     board = " ".join(text(ROOT / f"sys/class/dmi/id/{name}").lower() for name in ("sys_vendor", "product_name"))
     return any(name in board for name in _VM_MAKERS) or "virtual machine" in board
@@ -163,106 +191,181 @@ def affinity() -> frozenset[int]:
     return frozenset(range(os.cpu_count() or 1))
 
 
-def cpu_list(words: str) -> list[int]:
-    """The numbers of a list as the kernel writes it: `0-2,8` is 0, 1, 2, 8."""
+def cpu_list(ranges: str) -> list[int]:
+    """The numbers in a list as the Linux kernel writes it: `0-2,8` is 0, 1, 2, 8."""
     numbers: list[int] = []
-    for part in words.split(","):
+    for part in ranges.split(","):
         if part:
             first, _, last = part.partition("-")
             numbers += range(int(first), int(last or first) + 1)
     return numbers
 
 
-def cores(cpus: frozenset[int], blocks: list[dict[str, str]]) -> tuple[int, int]:
-    """(physical cores, hardware threads a core) of these logical CPUs."""
-    if physical := sysctl().get("hw.physicalcpu"):
-        return int(physical), max(1, len(cpus) // int(physical))
-    folders = [ROOT / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
-    siblings = [text(f / "core_cpus_list") or text(f / "thread_siblings_list") for f in folders]
-    if all(siblings):
-        return len(set(siblings)), max(len(cpu_list(s)) for s in siblings)
-    ids = {(b["physical id"], b["core id"]) for b in blocks if "core id" in b and int(b["processor"]) in cpus}
-    count = len(ids) or len(cpus)
-    return count, max(1, len(cpus) // count)
+class Cores(NamedTuple):
+    """The physical cores of some logical CPUs."""
+
+    #: Number of cores.
+    number: int
+    #: Hardware threads of a core.
+    threads_a_core: int
+
+
+def cores(cpus: frozenset[int], cpuinfo_fields: list[dict[str, str]]) -> Cores:
+    """The physical cores of these logical CPUs. cpuinfo_fields: what `cpuinfo` gives, used where /sys does not say."""
+    physical = int(sysctl().get("hw.physicalcpu", 0))
+    if physical:
+        return Cores(number=physical, threads_a_core=max(1, len(cpus) // physical))
+    threads_of_cores = []  # for each logical CPU the list of CPUs that share its core, such as `0,64`
+    for number in cpus:
+        topology = ROOT / f"sys/devices/system/cpu/cpu{number}/topology"
+        threads_of_cores.append(text(topology / "core_cpus_list") or text(topology / "thread_siblings_list"))
+    if all(threads_of_cores):
+        most_threads = max(len(cpu_list(threads)) for threads in threads_of_cores)
+        return Cores(number=len(set(threads_of_cores)), threads_a_core=most_threads)
+    core_ids = set()
+    for fields in cpuinfo_fields:
+        if "core id" in fields and int(fields["processor"]) in cpus:
+            core_ids.add((fields["physical id"], fields["core id"]))
+    count = len(core_ids) or len(cpus)
+    return Cores(number=count, threads_a_core=max(1, len(cpus) // count))
 
 
 def caches(cpus: frozenset[int]) -> dict[str, int]:
-    """Bytes of each cache that the first of these CPUs sees: L1d, L1i, L2, L3. A VM may lie about its L3."""
+    """Name of a cache (L1d, L1i, L2, L3) -> its bytes, as the first of these logical CPUs sees it. A virtual machine may claim a
+    larger L3 than it has."""
     sizes = {}
     for index in sorted((ROOT / f"sys/devices/system/cpu/cpu{min(cpus)}/cache").glob("index*")):
         letter = {"Data": "d", "Instruction": "i"}.get(text(index / "type"), "")
-        if match := re.fullmatch(r"(\d+)([KM]?)", text(index / "size")):
-            sizes[f"L{text(index / 'level')}{letter}"] = int(match[1]) << {"K": 10, "M": 20}.get(match[2], 0)
-    names = {"hw.l1dcachesize": "L1d", "hw.l1icachesize": "L1i", "hw.l2cachesize": "L2", "hw.l3cachesize": "L3"}
-    return sizes or {name: int(sysctl()[key]) for key, name in names.items() if sysctl().get(key, "0") != "0"}
+        size = re.fullmatch(r"(\d+)([KM]?)", text(index / "size"))
+        if size:
+            sizes[f"L{text(index / 'level')}{letter}"] = int(size[1]) * _BYTES[size[2]]
+    if sizes:
+        return sizes
+    for key, name in _CACHES_OF_MACOS.items():
+        cache_bytes = int(sysctl().get(key, 0))
+        if cache_bytes:
+            sizes[name] = cache_bytes
+    return sizes
 
 
-class Group(NamedTuple):
-    """The cgroup folders that limit this process."""
+class Cgroup(NamedTuple):
+    """The cgroup of this process and those around it, whose limits it has to keep."""
 
     #: Version of cgroups; 0: none.
     version: int
-    #: The folders, innermost first.
+    #: Their folders, innermost first.
     folders: tuple[Path, ...]
 
 
 @functools.cache
-def cgroup(controller: str) -> Group:
-    """The cgroup folders of this process for `cpu` or `memory`, up to where the hierarchy is mounted."""
-    lines = [line.split(":", 2) for line in text(ROOT / "proc/self/cgroup").splitlines()]
-    mounts = [line.partition(" - ") for line in text(ROOT / "proc/self/mountinfo").splitlines()]
-    for version, kind in ((1, "cgroup"), (2, "cgroup2")):
-        paths = [path for _, names, path in lines if (controller in names.split(",") if version == 1 else names == "")]
-        for left, _, right in mounts:
-            fields = left.split()
-            file_system = [*right.split(), "", "", ""]  # kind, source, options
-            controllers = file_system[2].split(",")
-            if paths and file_system[0] == kind and (version == 2 or controller in controllers):
-                return Group(version, _chain(ROOT / fields[4].lstrip("/"), fields[3], paths[0]))
-    return Group(0, ())
+def cgroup(controller: str) -> Cgroup:
+    """The cgroups that limit this process's use of `cpu` or `memory`, up to the folder at which their tree is mounted."""
+    # Lines of NUMBER:CONTROLLERS:PATH; version 2 names no controllers.
+    memberships = [line.split(":", 2) for line in text(ROOT / "proc/self/cgroup").splitlines()]
+    mounts = [_Mount.from_line(line) for line in text(ROOT / "proc/self/mountinfo").splitlines()]
+    paths = [path for _, controllers, path in memberships if controller in controllers.split(",")]
+    for mount in mounts:
+        if paths and mount.kind == "cgroup" and controller in mount.options:
+            return Cgroup(version=1, folders=_folder_and_parents(mount, paths[0]))
+    paths = [path for _, controllers, path in memberships if controllers == ""]
+    for mount in mounts:
+        if paths and mount.kind == "cgroup2":
+            return Cgroup(version=2, folders=_folder_and_parents(mount, paths[0]))
+    return Cgroup(version=0, folders=())
 
 
-def _chain(mount: Path, mount_root: str, path: str) -> tuple[Path, ...]:
-    """The folder of `path` below a mount of the hierarchy from `mount_root` on, then its parents up to the mount."""
-    inside = path[len(mount_root.rstrip("/")) :] if path.startswith(mount_root.rstrip("/")) else "/"
-    folder = mount / inside.lstrip("/")
-    if ".." in inside or not folder.is_dir():  # the container sees only its own part, mounted at the top
-        return (mount,)
-    return (folder, *[p for p in folder.parents if p == mount or mount in p.parents])
+class _Mount(NamedTuple):
+    """A line of /proc/self/mountinfo."""
+
+    #: Kind of the file system.
+    kind: str
+    #: Where it is mounted.
+    folder: Path
+    #: The folder of the file system that is mounted there; / for all of it.
+    root: str
+    #: Options of the file system; of cgroups of version 1 the controllers are among them.
+    options: list[str]
+
+    @classmethod
+    def from_line(cls, line: str) -> "_Mount":
+        """The mount of a line `ID PARENT DEVICE ROOT FOLDER ... - KIND SOURCE OPTIONS`."""
+        mount, _, file_system = line.partition(" - ")
+        root, folder = mount.split()[3:5]
+        kind_source_options = [*file_system.split(), "", "", ""]
+        kind = kind_source_options[0]
+        options = kind_source_options[2].split(",")
+        return cls(kind=kind, folder=ROOT / folder.lstrip("/"), root=root, options=options)
+
+
+def _folder_and_parents(mount: _Mount, path: str) -> tuple[Path, ...]:
+    """The folder of the cgroup with this path in its tree, then the folders above it up to the one at which the tree is
+    mounted."""
+    root = mount.root.rstrip("/")
+    inside = path[len(root) :] if path.startswith(root) else "/"
+    folder = mount.folder / inside.lstrip("/")
+    if ".." in inside or not folder.is_dir():  # a container sees only its own part, mounted at the top
+        return (mount.folder,)
+    above = [parent for parent in folder.parents if parent == mount.folder or mount.folder in parent.parents]
+    return (folder, *above)
 
 
 def quota_cpus() -> float | None:
-    """CPUs' worth of time that the tightest cgroup quota grants; None without a quota."""
-    version, folders = cgroup("cpu")
+    """The CPU time that the tightest cgroup quota grants, as a number of CPUs; None without a quota."""
+    group = cgroup("cpu")
     quotas = []
-    for folder in folders:
-        if version == 2:
+    for folder in group.folders:
+        if group.version == 2:
             quota, _, period = text(folder / "cpu.max").partition(" ")
         else:
-            quota, period = text(folder / "cpu.cfs_quota_us"), text(folder / "cpu.cfs_period_us")
+            quota = text(folder / "cpu.cfs_quota_us")
+            period = text(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period) > 0:  # "max" and "-1" are no quota
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
 
 
-def governors() -> tuple[list[str], list[str]]:
-    """The frequency governors in use, and those of them whose clock lags behind the work."""
-    folders = (ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")
-    governors_and_drivers = {(text(folder / "scaling_governor"), text(folder / "scaling_driver")) for folder in folders}
-    slow = {name for name, driver in governors_and_drivers if name in _SLOW_GOVERNORS and driver not in _DRIVER_CHOOSES}
-    return sorted({name for name, _ in governors_and_drivers}), sorted(slow)
+class Governors(NamedTuple):
+    """The frequency governors of the CPUs, each name once."""
+
+    #: All that are in use, sorted.
+    names: list[str]
+    #: Of these, the governors whose clock lags behind the work.
+    slow: list[str]
+
+
+def governors() -> Governors:
+    """The frequency governors in use; none where the system shows none, as in most virtual machines."""
+    names = set()
+    slow = set()
+    for folder in (ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq"):
+        name = text(folder / "scaling_governor")
+        names.add(name)
+        if name in _SLOW_GOVERNORS and text(folder / "scaling_driver") not in _DRIVER_CHOOSES:
+            slow.add(name)
+    return Governors(names=sorted(names), slow=sorted(slow))
 
 
 def throttled_s() -> float:
-    """Seconds so far in which a cgroup's CPU quota stopped this process's group."""
-    version, folders = cgroup("cpu")
-    key, unit = ("throttled_usec", 1e-6) if version == 2 else ("throttled_time", 1e-9)
-    return max((_stat(folder / "cpu.stat").get(key, 0) * unit for folder in folders), default=0.0)
+    """Seconds for which a cgroup's CPU quota has stopped the processes of this process's cgroup so far."""
+    group = cgroup("cpu")
+    if group.version == 2:
+        key = "throttled_usec"
+        unit_s = 1e-6
+    else:
+        key = "throttled_time"
+        unit_s = 1e-9
+    return max((_stat(folder / "cpu.stat").get(key, 0) * unit_s for folder in group.folders), default=0.0)
 
 
 def _stat(path: Path) -> dict[str, int]:
-    pairs = (line.split() for line in text(path).splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    """Name -> number, from a file with lines like `nr_throttled 12`; other lines are left out."""
+    numbers = {}
+    for line in text(path).splitlines():
+        words = line.split()
+        if len(words) == 2 and words[1].isdigit():
+            name, number = words
+            numbers[name] = int(number)
+    return numbers
 
 
 class Room(NamedTuple):
@@ -275,27 +378,39 @@ class Room(NamedTuple):
 
 
 def memory_limit() -> Room | None:
-    """The cgroup memory limit with the least room; None without a limit."""
-    version, folders = cgroup("memory")
-    names = {
-        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        2: ("memory.max", "memory.current", "inactive_file"),
-    }.get(version, ("", "", ""))
+    """The memory of the cgroup around this process that has the least left; None where none has a limit."""
+    group = cgroup("memory")
+    if group.version == 2:
+        limit_file = "memory.max"
+        used_file = "memory.current"
+        droppable = "inactive_file"  # page cache
+    else:
+        limit_file = "memory.limit_in_bytes"
+        used_file = "memory.usage_in_bytes"
+        droppable = "total_inactive_file"
     rooms = []
-    for folder in folders:
-        limit = text(folder / names[0])
+    for folder in group.folders:
+        limit = text(folder / limit_file)
         if limit.isdigit() and int(limit) < _UNLIMITED:
-            used = int(text(folder / names[1]) or 0) - _stat(folder / "memory.stat").get(names[2], 0)
-            rooms.append(Room(int(limit), max(0, int(limit) - max(0, used))))
+            used = int(text(folder / used_file) or 0) - _stat(folder / "memory.stat").get(droppable, 0)
+            rooms.append(Room(limit=int(limit), left=max(0, int(limit) - max(0, used))))
     return min(rooms, key=lambda room: room.left, default=None)
 
 
-def memory() -> tuple[int, int]:
-    """(total, available) bytes that the kernel reports now; on a VM whose memory grows with use, far too little."""
-    import psutil  # the doctor has to speak without it, too
+class HostMemory(NamedTuple):
+    """The memory of the host, as its kernel reports it. Bytes."""
+
+    total: int
+    #: What programs may still take.
+    available: int
+
+
+def memory() -> HostMemory:
+    """The memory that the kernel reports now; in a virtual machine whose memory grows with use, far too little."""
+    import psutil  # imported here, as the doctor has to work without it, too
 
     host = psutil.virtual_memory()
-    return host.total, host.available
+    return HostMemory(total=host.total, available=host.available)
 
 
 class Ticks(NamedTuple):
@@ -308,21 +423,25 @@ class Ticks(NamedTuple):
 
 
 def ticks(cpus: frozenset[int]) -> Ticks:
-    """Busy and stolen seconds of these logical CPUs since boot, from /proc/stat; zeros without that file."""
-    busy = stolen = 0
+    """CPU time of these logical CPUs together since boot, from /proc/stat; zeros without that file."""
+    busy_ticks = 0
+    stolen_ticks = 0
     for line in text(ROOT / "proc/stat").splitlines():
         name, *numbers = line.split()
-        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
-            # user, nice, system, idle, wait, irq, softirq, steal
-            counts = [int(number) for number in (numbers + ["0"] * 8)[:8]]
-            busy += sum(counts[:3]) + sum(counts[5:7])
-            stolen += counts[7]
-    return Ticks(busy / TICKS_A_SECOND, stolen / TICKS_A_SECOND)
+        cpu_number = name.removeprefix("cpu")
+        if cpu_number == name or not cpu_number.isdigit() or int(cpu_number) not in cpus:
+            continue
+        by_state = dict(zip(_STATES, map(int, numbers), strict=False))  # old kernels have fewer states, new ones more
+        busy_ticks += sum(by_state.get(state, 0) for state in _BUSY_STATES)
+        stolen_ticks += by_state.get("steal", 0)
+    return Ticks(busy_s=busy_ticks / TICKS_A_SECOND, stolen_s=stolen_ticks / TICKS_A_SECOND)
 
 
 def others_running(this_process: bool = True) -> bool | None:
-    """Whether a thread of the parent's other child processes runs right now, or, by default, another thread of `this_process`.
-    None where the system does not tell."""
+    """Whether a thread of the parent's other child processes runs at this moment; None where the system does not tell.
+
+    this_process: whether the other threads of this process count, too.
+    """
     parent = os.getppid()
     children = text(ROOT / f"proc/{parent}/task/{parent}/children").split()
     processes = [pid for pid in children if pid != str(os.getpid())]
@@ -332,20 +451,24 @@ def others_running(this_process: bool = True) -> bool | None:
         processes.append("self")
     this_thread = str(threading.get_native_id())
     for process in processes:
-        for task in _listed(ROOT / f"proc/{process}/task"):
+        for task in _names_in(ROOT / f"proc/{process}/task"):
             if task != this_thread and _state(f"{process}/task/{task}") == "R":
                 return True
     return False
 
 
 def _state(process: str) -> str:
-    """The letter of the state of a process or thread, which is R while it runs; "" where it is gone."""
+    """The letter for the state of a process or thread, R while it runs; "" where it has ended.
+
+    process: its folder below /proc.
+    """
     # It follows the command in parentheses, which may have any character.
     return text(ROOT / f"proc/{process}/stat").rpartition(") ")[2][:1]
 
 
-def _listed(folder: Path) -> list[str]:
+def _names_in(folder: Path) -> list[str]:
+    """The names of the files in a folder; [] if it does not exist."""
     try:
         return os.listdir(folder)
-    except OSError:  # gone meanwhile
+    except OSError:  # the process has ended meanwhile
         return []

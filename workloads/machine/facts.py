@@ -17,6 +17,7 @@ from workloads.machine import clock, cpu, gpu
 from workloads.records import SOURCES, Machine, source_hash
 
 HOST_MARGIN_BYTES = 256 << 20
+_NO_QUOTA_CPUS = 1 << 30
 LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products
 _LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 # OpenBLAS's names for AVX2 kernels. It uses them if OPENBLAS_CORETYPE says so, or if it does not know the CPU.
@@ -36,84 +37,96 @@ _PACKAGES = {
 
 def describe() -> Machine:
     """The facts of this machine. Starts no GPU context. Never a hostname."""
-    blocks = cpu.cpuinfo()
-    names = cpu.features(blocks) or _numpy_features()
+    cpuinfo = cpu.cpuinfo()
+    features = cpu.features(cpuinfo) or _numpy_features()
     cpus = cpu.affinity()
-    _, threads_a_core = cpu.cores(cpus, blocks)
-    total, _ = cpu.memory()
     gpus = gpu.gpus()
-    maker = cpu.maker(blocks)
-    simd = cpu.simd(names)
+    maker = cpu.maker(cpuinfo)
+    simd = cpu.simd(features)
     cores = usable_cores()
     return Machine(
         key=key(maker, simd, cores, [card.name for card in gpus]),
-        cpu=cpu.model(blocks),
+        cpu=cpu.model(cpuinfo),
         vendor=maker,
         simd=simd,
         cores=cores,
-        threads_a_core=threads_a_core,
-        memory_bytes=memory_bytes(total, cpu.memory_limit()),
+        threads_a_core=cpu.cores(cpus, cpuinfo).threads_a_core,
+        memory_bytes=memory_bytes(cpu.memory().total, cpu.memory_limit()),
         caches_bytes=cpu.caches(cpus),
         gpus=gpus,
         driver=gpu.driver() if gpus else "",
         os=f"{platform.system()} {platform.release()} {platform.machine()}",
-        virtual=cpu.virtual(names),
+        virtual=cpu.virtual(features),
     )
 
 
 def key(maker: str, simd: str, cores: int, gpus: list[str]) -> str:
-    """The folder name of a machine: `nvidia-h200`, `nvidia-h200-x4`, without a GPU `intel-avx512-2c`."""
+    """The name of a machine's folder: `nvidia-h200`, `nvidia-h200-x4`, without a GPU `intel-avx512-2c`.
+
+    maker, simd: of the CPU, as `machine.cpu` says them. gpus: the driver's names of the GPUs, whose memory sizes are left out.
+    """
     if not gpus:
         return _slug(f"{maker} {simd} {cores}c")
     memory_size = re.compile(r"\d+ ?GB( HBM\w*)?", re.IGNORECASE)
-    products = "-and-".join(sorted({_slug(memory_size.sub(" ", name)) for name in gpus}))
-    return products + (f"-x{len(gpus)}" if len(gpus) > 1 else "")
+    products = sorted({_slug(memory_size.sub(" ", name)) for name in gpus})
+    name = "-and-".join(products)
+    return f"{name}-x{len(gpus)}" if len(gpus) > 1 else name
 
 
 def _slug(words: str) -> str:
+    """The words in lower case, with a dash for anything but letters and digits: `nvidia-h200`."""
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 def _numpy_features() -> set[str]:
-    """The CPU features that NumPy knows, in lower case: where there is no /proc/cpuinfo."""
+    """The names of the CPU's features in lower case, as NumPy knows them; for systems without /proc/cpuinfo."""
     from numpy._core._multiarray_umath import __cpu_features__
 
     return {name.lower() for name, here in __cpu_features__.items() if here}
 
 
 def usable_cores() -> int:
-    """Physical cores that this process may use: its affinity's, and no more than a cgroup quota pays for."""
-    count, _ = cpu.cores(cpu.affinity(), cpu.cpuinfo())
-    return min(count, _whole_quota())
+    """Number of physical cores that this process may use: those of its affinity, and no more than a cgroup's quota of CPU time is
+    worth."""
+    return min(cpu.cores(cpu.affinity(), cpu.cpuinfo()).number, _whole_quota())
 
 
 def usable_threads() -> int:
-    """Hardware threads that this process may use; above `usable_cores` only where cores have several."""
+    """Number of hardware threads that this process may use; more than `usable_cores` only where a core has several."""
     return min(len(cpu.affinity()), _whole_quota())
 
 
 def _whole_quota() -> int:
-    return max(1, int(cpu.quota_cpus() or 1 << 30))
+    """The CPUs that a cgroup's quota of CPU time is worth, rounded down, one at least; a very large number without a quota."""
+    return max(1, int(cpu.quota_cpus() or _NO_QUOTA_CPUS))
 
 
 def threads_to_try(fast: bool = False) -> tuple[int, ...]:
-    """1, 2, 4, ... (`fast`: 1 alone) and all cores, and then all hardware threads where there are more of them."""
+    """The thread counts to measure by default, rising: 1, 2, 4, ..., the number of cores, and the number of hardware threads if
+    that is larger. fast: 1 in place of the powers of two."""
     cores = usable_cores()
-    powers = {1 << i for i in range(1 if fast else cores.bit_length())}
-    return tuple(sorted(powers | {cores, max(cores, usable_threads())}))
+    counts = {cores, max(cores, usable_threads())}
+    powers = 1 if fast else cores.bit_length()
+    for exponent in range(powers):
+        counts.add(1 << exponent)
+    return tuple(sorted(counts))
 
 
 no_gpu = gpu.no_gpu
 
 
 def gpu_problem() -> str:
-    """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
+    """Why there is no GPU to measure, in words, with what to type where typing helps; "" if there is one."""
     lacking = gpu.no_gpu()
     return lacking.words if lacking else ""
 
 
 def memory_bytes(total: int, room: cpu.Room | None) -> int:
-    """Memory of the machine, from the kernel's total and the cgroup's limit."""
+    """The machine's memory in bytes, from what the kernel reports as total and the memory of this process's cgroup.
+
+    A limit above the total counts in a virtual machine, whose memory may grow on use; on a real machine it promises memory that
+    does not exist.
+    """
     if room is None or (room.limit > total and not _virtual()):
         return total
     return room.limit
@@ -121,26 +134,32 @@ def memory_bytes(total: int, room: cpu.Room | None) -> int:
 
 @functools.cache
 def _virtual() -> bool:
+    """Whether this is a virtual machine."""
     return cpu.virtual(cpu.features(cpu.cpuinfo()))
 
 
 def memory_available(device: str = "cpu") -> int:
-    """Bytes that may be allocated now on `cpu` or `gpu:0`, a margin kept back. Well under a millisecond on the cpu.
+    """Bytes that may be allocated now on a device (`cpu`, `gpu:0`, ...), less a margin. Takes well under a millisecond on the
+    CPU.
 
-    A VM's memory may grow on use up to its cgroup's limit: a limit above MemTotal then counts, and not what the kernel
-    reports. On a real machine such a limit promises memory that is not there.
+    In a virtual machine whose memory grows on use, the cgroup's limit counts in place of what the kernel reports, as in
+    `memory_bytes`.
     """
     if device != "cpu":
         return gpu.memory_available(int(device.partition(":")[2] or 0))
-    total, available = cpu.memory()
+    host = cpu.memory()
     room = cpu.memory_limit()
-    if room:
-        available = room.left if room.limit > total and _virtual() else min(available, room.left)
+    if room is None:
+        available = host.available
+    elif room.limit > host.total and _virtual():
+        available = room.left
+    else:
+        available = min(host.available, room.left)
     return max(0, available - HOST_MARGIN_BYTES)
 
 
 def version(package: str) -> str:
-    """The installed version of a distribution, nothing imported; empty when it is not installed."""
+    """The installed version of a distribution, which is not imported; "" if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -148,7 +167,8 @@ def version(package: str) -> str:
 
 
 def blas() -> dict[str, str]:
-    """NumPy's BLAS: blas (name and version), blas_kernels (the architecture it chose), blas_threads."""
+    """Facts of the BLAS library that NumPy uses: `blas` (name and version), `blas_kernels` (the architecture for which it
+    chose its kernels), `blas_threads`; the first alone where the library cannot be asked."""
     import numpy as np
     import threadpoolctl
 
@@ -167,19 +187,25 @@ def blas() -> dict[str, str]:
 
 
 def lesser_blas(library: dict[str, str]) -> bool:
-    """Whether a BLAS, as `blas` describes it, computes with AVX2 kernels on a CPU with AVX-512: up to half the rate."""
+    """Whether a BLAS library computes with kernels for AVX2 on a CPU with AVX-512, which may halve its speed.
+
+    library: its facts, as `blas` gives them.
+    """
     return library.get("blas_kernels") in AVX2_KERNELS and "avx512f" in cpu.features(cpu.cpuinfo())
 
 
 def blas_variables() -> list[str]:
-    """The variables set here that change the speed of a BLAS, except OPENBLAS_CORETYPE: `lesser_blas` sees its effect."""
+    """The names of the environment variables that are set and change the speed of a BLAS library, but for OPENBLAS_CORETYPE,
+    whose effect `lesser_blas` finds."""
     return [name for name in BLAS_VARIABLES if name in os.environ]
 
 
 @functools.cache
 def numba_layer() -> str:
-    """Numba's threading layer that will be used: the first of $NUMBA_THREADING_LAYER_PRIORITY or LAYERS that loads."""
-    if (named := os.environ.get("NUMBA_THREADING_LAYER")) in LAYERS:
+    """The threading layer that Numba will use: the one that the environment names, else the first that can be imported; "" if
+    none can."""
+    named = os.environ.get("NUMBA_THREADING_LAYER", "")
+    if named in LAYERS:
         return named
     wanted = os.environ.get("NUMBA_THREADING_LAYER_PRIORITY", "").split() or LAYERS
     for layer in wanted:
@@ -199,7 +225,8 @@ def numba_threads() -> int:
 
 
 def software() -> dict[str, str]:
-    """Names and versions of the software behind the results. TensorFlow and Keras are never imported."""
+    """Name -> version, of the software that results depend on; what is not installed is left out. TensorFlow and Keras are not
+    imported for it."""
     versions = {"python": platform.python_version(), "os": f"{platform.system()} {platform.release()}"}
     versions |= {"numpy": version("numpy")} | blas()
     numba = version("numba")
@@ -216,22 +243,26 @@ def now() -> str:
 
 
 def commit() -> str:
-    """The commit that measures: $CROSSOVER_COMMIT, else git's HEAD, else `unknown`; with `+changes` when files differ."""
+    """The commit of the project's sources: $CROSSOVER_COMMIT, else git's HEAD with `+changes` where files differ from it, else
+    `unknown`."""
     named = os.environ.get("CROSSOVER_COMMIT")
     if named:
-        return marked(named, source_hash())
+        return marked(named, source_hash())  # with `+dirty` where the sources are others
     try:
         top, head = _git("rev-parse", "--show-toplevel", "HEAD").split()
         if Path(top).resolve() != ROOT.resolve():  # unpacked inside somebody else's repository
             return "unknown"
-        return head + ("+changes" if _git("status", "--porcelain") else "")
+        return f"{head}+changes" if _git("status", "--porcelain") else head
     except (OSError, subprocess.SubprocessError, ValueError):
         return "unknown"
 
 
 def marked(commit: str, sources: str, digits: int = 40) -> str:
-    """The commit in at most so many digits, with the mark that it has after a `+`; else with `+dirty` where git knows it and its
-    sources have another hash."""
+    """The commit, shortened to so many digits, with a mark where the sources differ from it.
+
+    commit: `1a2b3c`, or with a mark `1a2b3c+changes`, which stays. Without one it gets `+dirty` if git knows the commit and its
+    sources have another hash than `sources`.
+    """
     name, _, mark = commit.partition("+")
     if not mark and sources_of(commit) not in ("", sources):
         mark = "dirty"
@@ -240,7 +271,7 @@ def marked(commit: str, sources: str, digits: int = 40) -> str:
 
 @functools.cache
 def sources_of(commit: str) -> str:
-    """The source hash of a commit; empty where git does not know it."""
+    """The hash of the project's sources (records.source_hash) in a commit; "" if git does not know the commit."""
     if not re.fullmatch("[0-9a-f]{7,40}", commit):
         return ""
     with tempfile.TemporaryDirectory() as folder:
@@ -253,5 +284,6 @@ def sources_of(commit: str) -> str:
 
 
 def _git(*words: str) -> str:
+    """What `git` with these arguments prints for this checkout. Raises: OSError; SubprocessError."""
     command = ["git", "-C", str(ROOT), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

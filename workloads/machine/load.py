@@ -17,7 +17,8 @@ _QUIET_LOOKS = 3  # one after the other: a program that pauses for a second has 
 
 
 def _share(fraction: float) -> str:
-    """`51 %`. What words a number imports packages, which a command does without until it has parsed."""
+    """A share as people read it: `51 %`. The function that formats it is imported here, as it imports packages that a command
+    does without until it has parsed its flags."""
     from analysis import numbers
 
     return numbers.share(fraction)
@@ -37,11 +38,12 @@ class Load(NamedTuple):
 
     @property
     def quiet(self) -> bool:
+        """Whether other programs and the hypervisor take little."""
         return self.share <= OTHER_LOAD and self.stolen <= STEAL
 
     @property
     def words(self) -> str:
-        """`chrome` uses 51 % of the CPUs."""
+        """Who takes most, in words: "`chrome` uses 51 % of the CPUs"."""
         if self.share <= OTHER_LOAD and self.stolen > STEAL:
             return f"the hypervisor takes {_share(self.stolen)} of the CPU time"
         if self.program_share > OTHER_LOAD:
@@ -50,33 +52,35 @@ class Load(NamedTuple):
 
 
 def look(seconds: float = _LOOK_S) -> Load:
-    """The load of other programs over so many seconds."""
+    """What other programs take of the CPUs that this process may use, watched for so many seconds."""
     cpus = cpu.affinity()
     before = cpu.ticks(cpus)
     programs_before = _programs()
-    process_before = _process_seconds()
+    process_before_s = _process_seconds()
     begin = time.monotonic()
     time.sleep(seconds)
-    wall = time.monotonic() - begin
-    after, programs_after = cpu.ticks(cpus), _programs()
-    busy = after.busy_s - before.busy_s - (_process_seconds() - process_before)
-    stolen = after.stolen_s - before.stolen_s
-    used: dict[str, float] = {}
+    wall_s = time.monotonic() - begin
+    after = cpu.ticks(cpus)
+    programs_after = _programs()
+    others_s = after.busy_s - before.busy_s - (_process_seconds() - process_before_s)
+    stolen_s = after.stolen_s - before.stolen_s
+    used_s: dict[str, float] = {}  # name of a program -> CPU seconds of all its processes
     for number, program in programs_after.items():
         before_s = programs_before[number].seconds if number in programs_before else 0.0
-        used[program.name] = used.get(program.name, 0.0) + program.seconds - before_s
-    busiest = max(used, key=used.__getitem__, default="")
-    capacity = wall * len(cpus)
-    wanted = busy + stolen
+        used_s[program.name] = used_s.get(program.name, 0.0) + program.seconds - before_s
+    busiest = max(used_s, key=used_s.__getitem__, default="")
+    capacity_s = wall_s * len(cpus)
+    wanted_s = others_s + stolen_s
     return Load(
-        share=max(0.0, busy) / capacity,
-        stolen=stolen / wanted if wanted > 0 and stolen > 0 else 0.0,
+        share=max(0.0, others_s) / capacity_s,
+        stolen=stolen_s / wanted_s if wanted_s > 0 and stolen_s > 0 else 0.0,
         program=busiest,
-        program_share=used.get(busiest, 0.0) / capacity,
+        program_share=used_s.get(busiest, 0.0) / capacity_s,
     )
 
 
 def _process_seconds() -> float:
+    """CPU seconds that this process has used so far."""
     spent = os.times()
     return spent.user + spent.system
 
@@ -91,9 +95,9 @@ class Process(NamedTuple):
 
 
 def _programs() -> dict[int, Process]:
-    """Process number -> process, without this process, its parents and its children."""
+    """Number of a process -> the process, for all but this one, its parents and its children; {} without psutil."""
     try:
-        import psutil  # the doctor has to speak without it, too
+        import psutil  # imported here, as the doctor has to work without it, too
     except ImportError:
         return {}
     me = psutil.Process()
@@ -114,8 +118,12 @@ def wait_until_quiet(
     now: Callable[[], float] = time.monotonic,
     say: Callable[[str], None] = terminal.note,
 ) -> bool:
-    """Waits until other programs use little of the CPUs three looks on end, at most `limit_s`; whether they do. Says what it
-    waits for and at most how long; when the time is over it says so, and the caller measures all the same."""
+    """Waits until other programs use little of the CPUs, in three looks one after the other, but at most `limit_s` seconds.
+    Returns whether they do: the caller measures in any case.
+
+    look: gives the load now, which takes a second. now: a clock in seconds. say: prints a line, about what is waited for and how
+    that ended.
+    """
     begin = now()
     quiet_looks = 0
     waiting = False

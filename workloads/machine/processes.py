@@ -20,21 +20,23 @@ _LONGEST = 300  # letters of a line that a process printed
 
 
 def environment() -> dict[str, str]:
-    """The environment of a child that finds the packages of this project, in whatever folder it is started."""
+    """The environment variables for a child process that has to import the packages of this project, whatever folder it is
+    started in."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def new_mark() -> str:
-    """A value of the variable MARK for one process; whatever that process starts inherits it."""
+    """A new value for the environment variable MARK of one process. Whatever that process starts inherits it, and is found by
+    it."""
     return uuid.uuid4().hex
 
 
 def end_group(leader: subprocess.Popen, mark: str = "") -> None:
-    """Kills a process that was started with start_new_session, and its group: a user's function may have forked. With the
-    process's `mark` it also kills, on Linux, what has left the group.
+    """Kills a process and what it has started, also where the process itself has ended already.
 
-    The group is looked for even where its leader ended by itself.
+    leader: the process, started with start_new_session, so that its group has its number. mark: its value of MARK, if it has one;
+    then on Linux processes that have left the group are killed too.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
@@ -44,9 +46,9 @@ def end_group(leader: subprocess.Popen, mark: str = "") -> None:
 
 
 def _end_marked(mark: str) -> None:
-    """Kills the processes that have this mark, but for the one that asks."""
+    """Kills the processes that were started with this value of MARK, but not this process."""
     for _ in range(_ROUNDS):  # one may start another meanwhile
-        marked = [pid for pid in _with_mark(mark) if pid != os.getpid()]
+        marked = [pid for pid in _pids_with_mark(mark) if pid != os.getpid()]
         for pid in marked:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -54,8 +56,8 @@ def _end_marked(mark: str) -> None:
             return
 
 
-def _with_mark(mark: str) -> list[int]:
-    """The processes that were started with this mark in their environment. None where there is no /proc."""
+def _pids_with_mark(mark: str) -> list[int]:
+    """The numbers of the processes that were started with this value of MARK in their environment; [] where there is no /proc."""
     entry = f"{MARK}={mark}".encode()
     pids = []
     for environ in Path("/proc").glob("[0-9]*/environ"):
@@ -66,10 +68,12 @@ def _with_mark(mark: str) -> list[int]:
 
 
 def end_with_parent(pipe: int) -> None:
-    """Lets this process and all that it starts end when its parent closes its end of a pipe, as when the parent is killed. On
-    Linux, where this process has a mark.
+    """Makes this process and all that it starts end when its parent closes its end of a pipe, as it does when it is killed.
 
-    A process of its own waits for that: a call that holds the interpreter lets no handler of a signal run.
+    Only on Linux, and if the environment has MARK. A forked process waits for the pipe and then kills: a signal handler in this
+    process would not run during a call that holds the interpreter.
+
+    pipe: file descriptor of this process's end.
     """
     mark = os.environ.get(MARK, "")
     if sys.platform != "linux" or not mark or os.fork():
@@ -85,13 +89,17 @@ def end_with_parent(pipe: int) -> None:
 
 
 def ending(code: int, printed: str) -> str:
-    """How a process ended that gave no answer, with the last line that it printed: `signal SIGSEGV`, `exit code 1: no memory`."""
+    """How a process ended that gave no answer, in words: `signal SIGSEGV`, `exit code 1: no memory`.
+
+    code: its exit code; negative: the number of the signal that ended it. printed: its output, of which the last line is shown.
+    """
     how = f"signal {_signal_name(-code)}" if code < 0 else f"exit code {code}"
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     return f"{how}: {lines[-1][:_LONGEST]}" if lines else how
 
 
 def _signal_name(number: int) -> str:
+    """The name of a signal, such as SIGKILL; its number if it has no name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # one of the numbers between SIGRTMIN and SIGRTMAX

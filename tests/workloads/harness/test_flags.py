@@ -125,7 +125,7 @@ def test_a_blas_is_flagged_for_variables_and_threads(monkeypatch, kernel, how, f
         monkeypatch.delenv(name, raising=False)
     if name := how.get("variable"):
         monkeypatch.setenv(name, "1")
-    monkeypatch.setattr(probes, "taken", lambda backend: how.get("took", 2))
+    monkeypatch.setattr(probes, "library_threads", lambda backend: how.get("took", 2))
     monkeypatch.setattr(probes, "slow_governor", lambda: False)
     monkeypatch.setattr(probes.facts, "usable_threads", lambda: 2)
     monkeypatch.setattr(probes.facts, "lesser_blas", lambda found: how.get("lesser", False))

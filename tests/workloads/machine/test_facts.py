@@ -56,7 +56,7 @@ def test_key(args, key):
     ],
 )
 def test_threads_to_try(monkeypatch, physical, cpus, quota, tried):
-    monkeypatch.setattr(cpu, "cores", lambda *_: (physical, cpus // physical))
+    monkeypatch.setattr(cpu, "cores", lambda *_: cpu.Cores(physical, cpus // physical))
     monkeypatch.setattr(cpu, "affinity", lambda: frozenset(range(cpus)))
     monkeypatch.setattr(cpu, "quota_cpus", lambda: quota)
     assert facts.threads_to_try() == tried
@@ -75,7 +75,7 @@ def test_threads_to_try(monkeypatch, physical, cpus, quota, tried):
 )
 def test_memory_available(monkeypatch, virtual, room, free):
     monkeypatch.setattr(facts, "_virtual", lambda: virtual)
-    monkeypatch.setattr(cpu, "memory", lambda: (31 * GIB, 20 * GIB))
+    monkeypatch.setattr(cpu, "memory", lambda: cpu.HostMemory(31 * GIB, 20 * GIB))
     monkeypatch.setattr(cpu, "memory_limit", lambda: room)
     assert facts.memory_available("cpu") == max(free, facts.HOST_MARGIN_BYTES) - facts.HOST_MARGIN_BYTES
     counts = room and (virtual or room.limit < 31 * GIB)

@@ -14,7 +14,7 @@ from workloads.machine import cpu, facts, health
 from workloads.machine.gpu import NoGpu
 from workloads.machine.health import CheckResult
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def only(found) -> CheckResult:
@@ -140,7 +140,7 @@ def test_an_old_gpu_learns_its_last_cudnn(monkeypatch, cudnn, minor, said):
 )
 def test_cupy(monkeypatch, answer, level, words):
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")
-    monkeypatch.setattr(health, "child", lambda *_: answer)
+    monkeypatch.setattr(health, "run_python", lambda *_: health.ChildResult(*answer))
     finding = only(health.cupy())
     assert (finding.level, words in finding.state) == (level, True)
 
@@ -157,13 +157,13 @@ LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; 
         ("2.21.0", "", (0, "0\n", ""), "warn", "does not say"),
         ("2.21.0", "", (1, "", "ImportError: no protobuf"), "problem", "no protobuf"),
         ("2.21.0", "", (None, "", ""), "problem", "no answer within"),
-        ("", "", None, "warn", "not installed"),
+        ("", "", (None, "", ""), "warn", "not installed"),
     ],
 )
 def test_tensorflow(monkeypatch, version, problem, answer, level, words):
     monkeypatch.setattr(facts, "version", lambda name: version)
     monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
-    monkeypatch.setattr(health, "child", lambda *_: answer)
+    monkeypatch.setattr(health, "run_python", lambda *_: health.ChildResult(*answer))
     finding = only(health.tensorflow())
     assert (finding.level, words in finding.state) == (level, True), finding
     assert "tensorflow" not in sys.modules
@@ -171,9 +171,9 @@ def test_tensorflow(monkeypatch, version, problem, answer, level, words):
 
 def test_a_child_answers_fails_or_times_out(monkeypatch):
     code = "import os, sys; print(os.environ['SET']); print('said', file=sys.stderr); sys.exit(3)"
-    assert health.child(code, {"SET": "yes"}) == (3, "yes\n", "said\n")
+    assert health.run_python(code, {"SET": "yes"}) == (3, "yes\n", "said\n")
     monkeypatch.setattr(health, "CHILD_LIMIT_S", 0.3)
-    assert health.child("import time; time.sleep(60)")[0] is None
+    assert health.run_python("import time; time.sleep(60)").exit_code is None
 
 
 def test_disk_and_memory(monkeypatch, tmp_path):
